@@ -1,0 +1,40 @@
+// Package api holds what users write: the kinds, one folder a group and version, and
+// [Policy], a policy as its source found it.
+package api
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// An Object is a policy of any kind, such as *v1alpha1.ClusterOverridePolicy.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// A Policy is a policy as its source found it. It is immutable.
+type Policy struct {
+	Object Object
+	// Unknown are the paths of fields that the kind does not have, sorted.
+	Unknown []string
+	// Locate tells where a field stands; nil if the policy did not come from a file. A
+	// field that is not written down is located at the closest parent that is.
+	Locate func(field string) Position
+}
+
+// A Position is a place in a file. The zero Position is nowhere.
+type Position struct {
+	File string
+	// Line counts from 1; 0 if it is not known.
+	Line int
+}
+
+// Position tells where a field of the policy stands, such as
+// spec.overrideRules[0].overriders.cue; the empty field is the policy itself.
+func (p *Policy) Position(field string) Position {
+	if p.Locate == nil {
+		return Position{}
+	}
+	return p.Locate(field)
+}

@@ -1,0 +1,126 @@
+package usher
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A Verdict is what a [Decider] says of a request.
+type Verdict string
+
+// The verdicts. Admission has no use for NoOpinion, the zero value, and lets it pass.
+const (
+	NoOpinion Verdict = ""
+	Allow     Verdict = "allow"
+	Deny      Verdict = "deny"
+)
+
+// A Decision answers one [Request].
+type Decision struct {
+	Verdict Verdict
+
+	// Code is the HTTP status of a denial; 0 leaves it to the door (the API server
+	// turns it into 400). A request that could not be decided because a rule failed
+	// carries 500.
+	Code int32
+	// Reason is the machine-readable reason of a denial (a metav1.StatusReason, for
+	// admission); Message is the sentence for whoever made the request.
+	Reason  string
+	Message string
+
+	// Patch changes the object, in order. Only Mutate decisions carry one.
+	Patch Patch
+	// Warnings are shown to whoever made the request, also when it is allowed.
+	Warnings []string
+	// Audit goes into the API server's audit log.
+	Audit map[string]string
+
+	// Findings are what each rule that ran said, in evaluation order.
+	Findings []Finding
+}
+
+// Allowed returns a decision that lets the request pass unchanged.
+func Allowed() Decision { return Decision{Verdict: Allow} }
+
+// Denied returns a decision that refuses the request with a sentence that says why.
+func Denied(format string, args ...any) Decision {
+	return Decision{Verdict: Deny, Message: fmt.Sprintf(format, args...)}
+}
+
+// Patched returns a decision that lets the request pass with changes.
+func Patched(ops ...PatchOp) Decision { return Decision{Verdict: Allow, Patch: ops} }
+
+// A Patch is a list of JSON patch operations (RFC 6902), applied in order, all or none.
+type Patch []PatchOp
+
+// A PatchOp is one operation of a [Patch].
+type PatchOp struct {
+	// Op is add, remove, replace or test.
+	Op string `json:"op"`
+	// Path is a JSON pointer (RFC 6901).
+	Path string `json:"path"`
+	// Value is a JSON value as [Object.Tree] describes; remove has none. It is shared:
+	// do not change it.
+	Value any `json:"value"`
+}
+
+// MarshalJSON writes a null value as such and leaves it out for remove only: an add
+// without value is not valid.
+func (op PatchOp) MarshalJSON() ([]byte, error) {
+	if op.Op == "remove" {
+		return json.Marshal(struct {
+			Op   string `json:"op"`
+			Path string `json:"path"`
+		}{op.Op, op.Path})
+	}
+	type plain PatchOp
+	return json.Marshal(plain(op))
+}
+
+// A PolicyRef names a policy. Namespace is empty for cluster-scoped kinds.
+type PolicyRef struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String returns "Kind name" or "Kind namespace/name".
+func (p PolicyRef) String() string {
+	if p.Namespace == "" {
+		return p.Kind + " " + p.Name
+	}
+	return p.Kind + " " + p.Namespace + "/" + p.Name
+}
+
+// A Finding is what one rule said of one request.
+type Finding struct {
+	Policy PolicyRef `json:"policy"`
+	// Rule is the rule's place in its policy, such as spec.validateRules[0].
+	Rule    string  `json:"rule"`
+	Outcome Outcome `json:"outcome"`
+	// Message is the reason of a rejection. It may be empty.
+	Message string `json:"message,omitempty"`
+	// Err is set when the rule failed. Ignored tells that its failure policy let the
+	// request pass all the same.
+	Err     error `json:"-"`
+	Ignored bool  `json:"ignored,omitempty"`
+	// Patch is what this rule changed.
+	Patch Patch         `json:"patch,omitempty"`
+	Took  time.Duration `json:"took"`
+}
+
+// An Outcome sums a [Finding] up in one word.
+type Outcome string
+
+// The outcomes of a rule.
+const (
+	// Passed: the rule ran and had no objection and nothing to change.
+	Passed Outcome = "passed"
+	// Changed: the rule changed the object.
+	Changed Outcome = "changed"
+	// Rejected: the rule refused the request.
+	Rejected Outcome = "rejected"
+	// Failed: the rule came to no result; Err says why.
+	Failed Outcome = "failed"
+)

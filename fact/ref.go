@@ -1,0 +1,132 @@
+// Package fact is about data that a rule needs and its request does not carry: other
+// objects of the cluster and answers of HTTP services.
+//
+// A program asks for a fact by returning [*Missing]; whoever runs it resolves the
+// [Ref] and runs the program again with the fact among the [Known] ones.
+package fact
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// A Ref names one fact. Exactly one field is set.
+type Ref struct {
+	Object *Object
+	HTTP   *HTTP
+}
+
+// Key returns a text that is equal for refs that mean the same fact and tells apart all
+// others. It contains credentials: do not log it.
+func (r Ref) Key() string {
+	if r.Object != nil {
+		return r.Object.key()
+	}
+	return r.HTTP.key()
+}
+
+// String names the fact for logs and messages, without credentials.
+func (r Ref) String() string {
+	if r.Object != nil {
+		return r.Object.String()
+	}
+	return r.HTTP.Method + " " + r.HTTP.URL
+}
+
+// An Object is an object of the cluster, by name or by selector. Its value is the object
+// as a JSON tree. By name, an object that does not exist is an error; by selector, the
+// first match by namespace and name counts, and nil says that nothing matched.
+type Object struct {
+	APIVersion string
+	Kind       string
+	// Namespace limits a selection; empty selects in all namespaces. With Name it is
+	// the object's namespace, empty for cluster-scoped kinds.
+	Namespace string
+	Name      string
+	// Selector is used when Name is empty.
+	Selector Selector
+	// AnyScope says that Namespace counts only if the kind is namespaced: the owner of a
+	// namespaced object may be cluster-scoped.
+	AnyScope bool
+}
+
+// A Selector chooses objects. String is its canonical form: equal texts select alike.
+type Selector interface {
+	Matches(object map[string]any) bool
+	String() string
+}
+
+// String names the object, such as "v1 ConfigMap shop/site".
+func (o *Object) String() string {
+	name := o.Name
+	if name == "" && o.Selector != nil {
+		name = "(" + o.Selector.String() + ")"
+	}
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return o.APIVersion + " " + o.Kind + " " + name
+}
+
+func (o *Object) key() string {
+	selector := ""
+	if o.Name == "" && o.Selector != nil {
+		selector = o.Selector.String()
+	}
+	return fmt.Sprintf("object %q %q %q %q %q %t", o.APIVersion, o.Kind, o.Namespace, o.Name, selector, o.AnyScope)
+}
+
+// An HTTP is one HTTP request. Its value is {"body": object, "header": {Name: [values]},
+// "trailer": {…}}; a body that is not a JSON object is an error, whatever the status,
+// and the status is not looked at.
+type HTTP struct {
+	Method string
+	// URL is complete: parameters are part of it.
+	URL     string
+	Header  map[string]string
+	Trailer map[string]string
+	Body    string
+	// Timeout bounds this request; 0 leaves it to the resolver.
+	Timeout time.Duration
+	TLS     *TLS
+	// Auth gets a bearer token for the request, nil none.
+	Auth *Auth
+}
+
+// A TLS is what a request trusts and shows, in PEM. Cert and Key come together or not.
+type TLS struct {
+	CA, Cert, Key string
+}
+
+// An Auth says where a bearer token comes from: a POST to URL with HTTP Basic
+// credentials answers {"token": …, "expireAt": milliseconds}.
+type Auth struct {
+	URL, Username, Password string
+	// Lifetime is used when the answer has no expireAt; 0 means five minutes.
+	Lifetime time.Duration
+}
+
+func (h *HTTP) key() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "http %q %q %q", h.Method, h.URL, h.Body)
+	for _, fields := range []map[string]string{h.Header, h.Trailer} {
+		names := make([]string, 0, len(fields))
+		for name := range fields {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		for _, name := range names {
+			fmt.Fprintf(&b, " %q=%q", name, fields[name])
+		}
+		b.WriteString(" |")
+	}
+	if h.TLS != nil {
+		fmt.Fprintf(&b, " %q", *h.TLS)
+	}
+	if h.Auth != nil {
+		fmt.Fprintf(&b, " %q %q %q %s", h.Auth.URL, h.Auth.Username, h.Auth.Password, h.Auth.Lifetime)
+	}
+	return b.String()
+}

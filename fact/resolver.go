@@ -1,0 +1,51 @@
+package fact
+
+import "context"
+
+// A Resolver gets facts. It is safe for concurrent use and answers within ctx. Values
+// are JSON trees (see usher.Object.Tree), shared: do not change them.
+type Resolver interface {
+	Resolve(ctx context.Context, ref Ref) (any, error)
+}
+
+// ResolverFunc is a function as a [Resolver].
+type ResolverFunc func(ctx context.Context, ref Ref) (any, error)
+
+// Resolve calls f.
+func (f ResolverFunc) Resolve(ctx context.Context, ref Ref) (any, error) { return f(ctx, ref) }
+
+// Missing is the error of a program that cannot go on without a fact.
+type Missing struct {
+	Ref Ref
+}
+
+func (m *Missing) Error() string { return "fact not known: " + m.Ref.String() }
+
+// Known holds the facts resolved so far for one request, by [Ref.Key]. The zero value
+// knows nothing.
+type Known struct {
+	results map[string]result
+}
+
+type result struct {
+	value any
+	err   error
+}
+
+// Value returns the fact, the error that resolving it gave, or [*Missing].
+func (k *Known) Value(ref Ref) (any, error) {
+	if k != nil {
+		if r, ok := k.results[ref.Key()]; ok {
+			return r.value, r.err
+		}
+	}
+	return nil, &Missing{Ref: ref}
+}
+
+// Set records what resolving ref gave.
+func (k *Known) Set(ref Ref, value any, err error) {
+	if k.results == nil {
+		k.results = map[string]result{}
+	}
+	k.results[ref.Key()] = result{value: value, err: err}
+}

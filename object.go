@@ -1,0 +1,74 @@
+package usher
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
+// stands for an absent one. It is safe for concurrent use.
+type Object struct {
+	raw  []byte
+	tree map[string]any
+
+	decode    sync.Once
+	decodeErr error
+	encode    sync.Once
+	encodeErr error
+}
+
+// RawObject returns the object in raw, which it keeps and never changes, or nil when
+// raw is empty or the JSON null.
+func RawObject(raw []byte) *Object {
+	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
+		return nil
+	}
+	return &Object{raw: raw}
+}
+
+// TreeObject returns the object in tree, which must not change any more, or nil for a
+// nil tree. Integers are int64 and other numbers float64, as Tree returns them.
+func TreeObject(tree map[string]any) *Object {
+	if tree == nil {
+		return nil
+	}
+	return &Object{tree: tree}
+}
+
+// Tree returns the decoded object: maps, slices, strings, booleans, nil, and numbers as
+// int64 or, when they are not integers, float64. It is shared: do not change it. The
+// tree of a nil Object is nil.
+func (o *Object) Tree() (map[string]any, error) {
+	if o == nil {
+		return nil, nil
+	}
+	o.decode.Do(func() {
+		if o.tree != nil {
+			return
+		}
+		if err := json.Unmarshal(o.raw, &o.tree); err != nil {
+			o.decodeErr = fmt.Errorf("decode object: %w", err)
+		}
+	})
+	return o.tree, o.decodeErr
+}
+
+// Raw returns the object as JSON: the very bytes it came in, if it came as bytes. They
+// are shared: do not change them.
+func (o *Object) Raw() ([]byte, error) {
+	if o == nil {
+		return nil, nil
+	}
+	o.encode.Do(func() {
+		if o.raw != nil {
+			return
+		}
+		if o.raw, o.encodeErr = json.Marshal(o.tree); o.encodeErr != nil {
+			o.encodeErr = fmt.Errorf("encode object: %w", o.encodeErr)
+		}
+	})
+	return o.raw, o.encodeErr
+}

@@ -1,0 +1,79 @@
+package usher
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A Phase is the question that a [Request] asks.
+type Phase string
+
+// The phases, in the order in which an API server asks them.
+const (
+	// Authorize asks whether a user may do it at all.
+	Authorize Phase = "authorize"
+	// Mutate asks what to change about the object.
+	Mutate Phase = "mutate"
+	// Validate asks whether the final object may be stored.
+	Validate Phase = "validate"
+)
+
+// An Operation is what the API server is about to do with an object.
+type Operation string
+
+// The operations of an admission request.
+const (
+	Create  Operation = "CREATE"
+	Update  Operation = "UPDATE"
+	Delete  Operation = "DELETE"
+	Connect Operation = "CONNECT"
+)
+
+// Operations lists every [Operation].
+func Operations() []Operation { return []Operation{Create, Update, Delete, Connect} }
+
+// A Request is one question put to a [Decider], free of the protocol and version it
+// came in. Deciders do not change it: the doors and the rules share it.
+type Request struct {
+	// UID identifies the request in logs. Doors echo it where the protocol asks for it.
+	UID       string
+	Phase     Phase
+	Operation Operation
+
+	// Kind is the kind of Object (or of OldObject on Delete), Resource and Subresource
+	// the endpoint that was called: a CONNECT to pods/exec has the kind PodExecOptions
+	// and the resource pods.
+	Kind        schema.GroupVersionKind
+	Resource    schema.GroupVersionResource
+	Subresource string
+
+	// Name is empty while a name is still to be generated, Namespace for cluster-scoped
+	// objects. A Namespace object carries its own name as Namespace.
+	Name      string
+	Namespace string
+
+	User   User
+	DryRun bool
+
+	// Object is nil on Delete, OldObject on Create and Connect.
+	Object    *Object
+	OldObject *Object
+	// Options are the CreateOptions, UpdateOptions or DeleteOptions; nil on Connect.
+	Options *Object
+}
+
+// Subject returns what a rule's program and selectors look at: the object, and on
+// Delete the object that is about to go. It is nil when the request carries neither.
+func (r *Request) Subject() *Object {
+	if r.Object != nil {
+		return r.Object
+	}
+	return r.OldObject
+}
+
+// A User is who asks.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}

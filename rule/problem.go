@@ -1,0 +1,78 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Severity tells what a [Problem] does to its policy.
+type Severity string
+
+const (
+	// Error: the policy cannot be enforced as written.
+	Error Severity = "error"
+	// Warning: the policy is enforced, but does not do what its author seems to expect.
+	Warning Severity = "warning"
+)
+
+// A Problem is what is wrong with a policy, for its author.
+type Problem struct {
+	Policy   usher.PolicyRef `json:"policy"`
+	Severity Severity        `json:"severity"`
+	// Field is the path of the field, such as spec.overrideRules[0].overriders.cue.
+	Field string `json:"field,omitempty"`
+	// What is wrong, and what to Do about it: a sentence each, without full stop.
+	What string `json:"what"`
+	Do   string `json:"do,omitempty"`
+	// File and Line tell where, if the policy came from a file; Line counts from 1.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+// String is the problem in one line:
+//
+//	a.yaml:12: error: ClusterOverridePolicy x: spec.overrideRules[0].overriders.cue: what is wrong; what to do
+func (p Problem) String() string {
+	s := fmt.Sprintf("%s: %s: ", p.Severity, p.Policy)
+	switch {
+	case p.File != "" && p.Line > 0:
+		s = fmt.Sprintf("%s:%d: %s", p.File, p.Line, s)
+	case p.File != "":
+		s = p.File + ": " + s
+	}
+	if p.Field != "" {
+		s += p.Field + ": "
+	}
+	s += p.What
+	if p.Do != "" {
+		s += "; " + p.Do
+	}
+	return s
+}
+
+// SortProblems orders problems by file, line, policy, field and text.
+func SortProblems(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Policy.String(), b.Policy.String()),
+			cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.What, b.What),
+		)
+	})
+}
+
+// Errors returns the problems that keep a policy from being enforced.
+func Errors(problems []Problem) []Problem {
+	var errs []Problem
+	for _, p := range problems {
+		if p.Severity == Error {
+			errs = append(errs, p)
+		}
+	}
+	return errs
+}

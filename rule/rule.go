@@ -1,0 +1,60 @@
+// Package rule holds the one form that every kind of policy compiles to. Compilers make
+// rules, the index finds those that match a request, the engine runs them; none of them
+// knows what kind of policy a rule came from.
+package rule
+
+import (
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Rule is one rule of one policy, compiled. It is immutable.
+type Rule struct {
+	Policy usher.PolicyRef
+	// Name is the rule's place in its policy, such as spec.overrideRules[0].
+	Name  string
+	Phase usher.Phase
+	// Pass orders matching: the rules of one pass are matched together, on the object as
+	// the passes before have left it, and then run one after the other. Rules with a
+	// lower Pass come first; within a pass they run in the order they were emitted.
+	Pass  int
+	Match Match
+	// Steps run in order, each on the object as the step before has left it, all or
+	// nothing: when one fails or rejects, what the others changed is dropped.
+	Steps []Step
+}
+
+// A Step is one program of a rule, with the word for it that findings and logs show:
+// template, cue, origin, plaintext.
+type Step struct {
+	Name    string
+	Program Program
+}
+
+// String is the rule as one stable line:
+//
+//	mutate/1 ClusterOverridePolicy add-team spec.overrideRules[0] on CREATE of v1 Pod: template(...), plaintext(...)
+func (r *Rule) String() string {
+	var b strings.Builder
+	b.WriteString(string(r.Phase))
+	b.WriteByte('/')
+	b.WriteByte(byte('0' + r.Pass))
+	b.WriteByte(' ')
+	b.WriteString(r.Policy.String())
+	b.WriteByte(' ')
+	b.WriteString(r.Name)
+	b.WriteString(" on ")
+	b.WriteString(r.Match.String())
+	b.WriteString(": ")
+	for i, s := range r.Steps {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(s.Name)
+		b.WriteByte('(')
+		b.WriteString(s.Program.String())
+		b.WriteByte(')')
+	}
+	return b.String()
+}

@@ -1,0 +1,59 @@
+package rule
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Subject is what a [Match] looks at: the operation and the object of a request.
+type Subject struct {
+	Operation  usher.Operation
+	APIVersion string
+	Kind       string
+	Namespace  string
+	Name       string
+	Object     map[string]any
+
+	labels objectLabels
+}
+
+// SubjectOf returns the subject of a request whose object, as mutated so far, is object.
+// Name and namespace are the object's own; one without metadata, such as the options of
+// a CONNECT, takes them from the request.
+func SubjectOf(r *usher.Request, object map[string]any) Subject {
+	s := Subject{Operation: r.Operation, Object: object}
+	s.APIVersion, _ = object["apiVersion"].(string)
+	s.Kind, _ = object["kind"].(string)
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		s.Name, s.Namespace = r.Name, r.Namespace
+		return s
+	}
+	s.Name, _ = metadata["name"].(string)
+	s.Namespace, _ = metadata["namespace"].(string)
+	s.labels, _ = metadata["labels"].(map[string]any)
+	return s
+}
+
+// Labels returns the object's labels.
+func (s *Subject) Labels() labels.Labels { return s.labels }
+
+// objectLabels reads labels from a JSON tree without copying them. What is not a string
+// is no label.
+type objectLabels map[string]any
+
+func (l objectLabels) Lookup(key string) (string, bool) {
+	value, ok := l[key].(string)
+	return value, ok
+}
+
+func (l objectLabels) Has(key string) bool {
+	_, ok := l.Lookup(key)
+	return ok
+}
+
+func (l objectLabels) Get(key string) string {
+	value, _ := l.Lookup(key)
+	return value
+}
