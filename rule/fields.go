@@ -11,9 +11,10 @@ import (
 // Fields are requirements on an object's fields, all of which have to hold.
 type Fields []Field
 
-// A Field is one requirement. What lies at Path is compared by its text if it is a
-// string, a number or a boolean; In and NotIn never hold for anything else that is
-// present. Null counts as missing.
+// A Field is one requirement on what lies at Path. Strings, numbers and booleans are
+// compared by their text; a map or a list exists, but is neither in nor not in anything.
+// Null counts as missing. A path that leads through something other than maps meets no
+// requirement at all.
 type Field struct {
 	Path   []string
 	Op     FieldOp
@@ -42,35 +43,77 @@ func FieldPath(path string) []string {
 }
 
 // Matches reports whether the object meets every requirement.
-func (f Fields) Matches(object map[string]any) bool { return f.miss(object) == "" }
+func (f Fields) Matches(object map[string]any) bool { return f.unmet(object) == nil }
 
-func (f Fields) miss(object map[string]any) string {
+// unmet returns the first requirement that the object does not meet.
+func (f Fields) unmet(object map[string]any) *Field {
 	for i := range f {
 		if !f[i].matches(object) {
-			return "field does not match " + strconv.Quote(f[i].String())
+			return &f[i]
 		}
 	}
-	return ""
+	return nil
 }
 
 func (f *Field) matches(object map[string]any) bool {
-	value, present, ok := lookup(object, f.Path)
+	value, ok := f.value(object)
 	if !ok {
 		return false
 	}
 	switch f.Op {
 	case Exists:
-		return present
+		return value != nil
 	case DoesNotExist:
-		return !present
+		return value == nil
 	case In, NotIn:
-		if !present {
+		if value == nil {
 			return f.Op == NotIn
 		}
 		text, ok := scalarText(value)
 		return ok && slices.Contains(f.Values, text) == (f.Op == In)
 	}
 	return false
+}
+
+// Text returns the text of the scalar at Path, and whether there is one.
+func (f *Field) Text(object map[string]any) (string, bool) {
+	value, ok := f.value(object)
+	if !ok {
+		return "", false
+	}
+	return scalarText(value)
+}
+
+// value follows Path to what lies there, nil if nothing does. It is not ok when the
+// path leads through something that is not a map.
+func (f *Field) value(object map[string]any) (value any, ok bool) {
+	value = object
+	for _, key := range f.Path {
+		if value == nil {
+			return nil, true
+		}
+		m, isMap := value.(map[string]any)
+		if !isMap {
+			return nil, false
+		}
+		value = m[key]
+	}
+	return value, true
+}
+
+func scalarText(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		text, err := json.Marshal(v)
+		return string(text), err == nil
+	}
+	return "", false
 }
 
 // String is the requirements in one stable line.
@@ -94,35 +137,4 @@ func (f *Field) String() string {
 		return fmt.Sprintf("%s %s (%s)", path, strings.ToLower(string(f.Op)), strings.Join(f.Values, ", "))
 	}
 	return fmt.Sprintf("%s %s", path, f.Op)
-}
-
-// lookup follows path. It is not ok when the path leads through something that is not
-// a map.
-func lookup(object map[string]any, path []string) (value any, present, ok bool) {
-	value = object
-	for _, key := range path {
-		m, isMap := value.(map[string]any)
-		if !isMap {
-			return nil, false, false
-		}
-		if value, present = m[key]; !present || value == nil {
-			return nil, false, true
-		}
-	}
-	return value, true, true
-}
-
-func scalarText(value any) (string, bool) {
-	switch v := value.(type) {
-	case string:
-		return v, true
-	case bool:
-		return strconv.FormatBool(v), true
-	case int64:
-		return strconv.FormatInt(v, 10), true
-	case float64:
-		text, err := json.Marshal(v)
-		return string(text), err == nil
-	}
-	return "", false
 }

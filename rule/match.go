@@ -19,12 +19,28 @@ type Match struct {
 	Selectors []Selector
 }
 
-// Matches reports whether the rule is for s.
-func (m *Match) Matches(s *Subject) bool { return m.Miss(s) == "" }
+// Matches reports whether the rule is for s. It allocates nothing.
+func (m *Match) Matches(s *Subject) bool {
+	if !m.fits(s) {
+		return false
+	}
+	for i := range m.Selectors {
+		if m.Selectors[i].Matches(s) {
+			return true
+		}
+	}
+	return len(m.Selectors) == 0
+}
+
+// fits reports whether the operation and the policy's own namespace are those of s.
+func (m *Match) fits(s *Subject) bool {
+	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) &&
+		(m.Namespace == "" || m.Namespace == s.Namespace)
+}
 
 // Miss returns the empty string when m matches s, and otherwise the clause that failed,
-// such as "operation DELETE is not one of CREATE, UPDATE". With several selectors it is
-// that of the selector that came closest.
+// such as "operation DELETE is not CREATE, UPDATE". With several selectors it is that of
+// the selector that came closest, the first of them if several did.
 func (m *Match) Miss(s *Subject) string {
 	if len(m.Operations) > 0 && !slices.Contains(m.Operations, s.Operation) {
 		return fmt.Sprintf("operation %s is not %s", s.Operation, oneOf(m.Operations))
@@ -35,30 +51,29 @@ func (m *Match) Miss(s *Subject) string {
 	if len(m.Selectors) == 0 {
 		return ""
 	}
-	closest, miss := -1, ""
-	for i := range m.Selectors {
-		depth, why := m.Selectors[i].miss(s)
-		if why == "" {
-			return ""
-		}
-		if depth > closest {
-			closest, miss = depth, why
-		}
-	}
-	return miss
+	sel, d := m.closest(s)
+	return sel.miss(s, d)
 }
 
 // Near reports whether only the finest clauses of m (names, labels, fields) keep it from
 // matching s: operation, kind and namespace fit. It is false when m matches.
 func (m *Match) Near(s *Subject) bool {
-	if m.Matches(s) || len(m.Operations) > 0 && !slices.Contains(m.Operations, s.Operation) ||
-		m.Namespace != "" && m.Namespace != s.Namespace {
+	if len(m.Selectors) == 0 || !m.fits(s) {
 		return false
 	}
-	return slices.ContainsFunc(m.Selectors, func(sel Selector) bool {
-		depth, _ := sel.miss(s)
-		return depth >= depthName
-	})
+	_, d := m.closest(s)
+	return depthName <= d && d < depthAll
+}
+
+// closest returns the first of the selectors that s gets farthest with.
+func (m *Match) closest(s *Subject) (*Selector, depth) {
+	best, deepest := &m.Selectors[0], depthKind
+	for i := range m.Selectors {
+		if d := m.Selectors[i].reach(s); d > deepest {
+			best, deepest = &m.Selectors[i], d
+		}
+	}
+	return best, deepest
 }
 
 // String is the match in one stable line.

@@ -32,11 +32,15 @@ type Problem struct {
 	Line int    `json:"line,omitempty"`
 }
 
-// String is the problem in one line:
+// String is the problem in one line; what concerns no policy, such as a file that cannot
+// be read, names none:
 //
 //	a.yaml:12: error: ClusterOverridePolicy x: spec.overrideRules[0].overriders.cue: what is wrong; what to do
 func (p Problem) String() string {
-	s := fmt.Sprintf("%s: %s: ", p.Severity, p.Policy)
+	s := string(p.Severity) + ": "
+	if p.Policy != (usher.PolicyRef{}) {
+		s += p.Policy.String() + ": "
+	}
 	switch {
 	case p.File != "" && p.Line > 0:
 		s = fmt.Sprintf("%s:%d: %s", p.File, p.Line, s)

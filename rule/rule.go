@@ -4,6 +4,7 @@
 package rule
 
 import (
+	"strconv"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -11,6 +12,7 @@ import (
 
 // A Rule is one rule of one policy, compiled. It is immutable.
 type Rule struct {
+	// Policy is zero for built-in rules.
 	Policy usher.PolicyRef
 	// Name is the rule's place in its policy, such as spec.overrideRules[0].
 	Name  string
@@ -39,9 +41,13 @@ func (r *Rule) String() string {
 	var b strings.Builder
 	b.WriteString(string(r.Phase))
 	b.WriteByte('/')
-	b.WriteByte(byte('0' + r.Pass))
+	b.WriteString(strconv.Itoa(r.Pass))
 	b.WriteByte(' ')
-	b.WriteString(r.Policy.String())
+	if r.Policy == (usher.PolicyRef{}) {
+		b.WriteString("built-in")
+	} else {
+		b.WriteString(r.Policy.String())
+	}
 	b.WriteByte(' ')
 	b.WriteString(r.Name)
 	b.WriteString(" on ")

@@ -22,41 +22,58 @@ type Selector struct {
 	Never string
 }
 
-// The clauses of a selector, from coarse to fine: how far a selector got before it failed.
+// A depth is how far a subject got through the clauses of a selector, coarse to fine: the
+// clause that it failed.
+type depth int
+
 const (
-	depthKind = iota
+	depthKind depth = iota
 	depthNamespace
 	depthName
 	depthFields
 	depthLabels
+	depthAll
 )
 
 // Matches reports whether the selector selects s.
-func (sel *Selector) Matches(s *Subject) bool {
-	_, why := sel.miss(s)
-	return why == ""
-}
+func (sel *Selector) Matches(s *Subject) bool { return sel.reach(s) == depthAll }
 
-func (sel *Selector) miss(s *Subject) (depth int, why string) {
+// reach returns the clause that s fails, or depthAll.
+func (sel *Selector) reach(s *Subject) depth {
 	switch {
 	case sel.APIVersion != s.APIVersion || sel.Kind != s.Kind:
-		return depthKind, fmt.Sprintf("%s %s is not %s %s", s.APIVersion, s.Kind, sel.APIVersion, sel.Kind)
+		return depthKind
 	case sel.Namespace != "" && sel.Namespace != s.Namespace:
-		return depthNamespace, fmt.Sprintf("namespace %q is not %q", s.Namespace, sel.Namespace)
+		return depthNamespace
 	case sel.Name != "" && sel.Name != s.Name:
-		return depthName, fmt.Sprintf("name %q is not %q", s.Name, sel.Name)
+		return depthName
 	case sel.Name != "":
-		return 0, ""
-	case sel.Never != "":
-		return depthFields, sel.Never
+		return depthAll
+	case sel.Never != "" || !sel.Fields.Matches(s.Object):
+		return depthFields
+	case sel.Labels != nil && !sel.Labels.Matches(s.Labels()):
+		return depthLabels
 	}
-	if why := sel.Fields.miss(s.Object); why != "" {
-		return depthFields, why
+	return depthAll
+}
+
+// miss says why s, which got as far as d, is not selected.
+func (sel *Selector) miss(s *Subject, d depth) string {
+	switch {
+	case d == depthKind:
+		return fmt.Sprintf("%s %s is not %s %s", s.APIVersion, s.Kind, sel.APIVersion, sel.Kind)
+	case d == depthNamespace:
+		return fmt.Sprintf("namespace %q is not %q", s.Namespace, sel.Namespace)
+	case d == depthName:
+		return fmt.Sprintf("name %q is not %q", s.Name, sel.Name)
+	case d == depthFields && sel.Never != "":
+		return sel.Never
+	case d == depthFields:
+		return fmt.Sprintf("field does not match %q", sel.Fields.unmet(s.Object))
+	case d == depthLabels:
+		return fmt.Sprintf("labels do not match %q", sel.Labels)
 	}
-	if sel.Labels != nil && !sel.Labels.Matches(s.Labels()) {
-		return depthLabels, fmt.Sprintf("labels do not match %q", sel.Labels)
-	}
-	return 0, ""
+	return ""
 }
 
 // String is the selector in one stable line.

@@ -39,6 +39,18 @@ func SubjectOf(r *usher.Request, object map[string]any) Subject {
 // Labels returns the object's labels.
 func (s *Subject) Labels() labels.Labels { return s.labels }
 
+// EachLabel yields the object's labels, in no order, until yield returns false.
+func (s *Subject) EachLabel(yield func(key, value string) bool) {
+	for key := range s.labels {
+		if value, ok := s.labels.Lookup(key); ok && !yield(key, value) {
+			return
+		}
+	}
+}
+
+// LabelCount returns how many labels the object has at most.
+func (s *Subject) LabelCount() int { return len(s.labels) }
+
 // objectLabels reads labels from a JSON tree without copying them. What is not a string
 // is no label.
 type objectLabels map[string]any

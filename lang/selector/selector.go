@@ -3,8 +3,8 @@ package selector
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,10 +12,14 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Compile returns the selector that s means. One that is not understood selects nothing,
-// as it always has; problems say why, with fields relative to s.
+// Compile returns the selector that s means. With a name, the other selectors do not
+// count. Without one, a selector that is not understood selects nothing. Problems say so,
+// as warnings, with fields relative to s.
 func Compile(s v1alpha1.ResourceSelector) (rule.Selector, []rule.Problem) {
 	compiled := rule.Selector{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
+	if s.Name != "" {
+		return compiled, idle(s)
+	}
 	var problems []rule.Problem
 	never := func(field, what, do string) {
 		problems = append(problems, rule.Problem{Severity: rule.Warning, Field: field, What: what + ": the selector selects nothing", Do: do})
@@ -36,14 +40,31 @@ func Compile(s v1alpha1.ResourceSelector) (rule.Selector, []rule.Problem) {
 	return compiled, problems
 }
 
+// idle warns of what does not count because s has a name.
+func idle(s v1alpha1.ResourceSelector) []rule.Problem {
+	var problems []rule.Problem
+	warn := func(field string) {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning,
+			Field:    field,
+			What:     "it does not count, as the selector has a name",
+			Do:       "leave out one of the two",
+		})
+	}
+	if s.LabelSelector != nil {
+		warn("labelSelector")
+	}
+	if s.FieldSelector != nil {
+		warn("fieldSelector")
+	}
+	return problems
+}
+
 func fields(s v1alpha1.FieldSelector, never func(field, what, do string)) rule.Fields {
 	compiled := make(rule.Fields, 0, len(s.MatchFields)+len(s.MatchExpressions))
-	for path, value := range s.MatchFields {
-		compiled = append(compiled, rule.Field{Path: rule.FieldPath(path), Op: rule.In, Values: []string{value}})
+	for _, path := range slices.Sorted(maps.Keys(s.MatchFields)) {
+		compiled = append(compiled, rule.Field{Path: rule.FieldPath(path), Op: rule.In, Values: []string{s.MatchFields[path]}})
 	}
-	slices.SortFunc(compiled, func(a, b rule.Field) int {
-		return strings.Compare(strings.Join(a.Path, "."), strings.Join(b.Path, "."))
-	})
 	for i, e := range s.MatchExpressions {
 		op := rule.FieldOp(e.Operator)
 		switch op {
