@@ -1,0 +1,142 @@
+package usher_test
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	usher "github.com/usher-dev/usher"
+)
+
+func TestRawObject(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		reason string
+		raw    string
+		want   map[string]any
+		err    string
+	}{
+		{"integers stay integers, however large", `{"a":1,"b":[9007199254740993],"c":1.5}`, map[string]any{"a": int64(1), "b": []any{int64(9007199254740993)}, "c": 1.5}, ""},
+		{"null is a value", `{"a":null}`, map[string]any{"a": nil}, ""},
+		{"the last of equal keys counts", `{"a":1,"a":2}`, map[string]any{"a": int64(2)}, ""},
+		{"an empty object is an object", ` {} `, map[string]any{}, ""},
+		{"no object", `[1]`, nil, "decode object: "},
+		{"cut off", `{"a":1`, nil, "decode object: "},
+		{"more than one", `{} {}`, nil, "decode object: "},
+		{"what was read before the fault does not count", `{"a":1,"b":x}`, nil, "decode object: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			o := usher.RawObject([]byte(tt.raw))
+			for range 2 {
+				tree, err := o.Tree()
+				if diff := cmp.Diff(tt.want, tree); diff != "" {
+					t.Errorf("Tree: -want +got:\n%s", diff)
+				}
+				if (err != nil) != (tt.err != "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
+					t.Errorf("Tree: error %v, want %q", err, tt.err)
+				}
+			}
+			if raw, err := o.Raw(); err != nil || string(raw) != tt.raw {
+				t.Errorf("Raw: %q, %v: not the bytes it came in", raw, err)
+			}
+		})
+	}
+}
+
+func TestObjectsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*usher.Object{
+		"nil":         nil,
+		"no bytes":    usher.RawObject(nil),
+		"white space": usher.RawObject([]byte(" \n")),
+		"null":        usher.RawObject([]byte(" null\n")),
+		"nil tree":    usher.TreeObject(nil),
+	} {
+		if o != nil {
+			t.Errorf("%s: %v is not nil", name, o)
+		}
+		if tree, err := o.Tree(); tree != nil || err != nil {
+			t.Errorf("%s: Tree is %v, %v", name, tree, err)
+		}
+		if raw, err := o.Raw(); raw != nil || err != nil {
+			t.Errorf("%s: Raw is %q, %v", name, raw, err)
+		}
+	}
+}
+
+func TestTreeObject(t *testing.T) {
+	t.Parallel()
+	tree := map[string]any{"a": int64(1)}
+	o := usher.TreeObject(tree)
+	if raw, err := o.Raw(); err != nil || string(raw) != `{"a":1}` {
+		t.Errorf("Raw: %s, %v", raw, err)
+	}
+	if got, err := o.Tree(); err != nil || !cmp.Equal(tree, got) {
+		t.Errorf("Tree: %v, %v", got, err)
+	}
+	if _, err := usher.TreeObject(map[string]any{"a": func() {}}).Raw(); err == nil || !strings.HasPrefix(err.Error(), "encode object: ") {
+		t.Errorf("Raw of what is no JSON: error %v", err)
+	}
+}
+
+func TestObjectsAreSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	for _, o := range []*usher.Object{
+		usher.RawObject([]byte(`{"a":{"b":1}}`)),
+		usher.TreeObject(map[string]any{"a": map[string]any{"b": int64(1)}}),
+	} {
+		var done sync.WaitGroup
+		for range 8 {
+			done.Go(func() {
+				raw, rawErr := o.Raw()
+				tree, treeErr := o.Tree()
+				if rawErr != nil || treeErr != nil || len(raw) == 0 || len(tree) != 1 {
+					t.Errorf("Raw %q, %v; Tree %v, %v", raw, rawErr, tree, treeErr)
+				}
+			})
+		}
+		done.Wait()
+	}
+}
+
+func TestSubject(t *testing.T) {
+	t.Parallel()
+	object, old := usher.TreeObject(map[string]any{"new": true}), usher.TreeObject(map[string]any{"new": false})
+	tests := []struct {
+		reason  string
+		request usher.Request
+		want    *usher.Object
+	}{
+		{"create", usher.Request{Operation: usher.Create, Object: object}, object},
+		{"update", usher.Request{Operation: usher.Update, Object: object, OldObject: old}, object},
+		{"delete", usher.Request{Operation: usher.Delete, OldObject: old}, old},
+		{"neither", usher.Request{Operation: usher.Connect}, nil},
+	}
+	for _, tt := range tests {
+		if got := tt.request.Subject(); got != tt.want {
+			t.Errorf("%s: Subject is %p, want %p", tt.reason, got, tt.want)
+		}
+	}
+}
+
+func BenchmarkTree(b *testing.B) {
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "cart", "namespace": "shop", "labels": map[string]any{"app": "cart", "tier": "gold"}},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "main", "image": "cart:1", "ports": []any{map[string]any{"containerPort": 80}}}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := usher.RawObject(raw).Tree(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
