@@ -1,0 +1,180 @@
+// Package jsonpatch applies JSON patches to decoded JSON trees without changing them.
+//
+// Operations mean what they mean to the API server, whose applier is gopkg.in/evanphx/json-patch.v4
+// and laxer than RFC 6902: replace of a missing key adds it, and negative indices count
+// from the end. The operations that Apply returns are free of such liberties.
+package jsonpatch
+
+import (
+	"errors"
+	"fmt"
+
+	usher "github.com/usher-dev/usher"
+)
+
+var (
+	errMissing = errors.New("missing value")
+	errIndex   = errors.New("invalid index referenced")
+	errTest    = errors.New("test failed")
+)
+
+// Apply applies patch to tree, all of it or nothing. The tree is left alone; the result
+// shares with it, and with the values of patch, what did not change.
+//
+// The returned patch is what happened, for any applier of RFC 6902: indices are counted
+// from the front, a replace that adds is an add, pointers are in canonical form, and
+// tests and operations without effect are left out. It leads from tree to the result.
+func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch, error) {
+	e := editor{root: tree}
+	if len(patch) > 1 {
+		e.own = &owned{}
+	}
+	for i := range patch {
+		if err := e.apply(&patch[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e.root, e.effective, nil
+}
+
+// An editor holds the tree as the operations so far have left it.
+type editor struct {
+	root      map[string]any
+	own       *owned
+	effective usher.Patch
+	// tokens is room for those of the place that is looked at.
+	tokens []string
+}
+
+func (e *editor) apply(op *usher.PatchOp) error {
+	switch op.Op {
+	case "add":
+		return e.add(op)
+	case "remove":
+		return e.remove(op)
+	case "replace":
+		return e.replace(op)
+	case "test":
+		return e.test(op)
+	case "copy", "move":
+		return fmt.Errorf("%s operation failed to decode from: operation, missing from field: %w", op.Op, errMissing)
+	}
+	//lint:ignore ST1005 the wording of the API server's applier is what users search for
+	return fmt.Errorf("Unexpected kind: %s", op.Op)
+}
+
+func (e *editor) add(op *usher.PatchOp) error {
+	at, ok := e.find(op.Path)
+	if !ok {
+		return fmt.Errorf("add operation does not apply: doc is missing path: %q: %w", op.Path, errMissing)
+	}
+	if array, ok := at.container.([]any); ok {
+		index, err := insertIndex(array, at.key)
+		if err != nil {
+			return fmt.Errorf("error in add for path: '%s': %w", op.Path, err)
+		}
+		e.commit("add", at.index(index), change{kind: insert, value: op.Value})
+		return nil
+	}
+	if old, exists := at.member(); exists && equal(old, op.Value) {
+		return nil
+	}
+	e.commit("add", at, change{kind: set, value: op.Value})
+	return nil
+}
+
+func (e *editor) remove(op *usher.PatchOp) error {
+	at, ok := e.find(op.Path)
+	if !ok {
+		return fmt.Errorf("remove operation does not apply: doc is missing path: %q: %w", op.Path, errMissing)
+	}
+	if array, ok := at.container.([]any); ok {
+		index, err := elementIndex(array, at.key)
+		if err != nil {
+			return fmt.Errorf("error in remove for path: '%s': %w", op.Path, err)
+		}
+		at = at.index(index)
+	} else if _, exists := at.member(); !exists {
+		return fmt.Errorf("error in remove for path: '%s': Unable to remove nonexistent key: %s: %w", op.Path, at.key, errMissing)
+	}
+	e.commit("remove", at, change{kind: drop})
+	return nil
+}
+
+func (e *editor) replace(op *usher.PatchOp) error {
+	if op.Path == "" {
+		return e.replaceRoot(op.Value)
+	}
+	at, ok := e.find(op.Path)
+	if !ok {
+		return fmt.Errorf("replace operation does not apply: doc is missing path: %s: %w", op.Path, errMissing)
+	}
+	kind, old, exists := "replace", any(nil), true
+	if array, ok := at.container.([]any); ok {
+		index, err := elementIndex(array, at.key)
+		if err != nil {
+			return fmt.Errorf("replace operation does not apply: doc is missing key: %s: %w", op.Path, errMissing)
+		}
+		old, at = array[index], at.index(index)
+	} else if old, exists = at.member(); !exists {
+		kind = "add"
+	}
+	if exists && equal(old, op.Value) {
+		return nil
+	}
+	e.commit(kind, at, change{kind: set, value: op.Value})
+	return nil
+}
+
+// replaceRoot insists on an object: what is patched here stays one.
+func (e *editor) replaceRoot(value any) error {
+	root, ok := value.(map[string]any)
+	if !ok || root == nil {
+		return errors.New("replace operation value must be object")
+	}
+	if e.root != nil && equal(e.root, root) {
+		return nil
+	}
+	e.root = root
+	if e.own != nil {
+		e.own = &owned{}
+	}
+	e.effective = append(e.effective, usher.PatchOp{Op: "replace", Path: "", Value: value})
+	return nil
+}
+
+// test passes for a missing key if null is asked for.
+func (e *editor) test(op *usher.PatchOp) error {
+	if op.Path == "" {
+		if !equal(e.root, op.Value) {
+			return fmt.Errorf("testing value %s failed: %w", op.Path, errTest)
+		}
+		return nil
+	}
+	at, ok := e.find(op.Path)
+	if !ok {
+		return fmt.Errorf("test operation does not apply: is missing path: %s: %w", op.Path, errMissing)
+	}
+	value, _ := at.member()
+	if array, ok := at.container.([]any); ok {
+		index, err := elementIndex(array, at.key)
+		if err != nil {
+			return fmt.Errorf("error in test for path: '%s': %w", op.Path, err)
+		}
+		value = array[index]
+	}
+	if !equal(value, op.Value) {
+		return fmt.Errorf("testing value %s failed: %w", op.Path, errTest)
+	}
+	return nil
+}
+
+// commit makes the change and records the operation.
+func (e *editor) commit(kind string, at place, c change) {
+	path := at.path
+	if !at.canonical {
+		path = pointer(at.tokens)
+	}
+	e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
+	e.effective = append(e.effective, usher.PatchOp{Op: kind, Path: path, Value: c.value})
+}

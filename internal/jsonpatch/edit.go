@@ -1,0 +1,163 @@
+package jsonpatch
+
+import (
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// A change is what happens to one member of a container.
+type change struct {
+	kind  changeKind
+	value any
+}
+
+type changeKind int
+
+const (
+	set    changeKind = iota // give the member the value
+	insert                   // put the value in front of the element; only in arrays
+	drop                     // take the member away
+)
+
+// owned records which containers were copied already and may be changed in place. A nil
+// *owned owns nothing and remembers nothing.
+type owned struct {
+	copied   bool
+	children map[string]*owned
+}
+
+func (o *owned) child(key string) *owned {
+	if o == nil {
+		return nil
+	}
+	c, ok := o.children[key]
+	if !ok {
+		if o.children == nil {
+			o.children = map[string]*owned{}
+		}
+		c = &owned{}
+		o.children[key] = c
+	}
+	return c
+}
+
+// take reports whether the container is owned already, and makes it so.
+func (o *owned) take() bool {
+	if o == nil {
+		return false
+	}
+	was := o.copied
+	o.copied = true
+	return was
+}
+
+func (o *owned) forget(key string) {
+	if o != nil {
+		delete(o.children, key)
+	}
+}
+
+func (o *owned) forgetAll() {
+	if o != nil {
+		o.children = nil
+	}
+}
+
+// edit makes the change at the place that tokens lead to from node, which exists, and
+// returns what node becomes.
+func edit(node any, own *owned, tokens []string, c change) any {
+	if array, ok := node.([]any); ok {
+		return editArray(array, own, tokens, c)
+	}
+	object, _ := node.(map[string]any)
+	if !own.take() {
+		object = cloneMap(object)
+	}
+	key := tokens[0]
+	switch {
+	case len(tokens) > 1:
+		object[key] = edit(object[key], own.child(key), tokens[1:], c)
+	case c.kind == drop:
+		own.forget(key)
+		delete(object, key)
+	default:
+		own.forget(key)
+		object[key] = c.value
+	}
+	return object
+}
+
+func editArray(array []any, own *owned, tokens []string, c change) any {
+	if !own.take() {
+		array = append(make([]any, 0, len(array)+1), array...)
+	}
+	key := tokens[0]
+	i := len(array)
+	if key != "-" {
+		i, _ = strconv.Atoi(key)
+	}
+	switch {
+	case len(tokens) > 1:
+		array[i] = edit(array[i], own.child(key), tokens[1:], c)
+		return array
+	case c.kind == set:
+		own.forget(key)
+		array[i] = c.value
+		return array
+	case c.kind == drop:
+		own.forgetAll()
+		return slices.Delete(array, i, i+1)
+	}
+	own.forgetAll()
+	return slices.Insert(array, i, c.value)
+}
+
+func cloneMap(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(m)
+}
+
+// equal compares JSON trees. Numbers are equal when they are written alike: an integer
+// and a float are if the float prints as that very integer.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for key, value := range a {
+			other, ok := b[key]
+			if !ok || !equal(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, equal)
+	case string, bool, nil:
+		return a == b
+	case int64:
+		if f, ok := b.(float64); ok {
+			return sameNumber(a, f)
+		}
+	case float64:
+		switch b := b.(type) {
+		case int64:
+			return sameNumber(b, a)
+		case float64:
+			return a == b && math.Signbit(a) == math.Signbit(b)
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func sameNumber(i int64, f float64) bool {
+	return float64(i) == f && strconv.FormatFloat(f, 'f', -1, 64) == strconv.FormatInt(i, 10)
+}
