@@ -7,12 +7,13 @@ package fact
 
 import (
 	"fmt"
+	"net/url"
 	"sort"
 	"strings"
 	"time"
 )
 
-// A Ref names one fact. Exactly one field is set.
+// A Ref names one fact. Exactly one field is set; the zero Ref names nothing.
 type Ref struct {
 	Object *Object
 	HTTP   *HTTP
@@ -21,18 +22,24 @@ type Ref struct {
 // Key returns a text that is equal for refs that mean the same fact and tells apart all
 // others. It contains credentials: do not log it.
 func (r Ref) Key() string {
-	if r.Object != nil {
+	switch {
+	case r.Object != nil:
 		return r.Object.key()
+	case r.HTTP != nil:
+		return r.HTTP.key()
 	}
-	return r.HTTP.key()
+	return ""
 }
 
 // String names the fact for logs and messages, without credentials.
 func (r Ref) String() string {
-	if r.Object != nil {
+	switch {
+	case r.Object != nil:
 		return r.Object.String()
+	case r.HTTP != nil:
+		return r.HTTP.String()
 	}
-	return r.HTTP.Method + " " + r.HTTP.URL
+	return "nothing"
 }
 
 // An Object is an object of the cluster, by name or by selector. Its value is the object
@@ -106,6 +113,21 @@ type Auth struct {
 	URL, Username, Password string
 	// Lifetime is used when the answer has no expireAt; 0 means five minutes.
 	Lifetime time.Duration
+}
+
+// String names the request by method and URL, such as "GET https://cmdb.example/teams?…".
+// It leaves out what may be secret: user, password, parameters and fragment.
+func (h *HTTP) String() string {
+	u, err := url.Parse(h.URL)
+	if err != nil || u.Opaque != "" {
+		return h.Method + " (a URL that cannot be read)"
+	}
+	rest := ""
+	if u.RawQuery != "" || u.Fragment != "" {
+		rest = "?…"
+	}
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return h.Method + " " + u.String() + rest
 }
 
 func (h *HTTP) key() string {

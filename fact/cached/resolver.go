@@ -1,0 +1,176 @@
+// Package cached remembers facts, so that a busy cluster does not ask for the same thing
+// with every request.
+package cached
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+const (
+	// fetchTimeout bounds a fetch. It does not end with the request that first wanted the
+	// fact: others wait for it too.
+	fetchTimeout = 10 * time.Second
+	// errorTTL is how long, at most, the failure of an HTTP request is remembered: long
+	// enough to spare a service that is down, short enough to go unnoticed when it is up.
+	errorTTL = time.Second
+	// maxEntries and maxWeight bound what is remembered, in facts and in bytes.
+	maxEntries = 4096
+	maxWeight  = 64 << 20
+)
+
+// A Resolver gets facts from another one and remembers them.
+//
+// Objects and the answers to GET requests are remembered, also that no object was
+// selected. An error is not, except that of an HTTP request for at most a second. Whoever
+// wants a fact that is being fetched waits for it. Requests by other methods are always
+// made, each for its own.
+type Resolver struct {
+	next   fact.Resolver
+	ttl    time.Duration
+	flight singleflight.Group
+
+	mu     sync.Mutex
+	known  map[key]*list.Element // of *entry
+	recent *list.List            // the most recently used first
+	weight int
+}
+
+// A key is the digest of a ref's key, which holds credentials.
+type key [sha256.Size]byte
+
+type entry struct {
+	key     key
+	value   any
+	err     error
+	expires time.Time
+	weight  int
+}
+
+var _ fact.Resolver = (*Resolver)(nil)
+
+// New returns a Resolver that remembers what next gives for ttl. Without ttl it remembers
+// nothing, and only lets those share a fetch who want the same at the same time.
+func New(next fact.Resolver, ttl time.Duration) *Resolver {
+	return &Resolver{next: next, ttl: ttl, known: map[key]*list.Element{}, recent: list.New()}
+}
+
+// Resolve returns the fact from memory, or fetches it.
+func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	if !shareable(ref) {
+		return r.next.Resolve(ctx, ref)
+	}
+	k := key(sha256.Sum256([]byte(ref.Key())))
+	if e, ok := r.recall(k); ok {
+		return e.value, e.err
+	}
+	fetched := r.flight.DoChan(string(k[:]), func() (any, error) {
+		if e, ok := r.recall(k); ok {
+			return e.value, e.err // somebody was faster
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+		defer cancel()
+		value, err := r.fetch(ctx, ref)
+		r.remember(k, ref, value, err)
+		return value, err
+	})
+	select {
+	case result := <-fetched:
+		return result.Val, result.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for answer: %w", ctx.Err())
+	}
+}
+
+// shareable reports whether two requests may get the same answer.
+func shareable(ref fact.Ref) bool {
+	if ref.HTTP != nil {
+		return ref.HTTP.Method == "GET" || ref.HTTP.Method == ""
+	}
+	return ref.Object != nil
+}
+
+// fetch turns a panic into an error: it would end the process, since no caller is above
+// it to recover.
+func (r *Resolver) fetch(ctx context.Context, ref fact.Ref) (value any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			value, err = nil, fmt.Errorf("resolve fact: panic: %v", p)
+		}
+	}()
+	return r.next.Resolve(ctx, ref)
+}
+
+func (r *Resolver) recall(k key) (*entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	element, ok := r.known[k]
+	if !ok {
+		return nil, false
+	}
+	e, _ := element.Value.(*entry)
+	if !time.Now().Before(e.expires) {
+		r.forget(element)
+		return nil, false
+	}
+	r.recent.MoveToFront(element)
+	return e, true
+}
+
+func (r *Resolver) remember(k key, ref fact.Ref, value any, err error) {
+	ttl := r.ttl
+	if err != nil {
+		if ref.HTTP == nil {
+			return
+		}
+		ttl = min(ttl, errorTTL)
+	}
+	weight := weigh(value)
+	if ttl <= 0 || weight > maxWeight/8 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if element, ok := r.known[k]; ok {
+		r.forget(element)
+	}
+	r.known[k] = r.recent.PushFront(&entry{key: k, value: value, err: err, expires: time.Now().Add(ttl), weight: weight})
+	r.weight += weight
+	for r.recent.Len() > maxEntries || r.weight > maxWeight {
+		r.forget(r.recent.Back())
+	}
+}
+
+// forget drops an entry. The caller holds the lock.
+func (r *Resolver) forget(element *list.Element) {
+	e, _ := r.recent.Remove(element).(*entry)
+	delete(r.known, e.key)
+	r.weight -= e.weight
+}
+
+// weigh estimates how much memory a value takes, in bytes.
+func weigh(value any) int {
+	const each = 64
+	weight := each
+	switch v := value.(type) {
+	case string:
+		weight += len(v)
+	case []any:
+		for _, item := range v {
+			weight += weigh(item)
+		}
+	case map[string]any:
+		for name, item := range v {
+			weight += len(name) + weigh(item)
+		}
+	}
+	return weight
+}

@@ -1,0 +1,187 @@
+package fact_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+type selector string
+
+func (s selector) Matches(map[string]any) bool { return true }
+func (s selector) String() string              { return string(s) }
+
+func object(change func(*fact.Object)) fact.Ref {
+	o := fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "site"}
+	change(&o)
+	return fact.Ref{Object: &o}
+}
+
+func request(change func(*fact.HTTP)) fact.Ref {
+	h := fact.HTTP{
+		Method: "POST", URL: "https://cmdb.example/teams", Body: "b",
+		Header:  map[string]string{"X-A": "1", "X-B": "2"},
+		Trailer: map[string]string{"X-C": "3"},
+		TLS:     &fact.TLS{CA: "ca", Cert: "cert", Key: "pem-key"},
+		Auth:    &fact.Auth{URL: "https://auth.example", Username: "robot", Password: "secret"},
+	}
+	change(&h)
+	return fact.Ref{HTTP: &h}
+}
+
+// different are refs no two of which mean the same fact.
+func different() map[string]fact.Ref {
+	same := func(*fact.Object) {}
+	return map[string]fact.Ref{
+		"zero":                      {},
+		"object":                    object(same),
+		"group":                     object(func(o *fact.Object) { o.APIVersion = "apps/v1" }),
+		"kind":                      object(func(o *fact.Object) { o.Kind = "Secret" }),
+		"namespace":                 object(func(o *fact.Object) { o.Namespace = "office" }),
+		"cluster":                   object(func(o *fact.Object) { o.Namespace = "" }),
+		"name":                      object(func(o *fact.Object) { o.Name = "page" }),
+		"words moved":               object(func(o *fact.Object) { o.Kind, o.Namespace = "ConfigMap shop", "" }),
+		"quotes":                    object(func(o *fact.Object) { o.Kind, o.Namespace = `ConfigMap" "shop`, "" }),
+		"any scope":                 object(func(o *fact.Object) { o.AnyScope = true }),
+		"no name":                   object(func(o *fact.Object) { o.Name = "" }),
+		"selector":                  object(func(o *fact.Object) { o.Name, o.Selector = "", selector("a=b") }),
+		"another selector":          object(func(o *fact.Object) { o.Name, o.Selector = "", selector("a=c") }),
+		"request":                   request(func(*fact.HTTP) {}),
+		"method":                    request(func(h *fact.HTTP) { h.Method = "GET" }),
+		"url":                       request(func(h *fact.HTTP) { h.URL += "?a=b" }),
+		"body":                      request(func(h *fact.HTTP) { h.Body = "c" }),
+		"no header":                 request(func(h *fact.HTTP) { h.Header = nil }),
+		"header":                    request(func(h *fact.HTTP) { h.Header = map[string]string{"X-A": "1", "X-B": "3"} }),
+		"trailer":                   request(func(h *fact.HTTP) { h.Trailer = nil }),
+		"header instead of trailer": request(func(h *fact.HTTP) { h.Header, h.Trailer = h.Trailer, h.Header }),
+		"no tls":                    request(func(h *fact.HTTP) { h.TLS = nil }),
+		"tls":                       request(func(h *fact.HTTP) { h.TLS = &fact.TLS{CA: "ca"} }),
+		"no auth":                   request(func(h *fact.HTTP) { h.Auth = nil }),
+		"user":                      request(func(h *fact.HTTP) { h.Auth.Username = "human" }),
+		"password":                  request(func(h *fact.HTTP) { h.Auth.Password = "other" }),
+		"auth url":                  request(func(h *fact.HTTP) { h.Auth.URL = "https://auth.example/2" }),
+		"lifetime":                  request(func(h *fact.HTTP) { h.Auth.Lifetime = time.Hour }),
+	}
+}
+
+func TestKeysTellFactsApart(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for name, ref := range different() {
+		key := ref.Key()
+		if other, ok := seen[key]; ok {
+			t.Errorf("%s and %s have the same key, %s", name, other, key)
+		}
+		seen[key] = name
+	}
+}
+
+func TestKeysOfTheSameFactAreEqual(t *testing.T) {
+	t.Parallel()
+	again := different()
+	for name, ref := range different() {
+		if ref.Key() != again[name].Key() {
+			t.Errorf("%s: %s is not %s", name, ref.Key(), again[name].Key())
+		}
+	}
+	tests := []struct {
+		reason string
+		a, b   fact.Ref
+	}{
+		{
+			"a name makes the selector irrelevant",
+			object(func(*fact.Object) {}), object(func(o *fact.Object) { o.Selector = selector("a=b") }),
+		},
+		{
+			"how long to wait does not change the answer",
+			request(func(*fact.HTTP) {}), request(func(h *fact.HTTP) { h.Timeout = time.Minute }),
+		},
+	}
+	for _, tt := range tests {
+		if tt.a.Key() != tt.b.Key() {
+			t.Errorf("%s: %s is not %s", tt.reason, tt.a.Key(), tt.b.Key())
+		}
+	}
+}
+
+func TestRefString(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		reason string
+		ref    fact.Ref
+		want   string
+	}{
+		{"an object", object(func(*fact.Object) {}), "v1 ConfigMap shop/site"},
+		{"of the cluster", object(func(o *fact.Object) { o.Kind, o.Namespace = "Node", "" }), "v1 Node site"},
+		{"by selector", object(func(o *fact.Object) { o.Name, o.Selector = "", selector("a=b") }), "v1 ConfigMap shop/(a=b)"},
+		{"a request", request(func(*fact.HTTP) {}), "POST https://cmdb.example/teams"},
+		{"parameters may be secret", request(func(h *fact.HTTP) { h.URL += "?token=secret#secret" }), "POST https://cmdb.example/teams?…"},
+		{"so are user and password", request(func(h *fact.HTTP) { h.URL = "https://robot:secret@cmdb.example/teams" }), "POST https://cmdb.example/teams"},
+		{"what is no URL may be anything", request(func(h *fact.HTTP) { h.URL = "robot:secret@cmdb.example" }), "POST (a URL that cannot be read)"},
+		{"what is broken too", request(func(h *fact.HTTP) { h.URL = "https://robot:secret@cmdb.example/%zz" }), "POST (a URL that cannot be read)"},
+		{"nothing", fact.Ref{}, "nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.ref.String(); got != tt.want {
+				t.Errorf("String is %q, want %q", got, tt.want)
+			}
+			if got := (&fact.Missing{Ref: tt.ref}).Error(); got != "fact not known: "+tt.want {
+				t.Errorf("Missing says %q", got)
+			}
+		})
+	}
+}
+
+func TestStringsHaveNoCredentials(t *testing.T) {
+	t.Parallel()
+	for name, ref := range different() {
+		for _, secret := range []string{"robot", "secret", "pem-key", "X-A", "https://auth.example"} {
+			if strings.Contains(ref.String(), secret) {
+				t.Errorf("%s: %q contains %q", name, ref, secret)
+			}
+		}
+	}
+}
+
+func TestKnown(t *testing.T) {
+	t.Parallel()
+	a, b, c := object(func(*fact.Object) {}), object(func(o *fact.Object) { o.Name = "b" }), object(func(o *fact.Object) { o.Name = "c" })
+	broken := errors.New("broken")
+	var known fact.Known
+	known.Set(a, "value", nil)
+	known.Set(b, nil, broken)
+
+	if value, err := known.Value(object(func(*fact.Object) {})); value != "value" || err != nil {
+		t.Errorf("known: %v, %v", value, err)
+	}
+	if value, err := known.Value(b); value != nil || !errors.Is(err, broken) {
+		t.Errorf("known to be broken: %v, %v", value, err)
+	}
+	for name, k := range map[string]*fact.Known{"known others": &known, "nothing known": {}, "nil": nil} {
+		value, err := k.Value(c)
+		if missing, ok := errors.AsType[*fact.Missing](err); !ok || value != nil || missing.Ref != c {
+			t.Errorf("%s: %v, %v", name, value, err)
+		}
+	}
+	known.Set(b, "mended", nil)
+	if value, err := known.Value(b); value != "mended" || err != nil {
+		t.Errorf("set again: %v, %v", value, err)
+	}
+}
+
+func BenchmarkKnown(b *testing.B) {
+	var known fact.Known
+	ref := object(func(*fact.Object) {})
+	known.Set(ref, "value", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := known.Value(ref); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package object
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Load reads the objects in paths, which are files and folders. Files that end in .yaml,
+// .yml or .json are read, in folders below too; names that begin with a dot are not. A
+// file may hold several documents, and lists. Every document must be an object with
+// apiVersion, kind and name.
+func Load(paths ...string) ([]map[string]any, error) {
+	var trees []map[string]any
+	for _, root := range paths {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case path != root && strings.HasPrefix(entry.Name(), "."):
+				if entry.IsDir() {
+					return filepath.SkipDir
+				}
+				return nil
+			case entry.IsDir() || path != root && !readable(path):
+				return nil
+			}
+			found, err := loadFile(path)
+			trees = append(trees, found...)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("load objects: %w", err)
+		}
+	}
+	return trees, nil
+}
+
+func readable(path string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+}
+
+func loadFile(path string) ([]map[string]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	trees, err := Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return trees, nil
+}
+
+// Decode reads the objects in text, which is YAML or JSON, as [Load] does.
+func Decode(text []byte) ([]map[string]any, error) {
+	var trees []map[string]any
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for i := 1; ; i++ {
+		var raw json.RawMessage
+		err := documents.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return trees, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode document %d: %w", i, err)
+		}
+		if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+			continue
+		}
+		var tree map[string]any
+		if err := k8sjson.Unmarshal(raw, &tree); err != nil {
+			return nil, fmt.Errorf("decode document %d: %w", i, err)
+		}
+		objects, err := flatten(tree)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+		trees = append(trees, objects...)
+	}
+}
+
+// flatten returns the items of a list, or the object itself. Items of a list of one kind
+// may leave out their kind.
+func flatten(tree map[string]any) ([]map[string]any, error) {
+	k := kindOf(tree)
+	items, isList := tree["items"].([]any)
+	itemKind, ok := strings.CutSuffix(k.kind, "List")
+	if !ok || !isList {
+		return []map[string]any{tree}, complete(tree)
+	}
+	var trees []map[string]any
+	for i, item := range items {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("items[%d] is not an object", i)
+		}
+		if kindOf(object) == (kind{}) && itemKind != "" {
+			object["apiVersion"], object["kind"] = k.apiVersion, itemKind
+		}
+		found, err := flatten(object)
+		if err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		trees = append(trees, found...)
+	}
+	return trees, nil
+}
+
+func complete(tree map[string]any) error {
+	k := kindOf(tree)
+	switch {
+	case k.apiVersion == "":
+		return errors.New("apiVersion is missing")
+	case k.kind == "":
+		return errors.New("kind is missing")
+	case nameOf(tree).name == "":
+		return fmt.Errorf("%s %s: metadata.name is missing", k.apiVersion, k.kind)
+	}
+	return nil
+}

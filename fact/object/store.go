@@ -1,0 +1,106 @@
+// Package object holds objects of a cluster in memory, for deciding without one: on the
+// command line and in tests. Objects come as JSON trees, or from files by [Load].
+package object
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+// A Store resolves refs to the objects that it was made of. It is immutable.
+type Store struct {
+	kinds map[kind]objects
+}
+
+type kind struct{ apiVersion, kind string }
+
+type name struct{ namespace, name string }
+
+// objects are those of one kind, by name and in order of namespace and name.
+type objects struct {
+	byName  map[name]map[string]any
+	ordered []map[string]any
+}
+
+var _ fact.Resolver = (*Store)(nil)
+
+// FromTrees returns the store of these objects, which must not change any more. An object
+// without namespace is cluster-scoped. Of two objects with one name the later counts.
+func FromTrees(trees []map[string]any) *Store {
+	s := &Store{kinds: map[kind]objects{}}
+	for _, tree := range trees {
+		k := kindOf(tree)
+		of, ok := s.kinds[k]
+		if !ok {
+			of.byName = map[name]map[string]any{}
+		}
+		of.byName[nameOf(tree)] = tree
+		s.kinds[k] = of
+	}
+	for k, of := range s.kinds {
+		for _, tree := range of.byName {
+			of.ordered = append(of.ordered, tree)
+		}
+		slices.SortFunc(of.ordered, func(a, b map[string]any) int {
+			m, n := nameOf(a), nameOf(b)
+			return cmp.Or(cmp.Compare(m.namespace, n.namespace), cmp.Compare(m.name, n.name))
+		})
+		s.kinds[k] = of
+	}
+	return s
+}
+
+// Resolve finds the object that ref names or selects. A kind that the store has no object
+// of is like any other: nothing is found.
+func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
+	o := ref.Object
+	if o == nil {
+		return nil, fmt.Errorf("resolve %s: it is not an object", ref)
+	}
+	of := s.kinds[kind{o.APIVersion, o.Kind}]
+	if o.Name != "" {
+		return of.named(o)
+	}
+	if o.Selector == nil {
+		return nil, nil
+	}
+	for _, tree := range of.ordered {
+		if (o.Namespace == "" || o.Namespace == nameOf(tree).namespace) && o.Selector.Matches(tree) {
+			return tree, nil
+		}
+	}
+	return nil, nil
+}
+
+func (of objects) named(o *fact.Object) (any, error) {
+	if tree, ok := of.byName[name{o.Namespace, o.Name}]; ok {
+		return tree, nil
+	}
+	if o.AnyScope {
+		if tree, ok := of.byName[name{"", o.Name}]; ok {
+			return tree, nil
+		}
+	}
+	full := o.Name
+	if o.Namespace != "" {
+		full = o.Namespace + "/" + o.Name
+	}
+	return nil, fmt.Errorf("%s %q not found", o.Kind, full)
+}
+
+func kindOf(tree map[string]any) kind {
+	apiVersion, _ := tree["apiVersion"].(string)
+	k, _ := tree["kind"].(string)
+	return kind{apiVersion, k}
+}
+
+func nameOf(tree map[string]any) name {
+	metadata, _ := tree["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	n, _ := metadata["name"].(string)
+	return name{namespace, n}
+}
