@@ -1,0 +1,37 @@
+package condition
+
+import (
+	"context"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Evaluated returns a program that evaluates what [Render] returned for t as one that
+// answers for t: a rendered program tells only whether the condition hits, and what that
+// means is the affect mode's business. Stored programs of kinitiras are the same.
+func Evaluated(t *v1alpha1.ValidateRuleTemplate, program rule.Program) rule.Program {
+	if t.Type != v1alpha1.TemplateCondition || t.Condition == nil || t.Condition.AffectMode != v1alpha1.AffectAllow {
+		return program
+	}
+	return allowing{program}
+}
+
+// allowing is a rendered program in affect mode allow.
+type allowing struct {
+	rule.Program
+}
+
+// Run allows a hit and rejects everything else, without a message: a condition has none
+// for what it does not hit.
+func (a allowing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	outcome, err := a.Program.Run(ctx, in)
+	if err != nil {
+		return rule.Outcome{}, err
+	}
+	return affect(v1alpha1.AffectAllow, outcome.Verdict == usher.Deny, outcome.Message), nil
+}
+
+// String is the program in one line.
+func (a allowing) String() string { return "allow if " + a.Program.String() }

@@ -1,0 +1,22 @@
+package condition
+
+import (
+	"context"
+
+	"github.com/usher-dev/usher/rule"
+)
+
+// idle is a template whose block is missing. It names the block.
+type idle string
+
+// Run has no objection.
+func (idle) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
+
+// String says that there is nothing.
+func (i idle) String() string { return string(i) + " without content" }
+
+func (idle) open() bool { return false }
+
+func (idle) render() string { return "validate: {}" }
+
+func (idle) params(*rule.Input) (map[string]any, error) { return nil, nil }
