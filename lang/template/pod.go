@@ -1,0 +1,44 @@
+package template
+
+// A pod is where an object says what its pods look like: itself, or in a template.
+type pod struct {
+	at   string
+	spec map[string]any
+}
+
+// podPlaces are where objects have the spec of their pods, the first that there is
+// counts: Deployment and its like, CronJob, Pod, PodTemplate. The form decides, not the
+// kind, so that custom workloads are served too.
+var podPlaces = []spot{
+	inObject("spec", "template", "spec"),
+	inObject("spec", "jobTemplate", "spec", "template", "spec"),
+	inObject("spec"),
+	inObject("template", "spec"),
+}
+
+// noPod is the pod of objects that have none: edits of it fail for want of its parent.
+const noPod = "/spec"
+
+func podOf(object map[string]any) pod {
+	for i := range podPlaces {
+		v, _ := follow(object, podPlaces[i].keys)
+		if spec, ok := v.(map[string]any); ok {
+			return pod{at: podPlaces[i].path, spec: spec}
+		}
+	}
+	return pod{at: noPod}
+}
+
+// podField is podOf in CUE.
+func podField() field {
+	var items []string
+	for i := range podPlaces {
+		c := condition{at: podPlaces[i], form: aMap}
+		items = append(items, comprehension("", []string{c.cue()}, []field{
+			{"at", literal(podPlaces[i].path)},
+			{"spec", podPlaces[i].expr},
+		}))
+	}
+	items = append(items, block([]field{{"at", literal(noPod)}, {"spec", "{}"}}))
+	return field{"pod", first(items...)}
+}
