@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A result is what came of a rule: all of it or, after a failure, nothing. After a
+// rejection there are warnings, but no patch.
+type result struct {
+	rejected bool
+	message  string
+	// tree is the object as the rule has left it, patch what it changed.
+	tree     map[string]any
+	patch    usher.Patch
+	warnings []string
+}
+
+// An attempt is one rule at work.
+type attempt struct {
+	*deciding
+	rule *rule.Rule
+	// step is the one at work, or the last one.
+	step  *rule.Step
+	frame *frame
+	// asked counts the facts that the rule has asked for.
+	asked int
+}
+
+// A frame is what a program is given. It is not used again for another rule: a program
+// may have left something behind that still looks at it.
+type frame struct {
+	deadline
+	input rule.Input
+}
+
+// attemptRule runs the steps of a rule. No failure gets past it, not even a panic.
+func attemptRule(ctx context.Context, d *deciding, r *rule.Rule, start time.Time) (res result, err error) {
+	a := attempt{deciding: d, rule: r}
+	a.frame = &frame{
+		deadline: deadline{Context: ctx, at: start.Add(d.engine.options.RuleTimeout)},
+		input:    rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known},
+	}
+	defer func() {
+		a.frame.release()
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+		if err != nil {
+			res, err = result{}, a.explain(err)
+		}
+	}()
+	return a.steps(ctx)
+}
+
+// explain puts the name of the step before err.
+func (a *attempt) explain(err error) error {
+	if a.step == nil || a.step.Name == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", a.step.Name, err)
+}
+
+func (a *attempt) steps(ctx context.Context) (result, error) {
+	res := result{tree: a.tree}
+	for i := range a.rule.Steps {
+		a.step = &a.rule.Steps[i]
+		out, err := a.outcome(ctx)
+		if err != nil {
+			return result{}, err
+		}
+		res.warnings = append(res.warnings, out.Warnings...)
+		if out.Verdict == usher.Deny {
+			return result{rejected: true, message: out.Message, warnings: res.warnings}, nil
+		}
+		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
+			continue
+		}
+		tree, patch, err := jsonpatch.Apply(res.tree, out.Patch)
+		if err != nil {
+			return result{}, err
+		}
+		res.tree, res.patch = tree, append(res.patch, patch...)
+		a.frame.input.Object = tree
+	}
+	return res, nil
+}
+
+// outcome runs the program of a step, again each time that a fact it lacks is known.
+func (a *attempt) outcome(ctx context.Context) (rule.Outcome, error) {
+	for {
+		out, err := a.step.Program.Run(&a.frame.deadline, &a.frame.input)
+		if err == nil {
+			return out, nil
+		}
+		if missing, ok := errors.AsType[*fact.Missing](err); ok {
+			if err := a.resolve(ctx, missing.Ref); err != nil {
+				return rule.Outcome{}, err
+			}
+			continue
+		}
+		if a.frame.Err() != nil && ctx.Err() == nil {
+			err = &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
+		}
+		return rule.Outcome{}, err
+	}
+}
+
+// resolve makes a fact known, or the error that getting it gave. The time that it takes
+// is not the program's.
+func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
+	if _, err := a.known.Value(ref); !isMissing(err) {
+		return fmt.Errorf("asked again for the fact %s, which is known", ref)
+	}
+	if a.asked == a.engine.options.MaxFacts {
+		return fmt.Errorf("asked for more than %d facts, the next being %s", a.asked, ref)
+	}
+	a.asked++
+	left := time.Until(a.frame.at)
+	value, err := a.engine.resolver.Resolve(ctx, ref)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		err = fmt.Errorf("fact %s: %w", ref, err)
+	}
+	a.known.Set(ref, value, err)
+	a.frame.release()
+	a.frame = &frame{
+		deadline: deadline{Context: ctx, at: time.Now().Add(left)},
+		input:    a.frame.input,
+	}
+	return nil
+}
+
+func isMissing(err error) bool {
+	_, ok := errors.AsType[*fact.Missing](err)
+	return ok
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// The keys of audit annotations. An API server puts the webhook's name before them and
+// wants them to be the name part of a qualified name.
+const (
+	changedBy = "changed-by"
+	deniedBy  = "denied-by"
+	failedBy  = "failed-by"
+)
+
+// maxAudit bounds the places in one annotation, in bytes, if there are several.
+const maxAudit = 1024
+
+// audit names the rules that changed or denied the request and those that failed, also
+// when that was ignored. It is nil when all
+// passed.
+func audit(findings []usher.Finding) map[string]string {
+	if !slices.ContainsFunc(findings, func(f usher.Finding) bool { return f.Outcome != usher.Passed }) {
+		return nil
+	}
+	annotations := map[string]string{}
+	for _, a := range []struct {
+		key     string
+		applies func(*usher.Finding) bool
+	}{
+		{changedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Changed }},
+		{deniedBy, func(f *usher.Finding) bool {
+			return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
+		}},
+		{failedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Failed }},
+	} {
+		if value := places(findings, a.applies); value != "" {
+			annotations[a.key] = value
+		}
+	}
+	return annotations
+}
+
+// places joins the places of the findings that apply. Those that are too many are counted.
+func places(findings []usher.Finding, applies func(*usher.Finding) bool) string {
+	var b strings.Builder
+	more := 0
+	for i := range findings {
+		f := &findings[i]
+		if !applies(f) {
+			continue
+		}
+		p := place(f.Policy, f.Rule)
+		switch {
+		case more > 0 || b.Len() > 0 && b.Len()+len(p) > maxAudit:
+			more++
+			continue
+		case b.Len() > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString(p)
+	}
+	if more > 0 {
+		b.WriteString("; and " + strconv.Itoa(more) + " more")
+	}
+	return b.String()
+}

@@ -1,0 +1,143 @@
+// Package engine runs the rules that match a request and folds what they say into one
+// decision. It finds the facts that programs ask for, and keeps a program that fails,
+// panics or takes too long from harming more than its own rule.
+//
+// A program is Go code that runs on the request's goroutine: one that ignores its
+// context cannot be interrupted. Languages that can run for long guard themselves.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Matcher finds rules. It is safe for concurrent use.
+type Matcher interface {
+	// Matching appends to dst the rules of a pass that are for s, in evaluation order.
+	Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule
+	// Passes returns the passes of a phase that have rules, in ascending order.
+	Passes(phase usher.Phase) []int
+}
+
+// A kindFilter is a [Matcher] that can tell by its kind alone that no rule is for an
+// object, which then need not be decoded.
+type kindFilter interface {
+	MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool
+}
+
+// A FailurePolicy tells what becomes of a request when a rule fails.
+type FailurePolicy string
+
+const (
+	// Fail denies the request with code 500.
+	Fail FailurePolicy = "Fail"
+	// Ignore goes on as if the rule had not been there.
+	Ignore FailurePolicy = "Ignore"
+)
+
+// Options tune an [Engine]. The zero value works.
+type Options struct {
+	// FailurePolicy is Fail unless set.
+	FailurePolicy FailurePolicy
+	// RuleTimeout is the time that the programs of one rule may run for one request, not
+	// counting what the facts take that they ask for: those have the time of the
+	// request. 0 means one second.
+	RuleTimeout time.Duration
+	// MaxFacts bounds the facts that one rule may ask for in one request; 0 means 16.
+	MaxFacts int
+}
+
+// An Engine is a [usher.Decider] that decides by rules. It takes no locks.
+type Engine struct {
+	matcher  Matcher
+	kinds    kindFilter // nil if the matcher is none
+	resolver fact.Resolver
+	options  Options
+	passes   map[usher.Phase][]int
+}
+
+// New returns an engine for the rules of m, which must not change. Facts may be nil: a
+// rule that asks for one then fails.
+func New(m Matcher, facts fact.Resolver, o Options) *Engine {
+	if o.FailurePolicy == "" {
+		o.FailurePolicy = Fail
+	}
+	if o.RuleTimeout <= 0 {
+		o.RuleTimeout = time.Second
+	}
+	if o.MaxFacts <= 0 {
+		o.MaxFacts = 16
+	}
+	if facts == nil {
+		facts = fact.ResolverFunc(noFacts)
+	}
+	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}}
+	e.kinds, _ = m.(kindFilter)
+	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
+		e.passes[phase] = m.Passes(phase)
+	}
+	return e
+}
+
+// Decide lets the rules that match the request decide it.
+//
+// The error is that of ctx when that ended before the decision was reached, unless all
+// that was to be decided is what to change about an object that is deleted. What is wrong
+// with a rule or with the request is part of the decision: a failed rule is a finding,
+// and an object that is not JSON is denied with code 400, unless no rule looks at it.
+//
+// A request to authorize is left to others, with no opinion, when no rule is for that.
+func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if ctx.Err() != nil {
+		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
+	}
+	passes := e.passes[r.Phase]
+	if len(passes) == 0 && r.Phase == usher.Authorize {
+		return usher.Decision{}, nil
+	}
+	if r.Phase != usher.Mutate && r.Phase != usher.Validate {
+		return usher.Decision{}, fmt.Errorf("decide request: rules do not know the phase %q", r.Phase)
+	}
+	if len(passes) == 0 || !e.mayMatch(r) {
+		return usher.Allowed(), nil
+	}
+	tree, err := r.Subject().Tree()
+	if err != nil {
+		return undecodable(r, err), nil
+	}
+	d := &deciding{engine: e, request: r, tree: tree}
+	if r.Phase == usher.Mutate {
+		return d.mutate(ctx, passes)
+	}
+	return d.validate(ctx, passes)
+}
+
+// mayMatch reports whether the object is worth decoding. The kind of a request is that
+// of its object.
+func (e *Engine) mayMatch(r *usher.Request) bool {
+	return e.kinds == nil || r.Kind.Version == "" || r.Kind.Kind == "" ||
+		e.kinds.MayMatch(r.Phase, r.Operation, r.Kind)
+}
+
+// undecodable denies what cannot be read, but never a deletion for want of changes to
+// make to it.
+func undecodable(r *usher.Request, err error) usher.Decision {
+	if r.Phase == usher.Mutate && r.Operation == usher.Delete {
+		return usher.Allowed()
+	}
+	d := usher.Denied("%v", err)
+	d.Code = http.StatusBadRequest
+	return d
+}
+
+func noFacts(context.Context, fact.Ref) (any, error) {
+	return nil, errNoResolver
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var errNoResolver = errors.New("nothing here resolves facts")
+
+// A PanicError is the error of a rule whose program panicked.
+type PanicError struct {
+	// Value is what the program panicked with, Stack where, as debug.Stack shows it.
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panicked: %v", e.Value) }
+
+// Unwrap returns the value that the program panicked with, if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// An OverrunError is the error of a rule whose programs ran longer than
+// [Options.RuleTimeout] and gave up.
+type OverrunError struct {
+	Limit time.Duration
+	// Err is what the program said of it.
+	Err error
+}
+
+func (e *OverrunError) Error() string {
+	text := fmt.Sprintf("overran its time of %v", e.Limit)
+	if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
+		return text
+	}
+	return text + ": " + e.Err.Error()
+}
+
+// Unwrap returns e.Err.
+func (e *OverrunError) Unwrap() error { return e.Err }

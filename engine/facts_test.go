@@ -1,0 +1,163 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A library resolves facts by the name of an object and notes who was asked for.
+type library struct {
+	asked []string
+}
+
+func (l *library) Resolve(_ context.Context, ref fact.Ref) (any, error) {
+	l.asked = append(l.asked, ref.Object.Name)
+	if ref.Object.Name == "gone" {
+		return nil, errors.New("not found")
+	}
+	return "value of " + ref.Object.Name, nil
+}
+
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	endless := program(func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+		for i := 0; ; i++ {
+			if _, err := in.Facts.Value(configMap(strconv.Itoa(i))); err != nil {
+				return rule.Outcome{}, err
+			}
+		}
+	})
+	stubborn := fail(&fact.Missing{Ref: configMap("a")})
+	two := program(func(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+		if _, err := in.Facts.Value(configMap("a")); err != nil {
+			return rule.Outcome{}, err
+		}
+		return ask(configMap("b"))(ctx, in)
+	})
+	tests := []struct {
+		reason  string
+		facts   fact.Resolver
+		options engine.Options
+		rules   []rule.Rule
+		want    string
+		asked   []string
+	}{
+		{
+			reason: "a program is run again with the fact that it asked for",
+			rules:  []rule.Rule{one("p", ask(configMap("a")))},
+			want:   "value of a", asked: []string{"a"},
+		},
+		{
+			reason: "it may ask for one after the other",
+			rules:  []rule.Rule{one("p", two)},
+			want:   "value of b", asked: []string{"a", "b"},
+		},
+		{
+			reason: "a request gets a fact once, for all its rules",
+			rules:  []rule.Rule{one("p", ask(configMap("a"))), one("q", ask(configMap("a")))},
+			want:   "value of a; value of a", asked: []string{"a"},
+		},
+		{
+			reason: "an error names the rule and the fact, and is remembered too",
+			rules:  []rule.Rule{one("p", ask(configMap("gone"))), one("q", ask(configMap("gone")))},
+			want: "fake: fact v1 ConfigMap shop/gone: not found (P p spec.rules[0]); " +
+				"fake: fact v1 ConfigMap shop/gone: not found (P q spec.rules[0])", asked: []string{"gone"},
+		},
+		{
+			reason:  "there is a limit to what a rule may ask for, not to what a request may",
+			options: engine.Options{MaxFacts: 2},
+			rules:   []rule.Rule{one("p", endless), one("q", ask(configMap("x"))), one("r", two)},
+			want:    "fake: asked for more than 2 facts, the next being v1 ConfigMap shop/2 (P p spec.rules[0]); value of x; value of b",
+			asked:   []string{"0", "1", "x", "a", "b"},
+		},
+		{
+			reason:  "the limit counts for all steps of a rule",
+			options: engine.Options{MaxFacts: 1}, rules: []rule.Rule{one("p", program(func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+				_, err := in.Facts.Value(configMap("a"))
+				return rule.Outcome{}, err
+			}), ask(configMap("b")))},
+			want:  "fake: asked for more than 1 facts, the next being v1 ConfigMap shop/b (P p spec.rules[0])",
+			asked: []string{"a"},
+		},
+		{
+			reason: "a program that does not take the answer fails",
+			rules:  []rule.Rule{one("p", stubborn)},
+			want:   "fake: asked again for the fact v1 ConfigMap shop/a, which is known (P p spec.rules[0])", asked: []string{"a"},
+		},
+		{
+			reason: "there is nobody to ask",
+			facts:  nil,
+			rules:  []rule.Rule{one("p", ask(configMap("a")))},
+			want:   "fake: fact v1 ConfigMap shop/a: nothing here resolves facts (P p spec.rules[0])",
+		},
+		{
+			reason: "a resolver that panics is the failure of the rule",
+			facts:  fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { panic("ouch") }),
+			rules:  []rule.Rule{one("p", ask(configMap("a"))), one("q", deny("no"))},
+			want:   "fake: panicked: ouch (P p spec.rules[0]); no",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			l := &library{}
+			if tt.facts == nil && tt.asked != nil {
+				tt.facts = l
+			}
+			got := decide(t, newEngine(usher.Validate, tt.options, tt.facts, tt.rules...), request(usher.Validate, usher.Create))
+			if got.Message != tt.want {
+				t.Errorf("message\n%s, want\n%s", got.Message, tt.want)
+			}
+			if diff := cmp.Diff(tt.asked, l.asked); diff != "" {
+				t.Errorf("asked: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRequestsDoNotShareFacts(t *testing.T) {
+	t.Parallel()
+	l := &library{}
+	e := newEngine(usher.Validate, engine.Options{}, l, one("p", ask(configMap("a"))))
+	decide(t, e, request(usher.Validate, usher.Create))
+	decide(t, e, request(usher.Validate, usher.Create))
+	if diff := cmp.Diff([]string{"a", "a"}, l.asked); diff != "" {
+		t.Errorf("asked: -want +got:\n%s", diff)
+	}
+}
+
+func TestAFactHasTheTimeOfTheRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := fact.ResolverFunc(func(ctx context.Context, _ fact.Ref) (any, error) {
+			select {
+			case <-time.After(3 * time.Second):
+				return "late", nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		e := newEngine(usher.Validate, engine.Options{RuleTimeout: time.Second}, slow, one("p", ask(configMap("a"))))
+		if got := decide(t, e, request(usher.Validate, usher.Create)); got.Message != "late" {
+			t.Errorf("got %q: what a fact takes is not the program's time", got.Message)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		d, err := e.Decide(ctx, request(usher.Validate, usher.Create))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "P p spec.rules[0]") {
+			t.Errorf("got %+v, %v", d, err)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// mutate runs the rules pass by pass. Those of one pass are matched together, on the
+// object that the passes before have left, and run one after the other, each on what the
+// one before has left. A rejection, or a failure that is not ignored, ends the run and
+// leaves no patch.
+//
+// On Delete nothing comes of a patch, so that nothing is said to have changed, and no
+// failure blocks the deletion, not even that of running out of time.
+func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
+	var patch usher.Patch
+	for _, pass := range passes {
+		matched, err := d.match(pass)
+		if err != nil {
+			return undecodable(d.request, err), nil
+		}
+		for _, r := range matched {
+			res, finding, err := d.run(ctx, r)
+			if err != nil && !d.discards() {
+				return usher.Decision{}, err
+			}
+			d.record(finding, res.warnings)
+			switch {
+			case err != nil:
+				return d.allow(nil), nil
+			case finding.Outcome == usher.Rejected:
+				return d.deny(0, finding.Message), nil
+			case finding.Outcome == usher.Failed && !finding.Ignored:
+				return d.deny(http.StatusInternalServerError, failure(&finding)), nil
+			}
+			patch = append(patch, finding.Patch...)
+			if res.tree != nil {
+				d.tree = res.tree
+			}
+		}
+	}
+	return d.allow(patch), nil
+}
+
+func (d *deciding) allow(patch usher.Patch) usher.Decision {
+	d.decision.Verdict, d.decision.Patch = usher.Allow, patch
+	d.decision.Audit = audit(d.decision.Findings)
+	return d.decision
+}
+
+func (d *deciding) deny(code int32, message string) usher.Decision {
+	d.decision.Verdict, d.decision.Code, d.decision.Message = usher.Deny, code, message
+	d.decision.Audit = audit(d.decision.Findings)
+	return d.decision
+}

@@ -1,0 +1,208 @@
+// Package index finds the rules that match a request without trying them all.
+//
+// An [Index] is immutable: when policies change, make a new one. The cost of a look-up
+// follows the rules that match, not those that there are.
+package index
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// An Index holds rules, arranged for look-up. It is safe for concurrent use.
+type Index struct {
+	rules  []rule.Rule
+	stages []stage
+}
+
+// A stage holds the rules of one pass of one phase.
+type stage struct {
+	phase usher.Phase
+	pass  int
+	// kinds has the selectors, by what they select; all has the rules without
+	// selectors.
+	kinds map[kindKey]*bucket
+	all   map[operation]*bucket
+}
+
+type kindKey struct {
+	operation  operation
+	apiVersion string
+	kind       string
+}
+
+// An operation is one that rules ask for, or every one.
+type operation struct {
+	name  usher.Operation
+	every bool
+}
+
+// operations are those under which the rules for op are filed.
+func operations(op usher.Operation) [2]operation {
+	return [...]operation{{every: true}, {name: op}}
+}
+
+// New returns an index of rules, which come in emission order and must not change any
+// more.
+func New(rules []rule.Rule) *Index {
+	ix := &Index{rules: rules}
+	for i := range rules {
+		ix.stage(rules[i].Phase, rules[i].Pass).add(int32(i), &rules[i].Match)
+	}
+	for _, st := range ix.stages {
+		for _, b := range st.kinds {
+			b.arrange(rules)
+		}
+		for _, b := range st.all {
+			b.arrange(rules)
+		}
+	}
+	return ix
+}
+
+// stage returns the stage of a pass, made if need be.
+func (ix *Index) stage(phase usher.Phase, pass int) *stage {
+	if st := ix.find(phase, pass); st != nil {
+		return st
+	}
+	ix.stages = append(ix.stages, stage{
+		phase: phase,
+		pass:  pass,
+		kinds: map[kindKey]*bucket{},
+		all:   map[operation]*bucket{},
+	})
+	return &ix.stages[len(ix.stages)-1]
+}
+
+func (ix *Index) find(phase usher.Phase, pass int) *stage {
+	for i := range ix.stages {
+		if st := &ix.stages[i]; st.pass == pass && st.phase == phase {
+			return st
+		}
+	}
+	return nil
+}
+
+func (st *stage) add(rank int32, m *rule.Match) {
+	if len(m.Operations) == 0 {
+		st.addFor(operation{every: true}, rank, m)
+	}
+	for i, name := range m.Operations {
+		if !slices.Contains(m.Operations[:i], name) {
+			st.addFor(operation{name: name}, rank, m)
+		}
+	}
+}
+
+func (st *stage) addFor(op operation, rank int32, m *rule.Match) {
+	if len(m.Selectors) == 0 {
+		add(st.all, op, entry{rank: rank, selector: noSelector})
+	}
+	for i := range m.Selectors {
+		sel := &m.Selectors[i]
+		add(st.kinds, kindKey{op, sel.APIVersion, sel.Kind}, entry{rank: rank, selector: int32(i)})
+	}
+}
+
+func add[K comparable](buckets map[K]*bucket, key K, e entry) {
+	b := buckets[key]
+	if b == nil {
+		b = &bucket{}
+		buckets[key] = b
+	}
+	b.entries = append(b.entries, e)
+}
+
+// Rules returns the rules in emission order. They are shared: do not change them.
+func (ix *Index) Rules() []rule.Rule { return ix.rules }
+
+// Passes returns the passes of a phase that have rules, in ascending order.
+func (ix *Index) Passes(phase usher.Phase) []int {
+	var passes []int
+	for i := range ix.stages {
+		if ix.stages[i].phase == phase {
+			passes = append(passes, ix.stages[i].pass)
+		}
+	}
+	slices.Sort(passes)
+	return passes
+}
+
+// MayMatch reports whether some rule of the phase is for objects of that kind, whatever
+// their names, labels and fields. When it is not, Matching finds nothing for any of them.
+func (ix *Index) MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool {
+	apiVersion := kind.GroupVersion().String()
+	for i := range ix.stages {
+		st := &ix.stages[i]
+		if st.phase != phase {
+			continue
+		}
+		for _, op := range operations(op) {
+			if st.all[op] != nil || st.kinds[kindKey{op, apiVersion, kind.Kind}] != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Matching appends to dst the rules of a pass that match s, in emission order, and
+// returns it. It allocates nothing while dst has room and s meets no more than
+// [maxLists] of the lists that the selectors of its kind are filed under.
+func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule {
+	st := ix.find(phase, pass)
+	if st == nil {
+		return dst
+	}
+	var room [maxLists][]entry
+	lists := room[:0]
+	for _, op := range operations(s.Operation) {
+		if b := st.kinds[kindKey{op, s.APIVersion, s.Kind}]; b != nil {
+			lists = b.collect(lists, s)
+		}
+		if b := st.all[op]; b != nil {
+			lists = b.collect(lists, s)
+		}
+	}
+	return ix.merge(dst, lists, s)
+}
+
+// merge appends the rules in lists that match s. Every list is in emission order; a rule
+// may be in several.
+func (ix *Index) merge(dst []*rule.Rule, lists [][]entry, s *rule.Subject) []*rule.Rule {
+	last := int32(-1)
+	for len(lists) > 0 {
+		first := 0
+		for i := range lists {
+			if lists[i][0].rank < lists[first][0].rank {
+				first = i
+			}
+		}
+		e := lists[first][0]
+		if lists[first] = lists[first][1:]; len(lists[first]) == 0 {
+			lists[first] = lists[len(lists)-1]
+			lists = lists[:len(lists)-1]
+		}
+		if e.rank != last && e.matches(&ix.rules[e.rank].Match, s) {
+			last = e.rank
+			dst = append(dst, &ix.rules[e.rank])
+		}
+	}
+	return dst
+}
+
+// Scan does what Matching does by trying every rule: the obvious form that Matching is
+// tested against.
+func (ix *Index) Scan(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule {
+	for i := range ix.rules {
+		r := &ix.rules[i]
+		if r.Phase == phase && r.Pass == pass && r.Match.Matches(s) {
+			dst = append(dst, r)
+		}
+	}
+	return dst
+}
