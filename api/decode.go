@@ -1,10 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
@@ -23,6 +24,13 @@ var kinds = map[schema.GroupVersionKind]func() Object{
 	v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"): func() Object { return &v1alpha1.ClusterValidatePolicy{} },
 }
 
+// Kinds returns every kind of policy, sorted.
+func Kinds() []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int {
+		return cmp.Compare(a.String(), b.String())
+	})
+}
+
 // IsPolicy reports whether objects of this kind are policies.
 func IsPolicy(kind schema.GroupVersionKind) bool {
 	_, ok := kinds[kind]
@@ -30,7 +38,8 @@ func IsPolicy(kind schema.GroupVersionKind) bool {
 }
 
 // Decode reads one policy from JSON. Field names are case-sensitive; those that the kind
-// does not have are returned in Policy.Unknown, and are not an error.
+// does not have, and those that are written twice, are returned in the policy and are
+// not an error.
 func Decode(raw []byte) (Policy, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -39,29 +48,34 @@ func Decode(raw []byte) (Policy, error) {
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return Policy{}, fmt.Errorf("decode policy: %w", err)
 	}
+	if head.APIVersion == "" || head.Kind == "" {
+		return Policy{}, fmt.Errorf("decode policy: apiVersion or kind is missing: %w", ErrUnknownKind)
+	}
 	fresh, ok := kinds[schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)]
 	if !ok {
 		return Policy{}, fmt.Errorf("decode %s %s: %w", head.APIVersion, head.Kind, ErrUnknownKind)
 	}
-	object := fresh()
-	strict, err := json.UnmarshalStrict(raw, object)
+	policy := Policy{Object: fresh()}
+	strict, err := json.UnmarshalStrict(raw, policy.Object)
 	if err != nil {
 		return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, err)
 	}
-	policy := Policy{Object: object}
-	for _, err := range strict {
-		policy.Unknown = append(policy.Unknown, unknownField(err))
+	if len(strict) > 0 {
+		policy.Unknown = paths(json.UnmarshalStrict(raw, fresh(), json.DisallowUnknownFields))
+		policy.Duplicate = paths(json.UnmarshalStrict(raw, fresh(), json.DisallowDuplicateFields))
 	}
-	slices.Sort(policy.Unknown)
 	return policy, nil
 }
 
-// unknownField takes the path out of a strict decoding error, which reads
-// `unknown field "spec.x"` or `duplicate field "spec.x"`.
-func unknownField(err error) string {
-	text := err.Error()
-	if _, quoted, ok := strings.Cut(text, `"`); ok {
-		return strings.TrimSuffix(quoted, `"`)
+// paths returns the paths of the fields that strict decoding objected to, sorted. The
+// same text has been decoded before: there is no other error.
+func paths(strict []error, _ error) []string {
+	var paths []string
+	for _, err := range strict {
+		if field, ok := err.(json.FieldError); ok {
+			paths = append(paths, field.FieldPath())
+		}
 	}
-	return text
+	slices.Sort(paths)
+	return paths
 }

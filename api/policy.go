@@ -18,6 +18,9 @@ type Policy struct {
 	Object Object
 	// Unknown are the paths of fields that the kind does not have, sorted.
 	Unknown []string
+	// Duplicate are the paths of fields that are written more than once, sorted. The last
+	// one counts.
+	Duplicate []string
 	// Locate tells where a field stands; nil if the policy did not come from a file. A
 	// field that is not written down is located at the closest parent that is.
 	Locate func(field string) Position

@@ -64,7 +64,7 @@ type OverrideRule struct {
 	// CONNECT, or * for all. None means all.
 	// +optional
 	TargetOperations []string `json:"targetOperations,omitempty"`
-	// Overriders are the changes, in this order: template, cue, origin, plaintext.
+	// Overriders are the changes, in this order: template, cue, plaintext, origin.
 	Overriders Overriders `json:"overriders"`
 }
 

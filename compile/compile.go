@@ -1,0 +1,119 @@
+// Package compile turns policies into rules. A kind of policy is known here and in the
+// folder of its API group, and nowhere beyond.
+//
+// What does not compile is reported as problems and never keeps other policies, or the
+// other rules of the policy, from being compiled: in the place of the part that is wrong
+// stands a step that always fails, so that the requests which the policy was meant for
+// are answered by the failure policy instead of slipping through.
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/compile/kcloudlabs"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Compiled is a policy with what it compiled to. It is immutable.
+type Compiled struct {
+	Policy api.Policy
+	Ref    usher.PolicyRef
+	// Rules are in the order of the policy; Problems are sorted. With a problem of
+	// severity Error the rules are those that could be made: callers decide whether to
+	// use them.
+	Rules    []rule.Rule
+	Problems []rule.Problem
+}
+
+// Policy compiles one policy, regardless of all others. CUE takes a tenth of a millisecond
+// and more: keep the result as long as the policy does not change.
+func Policy(p api.Policy) Compiled {
+	c := Compiled{Policy: p, Ref: Ref(p.Object)}
+	var problems []rule.Problem
+	switch object := p.Object.(type) {
+	case *v1alpha1.OverridePolicy:
+		c.Rules, problems = kcloudlabs.OverridePolicy(object)
+	case *v1alpha1.ClusterOverridePolicy:
+		c.Rules, problems = kcloudlabs.ClusterOverridePolicy(object)
+	case *v1alpha1.ClusterValidatePolicy:
+		c.Rules, problems = kcloudlabs.ClusterValidatePolicy(object)
+	default:
+		problems = []rule.Problem{{
+			Severity: rule.Error, Field: "kind", What: fmt.Sprintf("%T is not a policy", p.Object),
+		}}
+	}
+	problems = append(problems, metadata(c.Ref, p.Object)...)
+	problems = append(problems, fields(p)...)
+	for i := range problems {
+		position := p.Position(problems[i].Field)
+		problems[i].Policy, problems[i].File, problems[i].Line = c.Ref, position.File, position.Line
+	}
+	rule.SortProblems(problems)
+	c.Problems = problems
+	return c
+}
+
+// Policies compiles all policies into the rules of an engine, in evaluation order, and
+// says all that is wrong with them, including what is wrong with them together.
+func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
+	compiled := make([]Compiled, len(ps))
+	var problems []rule.Problem
+	for i, p := range ps {
+		compiled[i] = Policy(p)
+		problems = append(problems, compiled[i].Problems...)
+	}
+	problems = append(problems, Duplicates(compiled)...)
+	rule.SortProblems(problems)
+	return Order(compiled), problems
+}
+
+// Order returns the rules of all policies and the built-in ones in the order in which
+// they have to be emitted: by phase and pass, then by the policies' names and namespaces,
+// whatever the order of cs, then as they stand in the policy.
+func Order(cs []Compiled) []rule.Rule {
+	rules := kcloudlabs.BuiltIn()
+	for _, c := range cs {
+		rules = append(rules, c.Rules...)
+	}
+	phases := []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate}
+	slices.SortStableFunc(rules, func(a, b rule.Rule) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase)),
+			cmp.Compare(a.Pass, b.Pass),
+			cmp.Compare(a.Policy.Name, b.Policy.Name),
+			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
+		)
+	})
+	return rules
+}
+
+// Duplicates returns a warning for every policy that has the kind, namespace and name of
+// one before it. All of them are enforced, but a cluster would keep only one.
+func Duplicates(cs []Compiled) []rule.Problem {
+	var problems []rule.Problem
+	first := make(map[usher.PolicyRef]int, len(cs))
+	for i := range cs {
+		c := &cs[i]
+		before, again := first[c.Ref]
+		if !again || c.Ref.Name == "" {
+			first[c.Ref] = i
+			continue
+		}
+		what := "another policy has the same kind and name"
+		if other := cs[before].Policy.Position(""); other.File != "" {
+			what += fmt.Sprintf(" (%s:%d)", other.File, other.Line)
+		}
+		position := c.Policy.Position("metadata.name")
+		problems = append(problems, rule.Problem{
+			Policy: c.Ref, Severity: rule.Warning, Field: "metadata.name", What: what,
+			Do:   "rename one of them: in a cluster the one that is applied last replaces the other",
+			File: position.File, Line: position.Line,
+		})
+	}
+	return problems
+}

@@ -1,0 +1,152 @@
+package compile
+
+import (
+	"reflect"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Ref names a policy. The kind is that of the Go type, which typed clients leave out of
+// the object; cluster-scoped kinds have no namespace, whatever the object says.
+func Ref(object api.Object) usher.PolicyRef {
+	switch object := object.(type) {
+	case nil:
+		return usher.PolicyRef{}
+	case *v1alpha1.OverridePolicy:
+		return usher.PolicyRef{Kind: "OverridePolicy", Namespace: object.Namespace, Name: object.Name}
+	case *v1alpha1.ClusterOverridePolicy:
+		return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: object.Name}
+	case *v1alpha1.ClusterValidatePolicy:
+		return usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: object.Name}
+	}
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	return usher.PolicyRef{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+func metadata(ref usher.PolicyRef, object api.Object) []rule.Problem {
+	if object == nil {
+		return nil
+	}
+	var problems []rule.Problem
+	if ref.Name == "" {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Error, Field: "metadata.name", What: "the policy has no name",
+			Do: "set metadata.name",
+		})
+	}
+	_, namespaced := object.(*v1alpha1.OverridePolicy)
+	switch {
+	case namespaced && ref.Namespace == "":
+		problems = append(problems, rule.Problem{
+			Severity: rule.Error, Field: "metadata.namespace",
+			What: "the policy has no namespace: it is for the objects of its own namespace, so it is for none",
+			Do:   "set metadata.namespace, or use a ClusterOverridePolicy for the objects of every namespace",
+		})
+	case !namespaced && object.GetNamespace() != "":
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning, Field: "metadata.namespace",
+			What: "the policy is cluster-scoped: it is for the objects of every namespace",
+			Do:   "remove metadata.namespace, and name the namespace in spec.resourceSelectors if it was meant as a limit",
+		})
+	}
+	return problems
+}
+
+// fields are the problems with the fields that are written down: those that the kind does
+// not have and those that stand there twice.
+func fields(p api.Policy) []rule.Problem {
+	var problems []rule.Problem
+	for _, path := range p.Unknown {
+		problem := rule.Problem{
+			Severity: rule.Error, Field: path, What: "unknown field",
+			Do: "remove it: the API server drops it",
+		}
+		if near := nearField(reflect.TypeOf(p.Object), path); near != "" {
+			problem.Do = "did you mean " + near + "?"
+		}
+		problems = append(problems, problem)
+	}
+	for _, path := range p.Duplicate {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning, Field: path, What: "the field is written more than once: the last one counts",
+			Do: "keep one",
+		})
+	}
+	return problems
+}
+
+// nearField returns the name of a field of the struct at the parent of path that is
+// nearly the last name of path, or "".
+func nearField(t reflect.Type, path string) string {
+	names := strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		name, _, _ = strings.Cut(name, "[")
+		if t = elem(t); t == nil || t.Kind() != reflect.Struct {
+			return ""
+		}
+		t = jsonFields(t)[name]
+	}
+	if t = elem(t); t == nil || t.Kind() != reflect.Struct {
+		return ""
+	}
+	wrong := strings.ToLower(names[len(names)-1])
+	best, bestDistance := "", min(3, (len(wrong)+1)/3)+1
+	for name := range jsonFields(t) {
+		d := distance(wrong, strings.ToLower(name))
+		if d < bestDistance || d == bestDistance && best != "" && name < best {
+			best, bestDistance = name, d
+		}
+	}
+	return best
+}
+
+// elem returns what pointers, slices and maps of t are made of.
+func elem(t reflect.Type) reflect.Type {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
+		t = t.Elem()
+	}
+	return t
+}
+
+// jsonFields returns the types of the fields of a struct by their JSON names.
+func jsonFields(t reflect.Type) map[string]reflect.Type {
+	fields := make(map[string]reflect.Type, t.NumField())
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name != "" && name != "-":
+			fields[name] = field.Type
+		case name == "" && field.Anonymous:
+			for name, inner := range jsonFields(field.Type) {
+				fields[name] = inner
+			}
+		}
+	}
+	return fields
+}
+
+// distance is the number of letters to insert, remove or exchange to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,200 @@
+// Package guard decides writes of policies themselves: it renders their templates when
+// they are mutated, and refuses what does not compile when they are validated. Writes of
+// everything else, and writes that do not change what a policy says, are none of its
+// business.
+//
+// Policies are objects too: unless the guard has an answer of its own, the policies that
+// select them decide on.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Wrap returns a Decider that decides writes of policies and asks next about the rest.
+func Wrap(next usher.Decider) usher.Decider { return &guard{next: next} }
+
+type guard struct {
+	next usher.Decider
+}
+
+// Decide implements [usher.Decider].
+func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if !writesPolicy(r) || sameSpecTree(r) {
+		return g.next.Decide(ctx, r)
+	}
+	policy, err := decode(r)
+	if err != nil {
+		return undecodable(r, err), nil
+	}
+	if sameSpec(policy.Object, r.OldObject) {
+		return g.next.Decide(ctx, r)
+	}
+	if r.Phase == usher.Mutate {
+		return g.mutate(ctx, r, policy)
+	}
+	return g.validate(ctx, r, policy)
+}
+
+// mutate renders templates. A policy with templates is not changed by other policies.
+func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
+	rendered := render(policy.Object)
+	ref := compile.Ref(policy.Object)
+	if errs := rule.Errors(rendered.problems); len(errs) > 0 {
+		d := refused(ref, errs)
+		d.Code = http.StatusInternalServerError
+		return d, nil
+	}
+	if rendered.templates == 0 {
+		return g.next.Decide(ctx, r)
+	}
+	d := usher.Patched(rendered.patch...)
+	if len(d.Patch) > 0 {
+		d.Findings = []usher.Finding{{Policy: ref, Rule: "spec", Outcome: usher.Changed, Patch: d.Patch}}
+	}
+	return d, nil
+}
+
+// validate compiles the policy. What only the API server can have put up with, such as
+// fields that the kind does not have, it has dropped or warned of itself.
+func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
+	policy.Unknown, policy.Duplicate = nil, nil
+	compiled := compile.Policy(policy)
+	var warnings []string
+	for _, p := range compiled.Problems {
+		if p.Severity == rule.Warning {
+			warnings = append(warnings, sentence(p))
+		}
+	}
+	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
+		d := refused(compiled.Ref, errs)
+		d.Code, d.Reason, d.Warnings = http.StatusForbidden, d.Message, warnings
+		return d, nil
+	}
+	d, err := g.next.Decide(ctx, r)
+	if err != nil {
+		return usher.Decision{}, err
+	}
+	d.Warnings = slices.Concat(warnings, d.Warnings)
+	return d, nil
+}
+
+// writesPolicy reports whether r creates or changes a policy.
+func writesPolicy(r *usher.Request) bool {
+	if r.Phase != usher.Mutate && r.Phase != usher.Validate || r.Subresource != "" || r.Object == nil {
+		return false
+	}
+	if r.Operation != usher.Create && r.Operation != usher.Update {
+		return false
+	}
+	if !r.Kind.Empty() {
+		return api.IsPolicy(r.Kind)
+	}
+	tree, err := r.Object.Tree()
+	if err != nil {
+		return false
+	}
+	apiVersion, _ := tree["apiVersion"].(string)
+	kind, _ := tree["kind"].(string)
+	return api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind))
+}
+
+// sameSpecTree reports whether an update leaves the spec as it is, to the letter. It does
+// not look inside: a policy that cannot even be decoded can still lose a finalizer.
+func sameSpecTree(r *usher.Request) bool {
+	object, err := r.Object.Tree()
+	if err != nil || r.OldObject == nil {
+		return false
+	}
+	old, err := r.OldObject.Tree()
+	return err == nil && reflect.DeepEqual(object["spec"], old["spec"])
+}
+
+// sameSpec reports whether the old policy says the same as object.
+func sameSpec(object api.Object, oldObject *usher.Object) bool {
+	raw, err := oldObject.Raw()
+	if err != nil || raw == nil {
+		return false
+	}
+	old, err := api.Decode(raw)
+	return err == nil && reflect.DeepEqual(spec(object), spec(old.Object))
+}
+
+func spec(object api.Object) any {
+	switch object := object.(type) {
+	case *v1alpha1.OverridePolicy:
+		return object.Spec
+	case *v1alpha1.ClusterOverridePolicy:
+		return object.Spec
+	case *v1alpha1.ClusterValidatePolicy:
+		return object.Spec
+	}
+	return object
+}
+
+// decode returns the policy that is written. Its name may still have to be generated, and
+// its namespace may be that of the request only.
+func decode(r *usher.Request) (api.Policy, error) {
+	raw, err := r.Object.Raw()
+	if err != nil {
+		return api.Policy{}, err
+	}
+	policy, err := api.Decode(raw)
+	if err != nil {
+		return api.Policy{}, err
+	}
+	object := policy.Object
+	object.SetName(cmp.Or(object.GetName(), r.Name, object.GetGenerateName()))
+	object.SetNamespace(cmp.Or(object.GetNamespace(), r.Namespace))
+	return policy, nil
+}
+
+func undecodable(r *usher.Request, err error) usher.Decision {
+	d := usher.Denied("the policy cannot be read: %v", err)
+	d.Code, d.Reason = http.StatusBadRequest, string(metav1.StatusReasonBadRequest)
+	d.Findings = []usher.Finding{{
+		Policy:  usher.PolicyRef{Kind: r.Kind.Kind, Namespace: r.Namespace, Name: r.Name},
+		Outcome: usher.Rejected, Message: d.Message,
+	}}
+	return d
+}
+
+// refused denies a policy and names every problem.
+func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
+	sentences := make([]string, len(errs))
+	findings := make([]usher.Finding, len(errs))
+	for i, p := range errs {
+		sentences[i] = sentence(p)
+		findings[i] = usher.Finding{Policy: policy, Rule: p.Field, Outcome: usher.Rejected, Message: sentences[i]}
+	}
+	d := usher.Denied("%s: %s", policy, strings.Join(sentences, "; "))
+	d.Findings = findings
+	return d
+}
+
+// sentence is a problem without what its reader knows already: the policy and the severity.
+func sentence(p rule.Problem) string {
+	s := p.What
+	if p.Field != "" {
+		s = p.Field + ": " + s
+	}
+	if p.Do != "" {
+		s = fmt.Sprintf("%s (%s)", s, p.Do)
+	}
+	return s
+}

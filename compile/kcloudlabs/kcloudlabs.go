@@ -1,0 +1,129 @@
+// Package kcloudlabs compiles the kinds of policy.kcloudlabs.io/v1alpha1.
+//
+// Passes of the mutate phase: the built-in rules, the ClusterOverridePolicies, the
+// OverridePolicies. The ClusterValidatePolicies are the only pass of the validate phase.
+package kcloudlabs
+
+import (
+	"fmt"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
+)
+
+// The passes of the mutate phase. Policies of a later pass are matched on the object as
+// the earlier passes have left it.
+const (
+	passBuiltIn = iota
+	passCluster
+	passNamespaced
+)
+
+// OverridePolicy compiles a policy for the objects of its own namespace. A policy without
+// namespace has no rules. Problems have no Policy and no File.
+func OverridePolicy(p *v1alpha1.OverridePolicy) ([]rule.Rule, []rule.Problem) {
+	c := compilation{
+		ref:   usher.PolicyRef{Kind: "OverridePolicy", Namespace: p.Namespace, Name: p.Name},
+		phase: usher.Mutate,
+		pass:  passNamespaced,
+	}
+	c.selectors(p.Spec.ResourceSelectors)
+	c.foreignNamespaces(p.Spec.ResourceSelectors)
+	c.overrideRules(p.Spec.OverrideRules)
+	if p.Namespace == "" {
+		return nil, c.problems
+	}
+	return c.rules, c.problems
+}
+
+// ClusterOverridePolicy compiles a policy for the objects of every namespace. Problems
+// have no Policy and no File.
+func ClusterOverridePolicy(p *v1alpha1.ClusterOverridePolicy) ([]rule.Rule, []rule.Problem) {
+	c := compilation{
+		ref:   usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: p.Name},
+		phase: usher.Mutate,
+		pass:  passCluster,
+	}
+	c.selectors(p.Spec.ResourceSelectors)
+	c.overrideRules(p.Spec.OverrideRules)
+	return c.rules, c.problems
+}
+
+// ClusterValidatePolicy compiles a policy that refuses objects. Problems have no Policy
+// and no File.
+func ClusterValidatePolicy(p *v1alpha1.ClusterValidatePolicy) ([]rule.Rule, []rule.Problem) {
+	c := compilation{
+		ref:   usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: p.Name},
+		phase: usher.Validate,
+	}
+	c.selectors(p.Spec.ResourceSelectors)
+	c.validateRules(p.Spec.ValidateRules)
+	return c.rules, c.problems
+}
+
+// A compilation gathers what one policy compiles to.
+type compilation struct {
+	ref      usher.PolicyRef
+	phase    usher.Phase
+	pass     int
+	match    []rule.Selector
+	rules    []rule.Rule
+	problems []rule.Problem
+}
+
+// emit adds a rule. One without steps has nothing to do and is left out.
+func (c *compilation) emit(name string, operations []usher.Operation, steps []rule.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	c.rules = append(c.rules, rule.Rule{
+		Policy: c.ref,
+		Name:   name,
+		Phase:  c.phase,
+		Pass:   c.pass,
+		Match:  rule.Match{Operations: operations, Namespace: c.ref.Namespace, Selectors: c.match},
+		Steps:  steps,
+	})
+}
+
+func (c *compilation) warn(field, what, do string) {
+	c.problems = append(c.problems, rule.Problem{Severity: rule.Warning, Field: field, What: what, Do: do})
+}
+
+// add takes over problems whose fields are relative to field.
+func (c *compilation) add(field string, problems []rule.Problem) {
+	for _, p := range problems {
+		p.Field = join(field, p.Field)
+		c.problems = append(c.problems, p)
+	}
+}
+
+func join(parent, field string) string {
+	if field == "" {
+		return parent
+	}
+	return parent + "." + field
+}
+
+func (c *compilation) overrideRules(rules []v1alpha1.OverrideRule) {
+	if len(rules) == 0 {
+		c.warn("spec.overrideRules", "the policy has no rules: it does nothing", "add a rule")
+	}
+	for i := range rules {
+		name := fmt.Sprintf("spec.overrideRules[%d]", i)
+		operations := c.operations(name, rules[i].TargetOperations)
+		c.emit(name, operations, c.overriders(name+".overriders", &rules[i].Overriders))
+	}
+}
+
+func (c *compilation) validateRules(rules []v1alpha1.ValidateRule) {
+	if len(rules) == 0 {
+		c.warn("spec.validateRules", "the policy has no rules: it does nothing", "add a rule")
+	}
+	for i := range rules {
+		name := fmt.Sprintf("spec.validateRules[%d]", i)
+		operations := c.operations(name, rules[i].TargetOperations)
+		c.emit(name, operations, c.validators(name, &rules[i]))
+	}
+}

@@ -1,0 +1,44 @@
+package kcloudlabs
+
+import (
+	"context"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// BuiltIn returns the rules that are there without any policy. Their Policy is zero.
+//
+// An object that names no namespace gets that of the request before anything is matched,
+// so that selectors and OverridePolicies see it.
+func BuiltIn() []rule.Rule {
+	return []rule.Rule{{
+		Name:  "namespace from request",
+		Phase: usher.Mutate,
+		Pass:  passBuiltIn,
+		Match: rule.Match{Operations: []usher.Operation{usher.Create, usher.Update}},
+		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{}}},
+	}}
+}
+
+// A requestNamespace sets metadata.namespace to the namespace of the request.
+type requestNamespace struct{}
+
+func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+	metadata, ok := in.Object["metadata"].(map[string]any)
+	if !ok || in.Request.Namespace == "" || isNamespace(in.Object) {
+		return rule.Outcome{}, nil
+	}
+	if namespace := metadata["namespace"]; namespace != nil && namespace != "" {
+		return rule.Outcome{}, nil
+	}
+	return rule.Outcome{Patch: usher.Patch{{Op: "add", Path: "/metadata/namespace", Value: in.Request.Namespace}}}, nil
+}
+
+func (requestNamespace) String() string { return "metadata.namespace from the request" }
+
+// isNamespace tells Namespace objects, which are cluster-scoped although their requests
+// carry a namespace: their own name.
+func isNamespace(object map[string]any) bool {
+	return object["apiVersion"] == "v1" && object["kind"] == "Namespace"
+}
