@@ -1,0 +1,182 @@
+package cue
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/literal"
+	"cuelang.org/go/cue/token"
+)
+
+// A step is one selector or index; neither name nor index is any of them.
+type step struct {
+	name    string
+	isName  bool
+	index   int
+	isIndex bool
+}
+
+// An action is what is done with a value.
+type action int
+
+const (
+	// readAll needs the value whole.
+	readAll action = iota
+	// makeName makes a field name of it.
+	makeName
+	// testPresence compares it with _|_.
+	testPresence
+	// measure takes its length.
+	measure
+	// nameIt gives it another name, loopOver each of its members.
+	nameIt
+	loopOver
+)
+
+// A chain is a mention with the selectors and indices behind it.
+type chain struct {
+	path []step
+	// node is the whole of it, parents what it is in, outermost first.
+	node    ast.Node
+	parents []ast.Node
+}
+
+// climb returns the chain that begins with id, and whether it is in a dynamic label or
+// a computed index.
+func (t *tracer) climb(id *ast.Ident) (inName bool, c chain) {
+	c.node = id
+	at := len(t.stack) - 1
+	for ; at >= 0; at-- {
+		s, more := stepOf(t.stack[at], c.node)
+		if !more {
+			break
+		}
+		if s != nil {
+			c.path = append(c.path, *s)
+		}
+		c.node = t.stack[at]
+	}
+	c.parents = t.stack[:at+1]
+	child := c.node
+	for i := at; i >= 0 && !inName; i-- {
+		switch p := t.stack[i].(type) {
+		case *ast.Field:
+			inName = p.Label == child
+		case *ast.IndexExpr:
+			inName = p.Index == child
+		}
+		child = t.stack[i]
+	}
+	return inName, c
+}
+
+// stepOf returns the step from child to parent, and whether the chain goes on there at
+// all; parentheses are no step.
+func stepOf(parent, child ast.Node) (*step, bool) {
+	switch p := parent.(type) {
+	case *ast.ParenExpr:
+		return nil, true
+	case *ast.SelectorExpr:
+		if name, ok := staticLabel(p.Sel); ok && p.X == child {
+			return &step{name: name, isName: true}, true
+		}
+	case *ast.IndexExpr:
+		if p.X == child {
+			return indexStep(p.Index), true
+		}
+	}
+	return nil, false
+}
+
+func indexStep(index ast.Expr) *step {
+	lit, ok := index.(*ast.BasicLit)
+	if !ok {
+		return &step{}
+	}
+	switch lit.Kind {
+	case token.STRING:
+		if name, err := literal.Unquote(lit.Value); err == nil {
+			return &step{name: name, isName: true}
+		}
+	case token.INT:
+		if i, err := strconv.Atoi(lit.Value); err == nil && i < deepest {
+			return &step{index: i, isIndex: true}
+		}
+	}
+	return &step{}
+}
+
+// does says what is done with a chain, and the keys that its value goes by.
+func (t *tracer) does(c chain) (action, []any) {
+	if len(c.parents) == 0 {
+		return readAll, nil
+	}
+	switch p := c.parents[len(c.parents)-1].(type) {
+	case *ast.BinaryExpr:
+		if comparesWithBottom(p) {
+			return testPresence, nil
+		}
+	case *ast.CallExpr:
+		fun, ok := p.Fun.(*ast.Ident)
+		if ok && fun.Name == "len" && fun.Node == nil && p.Fun != c.node {
+			return measure, nil
+		}
+	case *ast.ForClause:
+		if p.Source == c.node {
+			return loopOver, []any{p.Value}
+		}
+	case *ast.LetClause:
+		// A let clause of a struct is resolved to the clause, one of a comprehension to
+		// its identifier.
+		return nameIt, []any{p, p.Ident}
+	case *ast.Field:
+		if name, ok := t.isName(p, c); ok {
+			return nameIt, []any{name}
+		}
+	}
+	return readAll, nil
+}
+
+// isName reports whether a field does nothing but give the chain that is its value a
+// name, which only the source itself can use.
+func (t *tracer) isName(field *ast.Field, c chain) (string, bool) {
+	name, ok := staticLabel(field.Label)
+	if !ok || len(c.parents) != 2 || field.Value != c.node || field.Constraint != token.ILLEGAL ||
+		strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_#") ||
+		len(t.fields[name]) != 1 || slices.Contains(t.params, name) || slices.Contains(t.fixed, name) {
+		return "", false
+	}
+	_, ok = field.Label.(*ast.Ident)
+	return name, ok
+}
+
+func comparesWithBottom(b *ast.BinaryExpr) bool {
+	return (b.Op == token.EQL || b.Op == token.NEQ) && (isBottom(b.X) || isBottom(b.Y))
+}
+
+func isBottom(e ast.Expr) bool {
+	for {
+		switch x := e.(type) {
+		case *ast.BottomLit:
+			return true
+		case *ast.ParenExpr:
+			e = x.X
+			continue
+		}
+		return false
+	}
+}
+
+// staticLabel returns the name in a label or selector, if it is written out.
+func staticLabel(label ast.Node) (string, bool) {
+	switch l := label.(type) {
+	case *ast.Ident:
+		return l.Name, true
+	case *ast.BasicLit:
+		name, err := literal.Unquote(l.Value)
+		return name, err == nil && l.Kind == token.STRING
+	}
+	return "", false
+}

@@ -1,0 +1,118 @@
+package cue
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/usher-dev/usher/rule"
+
+	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/token"
+)
+
+func (c *compilation) problem(severity rule.Severity, pos token.Pos, what, do string) {
+	if pos.IsValid() {
+		what = fmt.Sprintf("%s (%d:%d)", what, pos.Line(), pos.Column())
+	}
+	p := rule.Problem{Severity: severity, Field: c.form.field(), What: what, Do: do}
+	if !slices.Contains(c.problems, p) {
+		c.problems = append(c.problems, p)
+	}
+}
+
+func (c *compilation) fail(what, do string) { c.problem(rule.Error, token.NoPos, what, do) }
+func (c *compilation) warn(what, do string) { c.problem(rule.Warning, token.NoPos, what, do) }
+func (c *compilation) failed() bool         { return len(rule.Errors(c.problems)) > 0 }
+
+// cueErrors reports errors of CUE, each at the first place that it names.
+func (c *compilation) cueErrors(err error) {
+	list := errors.Errors(errors.Sanitize(errors.Promote(err, "")))
+	slices.SortStableFunc(list, func(a, b errors.Error) int { return position(a).Compare(position(b)) })
+	for _, e := range list {
+		text := e.Error()
+		if c.failed() && missingImport.MatchString(text) {
+			// The check of the imports has said so.
+			continue
+		}
+		c.problem(rule.Error, position(e), shorten(text), c.remedy(text))
+	}
+}
+
+var missingImport = regexp.MustCompile(`import "[^"]*" not found|builtin package "[^"]*" undefined|imported but not defined`)
+
+// position returns the first place that an error has in the source.
+func position(e errors.Error) token.Pos {
+	if pos := e.Position(); pos.IsValid() && pos.Line() > 0 {
+		return pos
+	}
+	for _, pos := range errors.Positions(e) {
+		if pos.IsValid() && pos.Line() > 0 {
+			return pos
+		}
+	}
+	return token.NoPos
+}
+
+// remedy says what to do about an error of CUE.
+func (c *compilation) remedy(text string) string {
+	for _, param := range c.form.params() {
+		if strings.Contains(text, fmt.Sprintf("reference %q not found", param)) {
+			return fmt.Sprintf("declare the parameter: %s: _ @tag(%s)", param, param)
+		}
+	}
+	for _, r := range []struct{ sign, remedy string }{
+		{`reference "oldObject" not found`, "override rules get no oldObject; do without it"},
+		{"reference ", "declare the name or correct it"},
+		{"conflicting values", "make the declarations agree, or put them under conditions that exclude each other"},
+		{"unreferenced alias or let clause", "use it or remove it"},
+		{"not available in version", "write it in the language of CUE v0.4.3"},
+	} {
+		if strings.Contains(text, r.sign) {
+			return r.remedy
+		}
+	}
+	return "correct the CUE"
+}
+
+// longest is where error texts, which may quote values of any size, are cut.
+const longest = 600
+
+func shorten(text string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + "…"
+}
+
+// An evalError is what CUE said of one evaluation.
+type evalError struct {
+	err error
+}
+
+func (e *evalError) Error() string {
+	list := errors.Errors(e.err)
+	slices.SortStableFunc(list, func(a, b errors.Error) int {
+		return cmp.Or(position(a).Compare(position(b)), cmp.Compare(a.Error(), b.Error()))
+	})
+	first := list[0]
+	for _, e := range list {
+		// What made the alternatives of a disjunction fail says more than that they did.
+		if !strings.Contains(e.Error(), "errors in empty disjunction") {
+			first = e
+			break
+		}
+	}
+	text := shorten(first.Error())
+	if pos := position(first); pos.IsValid() {
+		text = fmt.Sprintf("%s (%d:%d)", text, pos.Line(), pos.Column())
+	}
+	if more := len(list) - 1; more > 0 {
+		text = fmt.Sprintf("%s and %d more", text, more)
+	}
+	return text
+}
+
+func (e *evalError) Unwrap() error { return e.err }

@@ -1,0 +1,191 @@
+// Package cue runs policies written in CUE on CUE's own evaluator.
+//
+// A source is compiled once; what an evaluation then costs follows the part of the
+// object that the source reads, because nothing else is handed to the evaluator.
+// Sources mean what they meant to CUE v0.4.3, which the original engine embeds. Where
+// the newer evaluator cannot keep that meaning and the source shows it, Compile says
+// so. Two things it cannot see: lists of objects that come from the input compare by
+// content (v0.4.3 called them different, always), and an expression that only bounds
+// narrow down to one value, such as >0 & <2 & int, is not that value.
+//
+// The evaluator can be neither cancelled nor bounded, and remembers every field name
+// that it ever saw. An [Evaluator] keeps that within [Limits].
+package cue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+
+	"cuelang.org/go/cue"
+)
+
+// A Form says which parameters a source gets and where it leaves its result.
+type Form int
+
+const (
+	// Override sources turn object into patches. They get no oldObject, not even on
+	// UPDATE.
+	Override Form = iota
+	// Validate sources turn object, and on UPDATE oldObject, into validate.
+	Validate
+	// RenderedOverride sources turn data.object, data.oldObject ({} if there is none)
+	// and data.extraParams into patches.
+	RenderedOverride
+	// RenderedValidate sources turn data.object, data.oldObject (null but on UPDATE) and
+	// data.extraParams into validate.
+	RenderedValidate
+)
+
+// String is the form in one word.
+func (f Form) String() string {
+	switch f {
+	case Override:
+		return "override"
+	case Validate:
+		return "validate"
+	case RenderedOverride:
+		return "rendered override"
+	case RenderedValidate:
+		return "rendered validate"
+	}
+	return fmt.Sprintf("form %d", int(f))
+}
+
+// field is the field of a policy that holds sources of this form.
+func (f Form) field() string {
+	if f == RenderedOverride || f == RenderedValidate {
+		return "renderedCue"
+	}
+	return "cue"
+}
+
+// output is the name of the field that holds the result.
+func (f Form) output() string {
+	if f == Override || f == RenderedOverride {
+		return "patches"
+	}
+	return "validate"
+}
+
+// params are the names that a source of this form is given.
+func (f Form) params() []string {
+	switch f {
+	case Override:
+		return []string{"object"}
+	case Validate:
+		return []string{"object", "oldObject"}
+	}
+	return []string{"data"}
+}
+
+// Options is what a source needs besides its text. The zero Options works.
+type Options struct {
+	// ExtraParams returns data.extraParams of the rendered forms; nil means none. Its
+	// error, which may be *fact.Missing, is that of the program.
+	ExtraParams func(*rule.Input) (map[string]any, error)
+	// Evaluator is where the program runs; nil means one that the whole process shares.
+	Evaluator *Evaluator
+}
+
+// A Program is a compiled source.
+type Program struct {
+	form      Form
+	extra     func(*rule.Input) (map[string]any, error)
+	evaluator *Evaluator
+	breaker   breaker
+
+	context *cue.Context
+	value   cue.Value
+	output  cue.Path
+	// reads says what of each parameter the evaluator gets; one that is not there is
+	// not read at all.
+	reads map[string]*need
+	// fetches says that the source may have a processing.http block.
+	fetches bool
+	// labels says what of the input, besides its field names, the evaluator may come to
+	// remember for good.
+	labels labelUse
+}
+
+// Run evaluates the source. It needs a free place in the evaluator, and gives up when
+// ctx is done or the evaluator's limits are reached; the errors then are ctx's own,
+// [ErrOverrun], [ErrSuspended] or [ErrTooLarge].
+func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	params, err := p.params(in)
+	if err != nil {
+		return rule.Outcome{}, err
+	}
+	input, err := p.project(params)
+	if err != nil {
+		return rule.Outcome{}, err
+	}
+	if !p.fetches {
+		return evaluate(ctx, p, func() (rule.Outcome, error) {
+			value, err := p.bind(input)
+			if err != nil {
+				return rule.Outcome{}, err
+			}
+			return p.outcome(value)
+		})
+	}
+	return p.runFetching(ctx, in, input)
+}
+
+// Reads lists what of its parameters the source reads, sorted, such as
+// "object.spec.containers[].image". What ends in ".*" is read whole.
+func (p *Program) Reads() []string { return listReads(p.reads) }
+
+// String says what the program makes of what.
+func (p *Program) String() string {
+	reads := p.Reads()
+	if len(reads) == 0 {
+		return p.form.output() + " from nothing"
+	}
+	return p.form.output() + " from " + strings.Join(reads, ", ")
+}
+
+// params returns the values of the parameters by name.
+func (p *Program) params(in *rule.Input) (map[string]any, error) {
+	update := in.OldObject != nil && in.Request != nil && in.Request.Operation == usher.Update
+	switch p.form {
+	case Override:
+		return map[string]any{"object": tree(in.Object)}, nil
+	case Validate:
+		params := map[string]any{"object": tree(in.Object)}
+		if update {
+			params["oldObject"] = in.OldObject
+		}
+		return params, nil
+	}
+	data := map[string]any{"object": tree(in.Object), "extraParams": map[string]any{}}
+	switch {
+	case p.form == RenderedOverride && in.OldObject == nil:
+		data["oldObject"] = map[string]any{}
+	case p.form == RenderedOverride || update:
+		data["oldObject"] = in.OldObject
+	default:
+		data["oldObject"] = nil
+	}
+	if p.extra != nil {
+		extra, err := p.extra(in)
+		if err != nil {
+			return nil, err
+		}
+		if extra != nil {
+			data["extraParams"] = extra
+		}
+	}
+	return map[string]any{"data": data}, nil
+}
+
+// tree turns a nil object into the JSON null that it stands for.
+func tree(object map[string]any) any {
+	if object == nil {
+		return nil
+	}
+	return object
+}

@@ -1,0 +1,198 @@
+package cue
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+
+	"cuelang.org/go/cue"
+)
+
+// errNoOutput is worded like the original's.
+var errNoOutput = errors.New("output not found in cue")
+
+// bind unifies the program with its input. An error anywhere in it is an error, as the
+// original has it, even where nothing depends on it.
+func (p *Program) bind(input map[string]any) (cue.Value, error) {
+	value := p.value
+	for _, name := range p.form.params() {
+		if given, ok := input[name]; ok {
+			value = value.FillPath(cue.MakePath(cue.Str(name)), p.context.Encode(given))
+		}
+	}
+	return value, check(value)
+}
+
+func check(value cue.Value, options ...cue.Option) error {
+	if err := value.Validate(options...); err != nil {
+		return &evalError{err}
+	}
+	return nil
+}
+
+// outcome reads the result out of an evaluated program.
+func (p *Program) outcome(value cue.Value) (rule.Outcome, error) {
+	result := value.LookupPath(p.output)
+	if !result.Exists() {
+		return rule.Outcome{}, errNoOutput
+	}
+	if p.form == Override || p.form == RenderedOverride {
+		patch, err := patchOf(result)
+		return rule.Outcome{Patch: patch}, err
+	}
+	return verdictIn(result)
+}
+
+// patchOf reads the patches. Like the original it looks at three fields of each; what
+// others hold, complete or not, is nobody's business.
+func patchOf(result cue.Value) (usher.Patch, error) {
+	var elements []struct {
+		Op    cue.Value `json:"op"`
+		Path  cue.Value `json:"path"`
+		Value cue.Value `json:"value"`
+	}
+	if err := decode(result, &elements); err != nil {
+		return nil, err
+	}
+	patch := make(usher.Patch, 0, len(elements))
+	for _, e := range elements {
+		var op usher.PatchOp
+		if err := scalarIn(e.Op, &op.Op); err != nil {
+			return nil, err
+		}
+		if err := scalarIn(e.Path, &op.Path); err != nil {
+			return nil, err
+		}
+		switch op.Op {
+		case "add", "remove", "replace", "test":
+		default:
+			return nil, fmt.Errorf("patch of %q: Unexpected kind: %q", op.Path, op.Op)
+		}
+		var err error
+		if op.Value, err = treeIn(e.Value); err != nil {
+			return nil, err
+		}
+		patch = append(patch, op)
+	}
+	if len(patch) == 0 {
+		return nil, nil
+	}
+	return patch, nil
+}
+
+// verdictIn reads the result of a validation: absent fields mean valid and no reason.
+func verdictIn(result cue.Value) (rule.Outcome, error) {
+	var fields struct {
+		Valid  cue.Value `json:"valid"`
+		Reason cue.Value `json:"reason"`
+	}
+	if err := decode(result, &fields); err != nil {
+		return rule.Outcome{}, err
+	}
+	valid, reason := true, ""
+	if err := scalarIn(fields.Valid, &valid); err != nil {
+		return rule.Outcome{}, err
+	}
+	if err := scalarIn(fields.Reason, &reason); err != nil {
+		return rule.Outcome{}, err
+	}
+	if valid {
+		return rule.Outcome{}, nil
+	}
+	return rule.Outcome{Verdict: usher.Deny, Message: reason}, nil
+}
+
+// decode reads the frame of a result; its fields, as [cue.Value], may be incomplete.
+func decode(result cue.Value, into any) error {
+	result, _ = result.Default()
+	if err := result.Err(); err != nil {
+		return &evalError{err}
+	}
+	if !result.IsConcrete() {
+		return check(result, cue.Concrete(true))
+	}
+	if err := result.Decode(into); err != nil {
+		return &evalError{err}
+	}
+	return nil
+}
+
+// scalarIn reads a string or bool, and leaves into alone if there is none.
+func scalarIn(value cue.Value, into any) error {
+	if value == (cue.Value{}) {
+		return nil
+	}
+	if err := check(value, cue.Concrete(true)); err != nil {
+		return err
+	}
+	if err := value.Decode(into); err != nil {
+		return &evalError{err}
+	}
+	return nil
+}
+
+// treeIn reads a JSON tree; the absent value is nil.
+func treeIn(value cue.Value) (any, error) {
+	if value == (cue.Value{}) {
+		return nil, nil
+	}
+	if err := check(value, cue.Concrete(true)); err != nil {
+		return nil, err
+	}
+	var decoded any
+	if err := value.Decode(&decoded); err != nil {
+		return nil, &evalError{err}
+	}
+	return normal(decoded)
+}
+
+// normal returns a decoded value as a JSON tree: numbers as the API server will read
+// them, bytes in base64.
+func normal(decoded any) (any, error) {
+	switch v := decoded.(type) {
+	case nil, bool, string, int64:
+		return v, nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+			return int64(v), nil
+		}
+		return finite(v)
+	case *big.Int:
+		f, _ := new(big.Float).SetInt(v).Float64()
+		return finite(f)
+	case *big.Float:
+		f, _ := v.Float64()
+		return finite(f)
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v), nil
+	case []any:
+		for i := range v {
+			var err error
+			if v[i], err = normal(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	case map[string]any:
+		for name := range v {
+			var err error
+			if v[name], err = normal(v[name]); err != nil {
+				return nil, err
+			}
+		}
+		return v, nil
+	}
+	return nil, fmt.Errorf("unexpected %T in a result", decoded)
+}
+
+func finite(f float64) (any, error) {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return nil, errors.New("a number in the result is too large")
+	}
+	return f, nil
+}

@@ -1,0 +1,60 @@
+package cue_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/rule"
+)
+
+// bulky are texts that may make CUE allocate without bound, which no limit can stop.
+var bulky = regexp.MustCompile(`Range|Repeat|\*|[0-9]{4}|[eE][0-9+]|[KMGTP]i?\b`)
+
+// FuzzCompile checks that no text makes Compile panic or hang, and that a program makes
+// the same of what it reads as of the whole object.
+func FuzzCompile(f *testing.F) {
+	for _, source := range corpus(f) {
+		f.Add(source, 0)
+	}
+	for _, source := range []string{"", "object: object", "a: b\nb: a", "((", "\"\\(", "5 div", "x: div div div", "object: _\npatches: [object + object]"} {
+		f.Add(source, 1)
+	}
+	inputs := samples(f)
+	e := cue.NewEvaluator(cue.Limits{Timeout: time.Second, CompileTimeout: 2 * time.Second})
+	f.Fuzz(func(t *testing.T, source string, form int) {
+		if bulky.MatchString(source) || len(source) > 4096 {
+			return
+		}
+		if form < 0 || form > int(cue.RenderedValidate) {
+			form = 0
+		}
+		name := []string{"override/", "validate/", "rendered-override/", "rendered-validate/"}[form]
+		p, problems := cue.Compile(source, cue.Form(form), cue.Options{Evaluator: e})
+		if (p == nil) != (len(rule.Errors(problems)) > 0) {
+			t.Fatalf("program %v with problems %v", p, problems)
+		}
+		if p == nil {
+			return
+		}
+		whole := p.Whole()
+		for i := 0; i < len(inputs); i += 11 {
+			got, gotErr := p.Run(context.Background(), inputs[i].input())
+			want, wantErr := whole.Run(context.Background(), inputs[i].input())
+			if limited(gotErr) || limited(wantErr) {
+				return
+			}
+			if a, b := resultOf(t, name, got, gotErr), resultOf(t, name, want, wantErr); a != b {
+				t.Fatalf("%s: %s of the parts %v, %s of the whole\n%v\n%v", inputs[i].Name, a, p.Reads(), b, gotErr, wantErr)
+			}
+		}
+	})
+}
+
+func limited(err error) bool {
+	return errors.Is(err, cue.ErrOverrun) || errors.Is(err, cue.ErrSuspended) || errors.Is(err, cue.ErrTooLarge) ||
+		errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,283 @@
+package cue
+
+import (
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+)
+
+// readsOf says what of its parameters a source reads, by parameter. It may say too
+// much, never too little: what it cannot follow it takes for everything.
+//
+// It looks at each mention of a parameter with the selectors and indices behind it, and
+// at what is done with that. Names for such a path (a top-level field, a let clause, the
+// variable of a for clause) are followed to where they are mentioned in turn.
+func readsOf(file *ast.File, form Form) (map[string]*need, labelUse) {
+	t := &tracer{
+		file:   file,
+		params: form.params(),
+		fixed:  []string{form.output(), processing},
+		fields: map[string][]*ast.Field{},
+		uses:   map[any][]use{},
+		known:  map[any]bool{},
+		needs:  map[any]*need{},
+	}
+	t.declarations(file.Decls)
+	for _, name := range t.params {
+		t.known[name] = true
+	}
+	t.walk(file)
+	t.checkNames()
+	reads := map[string]*need{}
+	for _, name := range t.params {
+		if t.lost {
+			reads[name] = &need{whole: true}
+			continue
+		}
+		if n := t.paramNeed(name); n != nil {
+			reads[name] = n
+		}
+	}
+	return reads, t.labels
+}
+
+// checkNames takes note of field names made of what is not simply a part of the input.
+func (t *tracer) checkNames() {
+	for key, uses := range t.uses {
+		named := slices.ContainsFunc(uses, func(u use) bool { return u.does == makeName })
+		if named && (t.lost || !t.known[key]) {
+			t.anyName()
+		}
+	}
+}
+
+// A tracer follows what a source reads.
+type tracer struct {
+	file   *ast.File
+	params []string
+	// fixed are the top-level fields that are read from outside.
+	fixed []string
+	// fields are the declarations of each top-level field, those under conditions too.
+	fields map[string][]*ast.Field
+	// lost says that the source does what cannot be followed.
+	lost   bool
+	labels labelUse
+
+	stack []ast.Node
+	// uses are the mentions of what a key stands for: the name of a top-level field, or
+	// the node that declares a let or for variable.
+	uses map[any][]use
+	// known are the keys that do stand for a part of a parameter.
+	known map[any]bool
+	// needs are what the uses of a key add up to; nil while that is being found out.
+	needs map[any]*need
+}
+
+// A use is one mention: the path behind it, and what is done with what is there.
+type use struct {
+	path []step
+	does action
+	// to are the keys that the value goes by from here on.
+	to []any
+}
+
+// declarations collects the top-level fields.
+func (t *tracer) declarations(decls []ast.Decl) {
+	for _, decl := range decls {
+		switch d := decl.(type) {
+		case *ast.Field:
+			name, ok := staticLabel(d.Label)
+			if !ok {
+				t.lost = true
+				continue
+			}
+			t.fields[name] = append(t.fields[name], d)
+		case *ast.Comprehension:
+			body, ok := d.Value.(*ast.StructLit)
+			if !ok || d.Fallback != nil {
+				t.lost = true
+				continue
+			}
+			t.declarations(body.Elts)
+		case *ast.LetClause, *ast.ImportDecl, *ast.Package, *ast.Attribute, *ast.CommentGroup, *ast.Ellipsis:
+		default:
+			t.lost = true
+		}
+	}
+}
+
+// walk records every mention.
+func (t *tracer) walk(root ast.Node) {
+	ast.Walk(root, func(n ast.Node) bool {
+		switch x := n.(type) {
+		case *ast.Ident:
+			t.mention(x)
+		case *ast.Alias, *ast.PostfixAlias, *ast.Func, *ast.TryClause:
+			t.lost = true
+		case *ast.CallExpr:
+			t.call(x)
+		case *ast.ForClause:
+			// Keys are field names already.
+			t.known[x.Key] = true
+		}
+		t.stack = append(t.stack, n)
+		return true
+	}, func(ast.Node) {
+		t.stack = t.stack[:len(t.stack)-1]
+	})
+}
+
+func (t *tracer) call(x *ast.CallExpr) {
+	sel, ok := x.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	switch name, _ := staticLabel(sel.Sel); {
+	case strings.HasPrefix(name, "Unmarshal"), strings.HasPrefix(name, "Validate"):
+		t.labels = documents
+	}
+}
+
+// mention records id if it stands for a value that can be followed.
+func (t *tracer) mention(id *ast.Ident) {
+	if id.Node == nil || t.isLabel(id) {
+		return
+	}
+	inName, top := t.climb(id)
+	key := t.keyOf(id)
+	if key == nil {
+		if inName {
+			t.anyName()
+		}
+		return
+	}
+	u := use{path: top.path, does: readAll}
+	switch {
+	case inName:
+		u.does = makeName
+	default:
+		u.does, u.to = t.does(top)
+		for _, key := range u.to {
+			t.known[key] = true
+		}
+	}
+	t.uses[key] = append(t.uses[key], u)
+}
+
+// anyName takes note that any string of the input may become a field name.
+func (t *tracer) anyName() { t.labels = max(t.labels, everyString) }
+
+// keyOf returns the key that id stands for, nil if it is neither a parameter nor
+// anything that may name one.
+func (t *tracer) keyOf(id *ast.Ident) any {
+	switch id.Node.(type) {
+	case *ast.ImportSpec:
+		return nil
+	case *ast.LetClause:
+		return id.Node
+	}
+	switch id.Scope.(type) {
+	case *ast.File:
+		return id.Name
+	case *ast.ForClause, *ast.LetClause:
+		return id.Node
+	}
+	// A field of a nested struct. Within the declaration of a parameter it is a part of
+	// the parameter by another name.
+	if field := t.enclosingField(); field != nil {
+		if name, _ := staticLabel(field.Label); slices.Contains(t.params, name) {
+			t.uses[name] = append(t.uses[name], use{does: readAll})
+		}
+	}
+	return nil
+}
+
+func (t *tracer) enclosingField() *ast.Field {
+	for _, n := range t.stack {
+		if field, ok := n.(*ast.Field); ok {
+			return field
+		}
+	}
+	return nil
+}
+
+// isLabel reports whether id is a name rather than a mention.
+func (t *tracer) isLabel(id *ast.Ident) bool {
+	switch p := t.stack[len(t.stack)-1].(type) {
+	case *ast.Field:
+		return p.Label == id
+	case *ast.SelectorExpr:
+		return p.Sel == id
+	case *ast.LetClause:
+		return p.Ident == id
+	case *ast.ForClause:
+		return p.Key == id || p.Value == id
+	case *ast.ImportSpec, *ast.Package:
+		return true
+	}
+	return false
+}
+
+// paramNeed adds up what is read of a parameter, nil if nothing is.
+func (t *tracer) paramNeed(name string) *need {
+	var total *need
+	add := func(n *need) {
+		if n == nil {
+			return
+		}
+		if total == nil {
+			total = &need{}
+		}
+		total.add(n)
+	}
+	if len(t.uses[name]) > 0 {
+		add(t.needOf(name))
+	}
+	for _, field := range t.fields[name] {
+		add(constraint(field.Value))
+	}
+	return total
+}
+
+// needOf adds up the uses of key.
+func (t *tracer) needOf(key any) *need {
+	if n, ok := t.needs[key]; ok {
+		if n == nil {
+			return &need{whole: true, names: true}
+		}
+		return n
+	}
+	t.needs[key] = nil
+	total := &need{}
+	for _, u := range t.uses[key] {
+		at := total
+		for _, s := range u.path {
+			at = at.step(s)
+		}
+		at.add(t.useNeed(u))
+	}
+	t.needs[key] = total
+	return total
+}
+
+func (t *tracer) useNeed(u use) *need {
+	switch u.does {
+	case testPresence:
+		return &need{}
+	case measure:
+		return &need{each: &need{}}
+	case makeName:
+		return &need{whole: true, names: true}
+	case nameIt, loopOver:
+		total := &need{}
+		for _, key := range u.to {
+			total.add(t.needOf(key))
+		}
+		if u.does == loopOver {
+			return &need{each: total}
+		}
+		return total
+	}
+	return &need{whole: true}
+}

@@ -1,0 +1,171 @@
+package cue
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+)
+
+// A labelUse says which strings of the input the evaluator may take for field names.
+type labelUse int
+
+const (
+	// traced: those that the needs name.
+	traced labelUse = iota
+	// everyString: any of them.
+	everyString
+	// documents: any of them, and each may be a document full of field names.
+	documents
+)
+
+// project returns what the source reads of the parameters, ready to be encoded, or
+// ErrTooLarge.
+func (p *Program) project(params map[string]any) (map[string]any, error) {
+	j := projection{limits: &p.evaluator.limits, keys: &p.evaluator.keys, labels: p.labels}
+	input := make(map[string]any, len(p.reads))
+	for name, need := range p.reads {
+		value, given := params[name]
+		if !given {
+			continue
+		}
+		projected, err := j.value(value, need, 0)
+		if err != nil {
+			return nil, fmt.Errorf("evaluate cue: read %s: %w", name, err)
+		}
+		input[name] = projected
+	}
+	if err := j.keys.admit(j.hashes); err != nil {
+		return nil, fmt.Errorf("evaluate cue: %w", err)
+	}
+	return input, nil
+}
+
+// A projection copies the needed part of trees and counts what it copies.
+type projection struct {
+	limits *Limits
+	keys   *keySet
+	labels labelUse
+
+	values, bytes int
+	hashes        []uint64
+}
+
+func (j *projection) value(value any, n *need, depth int) (any, error) {
+	if j.values++; j.values > j.limits.Values {
+		return nil, fmt.Errorf("%w: more than %d values", ErrTooLarge, j.limits.Values)
+	}
+	if depth > deepest {
+		return nil, fmt.Errorf("%w: more than %d levels deep", ErrTooLarge, deepest)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return j.object(v, n, depth)
+	case []any:
+		return j.list(v, n, depth)
+	case string:
+		if err := j.count(len(v)); err != nil {
+			return nil, err
+		}
+		j.remember(v, n)
+		return v, nil
+	case float64:
+		return number(v), nil
+	case nil, bool, int64:
+		return v, nil
+	}
+	return nil, fmt.Errorf("unexpected %T in a JSON tree", value)
+}
+
+func (j *projection) object(v map[string]any, n *need, depth int) (any, error) {
+	if !n.whole && n.each == nil {
+		object := make(map[string]any, min(len(v), len(n.fields)))
+		for name, sub := range n.fields {
+			field, ok := v[name]
+			if !ok {
+				continue
+			}
+			var err error
+			if object[name], err = j.value(field, sub, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return object, nil
+	}
+	object := make(map[string]any, len(v))
+	for name, field := range v {
+		if err := j.count(len(name)); err != nil {
+			return nil, err
+		}
+		j.hashes = append(j.hashes, j.keys.hash(name))
+		sub := n
+		if !n.whole {
+			sub = n.field(name)
+		}
+		var err error
+		if object[name], err = j.value(field, sub, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return object, nil
+}
+
+// list keeps the elements up to the last one that is read, so that each stays in its
+// place and none appears that is not there.
+func (j *projection) list(v []any, n *need, depth int) (any, error) {
+	if !n.whole && n.each == nil {
+		last := -1
+		for i := range n.elements {
+			last = max(last, i)
+		}
+		v = v[:min(len(v), last+1)]
+	}
+	list := make([]any, len(v))
+	for i, element := range v {
+		sub := n
+		if !n.whole {
+			sub = &need{}
+			sub.add(n.each)
+			sub.add(n.elements[i])
+		}
+		var err error
+		if list[i], err = j.value(element, sub, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (j *projection) count(bytes int) error {
+	if j.bytes += bytes; j.bytes > j.limits.Bytes {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, j.limits.Bytes)
+	}
+	return nil
+}
+
+// remember counts what a string may add to the field names that CUE knows. What a
+// document holds is counted by its length.
+func (j *projection) remember(text string, n *need) {
+	if j.labels == traced && !n.names {
+		return
+	}
+	hash := j.keys.hash(text)
+	j.hashes = append(j.hashes, hash)
+	if j.labels == documents {
+		for i := range len(text) / 8 {
+			j.hashes = append(j.hashes, hash+uint64(i)+1)
+		}
+	}
+}
+
+// number returns f as CUE reads the JSON that encoding/json writes for it: an integer
+// where that has neither fraction nor exponent.
+func number(f float64) any {
+	if f != math.Trunc(f) || math.Abs(f) >= 1e21 {
+		return f
+	}
+	if math.Abs(f) < 1<<63 {
+		return int64(f)
+	}
+	n, _ := big.NewFloat(f).Int(nil)
+	return n
+}
