@@ -1,0 +1,180 @@
+package usher_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/usher-dev/usher"
+
+// mayImport is the architecture (docs/architecture.md): which folders of this module a
+// folder may import. "x/..." stands for x and everything below it. Folders that are not
+// listed, and imports that are not allowed, fail the test.
+var mayImport = []struct {
+	folder  string
+	imports []string
+}{
+	// Artifacts: what one step hands to the next.
+	{".", nil},
+	{"api/...", []string{"api/..."}},
+	{"fact", nil},
+	{"rule", []string{".", "fact"}},
+
+	// Stages: one step each. A stage imports artifacts, never another stage.
+	{"fact/...", []string{"fact", "rule"}},
+	{"source/...", []string{"api", "source"}},
+	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
+	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
+	{"index", []string{".", "rule"}},
+	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
+	{"door/...", []string{"."}},
+	{"observe/...", []string{".", "fact"}},
+
+	// Assemblies: they connect stages.
+	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"internal/serve", []string{"*"}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "internal/..."}},
+
+	// Helpers.
+	{"internal/jsonpatch", []string{"."}},
+	{"internal/cert", nil},
+}
+
+// homes are the folders that may import a heavy dependency.
+var homes = []struct {
+	dependency string
+	folders    []string
+}{
+	{"cuelang.org/go", []string{"lang/cue/..."}},
+	{"github.com/google/cel-go", []string{"lang/cel/..."}},
+	{"k8s.io/apiserver/pkg/admission", nil},
+	{"k8s.io/apiserver/pkg/authorization", nil},
+	{"k8s.io/client-go", nil},
+	{"sigs.k8s.io/controller-runtime", nil},
+	{"github.com/prometheus", []string{"observe/metrics"}},
+	{"go.opentelemetry.io", []string{"observe/tracing"}},
+	{"k8s.io/kubernetes", nil},
+	{"go.etcd.io", nil},
+}
+
+func TestImportsFollowTheArchitecture(t *testing.T) {
+	t.Parallel()
+	for folder, imports := range packages(t) {
+		allowed, listed := allowedImports(folder)
+		if !listed {
+			t.Errorf("folder %s is not part of the architecture: give it a row in mayImport", folder)
+			continue
+		}
+		for _, imported := range imports {
+			ours, isOurs := within(imported)
+			if isOurs && !matches(allowed, ours) {
+				t.Errorf("%s imports %s: not allowed by mayImport", folder, ours)
+			}
+			if isOurs && strings.HasPrefix(ours, "cmd/") {
+				t.Errorf("%s imports the command %s", folder, ours)
+			}
+			for _, home := range homes {
+				if below(imported, home.dependency) && !matches(home.folders, folder) {
+					t.Errorf("%s imports %s, whose home is %v", folder, imported, home.folders)
+				}
+			}
+			if folder == "." && !isOurs && strings.Contains(imported, ".") && !below(imported, "k8s.io/apimachinery") {
+				t.Errorf("the contract imports %s: it may import apimachinery and nothing heavier", imported)
+			}
+		}
+	}
+}
+
+func TestArchitectureNamesOnlyFoldersThatExist(t *testing.T) {
+	t.Parallel()
+	for _, row := range mayImport {
+		if _, err := os.Stat(filepath.FromSlash(strings.TrimSuffix(row.folder, "/..."))); err != nil {
+			t.Errorf("mayImport: %v", err)
+		}
+	}
+}
+
+func allowedImports(folder string) ([]string, bool) {
+	var allowed []string
+	best := -1
+	for _, row := range mayImport {
+		if matches([]string{row.folder}, folder) && len(row.folder) > best && (row.folder != "fact/..." || folder != "fact") {
+			best, allowed = len(row.folder), row.imports
+		}
+	}
+	return allowed, best >= 0
+}
+
+// packages returns the imports of every folder with Go files in it, without tests and
+// without other modules.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := map[string][]string{}
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || isModule(name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(filepath.ToSlash(name))
+		imports[folder] = slices.Clip(imports[folder])
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports[folder] = append(imports[folder], imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return imports
+}
+
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
+}
+
+func within(imported string) (string, bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+func below(name, parent string) bool { return name == parent || strings.HasPrefix(name, parent+"/") }
+
+func matches(patterns []string, folder string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern == "*" {
+			return true
+		}
+		if parent, ok := strings.CutSuffix(pattern, "/..."); ok {
+			return below(folder, parent)
+		}
+		return folder == pattern
+	})
+}

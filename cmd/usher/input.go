@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// An input is one thing to decide: an object, or a recorded review of one.
+type input struct {
+	// file is where it comes from; "-" is the standard input.
+	file   string
+	object map[string]any
+	// review is the request of an AdmissionReview of any version, and object then nil.
+	review *admissionv1.AdmissionRequest
+}
+
+// readInputs reads the objects in files and folders. Lists are taken apart.
+func readInputs(paths []string, stdin io.Reader) ([]input, error) {
+	var inputs []input
+	for _, path := range paths {
+		files, err := inputFiles(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			found, err := readInputFile(file, stdin)
+			if err != nil {
+				return nil, err
+			}
+			inputs = append(inputs, found...)
+		}
+	}
+	if len(inputs) == 0 {
+		return nil, fmt.Errorf("no objects in %s", strings.Join(paths, ", "))
+	}
+	return inputs, nil
+}
+
+func inputFiles(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read objects: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("read objects: %w", err)
+		}
+		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+func readInputFile(file string, stdin io.Reader) ([]input, error) {
+	var content []byte
+	var err error
+	if file == "-" {
+		content, err = io.ReadAll(stdin)
+	} else {
+		content, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read objects: %w", err)
+	}
+	var inputs []input
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return inputs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		found, err := parseInput(document)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		for _, in := range found {
+			in.file = file
+			inputs = append(inputs, in)
+		}
+	}
+}
+
+func parseInput(document []byte) ([]input, error) {
+	raw, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(raw, []byte("null")) {
+		return nil, nil
+	}
+	var object map[string]any
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return nil, err
+	}
+	kind, _ := object["kind"].(string)
+	if kind == "AdmissionReview" {
+		return parseReview(raw)
+	}
+	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
+		return parseItems(items)
+	}
+	if apiVersion, _ := object["apiVersion"].(string); apiVersion == "" || kind == "" {
+		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
+	}
+	return []input{{object: object}}, nil
+}
+
+func parseItems(items []any) ([]input, error) {
+	var inputs []input
+	for i, item := range items {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("items[%d] is not an object", i)
+		}
+		inputs = append(inputs, input{object: object})
+	}
+	return inputs, nil
+}
+
+// parseReview reads a review of any version: v1 and v1beta1 have the same fields.
+func parseReview(raw []byte) ([]input, error) {
+	var review admissionv1.AdmissionReview
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &review); err != nil {
+		return nil, fmt.Errorf("decode AdmissionReview: %w", err)
+	}
+	if review.Request == nil {
+		return nil, errors.New("the AdmissionReview has no request")
+	}
+	return []input{{review: review.Request}}, nil
+}

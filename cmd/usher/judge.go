@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A judgement is what became of one object.
+type judgement struct {
+	File      string          `json:"file"`
+	Name      objectName      `json:"object"`
+	Operation usher.Operation `json:"operation"`
+	Allowed   bool            `json:"allowed"`
+	// Phase, Code, Reason and Message are those of the denial.
+	Phase    usher.Phase  `json:"phase,omitempty"`
+	Code     int32        `json:"code,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
+	Rules    []ruleResult `json:"rules"`
+	Near     []nearMiss   `json:"near,omitempty"`
+	Patch    usher.Patch  `json:"patch,omitempty"`
+	// Result is the object with the patch applied, as it was validated.
+	Result map[string]any `json:"result,omitempty"`
+
+	before map[string]any
+}
+
+// A ruleResult is what one rule said.
+type ruleResult struct {
+	Phase usher.Phase `json:"phase"`
+	usher.Finding
+
+	Error string `json:"error,omitempty"`
+}
+
+// A nearMiss is a rule that only its finest clauses kept from matching.
+type nearMiss struct {
+	Phase  usher.Phase     `json:"phase"`
+	Policy usher.PolicyRef `json:"policy"`
+	Rule   string          `json:"rule"`
+	Miss   string          `json:"miss"`
+}
+
+// judge asks both questions about one request, as an API server does: the second about
+// the object that the first left behind.
+func judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q question) judgement {
+	j := judgement{File: q.file, Operation: q.request.Operation, Rules: []ruleResult{}}
+	subject, err := q.request.Subject().Tree()
+	if err != nil {
+		j.deny(usher.Mutate, undecided(err))
+		return j
+	}
+	j.Name, j.before = nameOf(subject), subject
+	if j.Name.Name == "" {
+		j.Name.Namespace, j.Name.Name = q.request.Namespace, q.request.Name
+	}
+	j.look(rules, q.request, subject)
+	mutation := j.ask(ctx, d, q.request)
+	if mutation.Verdict == usher.Deny {
+		return j
+	}
+	validation := *q.request
+	validation.Phase = usher.Validate
+	if q.request.Object != nil {
+		patched, _, err := jsonpatch.Apply(subject, mutation.Patch)
+		if err != nil {
+			j.deny(usher.Mutate, undecided(fmt.Errorf("apply patch: %w", err)))
+			return j
+		}
+		validation.Object = usher.TreeObject(patched)
+		j.Patch, j.Result = mutation.Patch, patched
+	}
+	result := subject
+	if j.Result != nil {
+		result = j.Result
+	}
+	j.look(rules, &validation, result)
+	j.Allowed = j.ask(ctx, d, &validation).Verdict != usher.Deny
+	return j
+}
+
+// ask puts one question and notes what the answer adds.
+func (j *judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) usher.Decision {
+	decision, err := d.Decide(ctx, r)
+	if err != nil {
+		decision = undecided(err)
+	}
+	j.Warnings = append(j.Warnings, decision.Warnings...)
+	for _, f := range decision.Findings {
+		result := ruleResult{Phase: r.Phase, Finding: f}
+		if f.Err != nil {
+			result.Error = f.Err.Error()
+		}
+		j.Rules = append(j.Rules, result)
+	}
+	if decision.Verdict == usher.Deny {
+		j.deny(r.Phase, decision)
+	}
+	return decision
+}
+
+// look notes the rules of a phase that nearly match.
+func (j *judgement) look(rules []rule.Rule, r *usher.Request, object map[string]any) {
+	subject := rule.SubjectOf(r, object)
+	if subject.Namespace == "" && subject.Kind != "Namespace" {
+		subject.Namespace = r.Namespace
+	}
+	for i := range rules {
+		if rules[i].Phase == r.Phase && rules[i].Match.Near(&subject) {
+			j.Near = append(j.Near, nearMiss{
+				Phase: r.Phase, Policy: rules[i].Policy, Rule: rules[i].Name, Miss: rules[i].Match.Miss(&subject),
+			})
+		}
+	}
+}
+
+func (j *judgement) deny(phase usher.Phase, d usher.Decision) {
+	j.Allowed = false
+	j.Phase, j.Code, j.Reason, j.Message = phase, d.Code, d.Reason, d.Message
+}
+
+// changed reports whether the object is not what it was.
+func (j *judgement) changed() bool { return j.Result != nil && !reflect.DeepEqual(j.before, j.Result) }
+
+func undecided(err error) usher.Decision {
+	d := usher.Denied("no decision: %v", err)
+	d.Code = http.StatusInternalServerError
+	return d
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// A question is a request of the mutating phase, with the file that it comes from.
+type question struct {
+	file    string
+	request *usher.Request
+}
+
+// requests are the questions that the command line asks.
+func (f *decideFlags) requests(s streams) ([]question, error) {
+	inputs, err := readInputs(f.files, s.in)
+	if err != nil {
+		return nil, err
+	}
+	var olds []input
+	if len(f.old) > 0 {
+		if olds, err = readInputs(f.old, s.in); err != nil {
+			return nil, fmt.Errorf("--old: %w", err)
+		}
+	}
+	questions := make([]question, 0, len(inputs))
+	for _, in := range inputs {
+		r := reviewRequest(in.review)
+		if r == nil {
+			if r, err = f.request(in, olds); err != nil {
+				return nil, fmt.Errorf("%s: %w", in.file, err)
+			}
+		}
+		questions = append(questions, question{file: in.file, request: r})
+	}
+	return questions, nil
+}
+
+func (f *decideFlags) request(in input, olds []input) (*usher.Request, error) {
+	metadata, _ := in.object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	if in.object["kind"] == "Namespace" {
+		namespace, _ = metadata["name"].(string)
+	}
+	if namespace == "" {
+		namespace = f.namespace
+	}
+	r := policytest.Request{
+		Operation: usher.Operation(f.operation),
+		Namespace: namespace,
+		Object:    in.object,
+		User:      policytest.User{Name: f.user, Groups: f.groups},
+		DryRun:    f.dryRun,
+	}
+	switch r.Operation {
+	case usher.Delete:
+		r.Object, r.OldObject = nil, in.object
+	case usher.Update:
+		old, err := oldOf(in.object, olds)
+		if err != nil {
+			return nil, err
+		}
+		r.OldObject = old
+	case usher.Create, usher.Connect:
+	}
+	return r.For(usher.Mutate)
+}
+
+// oldOf finds the object that is updated. A single one needs not have the same name:
+// people compare two files.
+func oldOf(object map[string]any, olds []input) (map[string]any, error) {
+	switch {
+	case len(olds) == 0:
+		return nil, errors.New("an UPDATE needs the object as it was: name its file with --old")
+	case len(olds) == 1 && olds[0].object != nil:
+		return olds[0].object, nil
+	}
+	i := slices.IndexFunc(olds, func(old input) bool { return old.object != nil && nameOf(old.object) == nameOf(object) })
+	if i < 0 {
+		return nil, fmt.Errorf("--old has no %s", nameOf(object))
+	}
+	return olds[i].object, nil
+}
+
+// reviewRequest is the request of a review, nil for nil.
+func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
+	if r == nil {
+		return nil
+	}
+	extra := make(map[string][]string, len(r.UserInfo.Extra))
+	for key, values := range r.UserInfo.Extra {
+		extra[key] = values
+	}
+	return &usher.Request{
+		UID:         string(r.UID),
+		Phase:       usher.Mutate,
+		Operation:   usher.Operation(r.Operation),
+		Kind:        schema.GroupVersionKind(r.Kind),
+		Resource:    schema.GroupVersionResource(r.Resource),
+		Subresource: r.SubResource,
+		Name:        r.Name,
+		Namespace:   r.Namespace,
+		User:        usher.User{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra},
+		DryRun:      r.DryRun != nil && *r.DryRun,
+		Object:      usher.RawObject(r.Object.Raw),
+		OldObject:   usher.RawObject(r.OldObject.Raw),
+		Options:     usher.RawObject(r.Options.Raw),
+	}
+}
+
+// An objectName names an object.
+type objectName struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+func (n objectName) String() string {
+	s := n.APIVersion + " " + n.Kind + " "
+	if n.Namespace != "" {
+		s += n.Namespace + "/"
+	}
+	return s + n.Name
+}
+
+func nameOf(object map[string]any) objectName {
+	var n objectName
+	n.APIVersion, _ = object["apiVersion"].(string)
+	n.Kind, _ = object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	n.Namespace, _ = metadata["namespace"].(string)
+	n.Name, _ = metadata["name"].(string)
+	if n.Name == "" {
+		if prefix, _ := metadata["generateName"].(string); prefix != "" {
+			n.Name = prefix + "*"
+		}
+	}
+	return n
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usher-dev/usher/policytest"
+)
+
+func newTest(s streams) *cobra.Command {
+	var output outputFlag
+	var color colorFlag
+	var pattern string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "test PATH...",
+		Short: "Run test cases of policies",
+		Long: `Test runs the case files in files and folders. A case names policies, a request and the
+answer that it must get; docs/test-format.md describes the format. No cluster is needed.
+
+The exit status is 0 if every case passes, 1 if one fails, and 2 if the cases cannot be
+run at all.`,
+		Example: `  usher test cases/
+  usher test --run 'replicas|labels' cases/
+  usher test -o junit cases/ > report.xml`,
+		Args: somePaths("cases"),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			cases, err := selectCases(paths, pattern)
+			if err != nil {
+				return err
+			}
+			report := newTestReport(runCases(cmd.Context(), s, cases))
+			switch output.value {
+			case "text":
+				err = report.print(s.out, color.palette(s.out), verbose)
+			case "junit":
+				err = report.junit(s.out)
+			default:
+				err = output.encode(s.out, report)
+			}
+			if err == nil && report.Failed > 0 {
+				return errNegative
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the cases that pass, too")
+	output.register(cmd, "text", "json", "yaml", "junit")
+	color.register(cmd)
+	return cmd
+}
+
+func selectCases(paths []string, pattern string) ([]*policytest.Case, error) {
+	wanted, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("--run: %w", err)
+	}
+	all, err := policytest.Load(paths...)
+	if err != nil {
+		return nil, err
+	}
+	var cases []*policytest.Case
+	for _, c := range all {
+		if wanted.MatchString(c.Name) {
+			cases = append(cases, c)
+		}
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("--run %s: none of %s has a name that matches", pattern, count(len(all), "case", "cases"))
+	}
+	return cases, nil
+}
+
+// runCases runs cases on all processors and returns the results in the cases' order.
+func runCases(ctx context.Context, s streams, cases []*policytest.Case) []policytest.Result {
+	results := make([]policytest.Result, len(cases))
+	var done atomic.Int64
+	stop := showProgress(s.err, &done, len(cases))
+	defer stop()
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, c := range cases {
+		group.Go(func() error {
+			results[i] = c.Run(ctx)
+			done.Add(1)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return results
+}
+
+// showProgress counts on a terminal, once it takes longer than one cares to wait.
+func showProgress(w io.Writer, done *atomic.Int64, total int) (stop func()) {
+	if !isTerminal(w) {
+		return func() {}
+	}
+	quit, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(500 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				fmt.Fprint(w, "\r\x1b[K")
+				return
+			case <-ticker.C:
+				fmt.Fprintf(w, "\r%d of %d cases", done.Load(), total)
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-finished
+	}
+}
+
+type testReport struct {
+	Cases   []policytest.Result `json:"cases"`
+	Passed  int                 `json:"passed"`
+	Failed  int                 `json:"failed"`
+	Skipped int                 `json:"skipped"`
+}
+
+func newTestReport(results []policytest.Result) testReport {
+	report := testReport{Cases: results}
+	for _, r := range results {
+		switch r.Status {
+		case policytest.Passed:
+			report.Passed++
+		case policytest.Failed:
+			report.Failed++
+		case policytest.Skipped:
+			report.Skipped++
+		}
+	}
+	return report
+}
+
+func (r testReport) print(w io.Writer, p palette, verbose bool) error {
+	var b strings.Builder
+	for _, c := range r.Cases {
+		switch {
+		case c.Status == policytest.Failed:
+			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", paint(p.red, "FAIL"), c.Name, c.File, strings.ReplaceAll(c.Message, "\n", "\n    "))
+		case c.Status == policytest.Skipped:
+			fmt.Fprintf(&b, "%s %s (%s): %s\n", paint(p.yellow, "skip"), c.Name, c.File, c.Message)
+		case verbose:
+			fmt.Fprintf(&b, "%s %s (%s)\n", paint(p.green, "pass"), c.Name, c.Took.Round(time.Millisecond))
+		}
+	}
+	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// The JUnit format, as far as CI systems agree on it.
+type junitSuites struct {
+	XMLName xml.Name     `xml:"testsuites"`
+	Suites  []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	File    string        `xml:"classname,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitMessage `xml:"failure"`
+	Skipped *junitMessage `xml:"skipped"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (r testReport) junit(w io.Writer) error {
+	suite := junitSuite{Name: "usher", Tests: len(r.Cases), Failures: r.Failed, Skipped: r.Skipped}
+	var total time.Duration
+	for _, c := range r.Cases {
+		total += c.Took
+		entry := junitCase{Name: c.Name, File: c.File, Time: seconds(c.Took)}
+		first, _, _ := strings.Cut(c.Message, "\n")
+		switch c.Status {
+		case policytest.Failed:
+			entry.Failure = &junitMessage{Message: first, Text: c.Message}
+		case policytest.Skipped:
+			entry.Skipped = &junitMessage{Message: first}
+		case policytest.Passed:
+		}
+		suite.Cases = append(suite.Cases, entry)
+	}
+	suite.Time = seconds(total)
+	encoded, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode output: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, encoded)
+	return err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

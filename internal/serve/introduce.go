@@ -1,0 +1,30 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+)
+
+// tryout is the smallest review that an API server could send.
+const tryout = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",` +
+	`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+	`"namespace":"default","operation":"CREATE","userInfo":{},` +
+	`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"try","namespace":"default","labels":{}}}}}`
+
+// introduce tells people where the server is and how to call it.
+func (s *Server) introduce() {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Serving %s with the policies in %s\n", s.URL(), strings.Join(s.config.Policies, ", "))
+	if url := s.MetricsURL(); url != "" {
+		fmt.Fprintf(&b, "Metrics: %s\n", url)
+	}
+	trust := ""
+	if ca := s.CAFile(); ca != "" {
+		fmt.Fprintf(&b, "CA bundle: %s\n", ca)
+		trust = "--cacert " + ca + " "
+	}
+	fmt.Fprintf(&b, "Try it:\n  curl %s'%s/readyz?verbose'\n", trust, s.URL())
+	fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
+	_, _ = s.config.Out.Write([]byte(b.String()))
+	s.config.Log.Info("serving", "url", s.URL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
+}

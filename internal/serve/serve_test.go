@@ -1,0 +1,409 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+const reviews = "../../door/admission/testdata/reviews/"
+
+func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
+	t.Parallel()
+	policies := t.TempDir()
+	file := filepath.Join(policies, "label.yaml")
+	write(t, file, label("one"))
+	h := start(t, serve.Config{Policies: []string{policies}, CertDir: t.TempDir()})
+
+	review := read(t, reviews+"v1-create-pods.json")
+	h.eventually("the first policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
+
+	write(t, file, label("two"))
+	h.eventually("the edit is in force", func() bool { return strings.Contains(h.patch(review), `"two"`) })
+
+	write(t, file, strings.Replace(label("three"), "plaintext:", "cue: 'patches: missing'\n      plaintext:", 1))
+	h.eventually("the broken edit is shown", func() bool {
+		return strings.Contains(h.get("/readyz?verbose"), "label.yaml:")
+	})
+	verbose := h.get("/readyz?verbose")
+	for _, want := range []string{
+		"ok\n", "problems: 1\n", "spec.overrideRules[0].overriders.cue: ",
+		"last good version:\n  ClusterOverridePolicy label\n",
+	} {
+		if !strings.Contains(verbose, want) {
+			t.Errorf("/readyz?verbose has no %q:\n%s", want, verbose)
+		}
+	}
+	if got := h.patch(review); !strings.Contains(got, `"two"`) {
+		t.Errorf("patch is %s, want that of the last good version", got)
+	}
+	if got := h.metrics(); !strings.Contains(got, "usher_policy_problems") {
+		t.Errorf("metrics do not tell the problems:\n%s", got)
+	}
+	if got := h.log.String(); !strings.Contains(got, "policy problem") || !strings.Contains(got, "label.yaml") ||
+		!strings.Contains(got, "spec.overrideRules[0].overriders.cue") {
+		t.Errorf("the log does not tell the problem:\n%s", got)
+	}
+
+	write(t, file, label("four"))
+	h.eventually("the mended policy is in force", func() bool { return strings.Contains(h.patch(review), `"four"`) })
+	h.eventually("the problem is gone", func() bool { return strings.Contains(h.get("/readyz?verbose"), "problems: 0\n") })
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the deleted policy is gone", func() bool { return h.patch(review) == "" })
+	h.stop()
+}
+
+func TestServeFinishesRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		_, _ = io.WriteString(w, `{"team": "slow"}`)
+	}))
+	defer slow.Close()
+	policies := t.TempDir()
+	write(t, filepath.Join(policies, "slow.yaml"), strings.ReplaceAll(slowPolicy, "URL", slow.URL))
+	h := start(t, serve.Config{Policies: []string{policies}, AllowLocalFacts: true, ShutdownGrace: 30 * time.Second})
+	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
+
+	type answer struct {
+		body  string
+		close bool
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		body, response := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
+		answers <- answer{body: body, close: response != nil && response.Close}
+	}()
+	receive(t, arrived)
+	h.cancel()
+	h.eventually("the server is not ready any more", func() bool {
+		return h.status("/readyz") == http.StatusServiceUnavailable
+	})
+	if got := h.get("/readyz"); got != "not ready: shutting down\n" {
+		t.Errorf("/readyz says %q", got)
+	}
+	if h.status("/healthz") != http.StatusOK {
+		t.Error("/healthz fails while a request is in flight")
+	}
+	close(release)
+	got := receive(t, answers)
+	if !strings.Contains(got.body, `"allowed":true`) || !strings.Contains(got.body, `"patch":`) {
+		t.Errorf("the request in flight is answered %s", got.body)
+	}
+	if !got.close {
+		t.Error("the connection of the request in flight is kept")
+	}
+	h.stop()
+}
+
+func TestServeIgnoresFailingRulesIfAsked(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason  string
+		policy  engine.FailurePolicy
+		allowed bool
+	}{
+		{"denied unless asked otherwise", "", false},
+		{"ignored", engine.Ignore, true},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			policies := t.TempDir()
+			write(t, filepath.Join(policies, "p.yaml"), strings.Replace(label("x"), "/metadata/annotations", "/metadata/nowhere/x", 1))
+			h := start(t, serve.Config{Policies: []string{policies}, FailurePolicy: row.policy})
+			h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
+			body, _ := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
+			if got := strings.Contains(body, `"allowed":true`); got != row.allowed {
+				t.Errorf("allowed is %t, want %t: %s", got, row.allowed, body)
+			}
+			h.stop()
+		})
+	}
+}
+
+func TestServeAnswersReviewsOfEveryVersion(t *testing.T) {
+	t.Parallel()
+	h := start(t, serve.Config{Policies: []string{t.TempDir()}})
+	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
+	files, err := filepath.Glob(reviews + "*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no reviews: %v", err)
+	}
+	for _, file := range files {
+		body, response := h.post("/validate", read(t, file))
+		if response == nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s: answered %v: %s", file, response, body)
+			continue
+		}
+		version := "admission.k8s.io/v1\""
+		if strings.HasPrefix(filepath.Base(file), "v1beta1") {
+			version = "admission.k8s.io/v1beta1\""
+		}
+		if !strings.Contains(body, version) {
+			t.Errorf("%s: answered in another version: %s", file, body)
+		}
+	}
+	h.stop()
+}
+
+func TestServeIntroducesItself(t *testing.T) {
+	t.Parallel()
+	var out lockedBuffer
+	h := start(t, serve.Config{Policies: []string{t.TempDir()}, Out: &out})
+	h.eventually("it is introduced", func() bool { return strings.Contains(out.String(), "curl ") })
+	for _, want := range []string{h.server.URL(), h.server.CAFile(), h.server.MetricsURL()} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the introduction has no %s:\n%s", want, out.String())
+		}
+	}
+	ca := h.server.CAFile()
+	h.stop()
+	if _, err := os.Stat(ca); !os.IsNotExist(err) {
+		t.Errorf("the temporary CA bundle is still there: %v", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason string
+		config serve.Config
+		want   string
+	}{
+		{"policies that are not there", serve.Config{Policies: []string{"nowhere"}}, "nowhere"},
+		{"facts that are not there", serve.Config{Policies: []string{"."}, Facts: []string{"nowhere"}}, "load facts: "},
+		{"an address that is not ours", serve.Config{Policies: []string{"."}, BindAddress: "192.0.2.1"}, "open webhook port: "},
+		{"a metrics address that is none", serve.Config{Policies: []string{"."}, MetricsAddress: "nonsense"}, "open metrics port: "},
+		{"a certificate that is not there", serve.Config{Policies: []string{"."}, CertFile: "nowhere.crt", KeyFile: "nowhere.key"}, "nowhere"},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			_, err := serve.New(row.config)
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("error is %v, want %q in it", err, row.want)
+			}
+		})
+	}
+}
+
+func BenchmarkMutate(b *testing.B) {
+	policies := b.TempDir()
+	write(b, filepath.Join(policies, "label.yaml"), label("one"))
+	h := start(b, serve.Config{Policies: []string{policies}})
+	review := read(b, reviews+"v1-create-pods.json")
+	h.eventually("the policy is in force", func() bool { return h.patch(review) != "" })
+	for b.Loop() {
+		h.post("/mutate", review)
+	}
+}
+
+// A harness is a server that runs until the test ends.
+type harness struct {
+	t      testing.TB
+	server *serve.Server
+	client *http.Client
+	log    *lockedBuffer
+	cancel context.CancelFunc
+	ended  chan error
+	once   sync.Once
+}
+
+func start(t testing.TB, config serve.Config) *harness {
+	t.Helper()
+	h := &harness{t: t, log: &lockedBuffer{}, ended: make(chan error, 1)}
+	config.Log = slog.New(slog.NewTextHandler(h.log, nil))
+	config.MetricsAddress = "127.0.0.1:0"
+	var err error
+	if h.server, err = serve.New(config); err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(read(t, h.server.CAFile())) {
+		t.Fatal("no certificate in the CA bundle")
+	}
+	h.client = &http.Client{
+		Timeout:   20 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}},
+	}
+	var ctx context.Context
+	ctx, h.cancel = context.WithCancel(context.Background())
+	go func() { h.ended <- h.server.Run(ctx) }()
+	t.Cleanup(h.stop)
+	return h
+}
+
+// stop ends the server and checks that it ended well.
+func (h *harness) stop() {
+	h.once.Do(func() {
+		h.cancel()
+		h.client.CloseIdleConnections()
+		select {
+		case err := <-h.ended:
+			if err != nil {
+				h.t.Errorf("run: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			h.t.Error("the server does not end")
+		}
+	})
+}
+
+func (h *harness) eventually(what string, holds func() bool) {
+	h.t.Helper()
+	deadline := time.After(20 * time.Second)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			h.t.Fatalf("waited in vain until %s; the log:\n%s", what, h.log)
+		case <-ticker.C:
+		}
+	}
+}
+
+// patch is the patch that the answer to a review carries, decoded; empty for none.
+func (h *harness) patch(review []byte) string {
+	body, _ := h.post("/mutate", review)
+	var answer struct {
+		Response struct {
+			Patch []byte `json:"patch"`
+		} `json:"response"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		return ""
+	}
+	return string(answer.Response.Patch)
+}
+
+func (h *harness) post(path string, body []byte) (string, *http.Response) {
+	response, err := h.client.Post(h.server.URL()+path, "application/json", bytes.NewReader(body))
+	return h.answer(response, err)
+}
+
+func (h *harness) get(path string) string {
+	body, _ := h.answer(h.client.Get(h.server.URL() + path))
+	return body
+}
+
+func (h *harness) status(path string) int {
+	_, response := h.answer(h.client.Get(h.server.URL() + path))
+	if response == nil {
+		return 0
+	}
+	return response.StatusCode
+}
+
+func (h *harness) metrics() string {
+	body, _ := h.answer(h.client.Get(h.server.MetricsURL()))
+	return body
+}
+
+func (h *harness) answer(response *http.Response, err error) (string, *http.Response) {
+	if err != nil {
+		return err.Error(), nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		h.t.Errorf("read answer: %v", err)
+	}
+	return string(body), response
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing came within 20 s")
+		panic("unreachable")
+	}
+}
+
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+func read(t testing.TB, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func write(t testing.TB, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func label(value string) string {
+	return `apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata:
+  name: label
+spec:
+  resourceSelectors:
+  - {apiVersion: v1, kind: Pod}
+  overrideRules:
+  - overriders:
+      plaintext:
+      - {path: /metadata/annotations, op: add, value: {seen: ` + value + `}}
+`
+}
+
+const slowPolicy = `apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata:
+  name: slow
+spec:
+  resourceSelectors:
+  - {apiVersion: v1, kind: Pod}
+  overrideRules:
+  - overriders:
+      cue: |
+        object: _
+        processing: {
+          output: {team?: string}
+          http: {method: "GET", url: "URL"}
+        }
+        patches: [{op: "add", path: "/metadata/annotations", value: {team: processing.output.team}}]
+`

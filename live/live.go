@@ -1,0 +1,183 @@
+// Package live keeps an engine current: policies come from sources, are compiled when
+// they change, and are enforced from the next request on.
+//
+// It never stops deciding. A policy that does not compile goes on in its last good
+// version, a file that cannot be read keeps the policies that it held, and what is wrong
+// is told in [Status] and in the log.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/source"
+)
+
+// ErrNotLoaded is the error of Decide before every source has handed over its policies.
+var ErrNotLoaded = errors.New("policies not loaded yet")
+
+// Options configure a [Live]. The zero value works, without facts and without a log.
+type Options struct {
+	Facts  fact.Resolver
+	Engine engine.Options
+	// Log gets one record for each update that changes something, and one for each
+	// problem that appears or goes.
+	Log *slog.Logger
+	// OnUpdate, if set, is called after each update that changes something, when it is
+	// already in force, and not twice at the same time.
+	OnUpdate func(Status)
+}
+
+// Live is an [usher.Decider] whose policies follow their sources. Use [New].
+type Live struct {
+	options Options
+	current atomic.Pointer[snapshot]
+
+	updating sync.Mutex
+	sets     []*merged
+	known    map[usher.PolicyRef]*version
+}
+
+// A snapshot is everything that holds at one time. It is immutable and replaced whole.
+type snapshot struct {
+	decider usher.Decider
+	rules   []rule.Rule
+	status  Status
+}
+
+// New returns a Live without policies; Run brings them.
+func New(o Options) *Live {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}}
+	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
+	return l
+}
+
+func notLoaded(context.Context, *usher.Request) (usher.Decision, error) {
+	return usher.Decision{}, ErrNotLoaded
+}
+
+// Decide decides by the policies that hold when it is called, from the first to the last
+// rule. Its error is [ErrNotLoaded] as long as a source has not handed over anything.
+func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	return l.current.Load().decider.Decide(ctx, r)
+}
+
+// Status tells what holds now.
+func (l *Live) Status() Status { return l.current.Load().status }
+
+// Rules returns the rules in force, in evaluation order. They are shared: do not change them.
+func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
+
+// Run follows sources until ctx is done, when it returns nil, or one of them fails.
+// Nothing is enforced before each has handed over its policies once. If two hold a
+// policy of the same kind, namespace and name, that of the earlier argument counts. Call
+// Run once.
+func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
+	l.sets = make([]*merged, len(sources))
+	if len(sources) == 0 {
+		l.update(nil)
+	}
+	group, following := errgroup.WithContext(ctx)
+	for i, s := range sources {
+		group.Go(func() error {
+			return s.Run(following, func(set source.Set) {
+				l.updating.Lock()
+				defer l.updating.Unlock()
+				l.sets[i] = merge(l.sets[i], set)
+				l.update(l.sets)
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("follow policies: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// update replaces the snapshot if the sets amount to something else than before.
+func (l *Live) update(sets []*merged) {
+	for _, set := range sets {
+		if set == nil {
+			return
+		}
+	}
+	start := time.Now()
+	last := l.current.Load()
+	next := l.build(sets)
+	if !next.changed {
+		return
+	}
+	next.status.Generation = last.status.Generation + 1
+	next.status.Since = start
+	l.current.Store(&next.snapshot)
+	l.report(last.status, next.status, time.Since(start))
+	if l.options.OnUpdate != nil {
+		l.options.OnUpdate(next.status)
+	}
+}
+
+type built struct {
+	snapshot
+
+	changed bool
+}
+
+// build compiles what is new among the policies of sets and puts everything together.
+func (l *Live) build(sets []*merged) built {
+	known := make(map[usher.PolicyRef]*version, len(l.known))
+	var versions []*version
+	var problems []rule.Problem
+	for _, set := range sets {
+		problems = append(problems, set.problems...)
+		for _, policy := range set.policies {
+			ref := compile.Ref(policy.Object)
+			if first, twice := known[ref]; twice {
+				problems = append(problems, duplicate(ref, policy, first))
+				continue
+			}
+			v := l.known[ref].next(policy)
+			known[ref] = v
+			versions = append(versions, v)
+		}
+	}
+	status := Status{Policies: map[string]int{}}
+	var enforced []compile.Compiled
+	for _, v := range versions {
+		problems = append(problems, v.newest.Problems...)
+		status.add(v)
+		if v.good != nil {
+			enforced = append(enforced, *v.good)
+		}
+	}
+	rule.SortProblems(problems)
+	status.Problems = problems
+	last := l.current.Load().status
+	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems)
+	l.known = known
+	if !changed {
+		return built{}
+	}
+	rules := compile.Order(enforced)
+	status.Rules = len(rules)
+	e := engine.New(index.New(rules), l.options.Facts, l.options.Engine)
+	return built{snapshot: snapshot{decider: guard.Wrap(e), rules: rules, status: status}, changed: true}
+}

@@ -1,0 +1,423 @@
+package live_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/source"
+)
+
+func TestDecideBeforeTheFirstUpdate(t *testing.T) {
+	t.Parallel()
+	_, err := live.New(live.Options{}).Decide(t.Context(), createPod())
+	if !errors.Is(err, live.ErrNotLoaded) {
+		t.Errorf("error is %v, want ErrNotLoaded", err)
+	}
+}
+
+func TestWithoutSourcesNothingIsEnforced(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	if s := h.next(); s.Generation != 1 {
+		t.Errorf("generation is %d, want 1", s.Generation)
+	}
+	h.wantPatch(`null`)
+}
+
+func TestEveryUpdateIsInForceAtOnce(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	for _, step := range []struct {
+		reason string
+		set    source.Set
+		patch  string
+		status live.Status
+	}{
+		{
+			reason: "the first policy",
+			set:    set(label("a", "x", "1")),
+			patch:  `[{"op":"add","path":"/metadata/labels/x","value":"1"}]`,
+			status: live.Status{Generation: 1, Policies: map[string]int{"ClusterOverridePolicy": 1}},
+		},
+		{
+			reason: "an edit",
+			set:    set(label("a", "x", "2")),
+			patch:  `[{"op":"add","path":"/metadata/labels/x","value":"2"}]`,
+			status: live.Status{Generation: 2, Policies: map[string]int{"ClusterOverridePolicy": 1}},
+		},
+		{
+			reason: "a broken edit keeps the last good version, and the other policies go on",
+			set:    set(broken("a"), label("b", "y", "1")),
+			patch:  `[{"op":"add","path":"/metadata/labels/x","value":"2"},{"op":"add","path":"/metadata/labels/y","value":"1"}]`,
+			status: live.Status{
+				Generation: 3, Policies: map[string]int{"ClusterOverridePolicy": 2},
+				OnLastGood: []usher.PolicyRef{{Kind: "ClusterOverridePolicy", Name: "a"}},
+			},
+		},
+		{
+			reason: "the last good version also outlives the next broken edit; what never compiled is not enforced",
+			set:    set(broken("a", " "), broken("c")),
+			patch:  `[{"op":"add","path":"/metadata/labels/x","value":"2"}]`,
+			status: live.Status{
+				Generation: 4, Policies: map[string]int{"ClusterOverridePolicy": 2},
+				OnLastGood:  []usher.PolicyRef{{Kind: "ClusterOverridePolicy", Name: "a"}},
+				NotEnforced: []usher.PolicyRef{{Kind: "ClusterOverridePolicy", Name: "c"}},
+			},
+		},
+		{
+			reason: "a policy that is gone is gone, also from the last good versions",
+			set:    set(),
+			patch:  `null`,
+			status: live.Status{Generation: 5, Policies: map[string]int{}},
+		},
+		{
+			reason: "and when it comes back broken nothing is left of it",
+			set:    set(broken("a")),
+			patch:  `null`,
+			status: live.Status{
+				Generation: 6, Policies: map[string]int{"ClusterOverridePolicy": 1},
+				NotEnforced: []usher.PolicyRef{{Kind: "ClusterOverridePolicy", Name: "a"}},
+			},
+		},
+	} {
+		a.update(step.set)
+		got := h.next()
+		h.wantPatch(step.patch)
+		got.Since, got.Problems, got.Rules = time.Time{}, nil, 0
+		if d := cmp.Diff(step.status, got); d != "" {
+			t.Errorf("%s: status (-want +got):\n%s", step.reason, d)
+		}
+	}
+}
+
+func TestProblemsAreStatusAndLoggedOnce(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	a.update(set(broken("a")))
+	s := h.next()
+	if len(rule.Errors(s.Problems)) != 1 {
+		t.Fatalf("problems are %v, want one error", s.Problems)
+	}
+	p := s.Problems[0]
+	if p.File != "a.yaml" || p.Line != 7 || p.Field == "" || p.What == "" {
+		t.Errorf("problem is %+v, want file, line, field and reason", p)
+	}
+	record := h.log.find("policy problem")
+	for _, key := range []string{"policy", "file", "line", "field", "what"} {
+		if record[key] == nil {
+			t.Errorf("log record %v has no %s", record, key)
+		}
+	}
+
+	a.update(set(broken("a"), label("b", "y", "1")))
+	h.next()
+	if n := h.log.count("policy problem"); n != 1 {
+		t.Errorf("the same problem is logged %d times, want once", n)
+	}
+	a.update(set(label("a", "x", "1"), label("b", "y", "1")))
+	if s := h.next(); len(s.Problems) != 0 {
+		t.Errorf("problems are %v, want none any more", s.Problems)
+	}
+	if n := h.log.count("policy problem resolved"); n != 1 {
+		t.Errorf("%d records of resolved problems, want 1", n)
+	}
+}
+
+func TestAnUpdateThatChangesNothingIsSilent(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	a.update(set(label("a", "x", "1")))
+	h.next()
+	a.update(set(label("a", "x", "1")))
+	a.update(set(label("a", "x", "2")))
+	if s := h.next(); s.Generation != 2 {
+		t.Errorf("generation is %d, want 2: the update in between changed nothing", s.Generation)
+	}
+}
+
+func TestAProblemMovesWithItsLine(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	policy := broken("a")
+	a.update(set(policy))
+	h.next()
+	moved := policy
+	moved.Locate = func(string) api.Position { return api.Position{File: "a.yaml", Line: 70} }
+	a.update(set(moved))
+	if s := h.next(); s.Problems[0].Line != 70 {
+		t.Errorf("problem is at line %d, want 70", s.Problems[0].Line)
+	}
+}
+
+func TestUnreadableFilesKeepTheirPolicies(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	a.update(set(label("a", "x", "1"), label("b", "y", "1")))
+	h.next()
+
+	a.update(source.Set{Unreadable: []source.Unreadable{{
+		Position: api.Position{File: "a.yaml", Line: 3}, Err: errors.New("mapping values are not allowed here"),
+	}}})
+	s := h.next()
+	h.wantPatch(`[{"op":"add","path":"/metadata/labels/x","value":"1"}]`)
+	if len(s.Problems) != 1 || s.Problems[0].File != "a.yaml" || s.Problems[0].Line != 3 {
+		t.Errorf("problems are %v, want the unreadable file", s.Problems)
+	}
+
+	a.update(set(label("b", "y", "1")))
+	h.next()
+	h.wantPatch(`[{"op":"add","path":"/metadata/labels/y","value":"1"}]`)
+}
+
+func TestSourcesAreMerged(t *testing.T) {
+	t.Parallel()
+	a, b := newScript(), newScript()
+	h := start(t, a, b)
+	a.update(set(label("a", "x", "1")))
+	if _, err := h.live.Decide(t.Context(), createPod()); !errors.Is(err, live.ErrNotLoaded) {
+		t.Errorf("with one of two sources the error is %v, want ErrNotLoaded", err)
+	}
+	b.update(set(label("a", "x", "2"), label("b", "y", "1")))
+	s := h.next()
+	h.wantPatch(`[{"op":"add","path":"/metadata/labels/x","value":"1"},{"op":"add","path":"/metadata/labels/y","value":"1"}]`)
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0].What, "one that counts") {
+		t.Errorf("problems are %v, want the policy that both hold", s.Problems)
+	}
+}
+
+func TestRunEndsWithASourceThatFails(t *testing.T) {
+	t.Parallel()
+	fails := sourceFunc(func(context.Context, func(source.Set)) error { return errors.New("no such folder") })
+	err := live.New(live.Options{}).Run(t.Context(), fails, newScript())
+	if err == nil || !strings.Contains(err.Error(), "no such folder") {
+		t.Errorf("error is %v, want that of the source", err)
+	}
+}
+
+func TestDecideWhileUpdating(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	a.update(set(label("a", "x", "0")))
+	h.next()
+	var deciding sync.WaitGroup
+	for range 4 {
+		deciding.Go(func() {
+			for range 50 {
+				d, err := h.live.Decide(t.Context(), createPod())
+				if err != nil || len(d.Patch) != 1 {
+					t.Errorf("decision is %+v, %v, want one operation", d, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		a.update(set(label("a", "x", fmt.Sprint(i+1))))
+		h.next()
+	}
+	deciding.Wait()
+}
+
+func BenchmarkUpdateOneOfThousand(b *testing.B) {
+	policies := make([]api.Policy, 1000)
+	for i := range policies {
+		policies[i] = label(fmt.Sprintf("p%d", i), "x", "1")
+	}
+	a := newScript()
+	h := start(b, a)
+	a.update(set(policies...))
+	h.next()
+	for i := 0; b.Loop(); i++ {
+		policies[0] = label("p0", "x", fmt.Sprint(i, "-"))
+		a.update(set(policies...))
+		h.next()
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	a := newScript()
+	h := start(b, a)
+	a.update(set(label("a", "x", "0")))
+	h.next()
+	r := createPod()
+	for b.Loop() {
+		if _, err := h.live.Decide(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A harness runs a Live until the test ends.
+type harness struct {
+	t       testing.TB
+	live    *live.Live
+	log     *recorder
+	updates chan live.Status
+}
+
+func start(t testing.TB, sources ...source.Source) *harness {
+	t.Helper()
+	h := &harness{t: t, log: &recorder{}, updates: make(chan live.Status, 1)}
+	h.live = live.New(live.Options{
+		Log:      slog.New(slog.NewJSONHandler(h.log, nil)),
+		OnUpdate: func(s live.Status) { h.updates <- s },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- h.live.Run(ctx, sources...) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return h
+}
+
+// next waits for the next update that changes something.
+func (h *harness) next() live.Status {
+	h.t.Helper()
+	select {
+	case s := <-h.updates:
+		return s
+	case <-time.After(10 * time.Second):
+		h.t.Fatal("no update within 10 s")
+		return live.Status{}
+	}
+}
+
+func (h *harness) wantPatch(want string) {
+	h.t.Helper()
+	d, err := h.live.Decide(h.t.Context(), createPod())
+	if err != nil {
+		h.t.Fatalf("decide: %v", err)
+	}
+	got, err := json.Marshal(d.Patch)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if d := cmp.Diff(want, string(got)); d != "" {
+		h.t.Errorf("patch (-want +got):\n%s", d)
+	}
+}
+
+// A script is a source that a test dictates.
+type script struct {
+	sets chan source.Set
+}
+
+func newScript() *script { return &script{sets: make(chan source.Set)} }
+
+func (s *script) update(set source.Set) {
+	s.sets <- set
+}
+
+func (s *script) Run(ctx context.Context, update func(source.Set)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case set := <-s.sets:
+			update(set)
+		}
+	}
+}
+
+type sourceFunc func(ctx context.Context, update func(source.Set)) error
+
+func (f sourceFunc) Run(ctx context.Context, update func(source.Set)) error { return f(ctx, update) }
+
+// A recorder keeps log records.
+type recorder struct {
+	mu      sync.Mutex
+	records []map[string]any
+}
+
+func (r *recorder) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var record map[string]any
+	if err := json.Unmarshal(bytes.TrimSpace(line), &record); err != nil {
+		return 0, err
+	}
+	r.records = append(r.records, record)
+	return len(line), nil
+}
+
+func (r *recorder) find(message string) map[string]any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, record := range r.records {
+		if record["msg"] == message {
+			return record
+		}
+	}
+	return nil
+}
+
+func (r *recorder) count(message string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, record := range r.records {
+		if record["msg"] == message {
+			n++
+		}
+	}
+	return n
+}
+
+func set(policies ...api.Policy) source.Set { return source.Set{Policies: policies} }
+
+// label is a policy that sets a label on every Pod that has labels.
+func label(name, key, value string) api.Policy {
+	return policy(name, fmt.Sprintf(`{"plaintext": [{"path": "/metadata/labels/%s", "op": "add", "value": %q}]}`, key, value))
+}
+
+// broken is a policy that does not compile; with a suffix, another one.
+func broken(name string, suffix ...string) api.Policy {
+	return policy(name, fmt.Sprintf(`{"cue": %q}`, "patches: missing"+strings.Join(suffix, "")))
+}
+
+func policy(name, overriders string) api.Policy {
+	p, err := api.Decode(fmt.Appendf(nil, `{
+		"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": "ClusterOverridePolicy", "metadata": {"name": %q},
+		"spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}], "overrideRules": [{"overriders": %s}]}
+	}`, name, overriders))
+	if err != nil {
+		panic(err)
+	}
+	p.Locate = func(string) api.Position { return api.Position{File: name + ".yaml", Line: 7} }
+	return p
+}
+
+func createPod() *usher.Request {
+	return &usher.Request{
+		Phase: usher.Mutate, Operation: usher.Create, Namespace: "shop", Name: "cart",
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: usher.RawObject([]byte(`{"apiVersion": "v1", "kind": "Pod",
+			"metadata": {"name": "cart", "namespace": "shop", "labels": {}}}`)),
+	}
+}

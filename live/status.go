@@ -1,0 +1,101 @@
+package live
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Status tells which policies are in force. It is immutable.
+type Status struct {
+	// Generation counts the updates that changed something; it is 0 before the first.
+	Generation int64 `json:"generation"`
+	// Since is when this generation came into force.
+	Since time.Time `json:"since"`
+	// Policies counts the policies by kind, whether they are enforced or not.
+	Policies map[string]int `json:"policies"`
+	// Rules counts the rules in force, Usher's own included.
+	Rules int `json:"rules"`
+	// Problems are all that is wrong with the policies, sorted.
+	Problems []rule.Problem `json:"problems,omitempty"`
+	// OnLastGood are the policies whose newest version does not compile, so that an
+	// older one is in force, and NotEnforced those of which no version ever compiled.
+	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
+	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
+}
+
+func (s *Status) add(v *version) {
+	s.Policies[v.newest.Ref.Kind]++
+	switch v.good {
+	case &v.newest:
+	case nil:
+		s.NotEnforced = append(s.NotEnforced, v.newest.Ref)
+	default:
+		s.OnLastGood = append(s.OnLastGood, v.newest.Ref)
+	}
+}
+
+// report logs what an update changed: a problem when it appears and when it is gone.
+func (l *Live) report(last, next Status, took time.Duration) {
+	policies := 0
+	for _, n := range next.Policies {
+		policies += n
+	}
+	l.options.Log.Info("policies in force",
+		"generation", next.Generation, "policies", policies, "rules", next.Rules,
+		"errors", len(rule.Errors(next.Problems)), "warnings", len(next.Problems)-len(rule.Errors(next.Problems)),
+		"took", took)
+	before, now := problemSet(last.Problems), problemSet(next.Problems)
+	for _, p := range next.Problems {
+		if !before[p] {
+			l.logProblem(p, next)
+		}
+	}
+	for _, p := range last.Problems {
+		if !now[p] {
+			l.options.Log.Info("policy problem resolved", "policy", p.Policy.String(), "file", p.File, "field", p.Field, "what", p.What)
+		}
+	}
+}
+
+func (l *Live) logProblem(p rule.Problem, status Status) {
+	log := l.options.Log.Warn
+	if p.Severity == rule.Error {
+		log = l.options.Log.Error
+	}
+	var attrs []any
+	if p.Policy.Name != "" {
+		attrs = append(attrs, slog.String("policy", p.Policy.String()))
+	}
+	if p.File != "" {
+		attrs = append(attrs, slog.String("file", p.File), slog.Int("line", p.Line))
+	}
+	if p.Field != "" {
+		attrs = append(attrs, slog.String("field", p.Field))
+	}
+	attrs = append(attrs, slog.String("what", p.What))
+	if p.Do != "" {
+		attrs = append(attrs, slog.String("do", p.Do))
+	}
+	switch {
+	case slices.Contains(status.OnLastGood, p.Policy):
+		attrs = append(attrs, slog.String("enforced", "last good version"))
+	case slices.Contains(status.NotEnforced, p.Policy):
+		attrs = append(attrs, slog.String("enforced", "no"))
+	}
+	log("policy problem", attrs...)
+}
+
+func problemSet(problems []rule.Problem) map[rule.Problem]bool {
+	set := make(map[rule.Problem]bool, len(problems))
+	for _, p := range problems {
+		set[p] = true
+	}
+	return set
+}
+
+func sameProblems(a, b []rule.Problem) bool { return maps.Equal(problemSet(a), problemSet(b)) }

@@ -1,0 +1,88 @@
+package live
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A version is a policy, compiled. It is immutable: a change makes the next one.
+type version struct {
+	newest compile.Compiled
+	// good is what is enforced: the newest version, or else the last one that compiled;
+	// nil if none ever did.
+	good *compile.Compiled
+}
+
+// next is the version that policy is, given the one before, which may be nil. It is v
+// itself if nothing changed.
+func (v *version) next(policy api.Policy) *version {
+	if v != nil && v.holds(policy) {
+		return v
+	}
+	next := &version{newest: compilePolicy(policy)}
+	switch {
+	case len(rule.Errors(next.newest.Problems)) == 0:
+		next.good = &next.newest
+	case v != nil:
+		next.good = v.good
+	}
+	return next
+}
+
+// holds reports whether v is the very same policy. The generation would not do: files
+// carry whatever generation they were exported with. Where it stands counts as far as
+// problems point there.
+func (v *version) holds(policy api.Policy) bool {
+	known := v.newest.Policy
+	if known.Object != policy.Object && !reflect.DeepEqual(known.Object, policy.Object) {
+		return false
+	}
+	if !slices.Equal(known.Unknown, policy.Unknown) || !slices.Equal(known.Duplicate, policy.Duplicate) {
+		return false
+	}
+	if known.Position("") != policy.Position("") {
+		return len(v.newest.Problems) == 0
+	}
+	for _, p := range v.newest.Problems {
+		if known.Position(p.Field) != policy.Position(p.Field) {
+			return false
+		}
+	}
+	return true
+}
+
+// compilePolicy compiles a policy. A compiler that panics takes down this policy and
+// nothing else.
+func compilePolicy(policy api.Policy) (compiled compile.Compiled) {
+	defer func() {
+		if r := recover(); r != nil {
+			ref, position := compile.Ref(policy.Object), policy.Position("")
+			compiled = compile.Compiled{Policy: policy, Ref: ref, Problems: []rule.Problem{{
+				Policy: ref, Severity: rule.Error, File: position.File, Line: position.Line,
+				What: fmt.Sprintf("compiling it crashes: %v", r),
+				Do:   "report this as a bug of Usher, with the policy",
+			}}}
+		}
+	}()
+	return compile.Policy(policy)
+}
+
+// duplicate is the problem of a policy that another source holds too.
+func duplicate(ref usher.PolicyRef, policy api.Policy, first *version) rule.Problem {
+	position, other := policy.Position(""), first.newest.Policy.Position("")
+	p := rule.Problem{
+		Policy: ref, Severity: rule.Error, File: position.File, Line: position.Line,
+		What: "another source holds a policy of this name, which is the one that counts",
+		Do:   "rename or remove one of the two",
+	}
+	if other.File != "" {
+		p.What = fmt.Sprintf("the policy of this name in %s:%d is the one that counts", other.File, other.Line)
+	}
+	return p
+}

@@ -1,0 +1,98 @@
+// Package policytest runs test cases for policies: given these policies, objects and
+// HTTP services, this request is answered like that. docs/test-format.md describes the
+// files; `usher test` runs them, and so does a Go test:
+//
+//	func TestPolicies(t *testing.T) { policytest.Run(t, "testdata/cases") }
+//
+// A case is decided by the same compiler, index, engine and policy admission as a
+// request of an API server; only the cluster and the network are made up.
+package policytest
+
+import (
+	"encoding/json"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Case is one test: one request and the answer it must get.
+type Case struct {
+	Name        string `json:"name"`
+	Class       string `json:"class,omitempty"`
+	Topic       string `json:"topic,omitempty"`
+	Description string `json:"description,omitempty"`
+	Note        string `json:"note,omitempty"`
+	// Skip, if set, says why the case is not run.
+	Skip string `json:"skip,omitempty"`
+
+	Phase usher.Phase `json:"phase"`
+	// Policies are the stored policies, and PolicyFiles more of them, in files whose
+	// names are relative to the case's own. Load reads the files.
+	Policies    []map[string]any `json:"policies,omitempty"`
+	PolicyFiles []string         `json:"policyFiles,omitempty"`
+	// RenderPolicies false stores the policies as written; otherwise each passes through
+	// policy admission first.
+	RenderPolicies *bool `json:"renderPolicies,omitempty"`
+	// Objects exist in the cluster, for references to owners and other objects.
+	Objects []map[string]any `json:"objects,omitempty"`
+	HTTP    []Stub           `json:"http,omitempty"`
+
+	Request Request `json:"request"`
+	Expect  *Expect `json:"expect,omitempty"`
+	// BetterExpect, if set, is compared in place of Expect, which then records what
+	// another implementation does.
+	BetterExpect *Expect `json:"betterExpect,omitempty"`
+
+	// File is where the case was loaded from.
+	File string `json:"-"`
+}
+
+// An Expect is an answer, as far as a case cares about it: what is not set is not compared.
+type Expect struct {
+	Allowed *bool `json:"allowed,omitempty"`
+	// Code is the HTTP status in the response's status: 200 when allowed.
+	Code            *int32  `json:"code,omitempty"`
+	MessageEquals   *string `json:"messageEquals,omitempty"`
+	MessageContains string  `json:"messageContains,omitempty"`
+	ReasonContains  string  `json:"reasonContains,omitempty"`
+	// Unchanged says that there is no patch at all.
+	Unchanged bool `json:"unchanged,omitempty"`
+	// PatchedObject is the whole object with the patch applied, Fields are some of its fields.
+	PatchedObject map[string]any `json:"patchedObject,omitempty"`
+	Fields        []Field        `json:"fields,omitempty"`
+	// Panics records that another implementation crashes; Usher has to answer, and any
+	// answer will do.
+	Panics bool `json:"panics,omitempty"`
+}
+
+// A Field is what one place of the patched object must hold. Exactly one of the fields
+// other than Path is set.
+type Field struct {
+	// Path is a JSON pointer.
+	Path string `json:"path"`
+	// Value is the exact JSON value; null means present with null.
+	Value    json.RawMessage `json:"value,omitempty"`
+	Absent   bool            `json:"absent,omitempty"`
+	NonEmpty bool            `json:"nonEmpty,omitempty"`
+	// Matches is a regular expression that the string at Path has to match somewhere.
+	Matches string `json:"matches,omitempty"`
+}
+
+// expected is the answer that counts.
+func (c *Case) expected() *Expect {
+	if c.BetterExpect != nil {
+		return c.BetterExpect
+	}
+	return c.Expect
+}
+
+// saysNothing reports whether every answer meets e.
+func (e *Expect) saysNothing() bool {
+	return e.Allowed == nil && e.Code == nil && e.MessageEquals == nil && e.MessageContains == "" &&
+		e.ReasonContains == "" && !e.Unchanged && !e.wantsEffect() && !e.Panics
+}
+
+// wantsEffect reports whether e describes a change of the object, which takes a policy
+// that does something.
+func (e *Expect) wantsEffect() bool {
+	return !e.Unchanged && (e.PatchedObject != nil || len(e.Fields) > 0)
+}

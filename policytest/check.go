@@ -1,0 +1,162 @@
+package policytest
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/json"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// faults says where an answer is not what e expects.
+func (e *Expect) faults(a answer) []string {
+	if e.Panics {
+		return nil
+	}
+	faults := e.statusFaults(a.decision)
+	if e.Unchanged && len(a.decision.Patch) > 0 {
+		faults = append(faults, fmt.Sprintf("expected no patch, got %s", text(a.decision.Patch)))
+	}
+	if e.PatchedObject != nil {
+		faults = append(faults, diffTrees("", e.PatchedObject, a.patched)...)
+	}
+	for i := range e.Fields {
+		if fault := e.Fields[i].fault(a.patched); fault != "" {
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}
+
+func (e *Expect) statusFaults(d usher.Decision) []string {
+	var faults []string
+	allowed := d.Verdict != usher.Deny
+	switch {
+	case e.wantsAllowed() && !allowed:
+		faults = append(faults, fmt.Sprintf("expected the request to be allowed, it is denied (code %d): %s", code(d), sentence(d)))
+	case e.Allowed != nil && !*e.Allowed && allowed:
+		faults = append(faults, "expected the request to be denied, it is allowed"+ran(d))
+	}
+	if e.Code != nil && !sameCode(*e.Code, d) {
+		faults = append(faults, fmt.Sprintf("code: expected %d, got %d: %s", *e.Code, code(d), sentence(d)))
+	}
+	if fault := e.messageFault(d.Message); fault != "" {
+		faults = append(faults, fault)
+	}
+	if !strings.Contains(d.Reason, e.ReasonContains) {
+		faults = append(faults, fmt.Sprintf("reason: expected it to contain %q, got %q", e.ReasonContains, d.Reason))
+	}
+	return faults
+}
+
+// messageFault is the one place where messages are compared.
+func (e *Expect) messageFault(message string) string {
+	switch {
+	case e.MessageEquals != nil && *e.MessageEquals != message:
+		return fmt.Sprintf("message: expected %q, got %q", *e.MessageEquals, message)
+	case !strings.Contains(message, e.MessageContains):
+		return fmt.Sprintf("message: expected it to contain %q, got %q", e.MessageContains, message)
+	}
+	return ""
+}
+
+// wantsAllowed reports whether e expects the request to pass, by saying so or by
+// describing the object that comes of it.
+func (e *Expect) wantsAllowed() bool {
+	if e.Allowed != nil {
+		return *e.Allowed
+	}
+	return e.wantsEffect() || e.Unchanged
+}
+
+func (e *Expect) wantsCode(code int32) bool { return e.Code != nil && *e.Code == code }
+
+// code is what a webhook puts into the response's status.
+func code(d usher.Decision) int32 {
+	if d.Verdict != usher.Deny {
+		return 200
+	}
+	return d.Code
+}
+
+// sameCode takes 0 and 400 for the same: an API server turns a denial without code into 400.
+func sameCode(want int32, d usher.Decision) bool {
+	got := code(d)
+	return want == got || got == 0 && want == 400
+}
+
+// ran tells which rules had a say, for messages.
+func ran(d usher.Decision) string {
+	if len(d.Findings) == 0 {
+		return "; no policy matched"
+	}
+	var b strings.Builder
+	for i, f := range d.Findings {
+		b.WriteString([]string{"; ", ", "}[min(i, 1)])
+		fmt.Fprintf(&b, "%s %s %s", f.Policy, f.Rule, f.Outcome)
+	}
+	return b.String()
+}
+
+func (f *Field) fault(tree map[string]any) string {
+	got, present := lookup(tree, f.Path)
+	switch {
+	case f.Absent:
+		if present {
+			return fmt.Sprintf("%s: expected to be absent, got %s", place(f.Path), text(got))
+		}
+		return ""
+	case !present:
+		return fmt.Sprintf("%s: expected %s, is absent", place(f.Path), f.wanted())
+	case f.NonEmpty:
+		if empty(got) {
+			return fmt.Sprintf("%s: expected not to be empty, got %s", place(f.Path), text(got))
+		}
+		return ""
+	case f.Matches != "":
+		matched, err := regexp.MatchString(f.Matches, scalar(got))
+		if err != nil || !matched {
+			return fmt.Sprintf("%s: expected %s, got %s", place(f.Path), f.wanted(), text(got))
+		}
+		return ""
+	}
+	var want any
+	if err := json.UnmarshalCaseSensitivePreserveInts(f.Value, &want); err != nil {
+		return fmt.Sprintf("%s: the expected value: %v", place(f.Path), err)
+	}
+	return strings.Join(diffTrees(f.Path, want, got), "\n")
+}
+
+func (f *Field) wanted() string {
+	switch {
+	case f.NonEmpty:
+		return "something that is not empty"
+	case f.Matches != "":
+		return fmt.Sprintf("something that matches %q", f.Matches)
+	}
+	return string(f.Value)
+}
+
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// scalar is the text that a regular expression looks at.
+func scalar(value any) string {
+	if s, ok := value.(string); ok {
+		return s
+	}
+	return text(value)
+}

@@ -1,0 +1,229 @@
+package policytest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// ErrNoCases is the error of [Load] when there is nothing to run.
+var ErrNoCases = errors.New("no cases found")
+
+// Load reads the cases in files, and in folders all the way down. In folders, files that
+// do not end in .yaml, .yml or .json are left out, and so are documents that are
+// Kubernetes objects: the policies under test may lie next to their cases. All faults
+// of all files come back in one error.
+func Load(paths ...string) ([]*Case, error) {
+	var cases []*Case
+	var faults []error
+	for _, path := range paths {
+		files, err := caseFiles(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			loaded, err := loadFile(file, file == path)
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			cases = append(cases, loaded...)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	return cases, nil
+}
+
+func caseFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("load cases: %w", err)
+		}
+		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// loadFile reads the cases of a file. A file that was named by the user has to hold cases.
+func loadFile(file string, named bool) ([]*Case, error) {
+	documents, err := readDocuments(file)
+	if err != nil {
+		return nil, err
+	}
+	var cases []*Case
+	for i, document := range documents {
+		where := file
+		if len(documents) > 1 {
+			where = fmt.Sprintf("%s (document %d)", file, i+1)
+		}
+		if isObject(document) {
+			if named {
+				return nil, fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
+			}
+			continue
+		}
+		c, err := decodeCase(document, file)
+		if err != nil {
+			return nil, fmt.Errorf("load %s: %w", where, err)
+		}
+		cases = append(cases, c)
+	}
+	return cases, nil
+}
+
+// readDocuments returns the documents of a YAML or JSON file as JSON.
+func readDocuments(file string) ([][]byte, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	var documents [][]byte
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		converted, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		if !bytes.Equal(converted, []byte("null")) {
+			documents = append(documents, converted)
+		}
+	}
+}
+
+func isObject(document []byte) bool {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	return json.UnmarshalCaseSensitivePreserveInts(document, &head) == nil && head.APIVersion != "" && head.Kind != ""
+}
+
+func decodeCase(document []byte, file string) (*Case, error) {
+	c := &Case{File: file}
+	strict, err := json.UnmarshalStrict(document, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(strict) > 0 {
+		return nil, errors.Join(strict...)
+	}
+	if c.Name == "" {
+		c.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	}
+	if err := c.readPolicyFiles(); err != nil {
+		return nil, err
+	}
+	return c, c.validate()
+}
+
+func (c *Case) readPolicyFiles() error {
+	for _, name := range c.PolicyFiles {
+		documents, err := readDocuments(filepath.Join(filepath.Dir(c.File), name))
+		if err != nil {
+			return err
+		}
+		for _, document := range documents {
+			var policy map[string]any
+			if err := json.UnmarshalCaseSensitivePreserveInts(document, &policy); err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			c.Policies = append(c.Policies, policy)
+		}
+	}
+	return nil
+}
+
+// validate refuses what could only pass by accident.
+func (c *Case) validate() error {
+	if c.Phase != usher.Mutate && c.Phase != usher.Validate {
+		return fmt.Errorf("phase: %q is neither %s nor %s", c.Phase, usher.Mutate, usher.Validate)
+	}
+	if !slices.Contains(usher.Operations(), c.Request.Operation) {
+		return fmt.Errorf("request.operation: %q is none of %v", c.Request.Operation, usher.Operations())
+	}
+	if c.Request.Object == nil && c.Request.OldObject == nil {
+		return errors.New("request: object is missing (oldObject for DELETE)")
+	}
+	if c.expected() == nil {
+		return errors.New("expect: missing")
+	}
+	for name, e := range map[string]*Expect{"expect": c.Expect, "betterExpect": c.BetterExpect} {
+		if err := e.validate(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (e *Expect) validate() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.saysNothing():
+		return errors.New("says nothing; say at least allowed: true or allowed: false")
+	case e.Unchanged && (e.PatchedObject != nil || len(e.Fields) > 0):
+		return errors.New("unchanged excludes patchedObject and fields")
+	}
+	for i, f := range e.Fields {
+		if err := f.validate(); err != nil {
+			return fmt.Errorf("fields[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (f *Field) validate() error {
+	checks := 0
+	for _, set := range []bool{f.Value != nil, f.Absent, f.NonEmpty, f.Matches != ""} {
+		if set {
+			checks++
+		}
+	}
+	if checks != 1 {
+		return errors.New("needs exactly one of value, absent, nonEmpty and matches")
+	}
+	if f.Path != "" && !strings.HasPrefix(f.Path, "/") {
+		return fmt.Errorf("path: %q is not a JSON pointer", f.Path)
+	}
+	if _, err := regexp.Compile(f.Matches); err != nil {
+		return fmt.Errorf("matches: %w", err)
+	}
+	return nil
+}

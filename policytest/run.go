@@ -1,0 +1,252 @@
+package policytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	facthttp "github.com/usher-dev/usher/fact/http"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/rule"
+)
+
+// caseTimeout bounds one case, whatever its policies do.
+const caseTimeout = 30 * time.Second
+
+// A Status is how a case went.
+type Status string
+
+// The statuses.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Skipped Status = "skipped"
+)
+
+// A Result is how one case went.
+type Result struct {
+	Name   string `json:"name"`
+	File   string `json:"file"`
+	Status Status `json:"status"`
+	// Message says why the case failed, one fault a line, or why it was skipped.
+	Message string        `json:"message"`
+	Took    time.Duration `json:"-"`
+}
+
+// Run decides the request of the case and compares the answer. It listens on a loopback
+// port while it runs if the case has HTTP stubs. Several cases can run at the same time.
+func (c *Case) Run(ctx context.Context) Result {
+	result := Result{Name: c.Name, File: c.File, Status: Skipped, Message: c.Skip}
+	if c.Skip != "" {
+		return result
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+	defer cancel()
+	faults := c.faults(ctx)
+	result.Took = time.Since(start)
+	result.Status = Passed
+	if len(faults) > 0 {
+		result.Status = Failed
+		result.Message = strings.Join(faults, "\n")
+	}
+	return result
+}
+
+// faults are all the ways in which the case does not hold.
+func (c *Case) faults(ctx context.Context) (faults []string) {
+	defer func() {
+		if r := recover(); r != nil {
+			faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
+		}
+	}()
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer s.close()
+	a, err := s.decide(ctx, c)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	faults = c.expected().faults(a)
+	if len(faults) == 0 {
+		return s.vacuous(c.expected(), a)
+	}
+	return append(faults, s.remarks()...)
+}
+
+// A stage is what a case runs on: its stored policies, compiled, and its facts.
+type stage struct {
+	stubs    *stubServer
+	decider  usher.Decider
+	compiled []compile.Compiled
+	refusals []string
+}
+
+func (s *stage) close() {
+	if s.stubs != nil {
+		s.stubs.close()
+	}
+}
+
+func (c *Case) prepare(ctx context.Context) (*stage, error) {
+	s := &stage{}
+	if err := s.store(ctx, c); err != nil {
+		s.close()
+		return nil, err
+	}
+	facts := fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}))
+	e := engine.New(index.New(compile.Order(s.compiled)), facts, engine.Options{
+		FailurePolicy: engine.Fail,
+		RuleTimeout:   caseTimeout,
+	})
+	s.decider = guard.Wrap(e)
+	return s, nil
+}
+
+// store puts the policies of the case where the engine finds them.
+func (s *stage) store(ctx context.Context, c *Case) error {
+	written, err := json.Marshal(c.Policies)
+	if err != nil {
+		return fmt.Errorf("encode policies: %w", err)
+	}
+	if len(c.HTTP) > 0 || strings.Contains(string(written), stubURL) {
+		if s.stubs, err = startStubs(ctx, c.HTTP); err != nil {
+			return err
+		}
+		written = []byte(strings.ReplaceAll(string(written), stubURL, s.stubs.url))
+	}
+	var documents []json.RawMessage
+	if err := json.Unmarshal(written, &documents); err != nil {
+		return fmt.Errorf("decode policies: %w", err)
+	}
+	for i, document := range documents {
+		stored := []byte(document)
+		if c.RenderPolicies == nil || *c.RenderPolicies {
+			if stored, err = s.admit(ctx, document); err != nil {
+				return fmt.Errorf("policies[%d]: %w", i, err)
+			}
+		}
+		policy, err := api.Decode(stored)
+		if err != nil {
+			return fmt.Errorf("policies[%d]: %w", i, err)
+		}
+		s.compiled = append(s.compiled, compile.Policy(policy))
+	}
+	return nil
+}
+
+// admit sends a policy through policy admission and returns it as it would be stored.
+// A policy that is refused is returned as written: clusters hold policies that were
+// stored while nobody looked.
+func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
+	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Allowed(), nil
+	}))
+	object := usher.RawObject(written)
+	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
+		tree, err := object.Tree()
+		if err != nil {
+			return nil, err
+		}
+		metadata, _ := tree["metadata"].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		r, err := (&Request{Operation: usher.Create, Namespace: namespace, Object: tree}).For(phase)
+		if err != nil {
+			return nil, err
+		}
+		d, err := admission.Decide(ctx, r)
+		if err != nil {
+			return nil, fmt.Errorf("admit policy: %w", err)
+		}
+		if d.Verdict == usher.Deny {
+			s.refusals = append(s.refusals, fmt.Sprintf("note: policy %s is refused by policy admission: %s", r.Name, sentence(d)))
+			return written, nil
+		}
+		patched, _, err := jsonpatch.Apply(tree, d.Patch)
+		if err != nil {
+			return nil, fmt.Errorf("admit policy: %w", err)
+		}
+		object = usher.TreeObject(patched)
+	}
+	return object.Raw()
+}
+
+// An answer is what came of the request.
+type answer struct {
+	decision usher.Decision
+	// patched is the object of the request with the patch applied.
+	patched map[string]any
+}
+
+func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
+	r, err := c.Request.For(c.Phase)
+	if err != nil {
+		return answer{}, err
+	}
+	decision, err := s.decider.Decide(ctx, r)
+	if err != nil {
+		return answer{}, fmt.Errorf("decide: %w", err)
+	}
+	patched, _, err := jsonpatch.Apply(c.Request.Object, decision.Patch)
+	if err != nil {
+		return answer{}, fmt.Errorf("the patch %s does not apply: %w", text(decision.Patch), err)
+	}
+	return answer{decision: decision, patched: patched}, nil
+}
+
+// vacuous says why an answer that meets the expectation proves nothing.
+func (s *stage) vacuous(e *Expect, a answer) []string {
+	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.wantsCode(500) {
+		faults := []string{"a policy does not compile; fix it, or expect code: 500 if that is the point"}
+		return append(faults, broken...)
+	}
+	if a.decision.Verdict != usher.Deny && e.wantsEffect() && len(a.decision.Findings) == 0 && len(a.decision.Patch) == 0 {
+		return []string{"passes vacuously: no policy matched"}
+	}
+	return nil
+}
+
+// broken are the problems that keep policies from being enforced as written. A selector
+// that is not understood is not one: it selects nothing, as it would in a cluster.
+func (s *stage) broken() []string {
+	var broken []string
+	for _, c := range s.compiled {
+		for _, p := range rule.Errors(c.Problems) {
+			if !strings.HasPrefix(p.Field, "spec.resourceSelectors") {
+				broken = append(broken, p.String())
+			}
+		}
+	}
+	return broken
+}
+
+// remarks are what helps to understand why a case failed.
+func (s *stage) remarks() []string {
+	remarks := s.refusals
+	for _, c := range s.compiled {
+		for _, p := range c.Problems {
+			remarks = append(remarks, "note: "+p.String())
+		}
+	}
+	return remarks
+}
+
+func sentence(d usher.Decision) string {
+	if d.Message != "" {
+		return d.Message
+	}
+	return d.Reason
+}
