@@ -49,9 +49,12 @@ func (o *Object) Tree() (map[string]any, error) {
 		if o.tree != nil {
 			return
 		}
-		if err := json.Unmarshal(o.raw, &o.tree); err != nil {
+		tree := map[string]any{}
+		if err := json.Unmarshal(o.raw, &tree); err != nil {
 			o.decodeErr = fmt.Errorf("decode object: %w", err)
+			return
 		}
+		o.tree = tree
 	})
 	return o.tree, o.decodeErr
 }

@@ -171,32 +171,50 @@ func settle(t *testing.T, program rule.Program, in *rule.Input) string {
 func TestRenderedMeansTheSame(t *testing.T) {
 	t.Parallel()
 	r := random{rand.New(rand.NewPCG(1, 2))}
-	const templates, objects = 150, 4
 	outcomes := map[string]int{}
-	for range templates {
-		template := r.template()
-		program, problems := condition.Compile(template)
-		if program == nil {
-			t.Fatalf("%+v: %v", template, problems)
-		}
-		slow := evaluated(t, template)
-		for range objects {
-			in := &rule.Input{Request: &usher.Request{Operation: usher.Create}, Object: r.root()}
-			if r.IntN(2) == 0 {
-				in.Request.Operation = usher.Update
-				in.OldObject = r.root()
-			}
-			got, want := settle(t, program, in), settle(t, slow, in)
-			if got != want {
-				source, _ := condition.Render(template)
-				t.Errorf("%s: %q, evaluated %q\nobject %v\nold %v\n%s", program, got, want, in.Object, in.OldObject, source)
-			}
-			outcomes[got]++
+	for range 150 {
+		for _, outcome := range differ(t, r, 4) {
+			outcomes[outcome]++
 		}
 	}
 	if outcomes["error"] == 0 || outcomes["<allowed>"] == 0 || outcomes["<denied>"] == 0 || outcomes["m1"] == 0 {
 		t.Errorf("the templates are all of one kind: %v", outcomes)
 	}
+}
+
+// FuzzCondition does the same for as long as wanted.
+func FuzzCondition(f *testing.F) {
+	f.Add(uint64(3), uint64(4))
+	f.Fuzz(func(t *testing.T, seed1, seed2 uint64) {
+		differ(t, random{rand.New(rand.NewPCG(seed1, seed2))}, 8)
+	})
+}
+
+// differ makes a template, compares its closures with its evaluated rendering on a number
+// of objects, and returns what they said.
+func differ(t *testing.T, r random, objects int) []string {
+	t.Helper()
+	template := r.template()
+	program, problems := condition.Compile(template)
+	if program == nil {
+		t.Fatalf("%+v: %v", template, problems)
+	}
+	slow := evaluated(t, template)
+	outcomes := make([]string, objects)
+	for i := range outcomes {
+		in := &rule.Input{Request: &usher.Request{Operation: usher.Create}, Object: r.root()}
+		if r.IntN(2) == 0 {
+			in.Request.Operation = usher.Update
+			in.OldObject = r.root()
+		}
+		got, want := settle(t, program, in), settle(t, slow, in)
+		if got != want {
+			source, _ := condition.Render(template)
+			t.Errorf("%s: %q, evaluated %q\nobject %v\nold %v\n%s", program, got, want, in.Object, in.OldObject, source)
+		}
+		outcomes[i] = got
+	}
+	return outcomes
 }
 
 // random makes templates and objects that often have to do with each other.
