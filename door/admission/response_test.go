@@ -1,0 +1,151 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	webhook "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/door/admission"
+)
+
+// answer returns the answer of a mutating webhook that comes to a decision.
+func answer(t *testing.T, d usher.Decision) *webhook.AdmissionResponse {
+	t.Helper()
+	body := []byte(fmt.Sprintf(small, `,"name":"web"`))
+	w := post(admission.Mutate(always(d), quiet()), body)
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return verify(t, usher.Mutate, body, w.Body.Bytes())
+}
+
+func TestStatusOfDenial(t *testing.T) {
+	t.Parallel()
+	cluster := usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
+	local := usher.PolicyRef{Kind: "OverridePolicy", Namespace: "shop", Name: "add-team"}
+	got := answer(t, usher.Decision{
+		Verdict: usher.Deny, Code: 422, Reason: "Invalid", Message: "label team is required",
+		Findings: []usher.Finding{
+			{Policy: local, Rule: "spec.overrideRules[0]", Outcome: usher.Passed},
+			{Policy: local, Rule: "spec.overrideRules[1]", Outcome: usher.Failed, Err: errors.New("ignored"), Ignored: true},
+			{Policy: cluster, Rule: "spec.validateRules[0]", Outcome: usher.Rejected, Message: "label team is required"},
+			{Policy: cluster, Rule: "spec.validateRules[1]", Outcome: usher.Rejected},
+			{Policy: local, Rule: "spec.overrideRules[2]", Outcome: usher.Failed, Err: errors.New("no such field")},
+		},
+	})
+	want := &metav1.Status{
+		Status: "Failure", Code: 422, Reason: "Invalid", Message: "label team is required",
+		Details: &metav1.StatusDetails{Name: "web", Kind: "Pod", Causes: []metav1.StatusCause{
+			{Type: "PolicyRejected", Message: "label team is required", Field: "ClusterValidatePolicy require-team spec.validateRules[0]"},
+			{Type: "PolicyRejected", Field: "ClusterValidatePolicy require-team spec.validateRules[1]"},
+			{Type: "PolicyFailed", Message: "no such field", Field: "OverridePolicy shop/add-team spec.overrideRules[2]"},
+		}},
+	}
+	if diff := cmp.Diff(want, got.Result); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestStatusIsBounded(t *testing.T) {
+	t.Parallel()
+	d := usher.Denied("%s", strings.Repeat("é", 1<<20)+"\xff")
+	for range 1000 {
+		d.Findings = append(d.Findings, usher.Finding{Outcome: usher.Rejected, Message: "no"})
+	}
+	got := answer(t, d)
+	if n := len(got.Result.Message); n > 16<<10 || n < 15<<10 || !strings.HasSuffix(got.Result.Message, "é…") {
+		t.Errorf("message has %d bytes and ends in %q", n, got.Result.Message[n-8:])
+	}
+	if n := len(got.Result.Details.Causes); n != 100 {
+		t.Errorf("%d causes", n)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 300)
+	var many, cut []string
+	for i := range 40 {
+		many = append(many, fmt.Sprintf("%02d%s", i, long))
+		if i < 16 {
+			cut = append(cut, fmt.Sprintf("%02d%s…", i, strings.Repeat("é", 253)))
+		}
+	}
+	tests := []struct {
+		reason string
+		said   []string
+		want   []string
+	}{
+		{"none", nil, nil},
+		{"nothing that can be shown", []string{"", "\n", " \u0085"}, nil},
+		{"lines become one, in order, each once", []string{"b\nb", "a\x1b[31m", "b b", "b\tb"}, []string{"b b", "a [31m"}},
+		{"bytes that are no text are marked", []string{"a\xff\xfeb"}, []string{"a\ufffdb"}},
+		{"a long one is left alone while there is room", []string{long, "b"}, []string{long, "b"}},
+		{"all are cut when there is no room, and the last are dropped", many, cut},
+		{"one that is too long for all the room", []string{strings.Repeat("x", 5000)}, []string{strings.Repeat("x", 255) + "…"}},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			got := answer(t, usher.Decision{Verdict: usher.Allow, Warnings: test.said}).Warnings
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			total := 0
+			for _, warning := range got {
+				if _, err := utilnet.NewWarningHeader(299, "-", warning); err != nil {
+					t.Errorf("%q: %v", warning, err)
+				}
+				total += utf8.RuneCountInString(warning)
+			}
+			if total > 4096 {
+				t.Errorf("%d characters in all", total)
+			}
+		})
+	}
+}
+
+func TestAuditAnnotations(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 62)
+	got := answer(t, usher.Decision{Verdict: usher.Allow, Audit: map[string]string{
+		"rule":             "a",
+		"usher.dev/policy": "b",
+		"two words":        "c",
+		"two-words":        "d",
+		"-édge.":           "e",
+		"--":               "f",
+		"":                 "g",
+		long + ".z":        "h",
+		"long":             strings.Repeat("v", 5000) + "\xff",
+		"empty":            "",
+	}}).AuditAnnotations
+	want := map[string]string{
+		"rule":             "a",
+		"usher.dev-policy": "b",
+		"two-words":        "c",
+		"dge":              "e",
+		long:               "h",
+		"long":             strings.Repeat("v", 4093) + "…",
+		"empty":            "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	valid := regexp.MustCompile(`^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$`)
+	for key := range got {
+		if !valid.MatchString(key) || len(key) > 63 {
+			t.Errorf("key %q is not valid", key)
+		}
+	}
+}
