@@ -1,0 +1,174 @@
+// Package cert gives a server its certificate: one of its own making, in memory or kept
+// in a folder, or one from files that somebody else renews.
+//
+//	serving, err := cert.SelfSigned(cert.Options{Hosts: []string{"usher.usher-system.svc"}})
+//	server.TLSConfig = &tls.Config{GetCertificate: serving.GetCertificate}
+//	go serving.Run(ctx)
+//
+// A certificate that cannot be renewed or read goes on being used: an old one is better
+// than none, and API servers say what is wrong with it.
+package cert
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// A Serving is the certificate of a server. It is safe for concurrent use.
+type Serving struct {
+	current atomic.Pointer[identity]
+	caFile  string
+	log     *slog.Logger
+	// watch are the folders in which changes are waited for, every how often they are
+	// looked for anyhow.
+	watch []string
+	every time.Duration
+	// load returns what is to be used after last, which may be nil; it returns last itself
+	// if nothing is new.
+	load func(last *identity) (*identity, error)
+}
+
+// An identity is a certificate and what makes clients trust it. It is immutable.
+type identity struct {
+	certificate *tls.Certificate
+	// certPEM and keyPEM are what certificate was made from, caPEM is the CA's certificate.
+	certPEM, keyPEM, caPEM []byte
+}
+
+// Options are where a self-signed certificate is kept and what it is for.
+type Options struct {
+	// Dir is the folder in which ca.crt, ca.key, tls.crt and tls.key are kept, so that
+	// clients go on trusting the server when it is started again. Empty keeps them in
+	// memory.
+	Dir string
+	// Hosts are the DNS names and IP addresses of the server; none means localhost,
+	// 127.0.0.1 and ::1.
+	Hosts []string
+	// Log gets what happens to the certificate later; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// SelfSigned returns a certificate of a CA of its own. What is kept in the folder is used
+// as long as it lasts and is for the hosts.
+func SelfSigned(o Options) (*Serving, error) {
+	if len(o.Hosts) == 0 {
+		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
+	}
+	m := &maker{hosts: o.Hosts, now: time.Now}
+	s := &Serving{log: o.Log, every: 12 * time.Hour, load: m.renew}
+	if o.Dir != "" {
+		k := &keeper{maker: m, dir: o.Dir}
+		s.load, s.caFile = k.renew, k.path(caCert)
+	}
+	return s.start()
+}
+
+// Files returns the certificate in certFile, with its chain, and the key in keyFile, both
+// in PEM, and follows their changes. caFile holds what clients are to trust; it may be
+// empty if they know.
+func Files(certFile, keyFile, caFile string, log *slog.Logger) (*Serving, error) {
+	f := &files{cert: certFile, key: keyFile, ca: caFile}
+	s := &Serving{caFile: caFile, log: log, every: 10 * time.Second, watch: f.folders(), load: f.reload}
+	return s.start()
+}
+
+func (s *Serving) start() (*Serving, error) {
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	first, err := s.load(nil)
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(first)
+	return s, nil
+}
+
+// GetCertificate is for tls.Config. It returns the current certificate, whatever the
+// client asks for.
+func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.current.Load().certificate, nil
+}
+
+// CA returns the certificates that clients are to trust, in PEM; nil if they are not known.
+func (s *Serving) CA() []byte { return s.current.Load().caPEM }
+
+// CAFile returns the file that holds what CA returns, empty if there is none.
+func (s *Serving) CAFile() string { return s.caFile }
+
+// NotAfter returns when the current certificate expires.
+func (s *Serving) NotAfter() time.Time { return s.current.Load().certificate.Leaf.NotAfter }
+
+// Run keeps the certificate current until ctx is done, and then returns nil. What goes
+// wrong is logged, once as long as it stays the same.
+func (s *Serving) Run(ctx context.Context) error {
+	changes, stop := watch(s.watch)
+	defer stop()
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	// What changed before it was watched.
+	complaint := s.refresh("")
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes:
+		case <-ticker.C:
+		}
+		complaint = s.refresh(complaint)
+	}
+}
+
+// refresh uses what is new, and returns what is wrong with it.
+func (s *Serving) refresh(complaint string) string {
+	last := s.current.Load()
+	next, err := s.load(last)
+	if err != nil {
+		if err.Error() != complaint {
+			s.log.Error("certificate cannot be renewed, the old one goes on", "error", err, "expires", s.NotAfter())
+		}
+		return err.Error()
+	}
+	if next != last {
+		s.current.Store(next)
+		s.log.Info("certificate renewed", "expires", s.NotAfter())
+	}
+	return ""
+}
+
+// newIdentity checks that a certificate and a key are a pair. The names are for errors.
+func newIdentity(certPEM, keyPEM, caPEM []byte, certName, keyName string) (*identity, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err == nil {
+		return &identity{certificate: &pair, certPEM: certPEM, keyPEM: keyPEM, caPEM: caPEM}, nil
+	}
+	if _, certErr := certificatesOf(certPEM); certErr != nil {
+		return nil, fmt.Errorf("load certificate %s: %w", certName, certErr)
+	}
+	if _, keyErr := keyOf(keyPEM); keyErr != nil {
+		return nil, fmt.Errorf("load key %s: %w", keyName, keyErr)
+	}
+	return nil, fmt.Errorf("load certificate %s with key %s: %w", certName, keyName, err)
+}
+
+// covers reports whether a certificate is for all of the hosts.
+func covers(leaf *x509.Certificate, hosts []string) bool {
+	for _, host := range hosts {
+		if leaf.VerifyHostname(host) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	errNoCertificate = errors.New("no certificate in PEM found")
+	errNoKey         = errors.New("no key in PEM found")
+	errNotECDSA      = errors.New("not an ECDSA key")
+)

@@ -1,0 +1,146 @@
+// Package decisionlog writes one line of log for each decision: denials at Info, failed
+// rules at Warn (ignored by their failure policy) or Error, everything else at Debug.
+//
+// What objects contain is never logged. Names are, and the reason why a rule failed,
+// without what stands in quotes there, since it may be a value of the object.
+package decisionlog
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// Wrap returns a decider that decides as d does and logs it; nil means slog.Default.
+func Wrap(d usher.Decider, log *slog.Logger) usher.Decider {
+	if log == nil {
+		log = slog.Default()
+	}
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		start := time.Now()
+		decision, err := d.Decide(ctx, r)
+		level := levelOf(decision, err)
+		if log.Enabled(ctx, level) {
+			log.LogAttrs(ctx, level, "decision", attrs(r, decision, err, time.Since(start))...)
+		}
+		return decision, err
+	})
+}
+
+func levelOf(d usher.Decision, err error) slog.Level {
+	level := slog.LevelDebug
+	if d.Verdict == usher.Deny {
+		level = slog.LevelInfo
+	}
+	for i := range d.Findings {
+		switch f := &d.Findings[i]; {
+		case f.Outcome == usher.Failed && f.Ignored:
+			level = max(level, slog.LevelWarn)
+		case f.Outcome == usher.Failed:
+			level = slog.LevelError
+		}
+	}
+	if err != nil {
+		level = slog.LevelError
+	}
+	return level
+}
+
+func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []slog.Attr {
+	kind := r.Kind.Kind
+	if r.Subresource != "" {
+		kind += "/" + r.Subresource
+	}
+	attrs := []slog.Attr{
+		slog.String("uid", r.UID),
+		slog.String("phase", string(r.Phase)),
+		slog.String("operation", string(r.Operation)),
+		slog.String("kind", kind),
+		slog.String("namespace", r.Namespace),
+		slog.String("name", r.Name),
+		slog.String("user", r.User.Name),
+		slog.String("verdict", verdict(d, err)),
+		slog.Duration("took", took),
+	}
+	if r.DryRun {
+		attrs = append(attrs, slog.Bool("dryRun", true))
+	}
+	if policies := policies(d.Findings); len(policies) > 0 {
+		attrs = append(attrs, slog.Any("policies", policies))
+	}
+	if failed := failures(r, d.Findings); len(failed) > 0 {
+		attrs = append(attrs, slog.Any("failed", failed))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", withheld(r, err)))
+	}
+	return attrs
+}
+
+func verdict(d usher.Decision, err error) string {
+	switch {
+	case err != nil:
+		return "error"
+	case d.Verdict == usher.NoOpinion:
+		return "no opinion"
+	}
+	return string(d.Verdict)
+}
+
+// policies names the policies that did not merely look on.
+func policies(findings []usher.Finding) []string {
+	var names []string
+	for i := range findings {
+		f := &findings[i]
+		if name := f.Policy.String(); f.Outcome != usher.Passed && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A failure is a rule that failed.
+type failure struct {
+	Policy  string `json:"policy"`
+	Rule    string `json:"rule"`
+	Error   string `json:"error"`
+	Ignored bool   `json:"ignored"`
+}
+
+func failures(r *usher.Request, findings []usher.Finding) []failure {
+	var failed []failure
+	for i := range findings {
+		if f := &findings[i]; f.Outcome == usher.Failed {
+			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withheld(r, f.Err), Ignored: f.Ignored})
+		}
+	}
+	return failed
+}
+
+var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*(?:\"|$)|'[^']*(?:'|$)|`[^`]*(?:`|$)")
+
+// withheld is the text of an error without what may be values of the object, and without
+// any text where the object is a secret.
+func withheld(r *usher.Request, err error) string {
+	const (
+		limit  = 500
+		secret = "not logged: the object is secret"
+	)
+	if err == nil {
+		return ""
+	}
+	switch r.Kind.Kind {
+	case "Secret", "TokenRequest", "TokenReview":
+		return secret
+	}
+	text := quoted.ReplaceAllString(err.Error(), "(…)")
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
+	}
+	return text
+}

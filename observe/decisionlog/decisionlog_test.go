@@ -1,0 +1,168 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/observe/decisionlog"
+)
+
+// canary is what must never be logged.
+const canary = "hunter2"
+
+func request(kind string) *usher.Request {
+	return &usher.Request{
+		UID: "u1", Phase: usher.Mutate, Operation: usher.Create,
+		Kind: schema.GroupVersionKind{Version: "v1", Kind: kind}, Name: "web", Namespace: "shop",
+		User:   usher.User{Name: "jane"},
+		Object: usher.TreeObject(map[string]any{"data": canary}),
+	}
+}
+
+// logged returns what is logged about a decision, as JSON values.
+func logged(t *testing.T, r *usher.Request, d usher.Decision, err error) []map[string]any {
+	t.Helper()
+	var buffer bytes.Buffer
+	handler := slog.NewJSONHandler(&buffer, &slog.HandlerOptions{Level: slog.LevelDebug})
+	wrapped := decisionlog.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return d, err
+	}), slog.New(handler))
+	got, gotErr := wrapped.Decide(context.Background(), r)
+	if diff := cmp.Diff(d.Verdict, got.Verdict); diff != "" || !errors.Is(gotErr, err) {
+		t.Errorf("the decision has changed: %v, %s", gotErr, diff)
+	}
+	if strings.Contains(buffer.String(), canary) {
+		t.Errorf("contents of the object are logged: %s", &buffer)
+	}
+	var lines []map[string]any
+	for decoder := json.NewDecoder(&buffer); decoder.More(); {
+		var line map[string]any
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		if took, ok := line["took"].(float64); !ok || took < 0 || took > float64(time.Minute) {
+			t.Errorf("took %v", line["took"])
+		}
+		delete(line, "time")
+		delete(line, "took")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	team := usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
+	label := usher.PolicyRef{Kind: "OverridePolicy", Namespace: "shop", Name: "add-label"}
+	failure := func(ignored bool) usher.Finding {
+		return usher.Finding{Policy: team, Rule: "spec.validateRules[0]", Outcome: usher.Failed, Ignored: ignored,
+			Err: errors.New(`conflicting values "` + canary + ` \"` + canary + `" and '` + canary + "' and int")}
+	}
+	failed := func(ignored bool) map[string]any {
+		return map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "spec.validateRules[0]", "ignored": ignored,
+			"error": "conflicting values (…) and (…) and int"}
+	}
+	tests := []struct {
+		reason   string
+		decision usher.Decision
+		err      error
+		want     map[string]any
+	}{
+		{"what passes is for those who look closely", usher.Allowed(), nil, map[string]any{"level": "DEBUG", "verdict": "allow"}},
+		{"no opinion passes", usher.Decision{}, nil, map[string]any{"level": "DEBUG", "verdict": "no opinion"}},
+		{
+			"policies that change something are named, those that look on are not",
+			usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{
+				{Policy: team, Outcome: usher.Passed}, {Policy: label, Outcome: usher.Changed}, {Policy: label, Outcome: usher.Changed},
+			}},
+			nil,
+			map[string]any{"level": "DEBUG", "verdict": "allow", "policies": []any{"OverridePolicy shop/add-label"}},
+		},
+		{
+			"a denial is worth knowing, its message may tell about the object",
+			usher.Decision{Verdict: usher.Deny, Message: canary, Findings: []usher.Finding{{Policy: team, Outcome: usher.Rejected, Message: canary}}},
+			nil,
+			map[string]any{"level": "INFO", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}},
+		},
+		{
+			"a rule that fails names itself",
+			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{failure(false)}},
+			nil,
+			map[string]any{"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}, "failed": []any{failed(false)}},
+		},
+		{
+			"a failure that is ignored is a warning",
+			usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{failure(true)}},
+			nil,
+			map[string]any{"level": "WARN", "verdict": "allow", "policies": []any{"ClusterValidatePolicy require-team"}, "failed": []any{failed(true)}},
+		},
+		{"without a decision there is an error", usher.Allowed(), errors.New("broken"), map[string]any{"level": "ERROR", "verdict": "error", "error": "broken"}},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			want := map[string]any{
+				"msg": "decision", "uid": "u1", "phase": "mutate", "operation": "CREATE", "kind": "ConfigMap",
+				"namespace": "shop", "name": "web", "user": "jane",
+			}
+			for key, value := range test.want {
+				want[key] = value
+			}
+			if diff := cmp.Diff([]map[string]any{want}, logged(t, request("ConfigMap"), test.decision, test.err)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Secret", "TokenRequest", "TokenReview"} {
+		d := usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{{Outcome: usher.Failed, Err: errors.New("value " + canary)}}}
+		got := logged(t, request(kind), d, errors.New(canary))
+		if len(got) != 1 || got[0]["error"] != "not logged: the object is secret" {
+			t.Errorf("%s: got %v", kind, got)
+		}
+	}
+}
+
+func TestErrorsAreShort(t *testing.T) {
+	t.Parallel()
+	got := logged(t, request("Pod"), usher.Decision{}, errors.New(strings.Repeat("x", 5000)+`"`+canary))
+	if text, _ := got[0]["error"].(string); len(text) > 510 {
+		t.Errorf("error has %d bytes", len(text))
+	}
+}
+
+func TestSubresourceAndDryRun(t *testing.T) {
+	t.Parallel()
+	r := request("PodExecOptions")
+	r.Subresource, r.DryRun = "exec", true
+	got := logged(t, r, usher.Allowed(), nil)
+	if got[0]["kind"] != "PodExecOptions/exec" || got[0]["dryRun"] != true {
+		t.Errorf("got %v", got)
+	}
+}
+
+func BenchmarkWrap(b *testing.B) {
+	d := decisionlog.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Allowed(), nil
+	}), slog.New(slog.NewJSONHandler(&bytes.Buffer{}, nil)))
+	r := request("Pod")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Decide(context.Background(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

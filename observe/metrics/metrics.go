@@ -1,0 +1,129 @@
+// Package metrics counts decisions, what each policy contributes to them, and the facts
+// that they need, for Prometheus. docs/metrics.md lists the metrics.
+//
+//	m := metrics.New(nil)
+//	http.Handle("/mutate", admission.Mutate(m.Wrap(d, "admission"), admission.Options{}))
+//	http.Handle("/metrics", m.Handler())
+//
+// No label holds a name that whoever makes requests could choose: the number of series
+// follows the number of policies.
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+)
+
+// A Metrics is the metrics of one process. It is safe for concurrent use.
+type Metrics struct {
+	registry     *prometheus.Registry
+	descriptions []Description
+
+	decisions        *prometheus.CounterVec
+	decisionDuration *prometheus.HistogramVec
+	fetches          *prometheus.CounterVec
+	fetchDuration    *prometheus.HistogramVec
+
+	policies policies
+	snapshot snapshot
+}
+
+// New returns metrics that are registered with registry, which must not have them yet.
+// Without one they get a registry of their own, which has the metrics of the Go runtime
+// and the process, too.
+func New(registry *prometheus.Registry) *Metrics {
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	m := &Metrics{registry: registry}
+	m.decisions = m.counterVec("decisions_total",
+		"Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.",
+		"door", "phase", "verdict")
+	m.decisionDuration = m.histogramVec("decision_duration_seconds",
+		"How long decisions took, without reading the request and writing the answer.",
+		"door", "phase")
+	m.policies.init(m)
+	m.snapshot.init(m)
+	m.fetches = m.counterVec("fact_fetches_total",
+		"Facts that were asked for, by kind (object, http) and result (ok, error).",
+		"kind", "result")
+	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
+		"How long facts took to come.",
+		"kind")
+	build := m.buildInfo()
+	registry.MustRegister(m.decisions, m.decisionDuration, &m.policies, &m.snapshot, m.fetches, m.fetchDuration, build)
+	return m
+}
+
+// Handler shows all that is registered with the registry of m.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Wrap returns a decider that decides as d does and counts the decisions as those of the
+// door.
+func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		start := time.Now()
+		verdict := "error"
+		// A decider that panics has taken its time, too.
+		defer func() {
+			phase := phaseLabel(r.Phase)
+			m.decisions.WithLabelValues(door, phase, verdict).Inc()
+			m.decisionDuration.WithLabelValues(door, phase).Observe(time.Since(start).Seconds())
+		}()
+		decision, err := d.Decide(ctx, r)
+		if err == nil {
+			verdict = verdictLabel(decision.Verdict)
+		}
+		m.policies.count(decision.Findings)
+		return decision, err
+	})
+}
+
+func phaseLabel(phase usher.Phase) string {
+	switch phase {
+	case usher.Authorize, usher.Mutate, usher.Validate:
+		return string(phase)
+	}
+	return "other"
+}
+
+func verdictLabel(verdict usher.Verdict) string {
+	switch verdict {
+	case usher.Allow, usher.Deny:
+		return string(verdict)
+	case usher.NoOpinion:
+		return "no_opinion"
+	}
+	return "error"
+}
+
+// FactResolver returns a resolver that resolves as next does and counts. In front of a cache it
+// counts what rules ask for, behind one what is really fetched.
+func (m *Metrics) FactResolver(next fact.Resolver) fact.Resolver {
+	return fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
+		kind := "http"
+		if ref.Object != nil {
+			kind = "object"
+		}
+		start := time.Now()
+		value, err := next.Resolve(ctx, ref)
+		result := "ok"
+		if err != nil {
+			result = "error"
+		}
+		m.fetches.WithLabelValues(kind, result).Inc()
+		m.fetchDuration.WithLabelValues(kind).Observe(time.Since(start).Seconds())
+		return value, err
+	})
+}

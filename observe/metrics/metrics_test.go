@@ -1,0 +1,316 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/observe/metrics"
+)
+
+var (
+	team  = usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
+	label = usher.PolicyRef{Kind: "OverridePolicy", Namespace: "shop", Name: "add-label"}
+)
+
+func decide(t *testing.T, m *metrics.Metrics, phase usher.Phase, decision usher.Decision, err error) {
+	t.Helper()
+	d := m.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return decision, err }), "admission")
+	got, gotErr := d.Decide(context.Background(), &usher.Request{Phase: phase})
+	if diff := cmp.Diff(decision, got); diff != "" || !errors.Is(gotErr, err) {
+		t.Errorf("the decision has changed: %v, %s", gotErr, diff)
+	}
+}
+
+// compare compares the metrics of these names with a text in the format of Prometheus.
+func compare(t *testing.T, registry *prometheus.Registry, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	decide(t, m, usher.Mutate, usher.Allowed(), nil)
+	decide(t, m, usher.Mutate, usher.Allowed(), nil)
+	decide(t, m, usher.Validate, usher.Denied("no"), nil)
+	decide(t, m, usher.Validate, usher.Decision{}, nil)
+	decide(t, m, usher.Validate, usher.Allowed(), errors.New("broken"))
+	decide(t, m, "strange", usher.Decision{Verdict: "strange"}, nil)
+	panics := m.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { panic("x") }), "other")
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = panics.Decide(context.Background(), &usher.Request{Phase: usher.Authorize})
+	}()
+	compare(t, registry, `
+# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.
+# TYPE usher_decisions_total counter
+usher_decisions_total{door="admission",phase="mutate",verdict="allow"} 2
+usher_decisions_total{door="admission",phase="validate",verdict="deny"} 1
+usher_decisions_total{door="admission",phase="validate",verdict="error"} 1
+usher_decisions_total{door="admission",phase="validate",verdict="no_opinion"} 1
+usher_decisions_total{door="admission",phase="other",verdict="error"} 1
+usher_decisions_total{door="other",phase="authorize",verdict="error"} 1
+`, "usher_decisions_total")
+	if n, err := testutil.GatherAndCount(registry, "usher_decision_duration_seconds"); n != 4 || err != nil {
+		t.Errorf("durations of %d doors and phases, %v, want 4", n, err)
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	gone := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "gone"}
+	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{
+		{Policy: label, Outcome: usher.Changed, Took: 250 * time.Millisecond},
+		{Policy: label, Outcome: usher.Passed, Took: 250 * time.Millisecond},
+		{Policy: team, Outcome: usher.Rejected},
+		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
+		{Policy: gone, Outcome: usher.Failed},
+		{Outcome: usher.Passed},
+	}}, nil)
+	fresh := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "fresh"}
+	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{{}, team, label, fresh, team}})
+	compare(t, registry, `
+# HELP usher_policy_denials_total Rules of the policy that rejected a request.
+# TYPE usher_policy_denials_total counter
+usher_policy_denials_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_denials_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
+usher_policy_denials_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+# HELP usher_policy_duration_seconds_total How long rules of the policy ran, in all.
+# TYPE usher_policy_duration_seconds_total counter
+usher_policy_duration_seconds_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_duration_seconds_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 2
+usher_policy_duration_seconds_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0.5
+# HELP usher_policy_errors_total Rules of the policy that failed, also where that is ignored.
+# TYPE usher_policy_errors_total counter
+usher_policy_errors_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_errors_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
+usher_policy_errors_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+# HELP usher_policy_evaluations_total Rules of the policy that ran.
+# TYPE usher_policy_evaluations_total counter
+usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 2
+usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 2
+# HELP usher_policy_patches_total Rules of the policy that changed an object.
+# TYPE usher_policy_patches_total counter
+usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
+usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_patches_total",
+		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_rules",
+		"usher_policy_problems", "usher_source_errors",
+	}
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	compare(t, registry, "", names...)
+	m.Snapshot(metrics.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
+	m.Snapshot(metrics.Snapshot{
+		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5,
+		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2},
+	})
+	compare(t, registry, `
+# HELP usher_policy_problems What is wrong with policies, by severity: error or warning.
+# TYPE usher_policy_problems gauge
+usher_policy_problems{severity="error"} 0
+usher_policy_problems{severity="warning"} 2
+# HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
+# TYPE usher_snapshot_generation gauge
+usher_snapshot_generation 2
+# HELP usher_snapshot_policies Policies, whether they can be enforced or not.
+# TYPE usher_snapshot_policies gauge
+usher_snapshot_policies{kind="ClusterValidatePolicy"} 1
+# HELP usher_snapshot_rules Rules in force.
+# TYPE usher_snapshot_rules gauge
+usher_snapshot_rules 3
+# HELP usher_snapshot_timestamp_seconds When the set of policies came into force, in seconds since 1970.
+# TYPE usher_snapshot_timestamp_seconds gauge
+usher_snapshot_timestamp_seconds 1.70000000025e+09
+# HELP usher_source_errors What the sources hold that could not be read as a policy.
+# TYPE usher_source_errors gauge
+usher_source_errors 5
+`, names...)
+}
+
+func TestFactResolver(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	broken := errors.New("broken")
+	facts := metrics.New(registry).FactResolver(fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
+		if ref.HTTP != nil {
+			return nil, broken
+		}
+		return "value", nil
+	}))
+	for range 2 {
+		if value, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); value != "value" || err != nil {
+			t.Errorf("got %v, %v", value, err)
+		}
+	}
+	if _, err := facts.Resolve(context.Background(), fact.Ref{HTTP: &fact.HTTP{}}); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	compare(t, registry, `
+# HELP usher_fact_fetches_total Facts that were asked for, by kind (object, http) and result (ok, error).
+# TYPE usher_fact_fetches_total counter
+usher_fact_fetches_total{kind="http",result="error"} 1
+usher_fact_fetches_total{kind="object",result="ok"} 2
+`, "usher_fact_fetches_total")
+}
+
+// everything makes every metric appear.
+func everything(t *testing.T, m *metrics.Metrics) {
+	t.Helper()
+	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
+	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
+	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
+	if _, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDescriptionsAreWhatIsThere(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	everything(t, m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]metrics.Description{}
+	for _, family := range families {
+		d := metrics.Description{Name: family.GetName(), Type: strings.ToLower(family.GetType().String()), Help: family.GetHelp()}
+		for _, pair := range family.GetMetric()[0].GetLabel() {
+			d.Labels = append(d.Labels, pair.GetName())
+		}
+		got[d.Name] = d
+	}
+	want := map[string]metrics.Description{}
+	for _, d := range m.Descriptions() {
+		want[d.Name] = d
+	}
+	sorted := cmp.Transformer("set", func(labels []string) map[string]bool {
+		set := map[string]bool{}
+		for _, label := range labels {
+			set[label] = true
+		}
+		return set
+	})
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("-described +there:\n%s", diff)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// The table of docs/metrics.md is the metrics: nothing is missing there, nothing is left.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `(usher_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| ([^|]+) \\|")
+	var documented []metrics.Description
+	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
+		d := metrics.Description{Name: cells[1], Type: cells[2], Help: cells[4]}
+		for _, label := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[3], -1) {
+			d.Labels = append(d.Labels, label[1])
+		}
+		documented = append(documented, d)
+	}
+	if diff := cmp.Diff(metrics.New(nil).Descriptions(), documented); diff != "" {
+		t.Errorf("docs/metrics.md: -code +table:\n%s", diff)
+	}
+	known := map[string]bool{}
+	for _, d := range documented {
+		known[d.Name] = true
+	}
+	for _, name := range regexp.MustCompile(`\busher_[a-z_]+`).FindAllString(string(text), -1) {
+		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+		if !known[name] && !known[base] {
+			t.Errorf("docs/metrics.md mentions %s, which does not exist", name)
+		}
+	}
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	everything(t, m)
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{"go_goroutines ", "process_start_time_seconds ", "usher_build_info{go_version=\"go1."} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+}
+
+// Policies come and go while decisions are counted and metrics read.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}, {Policy: label}}}, nil)
+			}
+		})
+		all.Go(func() {
+			for i := range 50 {
+				m.Snapshot(metrics.Snapshot{Generation: int64(i), InForce: []usher.PolicyRef{team}})
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{team}})
+	compare(t, registry, `
+# HELP usher_policy_evaluations_total Rules of the policy that ran.
+# TYPE usher_policy_evaluations_total counter
+usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 800
+`, "usher_policy_evaluations_total")
+}
+
+func BenchmarkWrap(b *testing.B) {
+	m := metrics.New(nil)
+	decision := usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{{Policy: team}, {Policy: label, Outcome: usher.Changed}}}
+	d := m.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return decision, nil }), "admission")
+	r := &usher.Request{Phase: usher.Mutate}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Decide(context.Background(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"maps"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// policies counts what each policy does. The series of a policy end with it.
+type policies struct {
+	evaluations, denials, patches, errors, duration *prometheus.Desc
+
+	// series is replaced whole, under mutex, when a policy comes or goes.
+	series atomic.Pointer[map[usher.PolicyRef]*series]
+	mutex  sync.Mutex
+}
+
+// series are the counters of one policy.
+type series struct {
+	evaluations, denials, patches, errors atomic.Uint64
+	// nanoseconds is the sum of how long its rules took.
+	nanoseconds atomic.Int64
+}
+
+func (p *policies) init(m *Metrics) {
+	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
+	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
+	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
+	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
+	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, also where that is ignored.", labels...)
+	p.duration = m.counter("policy_duration_seconds_total", "How long rules of the policy ran, in all.", labels...)
+	p.series.Store(&map[usher.PolicyRef]*series{})
+}
+
+// count adds up what the rules of one decision did.
+func (p *policies) count(findings []usher.Finding) {
+	for i := range findings {
+		f := &findings[i]
+		if f.Policy == (usher.PolicyRef{}) {
+			// What no policy says is counted with the decisions.
+			continue
+		}
+		s := (*p.series.Load())[f.Policy]
+		if s == nil {
+			s = p.add(f.Policy)
+		}
+		s.evaluations.Add(1)
+		switch f.Outcome {
+		case usher.Rejected:
+			s.denials.Add(1)
+		case usher.Changed:
+			s.patches.Add(1)
+		case usher.Failed:
+			s.errors.Add(1)
+		case usher.Passed:
+		}
+		s.nanoseconds.Add(int64(f.Took))
+	}
+}
+
+func (p *policies) add(policy usher.PolicyRef) *series {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := *p.series.Load()
+	if s := known[policy]; s != nil {
+		return s
+	}
+	next := maps.Clone(known)
+	next[policy] = &series{}
+	p.series.Store(&next)
+	return next[policy]
+}
+
+// keep ends the series of all policies but these, and begins theirs: a counter that is
+// there at 0 before it counts makes the first denial visible as an increase.
+func (p *policies) keep(current []usher.PolicyRef) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := *p.series.Load()
+	next := make(map[usher.PolicyRef]*series, len(current))
+	for _, policy := range current {
+		if policy == (usher.PolicyRef{}) {
+			continue
+		}
+		if next[policy] = known[policy]; next[policy] == nil {
+			next[policy] = &series{}
+		}
+	}
+	p.series.Store(&next)
+}
+
+// Describe implements prometheus.Collector.
+func (p *policies) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.patches, p.errors, p.duration} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *policies) Collect(metrics chan<- prometheus.Metric) {
+	for policy, s := range *p.series.Load() {
+		send := func(desc *prometheus.Desc, value float64) {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, policy.Kind, policy.Namespace, policy.Name)
+		}
+		send(p.evaluations, float64(s.evaluations.Load()))
+		send(p.denials, float64(s.denials.Load()))
+		send(p.patches, float64(s.patches.Load()))
+		send(p.errors, float64(s.errors.Load()))
+		send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))
+	}
+}

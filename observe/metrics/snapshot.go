@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Snapshot is what is known of the policies in force.
+type Snapshot struct {
+	// Generation counts the snapshots of this process, Since is when this one came into
+	// force.
+	Generation int64
+	Since      time.Time
+	// Policies is how many policies there are, by kind.
+	Policies map[string]int
+	// InForce are the policies that have rules; the series of others end. Repetitions do
+	// not matter.
+	InForce []usher.PolicyRef
+	// Rules is how many rules are in force.
+	Rules int
+	// Problems is how many problems there are, by severity.
+	Problems map[string]int
+	// SourceErrors is how much could not be read as a policy.
+	SourceErrors int
+}
+
+// Snapshot makes s the state that is shown. Until the first call there is none to see.
+func (m *Metrics) Snapshot(s Snapshot) {
+	m.policies.keep(s.InForce)
+	m.snapshot.current.Store(&s)
+}
+
+// snapshot shows the current Snapshot, all of the same one at a time.
+type snapshot struct {
+	generation, timestamp, policies, rules, problems, sourceErrors *prometheus.Desc
+
+	current atomic.Pointer[Snapshot]
+}
+
+func (s *snapshot) init(m *Metrics) {
+	s.generation = m.gauge("snapshot_generation", "Which set of policies is in force: it counts up with every change since the start.")
+	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
+	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
+	s.rules = m.gauge("snapshot_rules", "Rules in force.")
+	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error or warning.", "severity")
+	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
+}
+
+// Describe implements prometheus.Collector.
+func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.policies, s.rules, s.problems, s.sourceErrors} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
+	current := s.current.Load()
+	if current == nil {
+		return
+	}
+	send := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	send(s.generation, float64(current.Generation))
+	send(s.timestamp, float64(current.Since.UnixMilli())/1000)
+	for kind, n := range current.Policies {
+		send(s.policies, float64(n), kind)
+	}
+	send(s.rules, float64(current.Rules))
+	// Alerts want a 0 to compare with, not a series that is not there.
+	problems := map[string]int{"error": 0, "warning": 0}
+	for severity, n := range current.Problems {
+		problems[severity] = n
+	}
+	for severity, n := range problems {
+		send(s.problems, float64(n), severity)
+	}
+	send(s.sourceErrors, float64(current.SourceErrors))
+}

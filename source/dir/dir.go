@@ -1,0 +1,98 @@
+// Package dir reads policies from files and folders, once or for as long as they are
+// edited.
+//
+// Files that end in .yaml, .yml or .json are read, in folders below too; names that begin
+// with a dot are not, which makes mounted ConfigMaps work. A file may hold several
+// documents and lists. Documents of other API groups are left alone, so a policy can lie
+// beside its test cases and sample objects.
+package dir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/source"
+)
+
+// poll is how often changes are looked for that nobody announces: NFS, bind mounts, a
+// system that has run out of watches.
+const poll = 2 * time.Second
+
+// A Source watches files and folders. Use [New].
+type Source struct {
+	paths []string
+}
+
+var _ source.Source = (*Source)(nil)
+
+// New returns the source of the policies in paths, which are files and folders.
+func New(paths ...string) *Source { return &Source{paths: paths} }
+
+// Load reads the policies in paths once. It fails if one of the paths does not exist;
+// finding no policy is not an error.
+func Load(paths ...string) (source.Set, error) {
+	set, _, err := newReader(paths).read(func(string) {})
+	return set, err
+}
+
+// Run reads the files, and reads them again within a second of a change. It fails if one
+// of the paths does not exist at the start. A path that vanishes later is reported as
+// unreadable, and the policies stay as they were.
+func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
+	w := newWatcher()
+	defer w.close()
+
+	r := newReader(s.paths)
+	set, seen, err := r.read(w.add)
+	if err != nil {
+		return err
+	}
+	update(set)
+
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+		case <-ticker.C:
+			if now, err := r.stamps(); err == nil && maps.Equal(now, seen) {
+				continue
+			}
+		}
+		if !w.settle(ctx) {
+			return nil
+		}
+		next, stamps, err := r.read(w.add)
+		if err != nil {
+			next = vanished(set, err)
+		}
+		seen = stamps
+		if !same(set, next) {
+			set = next
+			update(set)
+		}
+	}
+}
+
+// vanished is the last set, with the reason why it is not replaced.
+func vanished(last source.Set, err error) source.Set {
+	var at api.Position
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		at.File = pathErr.Path
+	}
+	return source.Set{Policies: last.Policies, Unreadable: []source.Unreadable{{Position: at, Err: err}}}
+}
+
+// same reports whether nothing has changed. A file that has not changed keeps its
+// policies, so that comparing pointers is enough.
+func same(a, b source.Set) bool {
+	return slices.EqualFunc(a.Policies, b.Policies, func(x, y api.Policy) bool { return x.Object == y.Object }) &&
+		slices.EqualFunc(a.Unreadable, b.Unreadable, func(x, y source.Unreadable) bool { return x.String() == y.String() })
+}

@@ -1,0 +1,272 @@
+package dir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	sigsjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api"
+)
+
+// parse returns what the documents of a file are, without those that are no business of
+// ours.
+func parse(path string, content []byte) []found {
+	if filepath.Ext(path) == ".json" {
+		return parseJSON(path, content)
+	}
+	var all []found
+	for _, d := range split(content) {
+		d.file = path
+		all = append(all, parseYAML(d)...)
+	}
+	return all
+}
+
+// A document is one of possibly several in a file.
+type document struct {
+	file string
+	// line is where source begins in the file, first where something is said: neither a
+	// marker nor a comment.
+	line, first int
+	source      []byte
+}
+
+func (d document) at(line int) api.Position { return api.Position{File: d.file, Line: line} }
+
+// within is the place of a line of source, counted from 1 by a YAML parser. Those take
+// more than line feeds for the end of a line.
+func (d document) within(line int) api.Position {
+	return d.at(d.line + min(max(line-1, 0), bytes.Count(d.source, []byte("\n"))))
+}
+
+// body is the source without what stands before the first thing said.
+func (d document) body() []byte {
+	text := d.source
+	for range d.first - d.line {
+		text = text[bytes.IndexByte(text, '\n')+1:]
+	}
+	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("---")))
+}
+
+func broken(at api.Position, err error) []found { return []found{{at: at, unreadable: err}} }
+
+// split cuts a YAML stream into its documents. Each is parsed alone, so that one that is
+// broken does not hide the others.
+func split(content []byte) []document {
+	var documents []document
+	start, line := 0, 1
+	next := document{line: 1}
+	cut := func(end int) {
+		if next.first > 0 {
+			next.source = content[start:end]
+			documents = append(documents, next)
+		}
+		start, next = end, document{line: line}
+	}
+	for at := 0; at < len(content); line++ {
+		end := len(content)
+		if i := bytes.IndexByte(content[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		text := string(bytes.TrimRight(content[at:end], " \t\r\n"))
+		switch {
+		case text == "---" || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "---\t"):
+			cut(at)
+			if text = strings.TrimLeft(text[3:], " \t"); text != "" && text[0] != '#' {
+				next.first = line
+			}
+		case text == "...":
+			cut(at)
+			start, next.line = end, line+1
+		case next.first == 0 && text != "" && text[0] != '#' && text[0] != '%':
+			next.first = line
+		}
+		at = end
+	}
+	cut(len(content))
+	return documents
+}
+
+func parseYAML(d document) []found {
+	if text := d.body(); bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
+		return examine(text, &places{document: d, text: flow(d.source)}, "")
+	}
+	p := &places{document: d, text: d.source}
+	raw, err := yaml.YAMLToJSONStrict(d.source)
+	if err != nil {
+		// It may be no worse than a field that is written twice.
+		if raw, err = yaml.YAMLToJSON(d.source); err != nil {
+			return yamlError(d, err)
+		}
+		p.repeats = true
+	}
+	return examine(raw, p, "")
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// yamlError takes the place and the reason out of a parser's error, which reads
+// `yaml: line 3: reason`, or `yaml: unmarshal errors:\n  line 3: reason`.
+func yamlError(d document, err error) []found {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if m := yamlLine.FindStringSubmatchIndex(text); m != nil {
+		line, _ = strconv.Atoi(text[m[2]:m[3]])
+		text, _, _ = strings.Cut(text[m[1]:], "\n")
+		if strings.HasPrefix(text, "did not find expected") {
+			// The parser, unlike the scanner, counts from 0.
+			line++
+		}
+	}
+	return broken(d.within(line), fmt.Errorf("parse YAML: %s", text))
+}
+
+// parseJSON reads one JSON value after the other.
+func parseJSON(path string, content []byte) []found {
+	var all []found
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	for rest := content; len(bytes.TrimSpace(rest)) > 0; rest = content[decoder.InputOffset():] {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			at := api.Position{File: path, Line: jsonErrorLine(content, rest)}
+			return append(all, broken(at, fmt.Errorf("parse JSON: %w", err))...)
+		}
+		start := int(decoder.InputOffset()) - len(raw)
+		line := 1 + bytes.Count(content[:start], []byte("\n"))
+		d := document{file: path, line: line, first: line, source: raw}
+		all = append(all, examine(raw, &places{document: d, text: flow(raw)}, "")...)
+	}
+	return all
+}
+
+// jsonErrorLine returns the line of the first error in rest, the end of content.
+func jsonErrorLine(content, rest []byte) int {
+	at := len(bytes.TrimRight(content, " \t\r\n"))
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(rest, new(json.RawMessage)); errors.As(err, &syntax) {
+		at = min(at, len(content)-len(rest)+int(syntax.Offset)-1)
+	}
+	return 1 + bytes.Count(content[:max(at, 0)], []byte("\n"))
+}
+
+var jsonEscape = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`)
+
+// flow makes JSON digestible for a YAML parser, which knows neither tabs nor all of the
+// escapes; what it changes does not matter to where things stand.
+func flow(raw []byte) []byte {
+	return jsonEscape.ReplaceAll(bytes.ReplaceAll(raw, []byte("\t"), []byte(" ")), []byte("_"))
+}
+
+// examine returns what an object is: nothing if it is not ours, or else one entry for
+// itself or for every item. Prefix is where it lies in its document.
+func examine(raw []byte, p *places, prefix string) []found {
+	var head struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+	}
+	// What is not even an object with a kind is not ours.
+	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &head)
+	kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	switch {
+	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group)):
+		var all []found
+		for i, item := range head.Items {
+			all = append(all, examine(item, p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
+		}
+		return all
+	case ours(kind.Group):
+		return []found{examinePolicy(raw, p, prefix)}
+	case head.APIVersion == "":
+		return examineUnversioned(head.Kind, p.position(prefix, "kind"))
+	}
+	return nil
+}
+
+// examineUnversioned catches a policy whose author forgot the apiVersion: it must not be
+// taken for something else and left alone.
+func examineUnversioned(kind string, at api.Position) []found {
+	for _, known := range api.Kinds() {
+		if known.Kind == kind {
+			err := fmt.Errorf("%s: apiVersion is missing, it should be %s", kind, known.GroupVersion())
+			return broken(at, err)
+		}
+	}
+	return nil
+}
+
+// ours reports whether an API group is one of those that have policies.
+func ours(group string) bool {
+	return group == "usher.dev" || strings.HasSuffix(group, ".usher.dev") ||
+		slices.ContainsFunc(api.Kinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == group })
+}
+
+func examinePolicy(raw []byte, p *places, prefix string) found {
+	locate := func(field string) api.Position { return p.position(prefix, field) }
+	policy, err := api.Decode(raw)
+	if err != nil {
+		field := ""
+		if errors.Is(err, api.ErrUnknownKind) {
+			field = "kind"
+		}
+		if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
+			field, err = mismatch.Field, wrongType(mismatch)
+		}
+		return found{at: locate(field), unreadable: err}
+	}
+	policy.Locate = locate
+	policy.Duplicate = append(policy.Duplicate, p.duplicates(prefix)...)
+	slices.Sort(policy.Duplicate)
+	kind := policy.Object.GetObjectKind().GroupVersionKind().Kind
+	f := found{policy: policy, at: locate("")}
+	switch {
+	case policy.Object.GetName() == "":
+		f.at, f.unreadable = locate("metadata"), fmt.Errorf("%s: metadata.name is missing", kind)
+	case clusterScoped(kind):
+		policy.Object.SetNamespace("")
+	case policy.Object.GetNamespace() == "":
+		f.at = locate("metadata")
+		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind, policy.Object.GetName())
+	}
+	return f
+}
+
+// clusterScoped goes by the rule that such kinds of policy are named so.
+func clusterScoped(kind string) bool { return strings.HasPrefix(kind, "Cluster") }
+
+func wrongType(err *json.UnmarshalTypeError) error {
+	want := err.Type.String()
+	switch err.Type.Kind() {
+	case reflect.Struct, reflect.Map:
+		want = "object"
+	case reflect.Slice, reflect.Array:
+		want = "list"
+	case reflect.String:
+		want = "string"
+	case reflect.Bool:
+		want = "boolean"
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Float64:
+		want = "number"
+	}
+	got := err.Value
+	switch {
+	case got == "array":
+		got = "list"
+	case got == "bool":
+		got = "boolean"
+	case strings.HasPrefix(got, "number"):
+		got = "number"
+	}
+	return fmt.Errorf("decode policy: %s: %s instead of %s", err.Field, got, want)
+}

@@ -1,0 +1,323 @@
+package dir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/source"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// policy is a policy of a kind, in flow style so that it fits on a line.
+func policy(kind, name string) string {
+	return "{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: " + kind + ", metadata: {name: " + name + "}, spec: {}}\n"
+}
+
+func write(t *testing.T, folder string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// summary is a set as lines, without the folder: policies by file, line and name, then
+// what is unreadable.
+func summary(set source.Set, folder string) []string {
+	var lines []string
+	for _, p := range set.Policies {
+		at := p.Position("")
+		id := p.Object.GetName()
+		if ns := p.Object.GetNamespace(); ns != "" {
+			id = ns + "/" + id
+		}
+		lines = append(lines, source.Unreadable{Position: at, Err: errorText(id)}.String())
+	}
+	for _, u := range set.Unreadable {
+		lines = append(lines, "! "+u.String())
+	}
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], folder+string(filepath.Separator), "")
+	}
+	return lines
+}
+
+type errorText string
+
+func (e errorText) Error() string { return string(e) }
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	const cop, cvp, op = "ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"
+	tests := []struct {
+		reason string
+		files  map[string]string
+		want   []string
+	}{
+		{
+			reason: "an empty folder has no policies and nothing is wrong with it",
+		},
+		{
+			reason: "files are read in order of their names, folders below among them, whatever the policies are called",
+			files:  map[string]string{"b.yml": policy(cop, "one"), "a/z.yaml": policy(cvp, "two"), "c.json": strings.ReplaceAll(`{"apiVersion":"policy.kcloudlabs.io/v1alpha1","kind":"ClusterOverridePolicy","metadata":{"name":"three"}}`, ",", ",\n\t")},
+			want:   []string{"a/z.yaml:1: two", "b.yml:1: one", "c.json:1: three"},
+		},
+		{
+			reason: "other names, and hidden files and folders, are not for us",
+			files:  map[string]string{"README.md": "# : [", ".a.yaml": policy(cop, "one"), ".git/b.yaml": policy(cop, "two"), "a.yaml~": policy(cop, "three")},
+		},
+		{
+			reason: "a file may hold many documents, with comments and empty ones between",
+			files: map[string]string{"a.yaml": "# first\n---\n# the one\n" + policy(cop, "one") + "---\n\n---\n" + policy(cop, "two") +
+				"...\n# end\n" + policy(cop, "three") + "--- # what follows is inline\n---  " + policy(cop, "four")},
+			want: []string{"a.yaml:4: one", "a.yaml:8: two", "a.yaml:11: three", "a.yaml:13: four"},
+		},
+		{
+			reason: "Windows line ends, a byte order mark and directives make no difference",
+			files:  map[string]string{"a.yaml": "\ufeff%YAML 1.1\r\n---\r\n" + strings.ReplaceAll(policy(cop, "one")+"---\n"+policy(cop, "two"), "\n", "\r\n")},
+			want:   []string{"a.yaml:3: one", "a.yaml:5: two"},
+		},
+		{
+			reason: "lists are opened, those of kubectl and those of a kind, and lists in lists",
+			files: map[string]string{
+				"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- " + policy(cop, "one") + "- " + policy(cvp, "two"),
+				"b.yaml": "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicyList\nitems:\n- " + policy(cop, "three"),
+				"c.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - " + policy(cop, "four"),
+			},
+			want: []string{"a.yaml:4: one", "a.yaml:5: two", "b.yaml:4: three", "c.yaml:7: four"},
+		},
+		{
+			reason: "objects of other groups, test cases and what is no object are left alone",
+			files: map[string]string{
+				"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\nname: case\npolicies: [" + strings.TrimSpace(policy(cop, "one")) + "]\n---\njust text\n---\n- 1\n",
+				"b.yaml": "apiVersion: v1\nkind: PodList\nitems: []\n---\n{apiVersion: v1, apiVersion: v1, kind: Pod}\n",
+				"c.json": "[1, 2] 3 null",
+			},
+		},
+		{
+			reason: "an object of our groups that is not known is not left alone",
+			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1\nkind: ClusterOverridePolicy\n---\n" +
+				"apiVersion: policy.kcloudlabs.io/v1alpha1\nmetadata: {name: x}\nkind: ClusterPolicy\n---\n{apiVersion: usher.dev/v9, kind: Future}\n"},
+			want: []string{
+				"! a.yaml:2: decode policy.kcloudlabs.io/v1 ClusterOverridePolicy: not a policy kind",
+				"! a.yaml:6: decode policy.kcloudlabs.io/v1alpha1 ClusterPolicy: not a policy kind",
+				"! a.yaml:8: decode usher.dev/v9 Future: not a policy kind",
+			},
+		},
+		{
+			reason: "a policy whose author forgot the apiVersion is pointed out",
+			files:  map[string]string{"a.yaml": "metadata: {name: x}\nkind: ClusterOverridePolicy\n"},
+			want:   []string{"! a.yaml:2: ClusterOverridePolicy: apiVersion is missing, it should be policy.kcloudlabs.io/v1alpha1"},
+		},
+		{
+			reason: "a policy needs a name, and a namespace if it has one",
+			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {}\n---\n" +
+				policy(op, "one") + "---\n" + policy(op, "{name: two, namespace: shop}")},
+			want: []string{
+				"! a.yaml:3: ClusterOverridePolicy: metadata.name is missing",
+				"! a.yaml:5: OverridePolicy one: metadata.namespace is missing, the policy is for objects of one namespace",
+				"! a.yaml:7: decode policy: metadata.name: object instead of string",
+			},
+		},
+		{
+			reason: "one broken document does not hide the others, and its line is that of the file",
+			files:  map[string]string{"a.yaml": policy(cop, "one") + "---\nkind: a: b\n---\n" + policy(cop, "two") + "---\nx:\n  - a\n b\n"},
+			want: []string{
+				"a.yaml:1: one", "a.yaml:5: two",
+				"! a.yaml:3: parse YAML: mapping values are not allowed in this context",
+				"! a.yaml:9: parse YAML: did not find expected key",
+			},
+		},
+		{
+			reason: "JSON files hold one value after the other, up to the first error",
+			files:  map[string]string{"a.json": "\n{\"apiVersion\": \"policy.kcloudlabs.io/v1alpha1\",\n\"kind\": \"ClusterOverridePolicy\", \"metadata\": {\"name\": \"one\"}}\n{\"a\": 1,\n}\n", "b.json": "{\n\"a\":\n"},
+			want: []string{
+				"a.json:2: one",
+				"! a.json:5: parse JSON: invalid character '}' looking for beginning of object key string",
+				"! b.json:2: parse JSON: unexpected EOF",
+			},
+		},
+		{
+			reason: "of two policies with the same identity the first counts, and the error names both places; other kinds and namespaces are no concern",
+			files: map[string]string{
+				"a.yaml": policy(cop, "x") + "---\n" + policy(cvp, "x"),
+				"b.yaml": "\n" + policy(cop, "x"),
+				"c.yaml": policy(op, "x, namespace: one") + "---\n" + policy(op, "x, namespace: two") + "---\n" + policy(op, "x, namespace: one"),
+			},
+			want: []string{
+				"a.yaml:1: x", "a.yaml:3: x", "c.yaml:1: one/x", "c.yaml:3: two/x",
+				"! b.yaml:2: ClusterOverridePolicy x: defined twice, here and at a.yaml:1",
+				"! c.yaml:5: OverridePolicy one/x: defined twice, here and at c.yaml:1",
+			},
+		},
+		{
+			reason: "a cluster-scoped policy has no namespace, whatever is written",
+			files:  map[string]string{"a.yaml": policy(cop, "x, namespace: one")},
+			want:   []string{"a.yaml:1: x"},
+		},
+		{
+			reason: "a value of the wrong type is said in words of the author, at its place",
+			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata:\n  name: x\n  labels:\n    on: yes\n---\n" +
+				"apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {name: x}\nspec:\n  overrideRules: 1\n"},
+			want: []string{
+				"! a.yaml:5: decode policy: metadata.labels: boolean instead of string",
+				"! a.yaml:12: decode policy: spec.overrideRules: number instead of list",
+			},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			write(t, folder, test.files)
+			set, err := dir.Load(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, summary(set, folder)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadMissingPath(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "nowhere")
+	_, err := dir.Load(t.TempDir(), path)
+	if want := "read policies: stat " + path + ": no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLoadReadsEachFileOnce(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write(t, folder, map[string]string{
+		"one.txt":                policy("ClusterOverridePolicy", "named"),
+		"real/a.yaml":            policy("ClusterOverridePolicy", "one"),
+		"mount/..2026/site.yaml": policy("ClusterOverridePolicy", "mounted"),
+	})
+	links := map[string]string{
+		"again":           "real",
+		"real/loop":       "..",
+		"z.yaml":          "real/a.yaml",
+		"dangling.yaml":   "gone.yaml",
+		"dangling.txt":    "gone.txt",
+		"mount/..data":    "..2026",
+		"mount/site.yaml": "..data/site.yaml",
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := dir.Load(folder, filepath.Join(folder, "real", "a.yaml"), filepath.Join(folder, "one.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"again/a.yaml:1: one", "mount/site.yaml:1: mounted", "one.txt:1: named",
+		"! dangling.yaml: follow symbolic link: no such file or directory",
+	}
+	if diff := cmp.Diff(want, summary(set, folder)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLoadConvertsLikeKubectl(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write(t, folder, map[string]string{"a.yaml": `
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata: &meta
+  name: x
+spec:
+  overrideRules:
+  - overriders:
+      plaintext:
+      - {path: /a, op: add, value: yes}
+      - {path: /a, op: add, value: 0x10}
+      - {path: /a, op: add, value: 9007199254740993}
+      - {path: /a, op: add, value: "yes"}
+      - {path: /a, op: add, value: 1.50}
+      - {path: /a, op: add, value: *meta}
+      - {path: /a, op: add, value: ~}
+`})
+	set, err := dir.Load(folder)
+	if err != nil || len(set.Policies) != 1 {
+		t.Fatalf("got %v, %v", set, err)
+	}
+	var values []string
+	for _, p := range set.Policies[0].Object.(*v1alpha1.ClusterOverridePolicy).Spec.OverrideRules[0].Overriders.Plaintext {
+		value := "none"
+		if p.Value != nil {
+			value = string(p.Value.Raw)
+		}
+		values = append(values, value)
+	}
+	want := []string{"true", "16", "9007199254740993", `"yes"`, "1.5", `{"name":"x"}`, "none"}
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestLoadStrangeFields(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write(t, folder, map[string]string{"a.yaml": `
+apiVersion: v1
+kind: List
+items:
+- apiVersion: policy.kcloudlabs.io/v1alpha1
+  kind: ClusterOverridePolicy
+  metadata: {name: x}
+  spec:
+    overrideRule: []
+    overrideRules:
+    - overriders: {cue: "1", cue: "2"}
+`})
+	set, err := dir.Load(folder)
+	if err != nil || len(set.Policies) != 1 {
+		t.Fatalf("got %v, %v", set, err)
+	}
+	p := set.Policies[0]
+	if diff := cmp.Diff([]string{"spec.overrideRule"}, p.Unknown); diff != "" {
+		t.Errorf("unknown: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"spec.overrideRules[0].overriders.cue"}, p.Duplicate); diff != "" {
+		t.Errorf("duplicate: -want +got:\n%s", diff)
+	}
+	if got := p.Object.(*v1alpha1.ClusterOverridePolicy).Spec.OverrideRules[0].Overriders.Cue; got != "2" {
+		t.Errorf("cue is %q: the last of two counts", got)
+	}
+}
+
+func TestLoadLimitsFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.yaml")
+	write(t, folder, map[string]string{"a.yaml": ""})
+	if err := os.Truncate(path, 16<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	set, err := dir.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"! a.yaml: read policies: file is larger than 16 MiB"}
+	if diff := cmp.Diff(want, summary(set, folder)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

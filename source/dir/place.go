@@ -1,0 +1,135 @@
+package dir
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/api"
+)
+
+// places tells where the fields of a document stand. The document is parsed for that
+// when somebody first asks. It is safe for concurrent use.
+type places struct {
+	document document
+	// text is the document as a YAML parser can read it, line for line.
+	text []byte
+	// repeats tells that a field somewhere in the document is written twice.
+	repeats bool
+
+	once sync.Once
+	root *yaml.Node
+}
+
+// position returns where field stands, or the closest parent that is there. Prefix leads
+// to the policy; without a field it is the policy itself that is meant.
+func (p *places) position(prefix, field string) api.Position {
+	path := strings.TrimSuffix(prefix+field, ".")
+	if path == "" {
+		return p.document.at(p.document.first)
+	}
+	root := p.tree()
+	if root == nil {
+		return p.document.at(p.document.first)
+	}
+	return p.document.within(find(root, root.Line, path))
+}
+
+func (p *places) tree() *yaml.Node {
+	p.once.Do(func() {
+		var node yaml.Node
+		// The document is known to be readable; where two parsers disagree, only the line
+		// is lost.
+		if err := yaml.Unmarshal(p.text, &node); err == nil && len(node.Content) > 0 {
+			p.root = node.Content[0]
+		}
+	})
+	return p.root
+}
+
+// duplicates returns the paths, below prefix, of fields that are written twice.
+func (p *places) duplicates(prefix string) []string {
+	if !p.repeats || p.tree() == nil {
+		return nil
+	}
+	var all []string
+	for _, path := range repeated(p.root, "") {
+		if path, ok := strings.CutPrefix(path, prefix); ok {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+func repeated(node *yaml.Node, path string) []string {
+	var all []string
+	switch node.Kind {
+	case yaml.MappingNode:
+		seen := map[string]bool{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i].Value
+			inside := key
+			if path != "" {
+				inside = path + "." + key
+			}
+			if seen[key] {
+				all = append(all, inside)
+			}
+			seen[key] = true
+			all = append(all, repeated(node.Content[i+1], inside)...)
+		}
+	case yaml.SequenceNode:
+		for i, item := range node.Content {
+			all = append(all, repeated(item, path+"["+strconv.Itoa(i)+"]")...)
+		}
+	}
+	return all
+}
+
+// find returns the line of path below node, which itself is introduced at line.
+func find(node *yaml.Node, line int, path string) int {
+	for node.Kind == yaml.AliasNode && node.Alias != nil {
+		node = node.Alias
+	}
+	if path == "" {
+		return begin(node, line)
+	}
+	switch node.Kind {
+	case yaml.MappingNode:
+		if key, value, rest := member(node, path); key != nil {
+			return find(value, key.Line, rest)
+		}
+	case yaml.SequenceNode:
+		index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		if i, err := strconv.Atoi(index); ok && err == nil && i >= 0 && i < len(node.Content) {
+			item := node.Content[i]
+			return find(item, item.Line, strings.TrimPrefix(rest, "."))
+		}
+	}
+	return line
+}
+
+// member returns the member of a mapping that path begins with, and what follows it. Keys
+// may have dots in them: the longest that fits counts.
+func member(mapping *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		k := mapping.Content[i]
+		after, ok := strings.CutPrefix(path, k.Value)
+		if !ok || after != "" && after[0] != '.' && after[0] != '[' || key != nil && len(k.Value) < len(key.Value) {
+			continue
+		}
+		key, value, rest = k, mapping.Content[i+1], strings.TrimPrefix(after, ".")
+	}
+	return key, value, rest
+}
+
+// begin returns the line where a value begins: the first line of text of a block scalar,
+// which comes after its indicator, and otherwise the line that introduces the value.
+func begin(node *yaml.Node, line int) int {
+	if node.Kind == yaml.ScalarNode && node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return node.Line + 1
+	}
+	return line
+}

@@ -1,0 +1,48 @@
+// Package source says where policies come from. Its children are the places: dir reads
+// them from files.
+//
+// A Source hands over whole sets, never single changes: what is not in the newest set
+// is gone.
+package source
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/usher-dev/usher/api"
+)
+
+// A Source tells what the policies are, and again whenever they change.
+type Source interface {
+	// Run calls update once at the start and after every change, one call at a time, and
+	// blocks until ctx is done, when it returns nil. An error means that the source could
+	// not start: update was never called.
+	Run(ctx context.Context, update func(Set)) error
+}
+
+// A Set is everything that a source holds at one time. It is immutable.
+type Set struct {
+	// Policies are in a stable order and have different names within a kind and namespace.
+	Policies []api.Policy
+	// Unreadable is what was meant to be a policy and is not in Policies.
+	Unreadable []Unreadable
+}
+
+// An Unreadable is something that could not be read as a policy.
+type Unreadable struct {
+	Position api.Position
+	Err      error
+}
+
+// String is the entry in one line:
+//
+//	policies/a.yaml:12: ClusterOverridePolicy x: metadata.name is missing
+func (u Unreadable) String() string {
+	switch {
+	case u.Position.File != "" && u.Position.Line > 0:
+		return fmt.Sprintf("%s:%d: %v", u.Position.File, u.Position.Line, u.Err)
+	case u.Position.File != "":
+		return fmt.Sprintf("%s: %v", u.Position.File, u.Err)
+	}
+	return u.Err.Error()
+}
