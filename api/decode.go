@@ -2,10 +2,12 @@ package api
 
 import (
 	"cmp"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
@@ -39,7 +41,8 @@ func IsPolicy(kind schema.GroupVersionKind) bool {
 
 // Decode reads one policy from JSON. Field names are case-sensitive; those that the kind
 // does not have, and those that are written twice, are returned in the policy and are
-// not an error.
+// not an error. The status, which is not the author's, may be anything: what is wrong
+// with it is passed over.
 func Decode(raw []byte) (Policy, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -58,7 +61,11 @@ func Decode(raw []byte) (Policy, error) {
 	policy := Policy{Object: fresh()}
 	strict, err := json.UnmarshalStrict(raw, policy.Object)
 	if err != nil {
-		return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, err)
+		policy.Object = fresh()
+		raw = withoutStatus(raw)
+		if strict, err = json.UnmarshalStrict(raw, policy.Object); err != nil {
+			return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, err)
+		}
 	}
 	if len(strict) > 0 {
 		policy.Unknown = paths(json.UnmarshalStrict(raw, fresh(), json.DisallowUnknownFields))
@@ -67,12 +74,27 @@ func Decode(raw []byte) (Policy, error) {
 	return policy, nil
 }
 
-// paths returns the paths of the fields that strict decoding objected to, sorted. The
-// same text has been decoded before: there is no other error.
+// withoutStatus is raw without its status, or raw if it cannot be taken apart.
+func withoutStatus(raw []byte) []byte {
+	var fields map[string]stdjson.RawMessage
+	if err := stdjson.Unmarshal(raw, &fields); err != nil {
+		return raw
+	}
+	delete(fields, "status")
+	stripped, err := stdjson.Marshal(fields)
+	if err != nil {
+		return raw
+	}
+	return stripped
+}
+
+// paths returns the paths of the fields that strict decoding objected to, sorted, without
+// those of the status. The same text has been decoded before: there is no other error.
 func paths(strict []error, _ error) []string {
 	var paths []string
 	for _, err := range strict {
-		if field, ok := err.(json.FieldError); ok {
+		field, ok := err.(json.FieldError)
+		if ok && !strings.HasPrefix(field.FieldPath(), "status.") {
 			paths = append(paths, field.FieldPath())
 		}
 	}

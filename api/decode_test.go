@@ -107,6 +107,34 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
+func TestDecodePassesOverTheStatus(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ reason, status string }{
+		{"as Usher writes it", `{"observedGeneration":2,"conditions":[{"type":"Compiled","status":"True",` +
+			`"reason":"Compiled","message":"","lastTransitionTime":"2026-01-02T03:04:05Z","observedGeneration":2}]}`},
+		{"as another version writes it", `{"phase":"Ready"}`},
+		{"of the wrong type", `"fine"`},
+		{"a condition of the wrong type", `{"conditions":[{"lastTransitionTime":"yesterday"}]}`},
+		{"nothing", `null`},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			raw := fmt.Appendf(nil, clusterOverride, `"cue":"x: 1","cude":""`)
+			raw = append(raw[:len(raw)-1], fmt.Sprintf(`,"status":%s}`, test.status)...)
+			policy, err := api.Decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"spec.overrideRules[0].overriders.cude"}, policy.Unknown); diff != "" {
+				t.Errorf("unknown fields (-want +got):\n%s", diff)
+			}
+			if spec := api.Spec(policy.Object).(*v1alpha1.OverridePolicySpec); spec.OverrideRules[0].Overriders.Cue != "x: 1" {
+				t.Errorf("spec is %+v", spec)
+			}
+		})
+	}
+}
+
 func TestIsPolicy(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"} {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,13 +52,15 @@ type Live struct {
 	updating sync.Mutex
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
+	unused   []Policy
 }
 
 // A snapshot is everything that holds at one time. It is immutable and replaced whole.
 type snapshot struct {
-	decider usher.Decider
-	rules   []rule.Rule
-	status  Status
+	decider  usher.Decider
+	rules    []rule.Rule
+	policies []Policy
+	status   Status
 }
 
 // New returns a Live without policies; Run brings them.
@@ -85,6 +88,9 @@ func (l *Live) Status() Status { return l.current.Load().status }
 
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
 func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
+
+// Policies tells what became of each policy. They are shared: do not change them.
+func (l *Live) Policies() []Policy { return l.current.Load().policies }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails.
 // Nothing is enforced before each has handed over its policies once. If two hold a
@@ -145,13 +151,16 @@ type built struct {
 func (l *Live) build(sets []*merged) built {
 	known := make(map[usher.PolicyRef]*version, len(l.known))
 	var versions []*version
+	var unused []Policy
 	var problems []rule.Problem
 	for _, set := range sets {
 		problems = append(problems, set.problems...)
 		for _, policy := range set.policies {
 			ref := compile.Ref(policy.Object)
 			if first, twice := known[ref]; twice {
-				problems = append(problems, duplicate(ref, policy, first))
+				problem := duplicate(ref, policy, first)
+				problems = append(problems, problem)
+				unused = append(unused, unusedPolicy(ref, policy, problem))
 				continue
 			}
 			v := l.known[ref].next(policy)
@@ -160,10 +169,12 @@ func (l *Live) build(sets []*merged) built {
 		}
 	}
 	status := Status{Policies: map[string]int{}}
+	policies := unused
 	var enforced []compile.Compiled
 	for _, v := range versions {
 		problems = append(problems, v.newest.Problems...)
 		status.add(v)
+		policies = append(policies, v.policy())
 		if v.good != nil {
 			enforced = append(enforced, *v.good)
 		}
@@ -171,13 +182,15 @@ func (l *Live) build(sets []*merged) built {
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status
-	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems)
-	l.known = known
+	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) ||
+		!slices.EqualFunc(l.unused, unused, sameObject)
+	l.known, l.unused = known, unused
 	if !changed {
 		return built{}
 	}
 	rules := compile.Order(enforced)
 	status.Rules = len(rules)
 	e := engine.New(index.New(rules), l.options.Facts, l.options.Engine)
-	return built{snapshot: snapshot{decider: guard.Wrap(e), rules: rules, status: status}, changed: true}
+	next := snapshot{decider: guard.Wrap(e), rules: rules, policies: policies, status: status}
+	return built{snapshot: next, changed: true}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -150,6 +151,100 @@ func TestAnUpdateThatChangesNothingIsSilent(t *testing.T) {
 	a.update(set(label("a", "x", "2")))
 	if s := h.next(); s.Generation != 2 {
 		t.Errorf("generation is %d, want 2: the update in between changed nothing", s.Generation)
+	}
+}
+
+func TestBookkeepingIsNoChange(t *testing.T) {
+	t.Parallel()
+	object := func(metadata, status string) api.Policy {
+		p, err := api.Decode(fmt.Appendf(nil, `{
+			"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": "ClusterOverridePolicy",
+			"metadata": {"name": "a", "uid": "u", %s},
+			"spec": {"overrideRules": [{"overriders": {"plaintext": [{"path": "/x", "op": "add", "value": 1}]}}]},
+			"status": {%s}
+		}`, metadata, status))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := object(`"generation": 1, "resourceVersion": "1"`, ``)
+	for _, test := range []struct {
+		reason  string
+		policy  api.Policy
+		changes bool
+	}{
+		{"status is what Usher writes itself", object(`"generation": 1, "resourceVersion": "2"`, `"observedGeneration": 1,
+			"conditions": [{"type": "Compiled", "status": "True", "reason": "Compiled", "message": "", "lastTransitionTime": null}]`), false},
+		{"who manages which field does not matter", object(`"generation": 1, "managedFields": [{"manager": "usher"}]`, ``), false},
+		{"annotations do not matter", object(`"generation": 1, "annotations": {"a": "b"}`, ``), false},
+		{"a new generation has to be reported on", object(`"generation": 2, "resourceVersion": "2"`, ``), true},
+		{"labels may matter", object(`"generation": 1, "labels": {"a": "b"}`, ``), true},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			a := newScript()
+			h := start(t, a)
+			a.update(set(first))
+			h.next()
+			a.update(set(test.policy))
+			a.update(set(label("z", "x", "1")))
+			want := int64(2)
+			if test.changes {
+				h.next()
+				want = 3
+			}
+			if s := h.next(); s.Generation != want {
+				t.Errorf("generation is %d, want %d", s.Generation, want)
+			}
+		})
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	from := func(p api.Policy, uid types.UID, generation int64) api.Policy {
+		p.Object.SetUID(uid)
+		p.Object.SetGeneration(generation)
+		p.Locate = nil
+		return p
+	}
+	a, b := newScript(), newScript()
+	h := start(t, a, b)
+	file := label("shadow", "x", "1")
+	file.Object.SetUID("exported")
+	a.update(set(file))
+	b.update(set(from(label("good", "x", "1"), "g", 1), from(label("bad", "x", "1"), "b", 1)))
+	h.next()
+	b.update(set(from(label("good", "x", "2"), "g", 2), from(broken("bad"), "b", 2),
+		from(broken("never"), "n", 3), from(label("shadow", "x", "2"), "s", 4)))
+	h.next()
+	got := map[string]live.Policy{}
+	for _, p := range h.live.Policies() {
+		if len(p.Problems) > 0 {
+			p.Problems = []rule.Problem{{Severity: p.Problems[0].Severity}}
+		}
+		got[p.Ref.Name+"/"+string(p.UID)] = p
+	}
+	ref := func(name string) usher.PolicyRef { return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: name} }
+	problem := []rule.Problem{{Severity: rule.Error}}
+	want := map[string]live.Policy{
+		"good/g":   {Ref: ref("good"), UID: "g", Generation: 2, Compiled: true, Enforced: true, EnforcedGeneration: 2},
+		"bad/b":    {Ref: ref("bad"), UID: "b", Generation: 2, Enforced: true, EnforcedGeneration: 1, Problems: problem},
+		"never/n":  {Ref: ref("never"), UID: "n", Generation: 3, Problems: problem},
+		"shadow/":  {Ref: ref("shadow"), Compiled: true, Enforced: true},
+		"shadow/s": {Ref: ref("shadow"), UID: "s", Generation: 4, Compiled: true, Problems: problem},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("policies (-want +got):\n%s", d)
+	}
+
+	b.update(set(from(label("shadow", "x", "2"), "s", 5)))
+	h.next()
+	b.update(set(from(label("shadow", "x", "2"), "s", 6)))
+	h.next()
+	if p := h.live.Policies()[0]; p.Generation != 6 {
+		t.Errorf("generation of the policy that is not in force is %d, want 6", p.Generation)
 	}
 }
 

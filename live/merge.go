@@ -1,6 +1,8 @@
 package live
 
 import (
+	"cmp"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
@@ -24,7 +26,7 @@ func merge(last *merged, set source.Set) *merged {
 		m.problems = append(m.problems, rule.Problem{
 			Severity: rule.Error, File: u.Position.File, Line: u.Position.Line,
 			What: u.Err.Error(),
-			Do:   "correct it; until then the policies that it held before stay in force",
+			Do:   cmp.Or(u.Do, "correct it; until then the policies that it held before stay in force"),
 		})
 	}
 	if last == nil || len(unreadable) == 0 {

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -27,6 +30,51 @@ type Status struct {
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
 }
+
+// A Policy tells what became of one policy. It is immutable.
+type Policy struct {
+	Ref usher.PolicyRef
+	// UID and Generation are those of the newest version. A policy from a file has no UID,
+	// whatever stands there, and the generation that stands there.
+	UID        types.UID
+	Generation int64
+	// Compiled tells whether the newest version compiles, and Enforced whether a version
+	// is in force: the newest if Compiled, else the last good one. EnforcedGeneration is
+	// the generation of the one in force.
+	Compiled           bool
+	Enforced           bool
+	EnforcedGeneration int64
+	// Problems are those of the newest version.
+	Problems []rule.Problem
+}
+
+func (v *version) policy() Policy {
+	p := Policy{
+		Ref: v.newest.Ref, UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
+		Compiled: v.good == &v.newest, Problems: v.newest.Problems,
+	}
+	if v.good != nil {
+		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()
+	}
+	return p
+}
+
+// unusedPolicy is a policy in whose place another one is in force.
+func unusedPolicy(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) Policy {
+	return Policy{
+		Ref: ref, UID: uid(policy), Generation: policy.Object.GetGeneration(),
+		Compiled: true, Problems: []rule.Problem{problem},
+	}
+}
+
+func uid(policy api.Policy) types.UID {
+	if policy.Position("").File != "" {
+		return ""
+	}
+	return policy.Object.GetUID()
+}
+
+func sameObject(a, b Policy) bool { return a.UID == b.UID && a.Generation == b.Generation }
 
 func (s *Status) add(v *version) {
 	s.Policies[v.newest.Ref.Kind]++

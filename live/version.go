@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -35,12 +36,11 @@ func (v *version) next(policy api.Policy) *version {
 	return next
 }
 
-// holds reports whether v is the very same policy. The generation would not do: files
-// carry whatever generation they were exported with. Where it stands counts as far as
-// problems point there.
+// holds reports whether v is that policy. Where it stands counts as far as problems point
+// there.
 func (v *version) holds(policy api.Policy) bool {
 	known := v.newest.Policy
-	if known.Object != policy.Object && !reflect.DeepEqual(known.Object, policy.Object) {
+	if known.Object != policy.Object && !same(known.Object, policy.Object) {
 		return false
 	}
 	if !slices.Equal(known.Unknown, policy.Unknown) || !slices.Equal(known.Duplicate, policy.Duplicate) {
@@ -55,6 +55,17 @@ func (v *version) holds(policy api.Policy) bool {
 		}
 	}
 	return true
+}
+
+// same reports whether two policies are the same version of the same object. The
+// generation alone would not do: files carry whatever generation they were exported with.
+// What the API server keeps about the object does not count, nor does its status: Usher
+// itself writes that, on account of what it makes of this.
+func same(a, b api.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName() &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) &&
+		reflect.DeepEqual(api.Spec(a), api.Spec(b))
 }
 
 // compilePolicy compiles a policy. A compiler that panics takes down this policy and

@@ -21,7 +21,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 )
@@ -132,19 +131,7 @@ func sameSpec(object api.Object, oldObject *usher.Object) bool {
 		return false
 	}
 	old, err := api.Decode(raw)
-	return err == nil && reflect.DeepEqual(spec(object), spec(old.Object))
-}
-
-func spec(object api.Object) any {
-	switch object := object.(type) {
-	case *v1alpha1.OverridePolicy:
-		return object.Spec
-	case *v1alpha1.ClusterOverridePolicy:
-		return object.Spec
-	case *v1alpha1.ClusterValidatePolicy:
-		return object.Spec
-	}
-	return object
+	return err == nil && reflect.DeepEqual(api.Spec(object), api.Spec(old.Object))
 }
 
 // decode returns the policy that is written. Its name may still have to be generated, and

@@ -1,0 +1,67 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PolicyStatus tells what becomes of a policy. Usher writes it; what is written here by
+// anyone else has no effect.
+type PolicyStatus struct {
+	// ObservedGeneration is the generation that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions are Compiled and Enforced. The observedGeneration of Enforced is the
+	// generation in force, an older one while the newest does not compile.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Problems are what is wrong with the policy, errors first.
+	// +optional
+	// +listType=atomic
+	Problems []PolicyProblem `json:"problems,omitempty"`
+	// LastError is the first error among the problems, in one line.
+	// +optional
+	LastError string `json:"lastError,omitempty"`
+}
+
+// PolicyProblem is one thing that is wrong with a policy.
+type PolicyProblem struct {
+	// Severity is error, if it keeps the policy from being enforced as written, or warning.
+	Severity string `json:"severity"`
+	// Field is the path of the field, such as spec.overrideRules[0].overriders.cue.
+	// +optional
+	Field string `json:"field,omitempty"`
+	// What is wrong.
+	What string `json:"what"`
+	// Do is what to do about it.
+	// +optional
+	Do string `json:"do,omitempty"`
+}
+
+// The types of conditions of a policy.
+const (
+	// ConditionCompiled: the policy can be enforced as it is written.
+	ConditionCompiled = "Compiled"
+	// ConditionEnforced: every replica decides by the generation that the condition observed.
+	ConditionEnforced = "Enforced"
+)
+
+// The reasons of conditions of a policy.
+const (
+	// ReasonCompiled: the policy compiles.
+	ReasonCompiled = "Compiled"
+	// ReasonDoesNotCompile: the newest version does not compile. Of Enforced: and no
+	// version is in force.
+	ReasonDoesNotCompile = "DoesNotCompile"
+	// ReasonEnforced: every live replica decides by the newest version.
+	ReasonEnforced = "Enforced"
+	// ReasonNotEnforced: the policy compiles, but something else stands in for it, such as
+	// a policy of the same name in a file.
+	ReasonNotEnforced = "NotEnforced"
+	// ReasonPropagating: a live replica does not decide by the newest version yet.
+	ReasonPropagating = "Propagating"
+	// ReasonLastGoodVersion: the newest version does not compile, an older one is in force.
+	ReasonLastGoodVersion = "LastGoodVersion"
+	// ReasonReplicasDiffer: the newest version does not compile, and of the older ones not
+	// every replica has the same in force.
+	ReasonReplicasDiffer = "ReplicasDiffer"
+)

@@ -1,0 +1,238 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+)
+
+const (
+	// The leader writes at most batch policies before it looks again at what is the case.
+	// It looks as soon as the snapshot changes, but not within roundGap of the last time;
+	// every pollEvery while something propagates, or pollSlowly if it does for long, and
+	// otherwise every idleEvery.
+	batch      = 200
+	roundGap   = 500 * time.Millisecond
+	pollEvery  = time.Second
+	pollSlowly = 5 * time.Second
+	idleEvery  = 10 * time.Second
+	// What was written is read again every reloadEvery, in case somebody meddled with it.
+	reloadEvery = 30 * time.Minute
+	// A status that was refused is tried again after refusedFor. When refusalsInRow were,
+	// the others are taken to be refused too.
+	refusedFor    = time.Minute
+	refusalsInRow = 10
+	// When the API server does not answer, attempts are at most retryAtMost apart.
+	retryAtMost = time.Minute
+)
+
+// campaign takes part in elections until ctx is done, and leads when elected.
+func (r *Reporter) campaign(ctx context.Context) error {
+	for ctx.Err() == nil {
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta:  metav1.ObjectMeta{Namespace: r.options.Namespace, Name: LeaderLease},
+				Client:     r.kube.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: r.options.Identity},
+				Labels:     map[string]string{LeaseLabel: LeaseLeader},
+			},
+			LeaseDuration:   30 * time.Second,
+			RenewDeadline:   20 * time.Second,
+			RetryPeriod:     5 * time.Second,
+			ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: r.lead,
+				OnStoppedLeading: func() {},
+			},
+			Name: LeaderLease,
+		})
+		if err != nil {
+			return fmt.Errorf("elect the replica that writes policy status: %w", err)
+		}
+		elector.Run(ctx)
+	}
+	// The last term may still be ending.
+	r.leading.Lock()
+	defer r.leading.Unlock()
+	return nil
+}
+
+// lead writes status until ctx is done: somebody else may lead then.
+func (r *Reporter) lead(ctx context.Context) {
+	r.leading.Lock()
+	defer r.leading.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	r.options.Log.Info("this replica writes policy status", "identity", r.options.Identity)
+	l := &leader{
+		Reporter: r, writer: newWriter(r.policies, r.options),
+		lease: leaseName(r.options.Identity), replicas: replicas{}, seen: map[types.UID]sighting{},
+	}
+	backoff := newBackoff(retryAtMost)
+	for ctx.Err() == nil {
+		v := r.view()
+		rest, err := l.round(ctx, v)
+		if err == nil {
+			backoff = newBackoff(retryAtMost)
+			pause(ctx, min(rest, roundGap))
+			l.await(ctx, v, rest-roundGap)
+			continue
+		}
+		if ctx.Err() == nil {
+			r.options.Log.Warn("write policy status", "error", err)
+		}
+		pause(ctx, delay(&backoff, err))
+	}
+}
+
+// A leader is one term of the replica that writes. It begins with what stands in the
+// cluster: nothing is carried over from one leader to the next.
+type leader struct {
+	*Reporter
+	*writer
+
+	lease    string
+	replicas replicas
+	viewed   *view
+	seen     map[types.UID]sighting
+	// apart tells since when replicas differ in a shard; zero: they do not.
+	apart [shards]time.Time
+}
+
+// A sighting is since when the leader has known the version of a policy.
+type sighting struct {
+	generation, inForce int64
+
+	since time.Time
+}
+
+// round writes the statuses that are not as they should be, at most a batch of them, and
+// returns how long there is nothing to do unless the snapshot changes.
+func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
+	if err := l.reload(ctx, time.Now()); err != nil {
+		return 0, err
+	}
+	if err := l.look(ctx); err != nil {
+		return 0, err
+	}
+	l.sight(v, time.Now())
+	due, rest := l.due(v, time.Now())
+	if len(due) > batch {
+		due, rest = due[:batch], 0
+	}
+	return rest, l.write(ctx, due)
+}
+
+// await waits until there is a newer view than v.
+func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
+	if atMost <= 0 {
+		return
+	}
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-v.superseded:
+	}
+}
+
+// look reads the Leases of the other replicas, and deletes those of the long dead.
+func (l *leader) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	// Version 0: what the API server has at hand will do.
+	list, err := l.leases().List(ctx, metav1.ListOptions{
+		LabelSelector: LeaseLabel + "=" + LeaseReplica, ResourceVersion: "0",
+	})
+	if err != nil {
+		return fmt.Errorf("list leases of replicas: %w", err)
+	}
+	for _, lease := range l.replicas.update(list.Items, l.lease, time.Now()) {
+		err := l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete lease %s of a replica that is gone: %w", lease.Name, err)
+		}
+	}
+	return nil
+}
+
+// sight notes the versions of policies that are new in v.
+func (l *leader) sight(v *view, now time.Time) {
+	if v == l.viewed {
+		return
+	}
+	seen := make(map[types.UID]sighting, len(v.Policies))
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		s := sighting{generation: p.Generation, inForce: p.inForce(), since: now}
+		if last, ok := l.seen[p.UID]; ok && last.generation == s.generation && last.inForce == s.inForce {
+			s = last
+		} else {
+			delete(l.refused, p.UID)
+		}
+		seen[p.UID] = s
+	}
+	l.viewed, l.seen = v, seen
+}
+
+// due returns the writes to be made, what changed last first, so that who edits one
+// policy does not wait for thousands; and how long to rest after them.
+func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
+	lagging := l.replicas.lagging(v.digests(), now)
+	for i := range l.apart {
+		switch {
+		case len(lagging[i]) == 0:
+			l.apart[i] = time.Time{}
+		case l.apart[i].IsZero():
+			l.apart[i] = now
+		}
+	}
+	var due []write
+	rest := idleEvery
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		if p.UID == "" || !l.writable(p, now) {
+			continue
+		}
+		since, n := l.seen[p.UID].since, shard(p.UID)
+		known := l.known[p.UID]
+		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now))}
+		status, settled := next(known, p, o, now)
+		if !settled {
+			rest = min(rest, patience(o.known))
+		}
+		if status != nil {
+			due = append(due, write{policy: p, status: *status, changed: since})
+		}
+	}
+	slices.SortStableFunc(due, func(a, b write) int { return b.changed.Compare(a.changed) })
+	return due, rest
+}
+
+func patience(known time.Duration) time.Duration {
+	if known > leaseDuration {
+		return pollSlowly
+	}
+	return pollEvery
+}
+
+// A write is a status to be written.
+type write struct {
+	policy  *Policy
+	status  v1alpha1.PolicyStatus
+	changed time.Time
+}

@@ -1,0 +1,111 @@
+// Package report tells authors what became of their policies: it writes the status of the
+// policy objects in the cluster.
+//
+// Every replica publishes in a Lease of its own what it enforces, and one of them, which
+// is elected, compares these and writes. A policy counts as enforced when every replica
+// whose Lease is alive enforces its newest version; a replica that died holds nothing back.
+//
+// What a replica publishes has the same size for one policy and for ten thousand: the
+// policies are divided into 64 shards by their UID, and each shard is one digest of which
+// generation of which policy is in force. Equal digests mean equal shards. Different ones
+// do not tell which policy of the shard differs, so that a policy may have to wait for
+// its neighbours to propagate too; what has been seen enforced is not taken back for that.
+package report
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Options configure a [Reporter]. Identity and Namespace are needed.
+type Options struct {
+	// Identity names this replica and no other one, such as the name of its pod.
+	Identity string
+	// Namespace is where the Leases are.
+	Namespace string
+	// WritesPerSecond limits how fast status is written; 0 means 50.
+	WritesPerSecond int
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// A Reporter writes the status of policies, or tells the replica that does what this one
+// enforces. Use [New].
+//
+// It needs these permissions: in its namespace get, list, create, update, patch and delete
+// of leases; in the cluster get and list of the policy kinds and patch of their status.
+type Reporter struct {
+	policies dynamic.Interface
+	kube     kubernetes.Interface
+	options  Options
+
+	mu     sync.Mutex
+	newest *view
+	// leading is held by the one goroutine that writes status.
+	leading sync.Mutex
+}
+
+// New returns a Reporter that has nothing to report yet.
+func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Reporter {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.WritesPerSecond <= 0 {
+		o.WritesPerSecond = 50
+	}
+	return &Reporter{policies: client, kube: kube, options: o, newest: &view{superseded: make(chan struct{})}}
+}
+
+// Observe takes over what this replica enforces from now on. It does not block, and s is
+// not to be changed afterwards.
+func (r *Reporter) Observe(s Snapshot) {
+	next := newView(s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.newest
+	r.newest = next
+	close(last.superseded)
+}
+
+func (r *Reporter) view() *view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest
+}
+
+// Run reports until ctx is done, when it returns nil. It begins with the first snapshot:
+// a replica that does not know the policies neither publishes nor writes. An error means
+// that it could not start; that the API server does not answer is none.
+func (r *Reporter) Run(ctx context.Context) error {
+	if r.options.Identity == "" || r.options.Namespace == "" {
+		return errors.New("report policy status: the replica's identity and namespace are not known")
+	}
+	if first := r.view(); first.digests == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-first.superseded:
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.publish(ctx) })
+	group.Go(func() error { return r.campaign(ctx) })
+	return group.Wait()
+}
+
+// pause waits, less long if ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,440 @@
+package report_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/rule"
+)
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	failure := []rule.Problem{
+		{Severity: rule.Warning, What: "odd"},
+		{Severity: rule.Error, Field: "spec.x", What: "wrong", Do: "right it"},
+		{Severity: rule.Error, What: "worse"},
+	}
+	for _, test := range []struct {
+		reason string
+		policy report.Policy
+		want   []string
+	}{
+		{
+			"it compiles", report.Policy{Generation: 2, Compiled: true, Enforced: true},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written",
+				"Enforced True Enforced 2: every replica enforces this version",
+			},
+		},
+		{
+			"it compiles, but does something odd", report.Policy{Generation: 2, Compiled: true, Enforced: true, Problems: failure[:1]},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written, with 1 warning: see status.problems",
+				"Enforced True Enforced 2: every replica enforces this version",
+				"warning odd",
+			},
+		},
+		{
+			"it never compiled", report.Policy{Generation: 2, Problems: failure},
+			[]string{
+				"Compiled False DoesNotCompile 2: spec.x: wrong; right it (and 1 more error: see status.problems)",
+				"Enforced False DoesNotCompile 2: nothing of this policy is in force: correct what status.problems names",
+				"error spec.x wrong right it", "error worse", "warning odd", "last error spec.x: wrong; right it",
+			},
+		},
+		{
+			"it used to compile", report.Policy{Generation: 5, Enforced: true, EnforcedGeneration: 3, Problems: failure[1:2]},
+			[]string{
+				"Compiled False DoesNotCompile 5: spec.x: wrong; right it",
+				"Enforced True LastGoodVersion 3: generation 3 is still in force, because generation 5 does not compile; " +
+					"a replica that starts anew enforces neither: correct what status.problems names",
+				"error spec.x wrong right it", "last error spec.x: wrong; right it",
+			},
+		},
+		{
+			"a file stands in for it", report.Policy{Generation: 2, Compiled: true, Problems: failure[2:]},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written",
+				"Enforced False NotEnforced 2: not in force: worse",
+				"error worse", "last error worse",
+			},
+		},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.create("a", "u", test.policy.Generation)
+				test.policy.Ref, test.policy.UID = ref("a"), "u"
+				c.replica("one").Observe(report.Snapshot{Policies: []report.Policy{test.policy}})
+				time.Sleep(time.Second)
+				if d := cmp.Diff(test.want, c.status("a")); d != "" {
+					t.Errorf("status (-want +got):\n%s", d)
+				}
+			})
+		})
+	}
+}
+
+func TestProblemsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		p := report.Policy{Ref: ref("a"), UID: "u", Generation: 1}
+		for range 100 {
+			p.Problems = append(p.Problems, rule.Problem{Severity: rule.Error, What: strings.Repeat("ä", 5000)})
+		}
+		c.replica("one").Observe(report.Snapshot{Policies: []report.Policy{p}})
+		time.Sleep(time.Second)
+		lines := c.status("a")
+		if len(lines) != 23 || lines[21] != "error and 81 more problems correct those above first" {
+			t.Fatalf("%d lines: %q", len(lines), lines[len(lines)-2])
+		}
+		if n := len(strings.Join(lines, "")); n > 30_000 {
+			t.Errorf("status has %d bytes", n)
+		}
+	})
+}
+
+// TestEnforcedMeansEveryLiveReplica follows one policy through the life of three replicas.
+func TestEnforcedMeansEveryLiveReplica(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		one, two := c.replica("one"), c.replica("two")
+		three, crash := c.mortal("three")
+		one.Observe(good(1))
+		time.Sleep(time.Second) // It is the leader.
+		two.Observe(good(1))
+		three.Observe(good(1))
+		time.Sleep(5 * time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+
+		one.Observe(good(2))
+		two.Observe(good(2))
+		time.Sleep(2 * time.Second)
+		c.wantEnforced("a", "True Enforced 1") // It has not had the time.
+		time.Sleep(3 * time.Second)
+		c.wantEnforced("a", "False Propagating 2")
+		if text := strings.Join(c.status("a"), "\n"); !strings.Contains(text, "generation 2 is not enforced yet by three;") {
+			t.Errorf("status does not name the replica:\n%s", text)
+		}
+
+		crash()
+		time.Sleep(20 * time.Second)
+		c.wantEnforced("a", "False Propagating 2")
+		time.Sleep(30 * time.Second)
+		c.wantEnforced("a", "True Enforced 2") // The dead hold nothing back.
+
+		four := c.replica("four")
+		four.Observe(good(1))
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "True Enforced 2") // What has been enforced is not taken back.
+		four.Observe(good(2))
+		time.Sleep(12 * time.Minute)
+		if d := cmp.Diff([]string{"usher-leader", "usher-replica-four", "usher-replica-one", "usher-replica-two"}, c.leaseNames()); d != "" {
+			t.Errorf("leases (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestLastGoodVersionThatOneReplicaNeverSaw(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 2)
+		broken := report.Policy{Ref: ref("a"), UID: "u", Generation: 2, Problems: []rule.Problem{{Severity: rule.Error, What: "wrong"}}}
+		lastGood := broken
+		lastGood.Enforced, lastGood.EnforcedGeneration = true, 1
+		one := c.replica("one")
+		one.Observe(report.Snapshot{Policies: []report.Policy{lastGood}})
+		time.Sleep(time.Second)
+		two := c.replica("two")
+		two.Observe(report.Snapshot{Policies: []report.Policy{broken}})
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "True LastGoodVersion 1")
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "Unknown ReplicasDiffer 2")
+		if text := strings.Join(c.status("a"), "\n"); !strings.Contains(text, "but not in two: correct") {
+			t.Errorf("status does not name the replica:\n%s", text)
+		}
+	})
+}
+
+// TestSilence: nothing is written when nothing changes, but the Leases.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		one, two := c.replica("one"), c.replica("two")
+		one.Observe(good(1))
+		two.Observe(good(1))
+		time.Sleep(10 * time.Second)
+		if n := c.patches(); n != 1 {
+			t.Errorf("%d status writes, want 1: the one that every replica has confirmed", n)
+		}
+		c.clear()
+		for i := range 60 {
+			s := good(1)
+			s.Generation = int64(i)
+			one.Observe(s)
+			time.Sleep(time.Second)
+		}
+		if n := c.patches(); n != 0 {
+			t.Errorf("%d status writes, want none", n)
+		}
+		calls := c.calls()
+		// Two replicas renew their own Lease every 10 s, and the leader its, and the
+		// other one looks at it, every 5 s and more.
+		if n := calls["patch leases"]; n < 10 || n > 14 {
+			t.Errorf("%d writes of the replicas' leases in a minute, want 12", n)
+		}
+		if n := calls["update leases"]; n > 13 {
+			t.Errorf("%d writes of the leader's lease in a minute, want 12", n)
+		}
+		if n := calls["list leases"]; n > 70 {
+			t.Errorf("%d lists of leases in a minute, want one a second, as the snapshot changes", n)
+		}
+	})
+}
+
+func TestALeaderTakesOverAndWritesOnlyDifferences(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var s report.Snapshot
+		for i := range 10 {
+			name := fmt.Sprint("p", i)
+			c.create(name, name, 1)
+			s.Policies = append(s.Policies, report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
+		}
+		one, stop := c.stoppable("one")
+		one.Observe(s)
+		time.Sleep(10 * time.Second)
+		stop()
+		if n := c.patches(); n != 10 {
+			t.Fatalf("%d status writes, want 10", n)
+		}
+		before := c.status("p3")
+		c.clear()
+
+		next := report.Snapshot{Policies: append([]report.Policy(nil), s.Policies...)}
+		next.Policies[4].Generation = 2
+		c.replica("two").Observe(next)
+		time.Sleep(10 * time.Second)
+		if n := c.patches(); n != 1 {
+			t.Errorf("%d status writes, want 1: the policy that changed", n)
+		}
+		c.wantEnforced("p4", "True Enforced 2")
+		if d := cmp.Diff(before, c.status("p3")); d != "" {
+			t.Errorf("status of another policy changed:\n%s", d)
+		}
+		if d := cmp.Diff([]string{"usher-leader", "usher-replica-two"}, c.leaseNames()); d != "" {
+			t.Errorf("leases (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestTransitionTimeIsThatOfTheTransition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		one := c.replica("one")
+		one.Observe(good(1))
+		time.Sleep(5 * time.Minute)
+		first := c.transition("a", "Enforced")
+		one.Observe(good(2))
+		time.Sleep(5 * time.Minute)
+		c.wantEnforced("a", "True Enforced 2")
+		if now := c.transition("a", "Enforced"); !now.Equal(first) {
+			t.Errorf("transition at %v, want %v: it was True all along", now, first)
+		}
+		one.Observe(report.Snapshot{Policies: []report.Policy{{Ref: ref("a"), UID: "u", Generation: 3}}})
+		time.Sleep(time.Minute)
+		if now := c.transition("a", "Enforced"); !now.After(first) {
+			t.Errorf("transition at %v, want a later one: it is False now", now)
+		}
+	})
+}
+
+func TestWritesAreLimitedAndTheNewestComeFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3000
+		c := newCluster(t)
+		s := report.Snapshot{Policies: make([]report.Policy, n)}
+		for i := range s.Policies {
+			name := fmt.Sprint("p", i)
+			c.create(name, name, 1)
+			s.Policies[i] = report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true}
+		}
+		one := c.replica("one")
+		one.Observe(s)
+		time.Sleep(10 * time.Second)
+		if got := c.patches(); got < 500 || got > 600 {
+			t.Errorf("%d status writes after 10 s, want 50 a second and 100 at once", got)
+		}
+		edited := report.Snapshot{Policies: append([]report.Policy(nil), s.Policies...)}
+		edited.Policies[n-1].Generation = 2
+		one.Observe(edited)
+		time.Sleep(5 * time.Second)
+		c.wantEnforced(fmt.Sprint("p", n-1), "True Enforced 2")
+		time.Sleep(time.Minute)
+		if got := c.patches(); got != n {
+			t.Errorf("%d status writes, want %d", got, n)
+		}
+	})
+}
+
+func TestTroubleWithTheAPIServer(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Group: "policy.kcloudlabs.io", Resource: "clusteroverridepolicies"}
+	for _, test := range []struct {
+		reason string
+		err    error
+		atMost int
+	}{
+		{"throttled", apierrors.NewTooManyRequests("slow down", 20), 6},
+		{"no connection", errors.New("connection refused"), 10},
+		{"one policy is refused, as by somebody's webhook", apierrors.NewForbidden(resource, "a", errors.New("no")), 4},
+		{"a conflict", apierrors.NewConflict(resource, "a", errors.New("no")), 4},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.create("a", "u", 1)
+				var failing atomic.Bool
+				failing.Store(true)
+				c.policies.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return failing.Load(), nil, test.err
+				})
+				c.replica("one").Observe(good(1))
+				time.Sleep(2 * time.Minute)
+				if n := c.patches(); n < 2 || n > test.atMost {
+					t.Errorf("%d attempts in two minutes, want 2 to %d", n, test.atMost)
+				}
+				failing.Store(false)
+				time.Sleep(2 * time.Minute)
+				c.wantEnforced("a", "True Enforced 1")
+			})
+		})
+	}
+}
+
+func TestOneRefusedPolicyHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		c.create("b", "recreated", 1)
+		c.create("c", "w", 1)
+		var s report.Snapshot
+		for _, name := range []string{"a", "b", "c", "gone"} {
+			s.Policies = append(s.Policies, report.Policy{
+				Ref: ref(name), UID: uid(map[string]string{"a": "u", "b": "v", "c": "w", "gone": "x"}[name]),
+				Generation: 1, Compiled: true, Enforced: true,
+			})
+		}
+		s.Policies = append(s.Policies, report.Policy{Ref: ref("file"), Generation: 1, Compiled: true, Enforced: true})
+		one := c.replica("one")
+		one.Observe(s)
+		time.Sleep(5 * time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		c.wantEnforced("c", "True Enforced 1")
+		if got := c.status("b"); len(got) > 0 {
+			t.Errorf("status of the policy of the same name is %v, want none", got)
+		}
+		s.Policies[1].UID = "recreated"
+		one.Observe(s)
+		time.Sleep(5 * time.Second)
+		c.wantEnforced("b", "True Enforced 1")
+	})
+}
+
+// TestDefinitionsWithoutStatus are those of kinitiras.
+func TestDefinitionsWithoutStatus(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var s report.Snapshot
+		for i := range 100 {
+			name := fmt.Sprint("p", i)
+			c.create(name, name, 1)
+			s.Policies = append(s.Policies, report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
+		}
+		c.policies.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.PatchAction).GetName())
+		})
+		c.replica("one").Observe(s)
+		time.Sleep(10 * time.Minute)
+		if n := c.patches(); n != 1 {
+			t.Errorf("%d status writes, want one attempt", n)
+		}
+		if n := c.log.count("policies of this kind have no status"); n != 1 {
+			t.Errorf("%d log records that say what to do, want 1", n)
+		}
+	})
+}
+
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var s report.Snapshot
+		for i := range 10_000 {
+			s.Policies = append(s.Policies, report.Policy{
+				Ref: ref("p"), UID: uid(fmt.Sprint(i)), Generation: 1, Compiled: true, Enforced: true,
+			})
+		}
+		s.Generation = 7
+		c.policies.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+		c.replica("One.example_org").Observe(s)
+		time.Sleep(time.Second)
+		var lease *coordinationv1.Lease
+		list, err := c.kube.CoordinationV1().Leases("usher").List(t.Context(), metav1.ListOptions{LabelSelector: report.LeaseLabel + "=" + report.LeaseReplica})
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("leases are %v, %v, want one", list, err)
+		}
+		lease = &list.Items[0]
+		if !strings.HasPrefix(lease.Name, "usher-replica-one-example-org-") || *lease.Spec.HolderIdentity != "One.example_org" {
+			t.Errorf("lease %s of %s", lease.Name, *lease.Spec.HolderIdentity)
+		}
+		if n := len(lease.Annotations[report.EnforcedAnnotation]); n < 500 || n > 1000 {
+			t.Errorf("annotation has %d bytes for 10,000 policies, want less than 1,000", n)
+		}
+		if lease.Annotations[report.SnapshotAnnotation] != "7" {
+			t.Errorf("annotations are %v", lease.Annotations)
+		}
+	})
+}
+
+func TestRunNeedsAnIdentity(t *testing.T) {
+	t.Parallel()
+	if err := report.New(nil, nil, report.Options{Namespace: "usher"}).Run(t.Context()); err == nil {
+		t.Error("Run without identity gives no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := report.New(nil, nil, report.Options{Namespace: "usher", Identity: "one"})
+	if err := r.Run(ctx); err != nil {
+		t.Errorf("Run that is done before there is anything to report: %v", err)
+	}
+}

@@ -1,0 +1,130 @@
+package report
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/fnv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Snapshot is what one replica enforces at one time.
+type Snapshot struct {
+	// Generation counts the snapshots of this replica. It is for readers: those of
+	// different replicas have nothing to do with each other.
+	Generation int64
+	Policies   []Policy
+}
+
+// A Policy is what one replica makes of one policy.
+type Policy struct {
+	Ref usher.PolicyRef
+	// UID is that of the policy object. Policies without one, such as those from files,
+	// have no status and are left out.
+	UID types.UID
+	// Generation is that of the newest version.
+	Generation int64
+	// Compiled tells whether the newest version compiles.
+	Compiled bool
+	// Enforced tells whether a version is in force: the newest if Compiled, otherwise the
+	// one of EnforcedGeneration, which counts in that case only; 0 means the one before.
+	Enforced           bool
+	EnforcedGeneration int64
+	// Problems are those of the newest version.
+	Problems []rule.Problem
+}
+
+// inForce is the generation in force, or -1.
+func (p *Policy) inForce() int64 {
+	switch {
+	case !p.Enforced:
+		return -1
+	case p.Compiled:
+		return p.Generation
+	case p.EnforcedGeneration > 0:
+		return p.EnforcedGeneration
+	}
+	return p.Generation - 1
+}
+
+// A view is a snapshot that has been handed to everyone who waits for it.
+type view struct {
+	Snapshot
+
+	// digests are computed when they are first asked for; nil before the first snapshot.
+	digests func() digests
+	// superseded is closed when there is a newer view.
+	superseded chan struct{}
+}
+
+func newView(s Snapshot) *view {
+	return &view{
+		Snapshot:   s,
+		digests:    sync.OnceValue(func() digests { return digest(s.Policies) }),
+		superseded: make(chan struct{}),
+	}
+}
+
+const shards = 64
+
+// digests tell which policies are in force in which generation, one number a shard. Each
+// is a sum over the policies of the shard, so that their order does not count.
+type digests [shards]uint64
+
+func digest(policies []Policy) digests {
+	var d digests
+	var text []byte
+	for i := range policies {
+		p := &policies[i]
+		if p.UID == "" {
+			continue
+		}
+		text = append(text[:0], p.UID...)
+		text = binary.BigEndian.AppendUint64(text, uint64(p.Generation))
+		text = binary.BigEndian.AppendUint64(text, uint64(p.inForce()))
+		sum := sha256.Sum256(text)
+		d[shard(p.UID)] += binary.BigEndian.Uint64(sum[:])
+	}
+	return d
+}
+
+func shard(uid types.UID) int {
+	h := fnv.New32a()
+	h.Write([]byte(uid))
+	return int(h.Sum32() % shards)
+}
+
+// format begins the text form of digests. Replicas whose formats differ, as they may
+// during an upgrade, do not confirm each other.
+const format = "1:"
+
+func (d digests) String() string {
+	bytes := make([]byte, 0, 8*shards)
+	for _, sum := range d {
+		bytes = binary.BigEndian.AppendUint64(bytes, sum)
+	}
+	return format + base64.RawStdEncoding.EncodeToString(bytes)
+}
+
+// parseDigests reads what String writes. It reports whether s is that.
+func parseDigests(s string) (digests, bool) {
+	var d digests
+	text, ok := strings.CutPrefix(s, format)
+	if !ok {
+		return d, false
+	}
+	bytes, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil || len(bytes) != 8*shards {
+		return d, false
+	}
+	for i := range d {
+		d[i] = binary.BigEndian.Uint64(bytes[8*i:])
+	}
+	return d, true
+}

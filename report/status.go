@@ -1,0 +1,211 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
+)
+
+const (
+	// A version has settle to reach all replicas before its status says that it did not:
+	// nearly always one write is enough then.
+	settle = 3 * time.Second
+	// Replicas that differ in a policy that does not compile, because one of them never
+	// saw its last good version, differ for longer than tolerance.
+	tolerance = 30 * time.Second
+
+	mostProblems = 20
+	mostText     = 1000
+)
+
+// An outlook is what the leader knows of a policy beyond its own snapshot.
+type outlook struct {
+	// lagging are the live replicas that do not confirm it, sorted.
+	lagging []string
+	// known is for how long the leader has known the version, and apart for how long
+	// there have been replicas that do not confirm it.
+	known, apart time.Duration
+}
+
+// next is the status that policy p is to have in place of the one it has; nil if it is
+// not to be written. It is not settled if it may change without a new snapshot.
+func next(known v1alpha1.PolicyStatus, p *Policy, o outlook, now time.Time) (status *v1alpha1.PolicyStatus, settled bool) {
+	enforced, settled := enforcedCondition(known, p, o)
+	if enforced == nil {
+		return nil, false
+	}
+	compiled := compiledCondition(p)
+	next := v1alpha1.PolicyStatus{
+		ObservedGeneration: p.Generation,
+		Conditions:         slices.Clone(known.Conditions),
+		Problems:           problems(p.Problems),
+	}
+	if !p.Compiled || !p.Enforced {
+		next.LastError = firstError(p.Problems)
+	}
+	for _, c := range []*metav1.Condition{compiled, enforced} {
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		if old := meta.FindStatusCondition(next.Conditions, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		meta.SetStatusCondition(&next.Conditions, *c)
+	}
+	if same(known, next) {
+		return nil, settled
+	}
+	return &next, settled
+}
+
+// same compares two statuses, without reflection: the leader compares thousands at a time.
+func same(a, b v1alpha1.PolicyStatus) bool {
+	return a.ObservedGeneration == b.ObservedGeneration && a.LastError == b.LastError &&
+		slices.Equal(a.Problems, b.Problems) &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b metav1.Condition) bool {
+			if !a.LastTransitionTime.Equal(&b.LastTransitionTime) {
+				return false
+			}
+			a.LastTransitionTime = b.LastTransitionTime
+			return a == b
+		})
+}
+
+func compiledCondition(p *Policy) *metav1.Condition {
+	c := &metav1.Condition{
+		Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonCompiled, ObservedGeneration: p.Generation,
+		Message: "the policy can be enforced as it is written",
+	}
+	warnings := len(p.Problems) - len(rule.Errors(p.Problems))
+	switch {
+	case !p.Compiled:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDoesNotCompile, firstError(p.Problems)
+		if more := len(rule.Errors(p.Problems)) - 1; more > 0 {
+			c.Message += fmt.Sprintf(" (and %s: see status.problems)", count(more, "more error"))
+		}
+	case warnings > 0:
+		c.Message += fmt.Sprintf(", with %s: see status.problems", count(warnings, "warning"))
+	}
+	return c
+}
+
+// enforcedCondition is nil if it is too early to tell.
+func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *metav1.Condition, settled bool) {
+	c = &metav1.Condition{
+		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
+	}
+	switch {
+	case !p.Enforced && p.Compiled:
+		c.Reason, c.Message = v1alpha1.ReasonNotEnforced, "not in force: "+firstError(p.Problems)
+		return c, true
+	case !p.Enforced:
+		c.Reason = v1alpha1.ReasonDoesNotCompile
+		c.Message = "nothing of this policy is in force: correct what status.problems names"
+		return c, true
+	case !p.Compiled:
+		return lastGoodCondition(c, p, o), len(o.lagging) == 0
+	case len(o.lagging) == 0 || confirmed(known, p):
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
+		c.Message = "every replica enforces this version"
+		return c, true
+	case o.known < settle:
+		return nil, false
+	}
+	c.Reason = v1alpha1.ReasonPropagating
+	c.Message = fmt.Sprintf("generation %d is not enforced yet by %s; if this lasts for more than a minute, look at the log there",
+		p.Generation, names(o.lagging))
+	return c, false
+}
+
+// lastGoodCondition completes the condition of a policy that is in force in an older version.
+func lastGoodCondition(c *metav1.Condition, p *Policy, o outlook) *metav1.Condition {
+	if o.apart > tolerance {
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonReplicasDiffer
+		c.Message = fmt.Sprintf("generation %d does not compile; generation %d is still in force, but not in %s: "+
+			"correct what status.problems names", p.Generation, p.inForce(), names(o.lagging))
+		return c
+	}
+	c.Status, c.Reason, c.ObservedGeneration = metav1.ConditionTrue, v1alpha1.ReasonLastGoodVersion, p.inForce()
+	c.Message = fmt.Sprintf("generation %d is still in force, because generation %d does not compile; "+
+		"a replica that starts anew enforces neither: correct what status.problems names", p.inForce(), p.Generation)
+	return c
+}
+
+// confirmed reports whether every replica has been seen to enforce the version already. A
+// replica that differs now differs in another policy, or is late in general: it does not
+// go back.
+func confirmed(known v1alpha1.PolicyStatus, p *Policy) bool {
+	c := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionEnforced)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == p.Generation
+}
+
+// problems are those of a policy, errors first, bounded in number and size.
+func problems(all []rule.Problem) []v1alpha1.PolicyProblem {
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b rule.Problem) int { return cmp.Compare(a.Severity, b.Severity) })
+	var problems []v1alpha1.PolicyProblem
+	for i, p := range sorted {
+		if i == mostProblems {
+			problems[i-1] = v1alpha1.PolicyProblem{
+				Severity: string(p.Severity), What: fmt.Sprintf("and %s", count(len(sorted)-i+1, "more problem")),
+				Do: "correct those above first",
+			}
+			break
+		}
+		problems = append(problems, v1alpha1.PolicyProblem{
+			Severity: string(p.Severity), Field: short(p.Field), What: short(p.What), Do: short(p.Do),
+		})
+	}
+	return problems
+}
+
+// firstError is the first error in one line.
+func firstError(problems []rule.Problem) string {
+	errs := rule.Errors(problems)
+	if len(errs) == 0 {
+		return "the reason is not known: look at the log of Usher"
+	}
+	p := errs[0]
+	text := p.What
+	if p.Field != "" {
+		text = p.Field + ": " + text
+	}
+	if p.Do != "" {
+		text += "; " + p.Do
+	}
+	return short(strings.Join(strings.Fields(text), " "))
+}
+
+// short is text, cut where it is too long for a status.
+func short(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	cut := mostText
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+func names(replicas []string) string {
+	if len(replicas) == 1 {
+		return replicas[0]
+	}
+	return fmt.Sprintf("%s and %s", replicas[0], count(len(replicas)-1, "other replica"))
+}
+
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}

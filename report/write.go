@@ -1,0 +1,179 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+)
+
+// A writer knows what stands in the status of the policies, because it read it and then
+// was the only one to write it.
+type writer struct {
+	client  dynamic.Interface
+	log     *slog.Logger
+	limiter flowcontrol.RateLimiter
+
+	resources map[string]schema.GroupVersionResource
+	known     map[types.UID]v1alpha1.PolicyStatus
+	stale     time.Time
+	// refused are the policies whose status could not be written, with the time at which
+	// to try again, and mute the kinds that have no status.
+	refused map[types.UID]time.Time
+	mute    map[string]bool
+}
+
+func newWriter(client dynamic.Interface, o Options) *writer {
+	resources := map[string]schema.GroupVersionResource{}
+	for _, kind := range api.Kinds() {
+		resources[kind.Kind], _ = meta.UnsafeGuessKindToResource(kind)
+	}
+	return &writer{
+		client: client, log: o.Log, resources: resources,
+		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
+	}
+}
+
+// reload reads the status of all policies, if it has not been read for long.
+func (w *writer) reload(ctx context.Context, now time.Time) error {
+	if now.Before(w.stale) {
+		return nil
+	}
+	known := map[types.UID]v1alpha1.PolicyStatus{}
+	for _, resource := range w.resources {
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
+			defer cancel()
+			return w.client.Resource(resource).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			if policy, ok := item.(*unstructured.Unstructured); ok {
+				known[policy.GetUID()] = statusOf(policy)
+			}
+			return nil
+		})
+		// A kind whose definition is missing has no policies.
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("list %s: %w", resource.Resource, err)
+		}
+	}
+	w.known, w.stale = known, now.Add(wait.Jitter(reloadEvery, 0.2))
+	w.refused, w.mute = map[types.UID]time.Time{}, map[string]bool{}
+	return nil
+}
+
+// statusOf is the status of a policy, empty if it is none: then it will be replaced.
+func statusOf(policy *unstructured.Unstructured) v1alpha1.PolicyStatus {
+	var status v1alpha1.PolicyStatus
+	tree, _, err := unstructured.NestedMap(policy.Object, "status")
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &status) != nil {
+		return v1alpha1.PolicyStatus{}
+	}
+	return status
+}
+
+// writable reports whether there is no reason to leave p alone.
+func (w *writer) writable(p *Policy, now time.Time) bool {
+	_, known := w.resources[p.Ref.Kind]
+	return known && !w.mute[p.Ref.Kind] && !now.Before(w.refused[p.UID])
+}
+
+// write writes statuses, as fast as the limit allows. Its error is one that the other
+// policies would meet too.
+func (w *writer) write(ctx context.Context, due []write) error {
+	refusals := 0
+	for _, item := range due {
+		if w.mute[item.policy.Ref.Kind] {
+			continue
+		}
+		if err := w.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		err := w.patch(ctx, item)
+		if apierrors.IsNotFound(err) {
+			err = w.missing(ctx, item.policy)
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			w.known[item.policy.UID] = item.status
+			refusals = 0
+			continue
+		}
+		if refusals++; transient(err) || refusals == refusalsInRow {
+			return fmt.Errorf("status of %s: %w", item.policy.Ref, err)
+		}
+		w.refused[item.policy.UID] = time.Now().Add(refusedFor)
+		w.log.Warn("policy status refused", "policy", item.policy.Ref.String(), "again", refusedFor, "error", err)
+	}
+	return nil
+}
+
+// transient reports whether err has nothing to do with the one policy that met it.
+func transient(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnauthorized(err)
+}
+
+// patch replaces the status of one policy, provided that it is still the same object and
+// not another one of its name.
+func (w *writer) patch(ctx context.Context, item write) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": item.policy.UID},
+		{"op": "add", "path": "/status", "value": item.status},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.resource(item.policy).Patch(ctx, item.policy.Ref.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	return err
+}
+
+func (w *writer) resource(p *Policy) dynamic.ResourceInterface {
+	resource := w.client.Resource(w.resources[p.Ref.Kind])
+	if p.Ref.Namespace == "" {
+		return resource
+	}
+	return resource.Namespace(p.Ref.Namespace)
+}
+
+// missing finds out what the API server did not find: the policy, which the next snapshot
+// will not hold then, or the status of the kind, whose definition is an old one.
+func (w *writer) missing(ctx context.Context, p *Policy) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := w.resource(p).Get(ctx, p.Ref.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		w.mute[p.Ref.Kind] = true
+		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher",
+			"kind", p.Ref.Kind)
+		return nil
+	case apierrors.IsNotFound(err):
+		w.refused[p.UID] = time.Now().Add(refusedFor)
+		return nil
+	}
+	return err
+}
