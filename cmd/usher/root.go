@@ -88,6 +88,7 @@ they are written, and which writes to refuse.`,
 		newCheck(s),
 		newRender(s),
 		newTest(s),
+		newUninstall(s),
 		newVersion(s),
 		newCompletion(s),
 	)

@@ -1,5 +1,5 @@
 // Package cert gives a server its certificate: one of its own making, in memory or kept
-// in a folder, or one from files that somebody else renews.
+// in a folder or a Secret, or one from files that somebody else renews.
 //
 //	serving, err := cert.SelfSigned(cert.Options{Hosts: []string{"usher.usher-system.svc"}})
 //	server.TLSConfig = &tls.Config{GetCertificate: serving.GetCertificate}
@@ -31,7 +31,9 @@ type Serving struct {
 	every time.Duration
 	// load returns what is to be used after last, which may be nil; it returns last itself
 	// if nothing is new.
-	load func(last *identity) (*identity, error)
+	load func(ctx context.Context, last *identity) (*identity, error)
+	// changes has room for one.
+	changes chan struct{}
 }
 
 // An identity is a certificate and what makes clients trust it. It is immutable.
@@ -45,7 +47,7 @@ type identity struct {
 type Options struct {
 	// Dir is the folder in which ca.crt, ca.key, tls.crt and tls.key are kept, so that
 	// clients go on trusting the server when it is started again. Empty keeps them in
-	// memory.
+	// memory. [FromSecret] has no use for it.
 	Dir string
 	// Hosts are the DNS names and IP addresses of the server; none means localhost,
 	// 127.0.0.1 and ::1.
@@ -61,12 +63,12 @@ func SelfSigned(o Options) (*Serving, error) {
 		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
 	}
 	m := &maker{hosts: o.Hosts, now: time.Now}
-	s := &Serving{log: o.Log, every: 12 * time.Hour, load: m.renew}
+	s := &Serving{log: o.Log, every: 12 * time.Hour, load: local(m.renew)}
 	if o.Dir != "" {
 		k := &keeper{maker: m, dir: o.Dir}
-		s.load, s.caFile = k.renew, k.path(caCert)
+		s.load, s.caFile = local(k.renew), k.path(caCert)
 	}
-	return s.start()
+	return s.start(context.Background())
 }
 
 // Files returns the certificate in certFile, with its chain, and the key in keyFile, both
@@ -74,15 +76,21 @@ func SelfSigned(o Options) (*Serving, error) {
 // empty if they know.
 func Files(certFile, keyFile, caFile string, log *slog.Logger) (*Serving, error) {
 	f := &files{cert: certFile, key: keyFile, ca: caFile}
-	s := &Serving{caFile: caFile, log: log, every: 10 * time.Second, watch: f.folders(), load: f.reload}
-	return s.start()
+	s := &Serving{caFile: caFile, log: log, every: 10 * time.Second, watch: f.folders(), load: local(f.reload)}
+	return s.start(context.Background())
 }
 
-func (s *Serving) start() (*Serving, error) {
+// local is for what needs nobody else, and so does not wait.
+func local(load func(last *identity) (*identity, error)) func(context.Context, *identity) (*identity, error) {
+	return func(_ context.Context, last *identity) (*identity, error) { return load(last) }
+}
+
+func (s *Serving) start(ctx context.Context) (*Serving, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	first, err := s.load(nil)
+	s.changes = make(chan struct{}, 1)
+	first, err := s.load(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +107,10 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 // CA returns the certificates that clients are to trust, in PEM; nil if they are not known.
 func (s *Serving) CA() []byte { return s.current.Load().caPEM }
 
+// Changes returns a channel that tells, while Run runs, that NotAfter or CA has changed.
+// Changes that nobody has waited for are told as one. It is for one reader.
+func (s *Serving) Changes() <-chan struct{} { return s.changes }
+
 // CAFile returns the file that holds what CA returns, empty if there is none.
 func (s *Serving) CAFile() string { return s.caFile }
 
@@ -113,7 +125,7 @@ func (s *Serving) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	// What changed before it was watched.
-	complaint := s.refresh("")
+	complaint := s.refresh(ctx, "")
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,15 +133,18 @@ func (s *Serving) Run(ctx context.Context) error {
 		case <-changes:
 		case <-ticker.C:
 		}
-		complaint = s.refresh(complaint)
+		complaint = s.refresh(ctx, complaint)
 	}
 }
 
 // refresh uses what is new, and returns what is wrong with it.
-func (s *Serving) refresh(complaint string) string {
+func (s *Serving) refresh(ctx context.Context, complaint string) string {
 	last := s.current.Load()
-	next, err := s.load(last)
+	next, err := s.load(ctx, last)
 	if err != nil {
+		if ctx.Err() != nil {
+			return complaint
+		}
 		if err.Error() != complaint {
 			s.log.Error("certificate cannot be renewed, the old one goes on", "error", err, "expires", s.NotAfter())
 		}
@@ -138,6 +153,10 @@ func (s *Serving) refresh(complaint string) string {
 	if next != last {
 		s.current.Store(next)
 		s.log.Info("certificate renewed", "expires", s.NotAfter())
+		select {
+		case s.changes <- struct{}{}:
+		default:
+		}
 	}
 	return ""
 }

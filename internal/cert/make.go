@@ -51,9 +51,15 @@ func (m *maker) renew(last *identity) (*identity, error) {
 	return m.makeLeaf(m.ca)
 }
 
+// lives reports whether a certificate will not have expired some time from now. That it
+// may not be valid yet is the business of other clocks.
+func (m *maker) lives(c *x509.Certificate, fromNow time.Duration) bool {
+	return m.now().Add(fromNow).Before(c.NotAfter)
+}
+
 // lasts reports whether a certificate is valid and need not be renewed yet.
 func (m *maker) lasts(c *x509.Certificate) bool {
-	return !m.now().Before(c.NotBefore) && m.now().Add(ahead).Before(c.NotAfter)
+	return !m.now().Before(c.NotBefore) && m.lives(c, ahead)
 }
 
 func (m *maker) makeCA() (*authority, error) {
@@ -86,6 +92,10 @@ func (m *maker) makeLeaf(ca *authority) (*identity, error) {
 	template, err := m.template("usher", leafLifetime)
 	if err != nil {
 		return nil, err
+	}
+	// What outlives its CA is not trusted.
+	if template.NotAfter.After(ca.certificate.NotAfter) {
+		template.NotAfter = ca.certificate.NotAfter
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
