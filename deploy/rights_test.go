@@ -1,0 +1,130 @@
+package deploy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestRightsAreNarrow(t *testing.T) {
+	t.Parallel()
+	// Whoever may do these can give himself every right.
+	dangerous := []string{"*", "escalate", "bind", "impersonate", "deletecollection"}
+	for _, r := range renderings {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			objects := r.objects(t)
+			var rules []rbacv1.PolicyRule
+			for _, role := range only[*rbacv1.ClusterRole](objects) {
+				rules = append(rules, role.Rules...)
+				for _, rule := range role.Rules {
+					if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "leases") {
+						t.Errorf("%v reaches beyond the namespace", rule)
+					}
+					if writes(rule) && len(rule.ResourceNames) == 0 && !strings.HasSuffix(rule.Resources[0], "/status") {
+						t.Errorf("%v may write whatever is not Usher's", rule)
+					}
+				}
+			}
+			for _, role := range only[*rbacv1.Role](objects) {
+				rules = append(rules, role.Rules...)
+				for _, rule := range role.Rules {
+					reads := len(rule.ResourceNames) == 0 && !cmp.Equal(rule.Verbs, []string{"create"})
+					if slices.Contains(rule.Resources, "secrets") && reads {
+						t.Errorf("%v reads secrets that are not Usher's", rule)
+					}
+				}
+			}
+			for _, rule := range rules {
+				if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources), "*") || len(rule.NonResourceURLs) > 0 {
+					t.Errorf("%v is for everything", rule)
+				}
+				for _, verb := range rule.Verbs {
+					if slices.Contains(dangerous, verb) {
+						t.Errorf("%v may %s", rule, verb)
+					}
+				}
+			}
+		})
+	}
+}
+
+func writes(rule rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+		return !slices.Contains([]string{"get", "list", "watch"}, verb)
+	})
+}
+
+// Whoever has neither registrations nor facts nor a Secret of his own needs no rights on
+// them.
+func TestRightsFollowTheValues(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		set, group, resource string
+		reason               string
+	}{
+		{"registration.enabled=false", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "somebody else registers"},
+		{"facts.owners=false", "apps", "replicasets", "no policy asks for owners"},
+		{"certificate.existingSecret=tls", "", "secrets", "the kubelet mounts it"},
+	}
+	for _, test := range tests {
+		t.Run(test.set, func(t *testing.T) {
+			t.Parallel()
+			if !allowed(renderings[0].objects(t), test.group, test.resource) {
+				t.Errorf("no rights on %s by default", test.resource)
+			}
+			if without := (&rendering{args: []string{"--set", test.set}}); allowed(without.objects(t), test.group, test.resource) {
+				t.Errorf("rights on %s with %s: %s", test.resource, test.set, test.reason)
+			}
+		})
+	}
+}
+
+func allowed(objects []runtime.Object, group, resource string) bool {
+	var rules []rbacv1.PolicyRule
+	for _, role := range only[*rbacv1.ClusterRole](objects) {
+		rules = append(rules, role.Rules...)
+	}
+	for _, role := range only[*rbacv1.Role](objects) {
+		rules = append(rules, role.Rules...)
+	}
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource)
+	})
+}
+
+// The Job that removes the registration is the only one that may make it then.
+func TestReplicasCannotRegisterDuringUninstall(t *testing.T) {
+	t.Parallel()
+	for _, r := range renderings[:2] {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			objects := r.objects(t)
+			job := one[*batchv1.Job](t, objects)
+			replicas := one[*appsv1.Deployment](t, objects).Spec.Template.Spec.ServiceAccountName
+			bound := map[string][]string{}
+			for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
+				if strings.HasSuffix(b.RoleRef.Name, "-registration") {
+					hook := b.Annotations["helm.sh/hook"]
+					bound[hook] = append(bound[hook], b.Name, b.Subjects[0].Name)
+				}
+			}
+			if len(bound[""]) != 2 || bound[""][1] != replicas {
+				t.Errorf("the release binds %v, want one binding for %s", bound[""], replicas)
+			}
+			want := []string{bound[""][0], job.Spec.Template.Spec.ServiceAccountName}
+			if diff := cmp.Diff(want, bound["pre-delete"]); diff != "" {
+				t.Errorf("before the deletion (-want +got):\n%s", diff)
+			}
+			if job.Annotations["helm.sh/hook"] != "pre-delete" || job.Spec.Template.Spec.ServiceAccountName == replicas {
+				t.Errorf("the Job %v runs as %s", job.Annotations, job.Spec.Template.Spec.ServiceAccountName)
+			}
+		})
+	}
+}
