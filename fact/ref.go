@@ -65,6 +65,14 @@ type Selector interface {
 	String() string
 }
 
+// A LabelSelector is a Selector that also says which labels an object needs, in the syntax
+// of the Kubernetes API, so that an API server can be asked for fewer objects. It must not
+// match an object without those labels; an empty text needs none.
+type LabelSelector interface {
+	Selector
+	LabelSelector() string
+}
+
 // String names the object, such as "v1 ConfigMap shop/site".
 func (o *Object) String() string {
 	name := o.Name

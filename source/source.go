@@ -32,6 +32,8 @@ type Set struct {
 type Unreadable struct {
 	Position api.Position
 	Err      error
+	// Do says what to do about it; if it is empty, the text has to be corrected.
+	Do string
 }
 
 // String is the entry in one line:

@@ -189,6 +189,14 @@ func (c chosen) Matches(object map[string]any) bool {
 	return c.Labels == nil || c.Labels.Matches(subject.Labels())
 }
 
+// LabelSelector implements [fact.LabelSelector].
+func (c chosen) LabelSelector() string {
+	if c.Labels == nil {
+		return ""
+	}
+	return c.Labels.String()
+}
+
 func (c chosen) String() string {
 	var parts []string
 	if c.Labels != nil {

@@ -1,0 +1,138 @@
+// Package cluster gets objects from the API server of a cluster.
+//
+// An object of a kind that nobody has asked for before is read from the API server. From
+// then on the kind is watched, and its objects come from memory, until nobody has asked for
+// a while. So no policy has to say what it will need, and neither start-up nor a request
+// ever waits for a kind to be watched: while it is not, or cannot be, objects are read one
+// by one.
+//
+// Secrets are always read one by one, and never kept.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+// Options configure a [Resolver]. The zero value works.
+type Options struct {
+	// MaxKinds is how many kinds are watched at once; 0 means 32. Where more are asked for,
+	// those that were not needed for longest make room.
+	MaxKinds int
+	// MaxObjects is how many objects a kind may have to be watched; 0 means 20000. Watching
+	// costs memory for all of them.
+	MaxObjects int
+	// Idle is after how long without a question a kind is no longer watched; 0 means 15 minutes.
+	Idle time.Duration
+	// Log gets a record when a kind is watched, no longer watched, or cannot be watched.
+	Log *slog.Logger
+}
+
+// A Resolver gets objects of a cluster. Use [New].
+type Resolver struct {
+	client  dynamic.Interface
+	mapper  *mapper
+	options Options
+	// wanted are kinds that were asked for and are not watched.
+	wanted chan schema.GroupVersionKind
+	// rewatch says that Watch was called.
+	rewatch chan struct{}
+
+	mu     sync.RWMutex
+	pinned map[schema.GroupVersionKind]bool
+	kinds  map[schema.GroupVersionKind]*kind
+}
+
+var _ fact.Resolver = (*Resolver)(nil)
+
+// New returns a resolver of the objects that client reads. Without [Resolver.Run] it
+// watches nothing. It does not remember what it read one by one: wrap it with
+// [github.com/usher-dev/usher/fact/cached] for that.
+func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
+	if o.MaxKinds <= 0 {
+		o.MaxKinds = 32
+	}
+	if o.MaxObjects <= 0 {
+		o.MaxObjects = 20_000
+	}
+	if o.Idle <= 0 {
+		o.Idle = 15 * time.Minute
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Resolver{
+		client:  client,
+		mapper:  newMapper(rest),
+		options: o,
+		wanted:  make(chan schema.GroupVersionKind, 64),
+		rewatch: make(chan struct{}, 1),
+		kinds:   map[schema.GroupVersionKind]*kind{},
+	}
+}
+
+// Resolve finds the object that ref names or selects.
+//
+// By name, an object that is not in memory is read from the API server before it counts as
+// absent, since a watch is always a little late: the owner of an object is often only a
+// moment older. A selection takes memory at its word. Memory does not count while its watch
+// is interrupted.
+func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	o := ref.Object
+	if o == nil {
+		return nil, fmt.Errorf("resolve %s: it is not an object", ref)
+	}
+	if o.Name == "" && o.Selector == nil {
+		return nil, nil
+	}
+	m, err := r.mapper.find(ctx, schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
+	if err != nil {
+		return nil, unmapped(o, err)
+	}
+	namespace := o.Namespace
+	if !m.namespaced && o.AnyScope {
+		namespace = ""
+	}
+	if o.Name != "" {
+		return r.named(ctx, m, o, namespace)
+	}
+	if !m.namespaced && namespace != "" {
+		return nil, nil
+	}
+	if memory := r.memory(m.kind); memory != nil {
+		return value(memory.first(namespace, o.Selector)), nil
+	}
+	return r.selectOne(ctx, m, o, namespace)
+}
+
+func (r *Resolver) named(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	switch {
+	case m.namespaced && namespace == "":
+		return nil, fmt.Errorf("%w: objects of this kind live in namespaces, and none is given", absent(o, namespace))
+	case !m.namespaced && namespace != "":
+		return nil, fmt.Errorf("%w: objects of this kind live in no namespace", absent(o, namespace))
+	}
+	if memory := r.memory(m.kind); memory != nil {
+		if tree := memory.named(namespace, o.Name); tree != nil {
+			return tree, nil
+		}
+	}
+	return r.get(ctx, m, o, namespace)
+}
+
+// value keeps an absent object from becoming a non-nil interface.
+func value(tree map[string]any) any {
+	if tree == nil {
+		return nil
+	}
+	return tree
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// rediscover is how much time passes between two attempts to find out about kinds that
+// have come since: discovery is expensive, and a policy may name a kind that never comes.
+const rediscover = 10 * time.Second
+
+// A mapping says under which resource a kind is read.
+type mapping struct {
+	kind       schema.GroupVersionKind
+	resource   schema.GroupVersionResource
+	namespaced bool
+}
+
+// A mapper finds mappings, within a context and once for all who want the same.
+type mapper struct {
+	rest   meta.RESTMapper
+	flight singleflight.Group
+
+	mu    sync.Mutex
+	known map[schema.GroupVersionKind]mapping
+	reset time.Time
+}
+
+func newMapper(rest meta.RESTMapper) *mapper {
+	return &mapper{rest: rest, known: map[schema.GroupVersionKind]mapping{}}
+}
+
+// find returns the mapping of a kind. If the cluster has no such kind, meta.IsNoMatchError
+// is true of the error.
+func (m *mapper) find(ctx context.Context, kind schema.GroupVersionKind) (mapping, error) {
+	m.mu.Lock()
+	known, ok := m.known[kind]
+	m.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	found := m.flight.DoChan(kind.String(), func() (any, error) { return m.discover(kind) })
+	select {
+	case result := <-found:
+		known, _ := result.Val.(mapping)
+		return known, result.Err
+	case <-ctx.Done():
+		return mapping{}, fmt.Errorf("wait for discovery: %w", ctx.Err())
+	}
+}
+
+func (m *mapper) discover(kind schema.GroupVersionKind) (mapping, error) {
+	found, err := m.rest.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) && m.mayReset() {
+		meta.MaybeResetRESTMapper(m.rest)
+		found, err = m.rest.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	if err != nil {
+		return mapping{}, err
+	}
+	known := mapping{kind: kind, resource: found.Resource, namespaced: found.Scope.Name() == meta.RESTScopeNameNamespace}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[kind] = known
+	return known, nil
+}
+
+func (m *mapper) mayReset() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.reset.IsZero() && time.Since(m.reset) < rediscover {
+		return false
+	}
+	m.reset = time.Now()
+	return true
+}
+
+// forget drops what is known of a kind that the API server does not know any more.
+func (m *mapper) forget(kind schema.GroupVersionKind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, kind)
+}

@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"cmp"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+// A name is what tells the objects of a kind apart.
+type name struct{ namespace, name string }
+
+func nameOf(o *unstructured.Unstructured) name { return name{o.GetNamespace(), o.GetName()} }
+
+func (n name) compare(other name) int {
+	return cmp.Or(cmp.Compare(n.namespace, other.namespace), cmp.Compare(n.name, other.name))
+}
+
+// Objects are all objects of a kind, by namespace and name. They are the store of a
+// mirror. The trees are never changed, only replaced.
+type objects struct {
+	// most is how many there may be, and overflow is called when there are more.
+	most     int
+	overflow func()
+
+	mu         sync.RWMutex
+	namespaces map[string]map[string]map[string]any
+	count      int
+}
+
+// named returns the object, or nil.
+func (s *objects) named(namespace, name string) map[string]any {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.namespaces[namespace][name]
+}
+
+// first returns the first object that is selected, by namespace and name, or nil. An empty
+// namespace means all of them.
+func (s *objects) first(namespace string, selector fact.Selector) map[string]any {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if namespace != "" {
+		return firstOf(s.namespaces[namespace], selector)
+	}
+	var first map[string]any
+	var at string
+	for n, trees := range s.namespaces {
+		if first != nil && n >= at {
+			continue
+		}
+		if tree := firstOf(trees, selector); tree != nil {
+			first, at = tree, n
+		}
+	}
+	return first
+}
+
+func firstOf(trees map[string]map[string]any, selector fact.Selector) map[string]any {
+	var first map[string]any
+	var at string
+	for n, tree := range trees {
+		if (first == nil || n < at) && selector.Matches(tree) {
+			first, at = tree, n
+		}
+	}
+	return first
+}
+
+func (s *objects) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.count
+}
+
+// Replace implements [mirror.Store].
+func (s *objects) Replace(all []*unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.namespaces, s.count = map[string]map[string]map[string]any{}, 0
+	for _, o := range all {
+		s.put(o)
+	}
+}
+
+// Set implements [mirror.Store].
+func (s *objects) Set(o *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(o)
+}
+
+func (s *objects) put(o *unstructured.Unstructured) {
+	n := nameOf(o)
+	of := s.namespaces[n.namespace]
+	if of == nil {
+		of = map[string]map[string]any{}
+		s.namespaces[n.namespace] = of
+	}
+	if _, known := of[n.name]; !known {
+		s.count++
+	}
+	of[n.name] = o.Object
+	if s.count > s.most {
+		s.overflow()
+	}
+}
+
+// Delete implements [mirror.Store].
+func (s *objects) Delete(o *unstructured.Unstructured) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := nameOf(o)
+	of := s.namespaces[n.namespace]
+	if _, known := of[n.name]; !known {
+		return
+	}
+	s.count--
+	delete(of, n.name)
+	if len(of) == 0 {
+		delete(s.namespaces, n.namespace)
+	}
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+// page is how many objects are listed at once.
+const page = 500
+
+// get reads one object from the API server.
+func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	object, err := r.client.Resource(m.resource).Namespace(namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, r.explain(err, m, o, namespace)
+	}
+	unstructured.RemoveNestedField(object.Object, "metadata", "managedFields")
+	return object.Object, nil
+}
+
+// selectOne lists objects of the API server and returns the first that is selected, nil
+// if none is. It looks at all of them: the server sorts namespace a-b before a.
+func (r *Resolver) selectOne(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	options := metav1.ListOptions{Limit: page}
+	if s, ok := o.Selector.(fact.LabelSelector); ok {
+		options.LabelSelector = s.LabelSelector()
+	}
+	var first map[string]any
+	var at name
+	for ctx.Err() == nil {
+		list, err := r.client.Resource(m.resource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return nil, r.explain(err, m, o, namespace)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			n := nameOf(object)
+			if (first == nil || n.compare(at) < 0) && o.Selector.Matches(object.Object) {
+				first, at = object.Object, n
+			}
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			unstructured.RemoveNestedField(first, "metadata", "managedFields")
+			return value(first), nil
+		}
+	}
+	return nil, fmt.Errorf("get %s: %w", o, ctx.Err())
+}
+
+// unmapped says what it means that the resource of an object is not known.
+func unmapped(o *fact.Object, err error) error {
+	switch {
+	case !meta.IsNoMatchError(err):
+		return fmt.Errorf("get %s: %w", o, err)
+	case o.Name != "":
+		return fmt.Errorf("%w: the cluster has no kind %s %s", absent(o, o.Namespace), o.APIVersion, o.Kind)
+	}
+	return fmt.Errorf("get %s: the cluster has no kind %s %s", o, o.APIVersion, o.Kind)
+}
+
+// explain says what an error of the API server means to whoever wrote the policy, or runs
+// Usher.
+func (r *Resolver) explain(err error, m mapping, o *fact.Object, namespace string) error {
+	resource := m.resource.Resource
+	if m.resource.Group != "" {
+		resource += "." + m.resource.Group
+	}
+	switch {
+	case apierrors.IsNotFound(err) && (apierrors.IsUnexpectedServerError(err) || o.Name == ""):
+		// It is the path that is not there.
+		r.mapper.forget(m.kind)
+		return unmapped(o, &meta.NoKindMatchError{GroupKind: m.kind.GroupKind(), SearchedVersions: []string{m.kind.Version}})
+	case apierrors.IsNotFound(err):
+		return absent(o, namespace)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("get %s: usher may not read %s: add them to the Helm value facts.resources: %w", o, resource, err)
+	case apierrors.IsMethodNotSupported(err):
+		return fmt.Errorf("get %s: the API server does not let anybody read %s: %w", o, resource, err)
+	}
+	return fmt.Errorf("get %s: %w", o, err)
+}
+
+// absent is the error of an object that does not exist.
+func absent(o *fact.Object, namespace string) error {
+	full := o.Name
+	if namespace != "" {
+		full = namespace + "/" + full
+	}
+	return fmt.Errorf("%s %q not found", o.Kind, full)
+}

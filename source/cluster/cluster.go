@@ -1,0 +1,161 @@
+// Package cluster reads policies from the API server of a cluster and follows their
+// changes.
+//
+// A policy that is being deleted counts until it is gone. One whose text cannot be decoded
+// goes on as it was before. The status of a policy and other bookkeeping are not part of it:
+// writing them is no change.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/source"
+)
+
+const (
+	// quiet is how long nothing may happen before a change counts as complete: kubectl
+	// apply writes many policies one by one.
+	quiet = 50 * time.Millisecond
+	// patience bounds the wait for quiet.
+	patience = 500 * time.Millisecond
+	// retry is the longest pause between two attempts to read.
+	retry = 5 * time.Second
+	// probe is after how long a silence the API server is asked for a sign of life.
+	probe = 20 * time.Second
+)
+
+// Options configure a [Source]. The zero value works.
+type Options struct {
+	// Wait is how long the API server must say that a kind of policy does not exist until
+	// that is believed; 0 means 10 s. An API server that has just started is not always right.
+	Wait time.Duration
+	// Log gets a record when policies cannot be read, and when they can be read again.
+	Log *slog.Logger
+}
+
+// A Source holds the policies of a cluster. Use [New].
+type Source struct {
+	wait    time.Duration
+	kinds   []*kind
+	changed chan struct{}
+}
+
+var _ source.Source = (*Source)(nil)
+
+// New returns the source of the policies that client reads, in all namespaces. The client
+// needs get, list and watch on every kind of policy.
+func New(client dynamic.Interface, o Options) *Source {
+	if o.Wait <= 0 {
+		o.Wait = 10 * time.Second
+	}
+	s := &Source{wait: o.Wait, changed: make(chan struct{}, 1)}
+	for _, gvk := range api.Kinds() {
+		s.kinds = append(s.kinds, newKind(client, gvk, s.signal, o))
+	}
+	return s
+}
+
+// signal says that something has changed, however often it is called.
+func (s *Source) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run hands over the policies as soon as all kinds have been read, and again within half a
+// second of a change.
+//
+// It never fails. A kind that does not exist is reported as unreadable and does not hold
+// up the others; its policies come when its CRD does. As long as any other error keeps a
+// kind from being read for the first time, nothing is handed over, since requests would be
+// decided without its policies. Later, policies stay as they were last seen. Call Run once.
+func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
+	for _, k := range s.kinds {
+		go k.run(ctx, s.wait)
+	}
+	var last *source.Set
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changed:
+		}
+		if !s.settle(ctx) {
+			return nil
+		}
+		set, complete := s.set()
+		if complete && (last == nil || !same(*last, set)) {
+			last = &set
+			update(set)
+		}
+	}
+}
+
+// settle returns when nothing has happened for a while, false if ctx is done before.
+func (s *Source) settle(ctx context.Context) bool {
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
+	calm := time.NewTimer(quiet)
+	defer calm.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.changed:
+			calm.Reset(quiet)
+		case <-calm.C:
+			return true
+		case <-enough.C:
+			return true
+		}
+	}
+}
+
+// set is everything that is known. It is complete if nothing is missing from it for want
+// of an answer.
+func (s *Source) set() (set source.Set, complete bool) {
+	for _, k := range s.kinds {
+		if !k.addTo(&set, s.wait) {
+			return source.Set{}, false
+		}
+	}
+	return set, true
+}
+
+// same reports whether nothing has changed. A policy that has not changed keeps its
+// object, so that comparing pointers is enough.
+func same(a, b source.Set) bool {
+	return slices.EqualFunc(a.Policies, b.Policies, func(x, y api.Policy) bool { return x.Object == y.Object }) &&
+		slices.EqualFunc(a.Unreadable, b.Unreadable, func(x, y source.Unreadable) bool { return x.String() == y.String() })
+}
+
+// Staleness is for how long the policies have not been known to be those of the cluster,
+// by the kind for which that is longest. Up to about half a minute is normal, as signs of
+// life of a quiet kind are that far apart. It is zero before Run.
+func (s *Source) Staleness() time.Duration {
+	var longest time.Duration
+	for _, k := range s.kinds {
+		if heard := k.heard(); !heard.IsZero() {
+			longest = max(longest, time.Since(heard))
+		}
+	}
+	return longest
+}
+
+// Err is why policies cannot be read at present, nil if they can.
+func (s *Source) Err() error {
+	for _, k := range s.kinds {
+		if err := k.mirror.State().Err; err != nil {
+			return fmt.Errorf("read policies of kind %s: %w", k.gvk.Kind, err)
+		}
+	}
+	return nil
+}

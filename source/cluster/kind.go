@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/mirror"
+	"github.com/usher-dev/usher/source"
+)
+
+// A kind holds the policies of one kind, decoded. It is the store of its mirror.
+type kind struct {
+	gvk    schema.GroupVersionKind
+	mirror *mirror.Mirror
+	signal func()
+	// failed gets at most one message when the mirror begins to fail.
+	failed chan struct{}
+
+	mu       sync.Mutex
+	policies map[types.NamespacedName]held
+}
+
+// A held is one policy of the cluster.
+type held struct {
+	uid types.UID
+	sum [sha256.Size]byte
+	// policy is the newest version that could be decoded; its object is nil if there is none.
+	policy api.Policy
+	// unreadable is why the newest version could not be decoded.
+	unreadable error
+}
+
+func newKind(client dynamic.Interface, gvk schema.GroupVersionKind, signal func(), o Options) *kind {
+	k := &kind{gvk: gvk, signal: signal, failed: make(chan struct{}, 1), policies: map[types.NamespacedName]held{}}
+	resource, _ := meta.UnsafeGuessKindToResource(gvk) // right for the names of our kinds
+	log := o.Log
+	if log != nil {
+		log = log.With(slog.String("kind", gvk.Kind))
+	}
+	k.mirror = mirror.New(client, resource, k, mirror.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
+	return k
+}
+
+// run follows the kind until ctx is done. Some wait after reading begins to fail there is
+// something to report.
+func (k *kind) run(ctx context.Context, wait time.Duration) {
+	go k.mirror.Run(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.failed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			k.signal()
+		}
+	}
+}
+
+// changed is called when the state of the mirror changes.
+func (k *kind) changed() {
+	if k.mirror.State().Err != nil {
+		select {
+		case k.failed <- struct{}{}:
+		default:
+		}
+	}
+	k.signal()
+}
+
+// Replace implements [mirror.Store].
+func (k *kind) Replace(objects []*unstructured.Unstructured) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.policies
+	k.policies = make(map[types.NamespacedName]held, len(objects))
+	for _, o := range objects {
+		name := nameOf(o)
+		k.policies[name] = before[name].next(o)
+	}
+	k.signal()
+}
+
+// Set implements [mirror.Store].
+func (k *kind) Set(o *unstructured.Unstructured) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name := nameOf(o)
+	k.policies[name] = k.policies[name].next(o)
+	k.signal()
+}
+
+// Delete implements [mirror.Store].
+func (k *kind) Delete(o *unstructured.Unstructured) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.policies, nameOf(o))
+	k.signal()
+}
+
+func nameOf(o *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// next is what the policy is now. It keeps its object if nothing that matters has changed,
+// and its last readable version if the new one cannot be decoded.
+func (h held) next(o *unstructured.Unstructured) held {
+	text, err := text(o.Object)
+	sum := sha256.Sum256(text)
+	if err == nil && h.sum == sum {
+		return h
+	}
+	next := held{uid: o.GetUID(), sum: sum}
+	if err == nil {
+		next.policy, err = api.Decode(text)
+	}
+	if err != nil {
+		next.unreadable = fmt.Errorf("%s %s: %w", o.GetKind(), fullName(o.GetNamespace(), o.GetName()), err)
+		if h.uid == next.uid {
+			next.policy = h.policy
+		}
+	}
+	return next
+}
+
+// text is the object as JSON, without what changes when the policy does not.
+func text(object map[string]any) ([]byte, error) {
+	object = maps.Clone(object)
+	_ = 0
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		object["metadata"] = metadata
+	}
+	return json.Marshal(object)
+}
+
+func fullName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// addTo adds the policies to set, by namespace and name, and what keeps others from being
+// among them. It is false if nothing is known yet.
+func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
+	state := k.mirror.State()
+	lasting := state.Err != nil && time.Since(state.Since) >= wait
+	absent := lasting && apierrors.IsNotFound(state.Err)
+	switch {
+	case absent:
+		set.Unreadable = append(set.Unreadable, k.absent())
+		return true
+	case !state.Synced:
+		return false
+	case lasting && (apierrors.IsForbidden(state.Err) || apierrors.IsUnauthorized(state.Err)):
+		set.Unreadable = append(set.Unreadable, k.forbidden())
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	names := slices.SortedFunc(maps.Keys(k.policies), func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, name := range names {
+		h := k.policies[name]
+		if h.policy.Object != nil {
+			set.Policies = append(set.Policies, h.policy)
+		}
+		if h.unreadable != nil {
+			set.Unreadable = append(set.Unreadable, source.Unreadable{Err: h.unreadable})
+		}
+	}
+	return true
+}
+
+// absent says that the cluster does not have the kind. Its text, like that of forbidden,
+// is the same at every attempt, unlike the API server's.
+func (k *kind) absent() source.Unreadable {
+	return source.Unreadable{
+		Err: fmt.Errorf("read policies of kind %s: the cluster has no such kind in %s", k.gvk.Kind, k.gvk.GroupVersion()),
+		Do:  "install the CRDs of Usher; policies of this kind are enforced as soon as they are there",
+	}
+}
+
+// forbidden says that the kind may no longer be read.
+func (k *kind) forbidden() source.Unreadable {
+	return source.Unreadable{
+		Err: fmt.Errorf("read policies of kind %s: Usher may not get, list or watch them", k.gvk.Kind),
+		Do:  "grant it for the API group " + k.gvk.Group + "; until then policies stay as they were last seen",
+	}
+}
+
+// heard is when the policies were last known to be those of the cluster. A kind that does
+// not exist is known to have none.
+func (k *kind) heard() time.Time {
+	state := k.mirror.State()
+	if apierrors.IsNotFound(state.Err) && state.Until.After(state.Heard) {
+		return state.Until
+	}
+	return state.Heard
+}
