@@ -30,23 +30,32 @@ var mayImport = []struct {
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
+	{"fact/cluster", []string{"fact", "internal/mirror"}},
 	{"source/...", []string{"api", "source"}},
+	{"source/cluster", []string{"api", "source", "internal/mirror"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
 	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	{"door/...", []string{"."}},
 	{"observe/...", []string{".", "fact"}},
+	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/cert", nil},
+	// What source/cluster and fact/cluster have in common.
+	{"internal/mirror", nil},
+	// From what rules match to what API servers send; policies themselves are always sent.
+	{"internal/enroll", []string{".", "api/...", "rule"}},
+	// Generators that make runs; they work on files and know nothing of the code.
+	{"hack/...", nil},
 }
 
 // homes are the folders that may import a heavy dependency.
@@ -58,7 +67,11 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	{"k8s.io/apiserver/pkg/admission", nil},
 	{"k8s.io/apiserver/pkg/authorization", nil},
-	{"k8s.io/client-go", nil},
+	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
+	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
+	{"k8s.io/client-go", []string{
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
 	{"go.opentelemetry.io", []string{"observe/tracing"}},

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
@@ -17,6 +19,8 @@ import (
 
 type serveFlags struct {
 	config        serve.Config
+	member        memberFlags
+	legacy        legacyFlags
 	failurePolicy string
 	tlsMinVersion string
 	logFormat     string
@@ -26,27 +30,37 @@ type serveFlags struct {
 func newServe(s streams) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve --policies DIR",
+		Use:   "serve",
 		Short: "Serve admission webhooks that enforce policies",
 		Long: `Serve answers the admission webhooks of an API server over HTTPS, at /mutate and
-/validate. It needs no cluster: policies are files, and an edit is in force within a
-second. An edit that does not compile changes nothing; it is logged, counted in the
-metrics and shown at /readyz?verbose.
+/validate.
 
-Without certificate it makes a CA and a certificate of its own, for localhost.
+With --policies it needs no cluster: policies are files, and an edit is in force within a
+second. An edit that does not compile changes nothing; it is logged, counted in the
+metrics and shown at /readyz?verbose. Without certificate it makes a CA and a certificate
+of its own, for localhost.
+
+With --kubeconfig, or --in-cluster in a pod, policies are objects of the cluster, besides
+those in files. Their status says what became of them. API servers are told to call this
+server, for no more than the policies need; 'usher uninstall' tells them to stop. In a pod
+--in-cluster is the default if there are no --policies.
 
 On SIGTERM /readyz fails, requests in flight are finished, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
   usher serve --policies policies/ --facts objects/ --log-level debug
   usher serve --policies /etc/usher --bind-address 0.0.0.0 \
-    --tls-cert-file tls.crt --tls-private-key-file tls.key`,
+    --tls-cert-file tls.crt --tls-private-key-file tls.key
+  usher serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443 --bind-address 192.0.2.7
+  usher serve --in-cluster --service usher --cert-secret usher-cert`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.config.Out = s.out
-			if err := f.complete(s); err != nil {
+			if err := f.complete(cmd, s); err != nil {
 				return &usageError{command: cmd.CommandPath(), err: err}
 			}
-			server, err := serve.New(f.config)
+			klog.SetSlogLogger(f.config.Log.With("from", "client-go"))
+			limitProcessors()
+			server, err := serve.New(cmd.Context(), f.config)
 			if err != nil {
 				return err
 			}
@@ -64,13 +78,19 @@ On SIGTERM /readyz fails, requests in flight are finished, and the exit status i
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &f.config
+	f.legacy.register(flags)
+	f.member.registerIn(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
-	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
-	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
+	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
+	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
 	flags.IntVar(&c.Port, "port", 8443, "port of the webhooks; 0 takes a free one")
 	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics; 0 disables them")
+	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles of the process at /debug/pprof beside the metrics, to everybody who can reach them")
 	flags.StringVar(&c.CertFile, "tls-cert-file", "", "certificate in PEM, with those between it and the CA; read again when it changes")
 	flags.StringVar(&c.KeyFile, "tls-private-key-file", "", "private key in PEM of --tls-cert-file")
+	flags.StringVar(&c.CAFile, "tls-ca-file", "", "certificates in PEM by which API servers are to trust --tls-cert-file")
+	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "certificates in PEM; who asks for decisions must have a certificate of one of them")
+	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names and DNS names of those who may ask, of all whom --client-ca-file vouches for")
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "what becomes of a request when a rule fails: Fail denies it, Ignore goes on without the rule")
@@ -85,10 +105,17 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 }
 
 // complete turns what flags say in words into the configuration.
-func (f *serveFlags) complete(s streams) error {
+func (f *serveFlags) complete(cmd *cobra.Command, s streams) error {
 	c := &f.config
-	if len(c.Policies) == 0 {
-		return errors.New("no policies: name a file or folder with --policies")
+	var err error
+	if c.Log, err = newLog(s, f.logFormat, f.logLevel); err != nil {
+		return err
+	}
+	if len(f.legacy.set) > 0 {
+		c.Log.Warn("flags that have no effect here", "flags", strings.Join(f.legacy.set, " "), "do", "use --log-level and --log-format")
+	}
+	if err := f.chooseCluster(cmd); err != nil {
+		return err
 	}
 	if net.ParseIP(c.BindAddress) == nil {
 		return fmt.Errorf("--bind-address %s: not an IP address", c.BindAddress)
@@ -96,8 +123,11 @@ func (f *serveFlags) complete(s streams) error {
 	if c.Port < 0 || c.Port > 65535 {
 		return fmt.Errorf("--port %d: not between 0 and 65535", c.Port)
 	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		return errors.New("--tls-cert-file and --tls-private-key-file come together")
+	if c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0") {
+		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
+	}
+	if err := f.checkFiles(); err != nil {
+		return err
 	}
 	switch f.tlsMinVersion {
 	case "1.2":
@@ -112,9 +142,44 @@ func (f *serveFlags) complete(s streams) error {
 	default:
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
 	}
+	return nil
+}
+
+// chooseCluster finds out whether there is a cluster, and what else follows from that.
+func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
+	c := &f.config
+	given := cmd.Flags().Changed
+	if !given("in-cluster") && f.member.kubeconfig == "" && len(c.Policies) == 0 {
+		f.member.inCluster = os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	}
+	if !f.member.given() && len(c.Policies) == 0 {
+		return errors.New("no policies: name a file or folder with --policies, or a cluster with --kubeconfig or --in-cluster")
+	}
+	if f.member.given() && len(c.Facts) > 0 {
+		return errors.New("--facts are for servers without a cluster")
+	}
+	if f.member.inCluster && !given("bind-address") {
+		c.BindAddress = "0.0.0.0"
+	}
 	var err error
-	c.Log, err = newLog(s, f.logFormat, f.logLevel)
+	c.Cluster, err = f.member.complete(c.CertFile != "", c.Log)
+	if err == nil && c.Cluster != nil && c.Cluster.CertSecret != "" && c.CertDir != "" {
+		c.Log.Warn("--cert-dir has no effect: the certificate is kept in a Secret", "secret", c.Cluster.CertSecret)
+	}
 	return err
+}
+
+func (f *serveFlags) checkFiles() error {
+	c := &f.config
+	switch {
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("--tls-cert-file and --tls-private-key-file come together")
+	case c.CAFile != "" && c.CertFile == "":
+		return errors.New("--tls-ca-file belongs to --tls-cert-file")
+	case len(c.ClientNames) > 0 && c.ClientCAFile == "":
+		return errors.New("--client-names need --client-ca-file: names can be believed only if somebody vouches for them")
+	}
+	return nil
 }
 
 func newLog(s streams, format, level string) (*slog.Logger, error) {

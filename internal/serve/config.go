@@ -6,27 +6,43 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/enroll"
 )
 
 // A Config says what a [Server] serves, where and how. Zero values mean what the
-// comments say; only Policies is needed.
+// comments say; only Policies or Cluster is needed.
 type Config struct {
-	// Policies are files and folders, watched. Facts are files and folders with objects
-	// that exist in the cluster, read once.
+	// Policies are files and folders, watched. With Cluster they come before those of the
+	// cluster: of two with the same kind and name, that from a file is in force.
 	Policies []string
-	Facts    []string
+	// Facts are files and folders with objects that exist in the cluster, read once. They
+	// are for servers without Cluster.
+	Facts []string
+	// Cluster is what the server takes part in; nil means that it knows nothing of one.
+	Cluster *Cluster
 
 	// BindAddress is 127.0.0.1 if empty; Port 0 lets the system choose.
 	BindAddress string
 	Port        int
-	// MetricsAddress is host:port, or "0" (or empty) for no metrics.
+	// MetricsAddress is host:port, or "0" (or empty) for no metrics. With Profile there are
+	// profiles of the process at /debug/pprof, too.
 	MetricsAddress string
+	Profile        bool
 
-	// CertFile and KeyFile come together or not; they are read again when they change.
-	// Without them a CA and a certificate are made, and kept in CertDir if that is set.
+	// CertFile and KeyFile come together or not; they are read again when they change, and
+	// so is CAFile, what API servers are to trust. Without them a CA and a certificate are
+	// made, and kept in CertDir if that is set, or in the Secret of Cluster.
 	CertFile, KeyFile string
+	CAFile            string
 	CertDir           string
+	// ClientCAFile holds who vouches for those who may ask for decisions; empty means that
+	// everybody may. It is read again when it changes. ClientNames are the names that one
+	// of these must have, as common name or alternative name; none means that all may.
+	ClientCAFile string
+	ClientNames  []string
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
 	TLSMinVersion uint16
 
@@ -50,6 +66,27 @@ type Config struct {
 	Out io.Writer
 }
 
+// A Cluster says how a server takes part in a cluster: policies and facts come from its API
+// server, policies get a status, and API servers are told to call the server.
+type Cluster struct {
+	Clients *Clients
+	// Namespace is where the Leases of the replicas are, and the Secret.
+	Namespace string
+	// Identity names this replica and no other one.
+	Identity string
+	// CertSecret is the Secret in which replicas keep the CA and the certificate that they
+	// share; empty means that each has its own.
+	CertSecret string
+	// Registration says how API servers reach the server, and what they are to ask it.
+	// Its Namespace and Log are filled in. Register tells whether to register; else the
+	// webhook configurations are somebody else's business.
+	Registration enroll.Options
+	Register     bool
+	// Watch are kinds of objects to watch from the start. Others are watched when they are
+	// first needed.
+	Watch []schema.GroupVersionKind
+}
+
 func (c Config) withDefaults() Config {
 	if c.BindAddress == "" {
 		c.BindAddress = "127.0.0.1"
@@ -65,6 +102,11 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Out == nil {
 		c.Out = io.Discard
+	}
+	if c.Cluster != nil {
+		cluster := *c.Cluster
+		cluster.Registration.Namespace, cluster.Registration.Log = cluster.Namespace, c.Log
+		c.Cluster = &cluster
 	}
 	return c
 }

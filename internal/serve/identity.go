@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
+	"time"
 
 	"github.com/usher-dev/usher/internal/cert"
 )
@@ -19,18 +22,34 @@ type identity struct {
 }
 
 // newIdentity takes the certificate that the configuration names, or has one made.
-func newIdentity(c Config) (*identity, error) {
+func newIdentity(ctx context.Context, c Config) (*identity, error) {
 	if c.CertFile != "" {
-		serving, err := cert.Files(c.CertFile, c.KeyFile, "", c.Log)
+		serving, err := cert.Files(c.CertFile, c.KeyFile, c.CAFile, c.Log)
+		if err != nil {
+			return nil, err
+		}
+		return &identity{Serving: serving, caFile: c.CAFile}, nil
+	}
+	if c.Cluster != nil && c.Cluster.CertSecret != "" {
+		serving, err := sharedCertificate(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		return &identity{Serving: serving}, nil
 	}
-	serving, err := cert.SelfSigned(cert.Options{Dir: c.CertDir, Hosts: hosts(c.BindAddress), Log: c.Log})
+	all := hosts(c.BindAddress)
+	if c.Cluster != nil {
+		all = append(all, c.Cluster.hosts()...)
+	}
+	serving, err := cert.SelfSigned(cert.Options{Dir: c.CertDir, Hosts: all, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
+	return withFile(serving)
+}
+
+// withFile has the CA of a certificate in a file, if need be a temporary one.
+func withFile(serving *cert.Serving) (*identity, error) {
 	if file := serving.CAFile(); file != "" {
 		return &identity{Serving: serving, caFile: file}, nil
 	}
@@ -50,15 +69,54 @@ func newIdentity(c Config) (*identity, error) {
 	return i, nil
 }
 
+// sharedCertificate is the one that replicas keep in a Secret. An API server that does not
+// answer is waited for: it may be starting, too.
+func sharedCertificate(ctx context.Context, c Config) (*cert.Serving, error) {
+	const most, pause = time.Minute, 2 * time.Second
+	deadline := time.Now().Add(most)
+	// Every replica has to ask for the same hosts: nothing here may depend on the replica.
+	o := cert.Options{Hosts: append(loopback(), c.Cluster.hosts()...), Log: c.Log}
+	for {
+		serving, err := cert.FromSecret(ctx, c.Cluster.Clients.Kube, c.Cluster.Namespace, c.Cluster.CertSecret, o)
+		if err == nil || !passing(err) || time.Now().After(deadline) {
+			return serving, err
+		}
+		c.Log.Warn("the API server does not answer yet", "server", c.Cluster.Clients.Server, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
 func (i *identity) close() {
 	if i.temporary {
 		_ = os.Remove(i.caFile)
 	}
 }
 
+// hosts are the names under which API servers call the webhooks.
+func (c *Cluster) hosts() []string {
+	r := &c.Registration
+	if r.URL != "" {
+		if u, err := url.Parse(r.URL); err == nil && u.Hostname() != "" {
+			return []string{u.Hostname()}
+		}
+		return nil
+	}
+	if r.Service == "" {
+		return nil
+	}
+	service := r.Service + "." + r.Namespace
+	return []string{service + ".svc", service + ".svc.cluster.local", service, r.Service}
+}
+
+func loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
+
 // hosts are the names under which a server that listens on address is called.
 func hosts(address string) []string {
-	all := []string{"localhost", "127.0.0.1", "::1"}
+	all := loopback()
 	ip := net.ParseIP(address)
 	switch {
 	case ip == nil || ip.IsLoopback() && (address == "127.0.0.1" || address == "::1"):

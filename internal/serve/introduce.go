@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,11 @@ const tryout = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 // introduce tells people where the server is and how to call it.
 func (s *Server) introduce() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Serving %s with the policies in %s\n", s.URL(), strings.Join(s.config.Policies, ", "))
+	origins := slices.Clone(s.config.Policies)
+	if s.member != nil {
+		origins = append(origins, "the cluster "+s.member.Clients.Server)
+	}
+	fmt.Fprintf(&b, "Serving %s with the policies in %s\n", s.URL(), strings.Join(origins, ", "))
 	if url := s.MetricsURL(); url != "" {
 		fmt.Fprintf(&b, "Metrics: %s\n", url)
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -37,6 +38,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		b.WriteString("ok\n")
 	}
 	if r.URL.Query().Has("verbose") {
+		if s.member != nil {
+			s.member.describe(&b)
+		}
 		describe(&b, status)
 	}
 	w.WriteHeader(code)
@@ -68,5 +72,48 @@ func describe(b *strings.Builder, status live.Status) {
 		for _, policy := range status.NotEnforced {
 			fmt.Fprintf(b, "  %s\n", policy)
 		}
+	}
+}
+
+// describe writes for people how the server is doing in the cluster.
+func (m *member) describe(b *strings.Builder) {
+	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
+	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.source.Staleness().Round(time.Second/10))
+	if err := m.source.Err(); err != nil {
+		fmt.Fprintf(b, "  they cannot be read now: %v\n", err)
+	}
+	m.describeRegistration(b)
+	kinds := m.resolver.Watched()
+	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
+	for _, kind := range kinds {
+		version, name := kind.Kind.ToAPIVersionAndKind()
+		fmt.Fprintf(b, "  %s %s: %d objects", version, name, kind.Objects)
+		switch {
+		case kind.Err != nil:
+			fmt.Fprintf(b, ", each is read when it is needed: %v", kind.Err)
+		case !kind.Current:
+			b.WriteString(", not complete yet")
+		}
+		b.WriteString("\n")
+	}
+}
+
+func (m *member) describeRegistration(b *strings.Builder) {
+	if m.registration == nil {
+		b.WriteString("registration: left to others\n")
+		return
+	}
+	state := m.registration.status()
+	name := cmp.Or(m.Registration.Name, "usher")
+	switch {
+	case state.since.IsZero():
+		fmt.Fprintf(b, "registration %s: not made yet\n", name)
+	case state.done:
+		fmt.Fprintf(b, "registration %s: as the policies need it, since %s\n", name, state.since.Format(time.RFC3339))
+	default:
+		fmt.Fprintf(b, "registration %s: fails, since %s\n", name, state.since.Format(time.RFC3339))
+	}
+	if state.err != nil {
+		fmt.Fprintf(b, "  %v\n", state.err)
 	}
 }

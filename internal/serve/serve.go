@@ -1,6 +1,7 @@
-// Package serve assembles the webhook server: policies from files, kept current, behind
-// the admission door over HTTPS, with metrics, health and an orderly end. Everything that
-// it needs is in a [Config]; it reads no flags and no environment.
+// Package serve assembles the webhook server: policies from files and from a cluster, kept
+// current, behind the admission door over HTTPS, with metrics, health and an orderly end.
+// In a cluster it also says what became of the policies, and registers itself. Everything
+// that it needs is in a [Config]; it reads no flags and no environment.
 package serve
 
 import (
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"strconv"
 	"time"
@@ -27,6 +29,7 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
+	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 )
 
@@ -36,6 +39,9 @@ type Server struct {
 	live    *live.Live
 	metrics *metrics.Metrics
 	drain   *drain
+	// member is nil without a cluster.
+	member  *member
+	callers *callers
 
 	webhooks, metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
@@ -43,15 +49,27 @@ type Server struct {
 	identity                *identity
 }
 
+// objectTTL is how long an object that was read one by one may be used again.
+const objectTTL = time.Second
+
 // New prepares a server and opens its ports. Whatever is wrong with the configuration
-// comes back as an error.
-func New(c Config) (*Server, error) {
+// comes back as an error. If the certificate is in a Secret, it waits for an API server that
+// does not answer, but not longer than a minute, or until ctx is done.
+func New(ctx context.Context, c Config) (*Server, error) {
 	for _, path := range c.Policies {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("load policies: %w", err)
 		}
 	}
 	s := &Server{config: c.withDefaults(), drain: newDrain(), metrics: metrics.New(nil)}
+	var err error
+	if s.callers, err = newCallers(s.config); err != nil {
+		return nil, err
+	}
+	if s.config.Cluster != nil {
+		s.member = newMember(s.config)
+		s.metrics.Cluster(s.member.source.Staleness, s.member.isRegistered())
+	}
 	facts, err := s.facts()
 	if err != nil {
 		return nil, err
@@ -60,9 +78,9 @@ func New(c Config) (*Server, error) {
 		Facts:    facts,
 		Engine:   engine.Options{FailurePolicy: c.FailurePolicy, RuleTimeout: c.RuleTimeout},
 		Log:      s.config.Log,
-		OnUpdate: s.count,
+		OnUpdate: s.observe,
 	})
-	if s.identity, err = newIdentity(s.config); err != nil {
+	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
 	if err := s.listen(); err != nil {
@@ -70,27 +88,35 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.webhooks = s.server(s.mux())
-	s.webhooks.TLSConfig = &tls.Config{
+	s.webhooks.TLSConfig = s.callers.ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
-	}
-	metering := http.NewServeMux()
-	metering.Handle("GET /metrics", s.metrics.Handler())
-	s.metering = s.server(metering)
+	})
+	s.metering = s.server(s.meteringMux())
 	return s, nil
 }
 
-// facts is where rules get what their requests do not carry: objects from files, HTTP
-// answers from the network, kept for a while.
+// facts is where rules get what their requests do not carry: objects from the cluster or
+// from files, HTTP answers from the network, both kept for a while.
 func (s *Server) facts() (fact.Resolver, error) {
+	remote := cached.New(facthttp.New(facthttp.Options{AllowLocal: s.config.AllowLocalFacts}), s.config.FactTTL)
+	if s.member != nil {
+		return s.metrics.FactResolver(fact.Route(s.member.facts(s.config), remote)), nil
+	}
 	trees, err := object.Load(s.config.Facts...)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	remote := facthttp.New(facthttp.Options{AllowLocal: s.config.AllowLocalFacts})
-	kept := cached.New(remote, s.config.FactTTL)
-	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), kept)), nil
+	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), remote)), nil
+}
+
+// observe hands on what is in force now.
+func (s *Server) observe(status live.Status) {
+	s.count(status)
+	if s.member != nil {
+		s.member.observe(status, s.live)
+	}
 }
 
 // count shows in the metrics what is in force.
@@ -153,10 +179,40 @@ func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.live, s.config.Log), "admission")
 	mux := http.NewServeMux()
-	mux.Handle("/"+string(usher.Mutate), s.drain.count(admission.Mutate(decider, options)))
-	mux.Handle("/"+string(usher.Validate), s.drain.count(admission.Validate(decider, options)))
+	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
+	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
+	return mux
+}
+
+func (s *Server) webhook(decides http.Handler) http.Handler {
+	return s.callers.only(s.drain.count(s.loaded(decides)))
+}
+
+// loaded answers in place of next as long as there are no policies. It is no decision: API
+// servers ask again, and if that is too late do what the registration says.
+func (s *Server) loaded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.live.Status().Generation == 0 {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, live.ErrNotLoaded.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) meteringMux() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.Handler())
+	if s.config.Profile {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 
@@ -176,8 +232,8 @@ func (s *Server) MetricsURL() string {
 func (s *Server) CAFile() string { return s.identity.caFile }
 
 // Run serves until ctx is done, and then ends in order: /readyz fails, requests in
-// flight are finished, connections closed. It returns nil if all of them finished within
-// the grace period. Call it once.
+// flight are finished, connections closed, and what other replicas may take over is given
+// up. It returns nil if all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	s.introduce()
@@ -185,8 +241,12 @@ func (s *Server) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	group.Go(func() error { return s.live.Run(running, dir.New(s.config.Policies...)) })
+	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
+	group.Go(func() error { return s.callers.run(running) })
+	if s.member != nil {
+		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
+	}
 	group.Go(func() error { return served(s.webhooks.ServeTLS(s.listener, "", "")) })
 	if s.meterListener != nil {
 		group.Go(func() error { return served(s.metering.Serve(s.meterListener)) })
@@ -204,6 +264,18 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.config.Log.Info("server ended")
 	return nil
+}
+
+// sources are where policies come from; the earlier one counts.
+func (s *Server) sources() []source.Source {
+	var all []source.Source
+	if len(s.config.Policies) > 0 {
+		all = append(all, dir.New(s.config.Policies...))
+	}
+	if s.member != nil {
+		all = append(all, s.member.source)
+	}
+	return all
 }
 
 func served(err error) error {

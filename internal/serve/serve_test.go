@@ -198,7 +198,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
-			_, err := serve.New(row.config)
+			_, err := serve.New(t.Context(), row.config)
 			if err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("error is %v, want %q in it", err, row.want)
 			}
@@ -234,7 +234,7 @@ func start(t testing.TB, config serve.Config) *harness {
 	config.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	config.MetricsAddress = "127.0.0.1:0"
 	var err error
-	if h.server, err = serve.New(config); err != nil {
+	if h.server, err = serve.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()

@@ -34,6 +34,7 @@ type Metrics struct {
 
 	policies policies
 	snapshot snapshot
+	cluster  cluster
 }
 
 // New returns metrics that are registered with registry, which must not have them yet.
@@ -53,6 +54,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"door", "phase")
 	m.policies.init(m)
 	m.snapshot.init(m)
+	m.cluster.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that were asked for, by kind (object, http) and result (ok, error).",
 		"kind", "result")
@@ -60,7 +62,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, &m.policies, &m.snapshot, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 

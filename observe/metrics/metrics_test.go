@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -185,10 +186,64 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
+	m.Cluster(func() time.Duration { return 0 }, func() bool { return true })
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
 	if _, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	names := []string{"usher_source_staleness_seconds", "usher_registered"}
+	if n, err := testutil.GatherAndCount(registry, names...); n != 0 || err != nil {
+		t.Errorf("%d series without a cluster, %v", n, err)
+	}
+	staleness, registered := 90*time.Second, false
+	m.Cluster(func() time.Duration { return staleness }, func() bool { return registered })
+	expect := func(want string) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+			t.Error(err)
+		}
+	}
+	const text = `# HELP usher_registered 1 if API servers ask for what the policies need, 0 if they could not be told.
+# TYPE usher_registered gauge
+usher_registered %d
+# HELP usher_source_staleness_seconds For how long the policies have not been known to be those of the cluster; up to half a minute is normal.
+# TYPE usher_source_staleness_seconds gauge
+usher_source_staleness_seconds %d
+`
+	expect(fmt.Sprintf(text, 0, 90))
+	staleness, registered = 0, true
+	expect(fmt.Sprintf(text, 1, 0))
+	m.Cluster(nil, nil)
+	if n, err := testutil.GatherAndCount(registry, names...); n != 0 || err != nil {
+		t.Errorf("%d series of what is not known, %v", n, err)
+	}
+}
+
+func TestSnapshotAge(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	m.Snapshot(metrics.Snapshot{Since: time.Now().Add(-time.Hour)})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "usher_snapshot_age_seconds" {
+			continue
+		}
+		if age := family.GetMetric()[0].GetGauge().GetValue(); age < 3600 || age > 3700 {
+			t.Errorf("age is %v s, want about an hour", age)
+		}
+		return
+	}
+	t.Error("there is no age")
 }
 
 func TestDescriptionsAreWhatIsThere(t *testing.T) {

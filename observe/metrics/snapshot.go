@@ -36,7 +36,7 @@ func (m *Metrics) Snapshot(s Snapshot) {
 
 // snapshot shows the current Snapshot, all of the same one at a time.
 type snapshot struct {
-	generation, timestamp, policies, rules, problems, sourceErrors *prometheus.Desc
+	generation, timestamp, age, policies, rules, problems, sourceErrors *prometheus.Desc
 
 	current atomic.Pointer[Snapshot]
 }
@@ -44,6 +44,7 @@ type snapshot struct {
 func (s *snapshot) init(m *Metrics) {
 	s.generation = m.gauge("snapshot_generation", "Which set of policies is in force: it counts up with every change since the start.")
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
+	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
 	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
 	s.rules = m.gauge("snapshot_rules", "Rules in force.")
 	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error or warning.", "severity")
@@ -52,7 +53,7 @@ func (s *snapshot) init(m *Metrics) {
 
 // Describe implements prometheus.Collector.
 func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.policies, s.rules, s.problems, s.sourceErrors} {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.rules, s.problems, s.sourceErrors} {
 		descs <- desc
 	}
 }
@@ -68,6 +69,7 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	}
 	send(s.generation, float64(current.Generation))
 	send(s.timestamp, float64(current.Since.UnixMilli())/1000)
+	send(s.age, time.Since(current.Since).Seconds())
 	for kind, n := range current.Policies {
 		send(s.policies, float64(n), kind)
 	}

@@ -1,0 +1,77 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// Clients are ways to talk to one API server.
+type Clients struct {
+	// Server is its address, for people.
+	Server string
+	Kube   kubernetes.Interface
+	// Policies reads and patches policies. Facts reads what policies refer to: it has a
+	// limit of its own, so that neither slows down the other.
+	Policies, Facts dynamic.Interface
+	// Mapper knows kinds from discovery, which it remembers until it is reset.
+	Mapper meta.ResettableRESTMapper
+}
+
+// Connect makes clients. It does not talk to the API server yet.
+func Connect(c *rest.Config) (*Clients, error) {
+	transport, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	kube, err := kubernetes.NewForConfigAndClient(c, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	policies, err := dynamicFor(c, transport)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := dynamicFor(c, transport)
+	if err != nil {
+		return nil, err
+	}
+	discover, err := discovery.NewDiscoveryClientForConfigAndClient(c, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	return &Clients{
+		Server: c.Host, Kube: kube, Policies: policies, Facts: facts,
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
+	}, nil
+}
+
+func dynamicFor(c *rest.Config, transport *http.Client) (dynamic.Interface, error) {
+	client, err := dynamic.NewForConfigAndClient(c, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	return client, nil
+}
+
+// passing reports whether an error of an API server is one that goes by itself: it does not
+// answer, or not now.
+func passing(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	var network net.Error
+	return errors.As(err, &network)
+}

@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/cached"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/report"
+	clustersource "github.com/usher-dev/usher/source/cluster"
+)
+
+// A member is a server's part in a cluster.
+type member struct {
+	*Cluster
+
+	source   *clustersource.Source
+	resolver *clusterfact.Resolver
+	reporter *report.Reporter
+	// registration is nil if it is somebody else's business.
+	registration *registration
+}
+
+func newMember(c Config) *member {
+	clients := c.Cluster.Clients
+	m := &member{
+		Cluster:  c.Cluster,
+		source:   clustersource.New(clients.Policies, clustersource.Options{Log: c.Log}),
+		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
+		reporter: report.New(clients.Policies, clients.Kube, report.Options{
+			Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Log: c.Log,
+		}),
+	}
+	m.resolver.Watch(c.Cluster.Watch)
+	if c.Cluster.Register {
+		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, c.Log)
+	}
+	return m
+}
+
+// facts are the objects of the cluster. Those that are not watched are remembered for a
+// moment, so that a burst of requests does not become one of reads.
+func (m *member) facts(c Config) fact.Resolver {
+	return cached.New(m.resolver, min(c.FactTTL, objectTTL))
+}
+
+// observe hands on what is in force now.
+func (m *member) observe(status live.Status, l *live.Live) {
+	policies := l.Policies()
+	snapshot := report.Snapshot{Generation: status.Generation, Policies: make([]report.Policy, len(policies))}
+	for i, p := range policies {
+		snapshot.Policies[i] = report.Policy{
+			Ref: p.Ref, UID: p.UID, Generation: p.Generation,
+			Compiled: p.Compiled, Enforced: p.Enforced, EnforcedGeneration: p.EnforcedGeneration,
+			Problems: p.Problems,
+		}
+	}
+	m.reporter.Observe(snapshot)
+	if m.registration != nil {
+		m.registration.signal()
+	}
+}
+
+// run takes part until ctx is done, and then gives up what others may take over.
+func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.resolver.Run(ctx) })
+	group.Go(func() error { return m.reporter.Run(ctx) })
+	if m.registration != nil {
+		group.Go(func() error { return m.registration.run(ctx, l, i) })
+	}
+	return group.Wait()
+}
+
+// isRegistered returns what tells whether API servers ask for what the policies need; nil if
+// that is somebody else's business.
+func (m *member) isRegistered() func() bool {
+	if m.registration == nil {
+		return nil
+	}
+	return func() bool { return m.registration.status().done }
+}

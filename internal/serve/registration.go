@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/rule"
+)
+
+const (
+	// settling is how long a change of policies is left alone: another one may follow.
+	settling = 100 * time.Millisecond
+	// checkEvery is how often the registration is looked at although nothing has changed:
+	// somebody may have meddled with it.
+	checkEvery = 2 * time.Minute
+	// lookEvery is how often to look for kinds that policies name and the cluster does not
+	// have.
+	lookEvery = 30 * time.Second
+	// After an error the next attempt is made after retryFirst, then after twice as long
+	// each time, at most retryMost.
+	retryFirst = time.Second
+	retryMost  = time.Minute
+
+	registerTimeout = 30 * time.Second
+)
+
+// An enroller makes the registration what a coverage needs.
+type enroller interface {
+	Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error
+}
+
+// A registration keeps API servers asking for what the policies need. Every replica does
+// the same: whoever comes second finds nothing to write.
+type registration struct {
+	enroller enroller
+	mapper   meta.ResettableRESTMapper
+	log      *slog.Logger
+	changed  chan struct{}
+
+	mu    sync.Mutex
+	state registered
+}
+
+// A registered tells what became of the newest attempt.
+type registered struct {
+	// done says that the registration is, as far as is known, what the policies need.
+	done  bool
+	since time.Time
+	// err is why not, or what is not complete about it.
+	err error
+}
+
+// needs are what a registration is made from.
+type needs struct {
+	coverage rule.Coverage
+	caBundle []byte
+}
+
+func newRegistration(e enroller, mapper meta.ResettableRESTMapper, log *slog.Logger) *registration {
+	return &registration{enroller: e, mapper: mapper, log: log, changed: make(chan struct{}, 1)}
+}
+
+// signal says that policies have changed.
+func (r *registration) signal() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// status tells what became of the newest attempt.
+func (r *registration) status() registered {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// run follows the policies and the CA from the first policies on, until ctx is done.
+func (r *registration) run(ctx context.Context, l *live.Live, i *identity) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.changed:
+	}
+	var done *needs
+	backoff := newBackoff()
+	for {
+		want := needs{coverage: rule.Cover(l.Rules()), caBundle: i.CA()}
+		pause := checkEvery
+		err := r.attempt(ctx, want)
+		var unknown *enroll.UnknownKindsError
+		switch {
+		case err == nil:
+			done, backoff = &want, newBackoff()
+		case errors.As(err, &unknown) && unknown.Error() == err.Error():
+			// Everything that can be registered is.
+			done, backoff, pause = &want, newBackoff(), lookEvery
+			r.mapper.Reset()
+		default:
+			done, pause = nil, backoff.Step()
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.tell(done != nil, err)
+		if !r.await(ctx, pause, i.Changes(), func() bool {
+			return done == nil || !reflect.DeepEqual(done.coverage, rule.Cover(l.Rules())) || !bytes.Equal(done.caBundle, i.CA())
+		}) {
+			return nil
+		}
+	}
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 0.2, Steps: 10, Cap: retryMost}
+}
+
+func (r *registration) attempt(ctx context.Context, n needs) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	return r.enroller.Apply(ctx, n.coverage, n.caBundle)
+}
+
+// await returns when it is time for the next attempt: after the pause, or when what is
+// needed differs. It returns false when ctx is done.
+func (r *registration) await(ctx context.Context, pause time.Duration, ca <-chan struct{}, differs func() bool) bool {
+	timer := time.NewTimer(wait.Jitter(pause, 0.1))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-r.changed:
+		case <-ca:
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(settling):
+		}
+		if differs() {
+			return true
+		}
+	}
+}
+
+// tell notes what became of an attempt, and logs what is new about it.
+func (r *registration) tell(done bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.state
+	if last.done != done || last.since.IsZero() || text(last.err) != text(err) {
+		r.state = registered{done: done, since: time.Now(), err: err}
+	}
+	switch {
+	case text(last.err) == text(err):
+	case err == nil:
+		r.log.Info("registration is complete again")
+	case done:
+		r.log.Warn("registration is not complete", "error", err)
+	default:
+		var foreign *enroll.ForeignError
+		if errors.As(err, &foreign) {
+			r.log.Error("registration fails", "error", err,
+				"do", "delete what has the name, or choose another name with --registration-name")
+			return
+		}
+		r.log.Error("registration fails; trying again", "error", err)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
