@@ -145,7 +145,7 @@ func (h held) next(o *unstructured.Unstructured) held {
 // text is the object as JSON, without what changes when the policy does not.
 func text(object map[string]any) ([]byte, error) {
 	object = maps.Clone(object)
-	_ = 0
+	delete(object, "status")
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		metadata = maps.Clone(metadata)
 		delete(metadata, "resourceVersion")
