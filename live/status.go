@@ -105,7 +105,7 @@ func (l *Live) report(last, next Status, took time.Duration) {
 	}
 	for _, p := range last.Problems {
 		if !now[p] {
-			l.options.Log.Info("policy problem resolved", "policy", p.Policy.String(), "file", p.File, "field", p.Field, "what", p.What)
+			l.options.Log.Info("policy problem resolved", append(place(p), slog.String("what", p.What))...)
 		}
 	}
 }
@@ -115,17 +115,7 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 	if p.Severity == rule.Error {
 		log = l.options.Log.Error
 	}
-	var attrs []any
-	if p.Policy.Name != "" {
-		attrs = append(attrs, slog.String("policy", p.Policy.String()))
-	}
-	if p.File != "" {
-		attrs = append(attrs, slog.String("file", p.File), slog.Int("line", p.Line))
-	}
-	if p.Field != "" {
-		attrs = append(attrs, slog.String("field", p.Field))
-	}
-	attrs = append(attrs, slog.String("what", p.What))
+	attrs := append(place(p), slog.String("what", p.What))
 	if p.Do != "" {
 		attrs = append(attrs, slog.String("do", p.Do))
 	}
@@ -136,6 +126,21 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 		attrs = append(attrs, slog.String("enforced", "no"))
 	}
 	log("policy problem", attrs...)
+}
+
+// place tells where a problem is, as far as it is known.
+func place(p rule.Problem) []any {
+	var attrs []any
+	if p.Policy.Name != "" {
+		attrs = append(attrs, slog.String("policy", p.Policy.String()))
+	}
+	if p.File != "" {
+		attrs = append(attrs, slog.String("file", p.File), slog.Int("line", p.Line))
+	}
+	if p.Field != "" {
+		attrs = append(attrs, slog.String("field", p.Field))
+	}
+	return attrs
 }
 
 func problemSet(problems []rule.Problem) map[rule.Problem]bool {

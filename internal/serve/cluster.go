@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/rule"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
@@ -71,7 +72,8 @@ func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	if m.registration != nil {
-		group.Go(func() error { return m.registration.run(ctx, l, i) })
+		coverage := func() rule.Coverage { return rule.Cover(l.Rules()) }
+		group.Go(func() error { return m.registration.run(ctx, coverage, i) })
 	}
 	return group.Wait()
 }

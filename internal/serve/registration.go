@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/usher-dev/usher/internal/enroll"
-	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -85,8 +84,16 @@ func (r *registration) status() registered {
 	return r.state
 }
 
-// run follows the policies and the CA from the first policies on, until ctx is done.
-func (r *registration) run(ctx context.Context, l *live.Live, i *identity) error {
+// A trust is what API servers are to trust.
+type trust interface {
+	CA() []byte
+	// Changes tells when CA may have changed.
+	Changes() <-chan struct{}
+}
+
+// run follows what the policies cover and the CA, from the first policies on, until ctx is
+// done.
+func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, ca trust) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -95,7 +102,7 @@ func (r *registration) run(ctx context.Context, l *live.Live, i *identity) error
 	var done *needs
 	backoff := newBackoff()
 	for {
-		want := needs{coverage: rule.Cover(l.Rules()), caBundle: i.CA()}
+		want := needs{coverage: coverage(), caBundle: ca.CA()}
 		pause := checkEvery
 		err := r.attempt(ctx, want)
 		var unknown *enroll.UnknownKindsError
@@ -103,8 +110,11 @@ func (r *registration) run(ctx context.Context, l *live.Live, i *identity) error
 		case err == nil:
 			done, backoff = &want, newBackoff()
 		case errors.As(err, &unknown) && unknown.Error() == err.Error():
-			// Everything that can be registered is.
+			// Everything that can be registered is. What has come lately is only not known yet.
 			done, backoff, pause = &want, newBackoff(), lookEvery
+			if text(r.status().err) != text(err) {
+				pause = retryFirst
+			}
 			r.mapper.Reset()
 		default:
 			done, pause = nil, backoff.Step()
@@ -113,8 +123,8 @@ func (r *registration) run(ctx context.Context, l *live.Live, i *identity) error
 			return nil
 		}
 		r.tell(done != nil, err)
-		if !r.await(ctx, pause, i.Changes(), func() bool {
-			return done == nil || !reflect.DeepEqual(done.coverage, rule.Cover(l.Rules())) || !bytes.Equal(done.caBundle, i.CA())
+		if !r.await(ctx, pause, ca.Changes(), func() bool {
+			return done == nil || !reflect.DeepEqual(done.coverage, coverage()) || !bytes.Equal(done.caBundle, ca.CA())
 		}) {
 			return nil
 		}

@@ -1,0 +1,23 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/usher-dev/usher/rule"
+)
+
+// KeepRegistered runs what keeps the registration. It returns what to call when policies
+// have changed, and what tells how it is doing.
+func KeepRegistered(
+	ctx context.Context, e enroller, mapper meta.ResettableRESTMapper, log *slog.Logger, coverage func() rule.Coverage, ca trust,
+) (signal func(), status func() (done bool, err error)) {
+	r := newRegistration(e, mapper, log)
+	go func() { _ = r.run(ctx, coverage, ca) }()
+	return r.signal, func() (bool, error) {
+		s := r.status()
+		return s.done, s.err
+	}
+}

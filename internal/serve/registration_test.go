@@ -1,0 +1,176 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A registrar stands for the webhook configurations, the policies and the CA. It is used in
+// a bubble of synctest.
+type registrar struct {
+	meta.RESTMapper
+	t      *testing.T
+	log    bytes.Buffer
+	signal func()
+	status func() (bool, error)
+	ca     chan struct{}
+	resets atomic.Int32
+
+	mu      sync.Mutex
+	kind    string
+	bundle  string
+	err     error
+	applied []string
+}
+
+func register(t *testing.T) *registrar {
+	r := &registrar{t: t, kind: "Pod", bundle: "CA", ca: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	r.signal, r.status = serve.KeepRegistered(ctx, r, r, log, r.coverage, r)
+	return r
+}
+
+func (r *registrar) coverage() rule.Coverage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return rule.Coverage{Mutate: []rule.Covered{{APIVersion: "v1", Kind: r.kind}}}
+}
+
+func (r *registrar) CA() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []byte(r.bundle)
+}
+
+func (r *registrar) Changes() <-chan struct{} { return r.ca }
+
+func (r *registrar) Reset() { r.resets.Add(1) }
+
+func (r *registrar) Apply(_ context.Context, coverage rule.Coverage, caBundle []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applied = append(r.applied, coverage.Mutate[0].Kind+" "+string(caBundle))
+	return r.err
+}
+
+func (r *registrar) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+// after lets time pass, and returns what was applied meanwhile.
+func (r *registrar) after(d time.Duration) []string {
+	time.Sleep(d)
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	applied := r.applied
+	r.applied = nil
+	return applied
+}
+
+func (r *registrar) expect(d time.Duration, reason string, want ...string) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, r.after(d)); diff != "" {
+		r.t.Errorf("%s (-want +got):\n%s", reason, diff)
+	}
+}
+
+func TestRegistrationFollowsPoliciesAndCA(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := register(t)
+		r.expect(time.Hour, "before there are policies")
+		r.signal()
+		r.expect(time.Second, "with the first policies", "Pod CA")
+		if done, err := r.status(); !done || err != nil {
+			t.Errorf("status is %t, %v", done, err)
+		}
+		r.signal()
+		r.expect(time.Second, "policies that need nothing else")
+		for _, kind := range []string{"Secret", "Node", "Service"} {
+			r.set(func() { r.kind = kind })
+			r.signal()
+		}
+		r.expect(time.Second, "several changes at once", "Service CA")
+		r.set(func() { r.bundle = "CA2" })
+		r.ca <- struct{}{}
+		r.expect(time.Second, "another CA", "Service CA2")
+		r.expect(3*time.Minute, "somebody may have meddled with it", "Service CA2")
+	})
+}
+
+func TestRegistrationIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := register(t)
+		r.set(func() { r.err = errors.New("connection refused") })
+		r.signal()
+		if n := len(r.after(time.Hour)); n < 55 || n > 80 {
+			t.Errorf("%d attempts in an hour, want about one a minute", n)
+		}
+		if done, err := r.status(); done || err == nil {
+			t.Errorf("status is %t, %v", done, err)
+		}
+		if n := strings.Count(r.log.String(), "registration fails"); n != 1 {
+			t.Errorf("%d records of one lasting error:\n%s", n, &r.log)
+		}
+		r.signal()
+		r.expect(time.Second, "a change does not wait", "Pod CA")
+		r.set(func() { r.err = nil })
+		r.signal()
+		r.expect(time.Second, "the API server is back", "Pod CA")
+		if done, err := r.status(); !done || err != nil {
+			t.Errorf("status is %t, %v", done, err)
+		}
+		if !strings.Contains(r.log.String(), "complete again") {
+			t.Errorf("the log does not say that it is well again:\n%s", &r.log)
+		}
+		r.set(func() { r.err = errors.Join(&enroll.ForeignError{Kind: "MutatingWebhookConfiguration", Name: "usher"}) })
+		r.after(5 * time.Minute)
+		if !strings.Contains(r.log.String(), "--registration-name") {
+			t.Errorf("the log does not say what to do about a name that is taken:\n%s", &r.log)
+		}
+	})
+}
+
+func TestRegistrationLooksForKindsThatMayCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := register(t)
+		r.set(func() { r.err = errors.Join(nil, &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}}) })
+		r.signal()
+		r.expect(5*time.Second, "at once, and again with fresh discovery", "Pod CA", "Pod CA")
+		if done, err := r.status(); !done || err == nil {
+			t.Errorf("status is %t, %v, want that the rest is done", done, err)
+		}
+		if n := len(r.after(10 * time.Minute)); n < 17 || n > 21 || int(r.resets.Load()) != n+2 {
+			t.Errorf("%d attempts in ten minutes and %d discoveries, want one in 30 s", n, r.resets.Load())
+		}
+		r.set(func() {
+			r.err = errors.Join(errors.New("connection refused"), &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}})
+		})
+		r.after(time.Minute)
+		if done, _ := r.status(); done {
+			t.Error("done although the rest fails")
+		}
+	})
+}
