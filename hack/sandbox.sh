@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Starts a Kubernetes control plane with Usher and the example policies in it, and says
+# what to type in another terminal.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+sandbox=${1:?usage: hack/sandbox.sh SANDBOX USHER}
+usher=${2:?usage: hack/sandbox.sh SANDBOX USHER}
+cat <<END
+Starting Kubernetes, then Usher with examples/policies. When both are ready, in another terminal,
+with the KUBECONFIG that is printed below:
+  kubectl create namespace shop
+  kubectl create priorityclass retail --value=0      # which one of the policies gives to pods in shop
+  kubectl apply -f examples/objects/pod.yaml         # allowed, and changed: kubectl -n shop get pod cart -o yaml
+  kubectl apply -f examples/objects/pod-latest.yaml  # denied, with the reason
+The example policies are files. Those in the cluster have a status:
+  kubectl apply -f my-policy.yaml
+  kubectl get clusteroverridepolicies,clustervalidatepolicies,overridepolicies -A
+
+END
+exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/policies

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/usher-dev/usher/sandbox/internal/cluster"
+	"github.com/usher-dev/usher/sandbox/internal/usher"
+)
+
+// usherOptions are the flags of up that start usher as well.
+type usherOptions struct {
+	with     bool
+	binary   string
+	crds     string
+	policies []string
+	args     []string
+}
+
+func (o *usherOptions) bind(command *cobra.Command) {
+	flags := command.Flags()
+	flags.BoolVar(&o.with, "with-usher", false, "start usher serve as well, with its CRDs, and register its webhooks")
+	flags.StringArrayVar(&o.policies, "policies", nil, "with --with-usher: file or folder with policies, besides those in the cluster (repeatable)")
+	flags.StringVar(&o.binary, "usher-bin", "", "with --with-usher: path of usher (default: $USHER_BIN, bin/usher, or that on the PATH)")
+	flags.StringVar(&o.crds, "crds", "", "with --with-usher: folder of its CRDs (default: deploy/crds here, or beside the folder of usher)")
+	flags.StringArrayVar(&o.args, "usher-arg", nil, "with --with-usher: flag for usher serve, such as --log-level=debug (repeatable)")
+}
+
+// complete finds what is needed, before anything is started.
+func (o *usherOptions) complete() error {
+	if !o.with {
+		if o.binary != "" || o.crds != "" || len(o.policies) > 0 || len(o.args) > 0 {
+			return errors.New("--policies, --usher-bin, --usher-arg and --crds are of use with --with-usher only")
+		}
+		return nil
+	}
+	var err error
+	if o.binary, err = usher.FindBinary(o.binary); err != nil {
+		return err
+	}
+	o.crds, err = usher.FindCRDs(o.crds, o.binary)
+	return err
+}
+
+// served is the usher that up started; nil if it was not asked for one.
+type served struct{ process *usher.Process }
+
+// usherState is how usher is described to other programs.
+type usherState struct {
+	URL     string `json:"url"`
+	Metrics string `json:"metrics"`
+	Log     string `json:"log"`
+	PID     int    `json:"pid"`
+}
+
+func (o *usherOptions) start(ctx context.Context, state cluster.State) (*served, error) {
+	if !o.with {
+		return nil, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", state.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("start usher: %w", err)
+	}
+	if err := usher.Install(ctx, config, o.crds); err != nil {
+		return nil, err
+	}
+	process, err := usher.Start(usher.Config{
+		Binary:     o.binary,
+		Kubeconfig: state.Kubeconfig,
+		Policies:   o.policies,
+		Dir:        filepath.Join(state.Dir, "usher"),
+		Args:       o.args,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(process.WaitReady(ctx), process.WaitRegistered(ctx, config)); err != nil {
+		process.Stop()
+		return nil, err
+	}
+	return &served{process: process}, nil
+}
+
+func (s *served) stop() {
+	if s != nil {
+		s.process.Stop()
+	}
+}
+
+// wait blocks until usher has ended by itself or ctx is done.
+func (s *served) wait(ctx context.Context) error {
+	if s == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.process.Wait(ctx)
+}
+
+func (s *served) state() *usherState {
+	if s == nil {
+		return nil
+	}
+	return &usherState{URL: s.process.URL, Metrics: s.process.Metrics, Log: s.process.Log, PID: s.process.PID}
+}
+
+func (s *served) describe() string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("Usher serves %s and is registered; its log is %s.\n", s.process.URL, s.process.Log)
+}

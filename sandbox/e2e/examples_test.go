@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/usher-dev/usher/sandbox/internal/usher"
+)
+
+// TestExamples applies each example policy through the API, sends the requests of its
+// cases to the API server, and compares. It is not parallel: the examples select
+// everything in the cluster. Other tests do, once it is over.
+func TestExamples(t *testing.T) {
+	r := sharedRig(t)
+	for _, namespace := range []string{"shop", "lab", "vault"} {
+		r.ensureNamespace(t, namespace)
+	}
+	// The policy that sets a priority class cannot set the number that goes with it.
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "retail"}}
+	if _, err := r.kube.SchedulingV1().PriorityClasses().Create(patience(t), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	policies, err := filepath.Glob(filepath.Join(root, "examples", "policies", "*.yaml"))
+	if err != nil || len(policies) == 0 {
+		t.Fatalf("find example policies: %v, %d files", err, len(policies))
+	}
+	files, err := filepath.Glob(filepath.Join(root, "examples", "cases", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	for _, file := range files {
+		for _, c := range loadCases(t, file) {
+			for _, policy := range c.Policy {
+				shown[filepath.Base(policy)] = true
+			}
+			t.Run(c.Name, func(t *testing.T) { r.runCase(t, filepath.Dir(file), c) })
+		}
+	}
+	for _, policy := range policies {
+		if !shown[filepath.Base(policy)] {
+			t.Errorf("%s has no case", policy)
+		}
+	}
+}
+
+func (r *rig) ensureNamespace(t *testing.T, name string) {
+	t.Helper()
+	_, err := r.kube.CoreV1().Namespaces().Create(patience(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	eventually(t, "service account in "+name, func() error {
+		_, err := r.kube.CoreV1().ServiceAccounts(name).Get(patience(t), "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// runCase sets the stage without policies, sends the request once for comparison, then
+// applies the policies and sends it until the answer is as expected.
+func (r *rig) runCase(t *testing.T, dir string, c *testCase) {
+	send := r.stage(t, c)
+	// Cleanups run in reverse order: after the deletion of the policies, before that of
+	// objects, which they might refuse.
+	t.Cleanup(func() { r.awaitNoPolicies(t) })
+	before, err := send(patience(t))
+	if err != nil && !expectedWithoutPolicies(c, err) {
+		t.Fatalf("without policies: %v", err)
+	}
+	for _, policy := range c.policies(t, dir, c.services(t)) {
+		r.enforce(t, policy)
+	}
+	eventually(t, "the answer", func() error {
+		after, err := send(patience(t))
+		if c.Request.Operation == "CONNECT" && admitted(err) {
+			err = nil
+		}
+		return c.verify(before, after, err)
+	})
+}
+
+// expectedWithoutPolicies reports whether an error comes of the sandbox having no nodes.
+func expectedWithoutPolicies(c *testCase, err error) bool {
+	return c.Request.Operation == "CONNECT" && admitted(err)
+}
+
+// admitted reports whether a request for a shell came as far as looking for its node.
+func admitted(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "does not have a host assigned")
+}
+
+type sender func(context.Context) (*unstructured.Unstructured, error)
+
+// stage puts what the case takes for granted into the cluster and returns how to send
+// its request.
+func (r *rig) stage(t *testing.T, c *testCase) sender {
+	t.Helper()
+	uids := map[string]any{}
+	for _, tree := range c.Objects {
+		object := r.put(t, complete(tree))
+		uids[object.GetName()] = string(object.GetUID())
+	}
+	for _, tree := range []map[string]any{c.Request.Object, c.Request.OldObject} {
+		adopt(tree, uids)
+	}
+	switch c.Request.Operation {
+	case "CREATE":
+		object := complete(c.Request.Object)
+		return func(ctx context.Context) (*unstructured.Unstructured, error) { return r.try(ctx, object) }
+	case "UPDATE":
+		return r.stageUpdate(t, c)
+	case "DELETE":
+		old := r.put(t, complete(c.Request.OldObject))
+		return func(ctx context.Context) (*unstructured.Unstructured, error) {
+			resource, err := r.of(old)
+			if err != nil {
+				return nil, err
+			}
+			return nil, resource.Delete(ctx, old.GetName(), metav1.DeleteOptions{DryRun: dryRun})
+		}
+	case "CONNECT":
+		target := r.create(t, pod(t, c.Request.Namespace, "target"))
+		return func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return nil, r.exec(ctx, target.GetNamespace(), target.GetName())
+		}
+	}
+	t.Fatalf("case %s: no request for operation %s", c.Name, c.Request.Operation)
+	return nil
+}
+
+// stageUpdate keeps what the API server added to the old object: an update of a pod may
+// change little else than labels.
+func (r *rig) stageUpdate(t *testing.T, c *testCase) sender {
+	t.Helper()
+	old := r.put(t, complete(c.Request.OldObject))
+	updated := old.DeepCopy()
+	updated.SetLabels(complete(c.Request.Object).GetLabels())
+	if replicas, ok := at(c.Request.Object, "/spec/replicas"); ok {
+		if err := unstructured.SetNestedField(updated.Object, replicas, "spec", "replicas"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(ctx context.Context) (*unstructured.Unstructured, error) {
+		resource, err := r.of(updated)
+		if err != nil {
+			return nil, err
+		}
+		return resource.Update(ctx, updated, metav1.UpdateOptions{DryRun: dryRun})
+	}
+}
+
+// put writes an object with its status. A namespace is there already; it is given the
+// labels.
+func (r *rig) put(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	resource, err := r.of(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if object.GetKind() == "Namespace" {
+		current, err := resource.Get(patience(t), object.GetName(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		current.SetLabels(object.GetLabels())
+		if current, err = resource.Update(patience(t), current, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return current
+	}
+	created := r.create(t, object)
+	status, ok := object.Object["status"]
+	if !ok {
+		return created
+	}
+	created.Object["status"] = status
+	updated, err := resource.UpdateStatus(patience(t), created, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatalf("write status of %s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return updated
+}
+
+// complete adds what an API server requires of an object and cases leave out.
+func complete(tree map[string]any) *unstructured.Unstructured {
+	object := (&unstructured.Unstructured{Object: tree}).DeepCopy()
+	spec, _ := object.Object["spec"].(map[string]any)
+	switch object.GetKind() {
+	case "Deployment", "ReplicaSet":
+		labels := map[string]any{"app": "web"}
+		if spec == nil {
+			spec = map[string]any{}
+			object.Object["spec"] = spec
+		}
+		spec["selector"] = map[string]any{"matchLabels": labels}
+		template, ok := spec["template"].(map[string]any)
+		if !ok {
+			template = map[string]any{"spec": map[string]any{
+				"containers": []any{map[string]any{"name": "main", "image": "registry.example/web:2.0.1"}},
+			}}
+			spec["template"] = template
+		}
+		template["metadata"] = map[string]any{"labels": labels}
+	case "PersistentVolumeClaim":
+		spec["resources"] = map[string]any{"requests": map[string]any{"storage": "1Gi"}}
+	}
+	return object
+}
+
+// adopt makes references to owners those of the owners in the cluster.
+func adopt(tree map[string]any, uids map[string]any) {
+	owners, ok := at(tree, "/metadata/ownerReferences")
+	if !ok {
+		return
+	}
+	list, _ := owners.([]any)
+	for _, entry := range list {
+		if owner, ok := entry.(map[string]any); ok {
+			if uid, ok := uids[fmt.Sprint(owner["name"])]; ok {
+				owner["uid"] = uid
+			}
+		}
+	}
+}
+
+// exec asks for a shell in a pod.
+func (r *rig) exec(ctx context.Context, namespace, name string) error {
+	return r.kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(name).SubResource("exec").
+		Param("command", "sh").Param("container", "main").Param("stdin", "true").Param("tty", "true").Do(ctx).Error()
+}
+
+// codeOf is the HTTP status of an error of the API server.
+func codeOf(err error) int32 {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.Status().Code
+}
+
+// policyKinds are the kinds of policies in /readyz?verbose.
+var policyKinds = []string{"ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"}
+
+// awaitNoPolicies waits until the shared usher enforces no policy.
+func (r *rig) awaitNoPolicies(t *testing.T) {
+	t.Helper()
+	eventually(t, "usher to forget the policies", func() error {
+		text, err := readyz(shared.process)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			kind, count, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			if slices.Contains(policyKinds, kind) && count != "0" {
+				return errors.New(line)
+			}
+		}
+		return nil
+	})
+}
+
+// readyz is what usher says of itself.
+func readyz(process *usher.Process) (string, error) {
+	client, err := process.Client()
+	if err != nil {
+		return "", err
+	}
+	defer client.CloseIdleConnections()
+	response, err := client.Get(process.URL + "/readyz?verbose")
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}

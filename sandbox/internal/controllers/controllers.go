@@ -1,0 +1,72 @@
+// Package controllers runs controllers of kube-controller-manager in this process.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+
+	"github.com/usher-dev/usher/sandbox/internal/pki"
+)
+
+// Core are the controllers that make an API server feel like a cluster.
+func Core() []string {
+	return []string{
+		"serviceaccount-controller", "namespace-controller", "garbage-collector-controller",
+		"deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller",
+		"job-controller", "cronjob-controller", "root-ca-certificate-publisher-controller",
+		"clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller",
+		"resourcequota-controller", "disruption-controller", "endpointslice-controller",
+	}
+}
+
+// A Config says which controllers to run, and against which API server.
+type Config struct {
+	Kubeconfig  string
+	PKI         *pki.PKI
+	Controllers []string
+	// Dir takes what controllers want to write to disk.
+	Dir string
+}
+
+// Start runs controllers until ctx is done. There can be one set a process.
+func Start(ctx context.Context, config Config) error {
+	opts, err := options.NewKubeControllerManagerOptions()
+	if err != nil {
+		return fmt.Errorf("start controllers: %w", err)
+	}
+	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
+	sets := opts.Flags(app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
+	opts.ParsedFlags = &sets
+	for _, set := range sets.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	err = flags.Parse([]string{
+		"--kubeconfig=" + config.Kubeconfig,
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--controllers=" + strings.Join(config.Controllers, ","),
+		// Each controller acts as its own service account, as in a cluster; the shared
+		// identity has too few rights.
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + config.PKI.Path("sa.key"),
+		"--root-ca-file=" + config.PKI.Path("ca.crt"),
+		"--controller-start-interval=0s",
+		"--kube-api-qps=500",
+		"--kube-api-burst=1000",
+		"--flex-volume-plugin-dir=" + config.Dir,
+	})
+	if err != nil {
+		return fmt.Errorf("parse flags of kube-controller-manager: %w", err)
+	}
+	completed, err := opts.Config(ctx, app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
+	if err != nil {
+		return fmt.Errorf("start controllers: %w", err)
+	}
+	go func() { _ = app.Run(ctx, completed.Complete()) }()
+	return nil
+}

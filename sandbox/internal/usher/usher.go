@@ -1,0 +1,206 @@
+// Package usher runs `usher serve` against a cluster, as a process of its own.
+package usher
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/usher-dev/usher/sandbox/internal/port"
+)
+
+// Namespace is the one that usher keeps its Leases and Secrets in.
+const Namespace = "usher-system"
+
+// stopGrace is how long the process may take to finish the requests that it has.
+const stopGrace = 5 * time.Second
+
+// pollEvery is how often somebody who waits looks again.
+const pollEvery = 25 * time.Millisecond
+
+// A Config says how to run usher.
+type Config struct {
+	// Binary is the path of usher.
+	Binary     string
+	Kubeconfig string
+	// Policies are files and folders with policies besides those in the cluster.
+	Policies []string
+	// Service, if set, is the one under which replicas in [Namespace] are registered; they
+	// share a certificate in a Secret. Otherwise usher is registered by its address, with
+	// a certificate of its own.
+	Service string
+	// Dir keeps the certificate and the log.
+	Dir string
+	// Args are further flags of `usher serve`; they win over those that are made here.
+	Args []string
+}
+
+// A Process is a running usher.
+type Process struct {
+	// URL is where it serves webhooks, Metrics where it serves metrics.
+	URL, Metrics string
+	Log          string
+	PID          int
+
+	dir     string
+	args    []string
+	command *exec.Cmd
+	done    chan struct{}
+	err     error
+}
+
+// Start runs usher; it does not wait until it is ready.
+func Start(config Config) (*Process, error) {
+	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start usher: %w", err)
+	}
+	webhooks, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := port.Free()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{
+		URL:     "https://127.0.0.1:" + webhooks,
+		Metrics: "http://127.0.0.1:" + metrics + "/metrics",
+		Log:     filepath.Join(config.Dir, "usher.log"),
+		dir:     filepath.Join(config.Dir, "certificates"),
+	}
+	args := []string{
+		"serve", "--kubeconfig", config.Kubeconfig, "--namespace", Namespace, "--port", webhooks,
+		"--metrics-bind-address", "127.0.0.1:" + metrics,
+	}
+	if config.Service != "" {
+		args = append(args, "--service", config.Service, "--cert-secret", config.Service+"-certificate")
+	} else {
+		args = append(args, "--webhook-url", p.URL, "--cert-dir", p.dir)
+	}
+	for _, path := range config.Policies {
+		args = append(args, "--policies", path)
+	}
+	p.args = append([]string{config.Binary}, append(args, config.Args...)...)
+	return p, p.Restart()
+}
+
+// Restart starts an usher that has ended again, at the same address.
+func (p *Process) Restart() error {
+	p.done = make(chan struct{})
+	p.command = exec.Command(p.args[0], p.args[1:]...)
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start usher: %w", err)
+	}
+	defer log.Close()
+	p.command.Stdout, p.command.Stderr = log, log
+	if err := p.command.Start(); err != nil {
+		return fmt.Errorf("start usher: %w", err)
+	}
+	p.PID = p.command.Process.Pid
+	go func(command *exec.Cmd, done chan struct{}) {
+		p.err = command.Wait()
+		close(done)
+	}(p.command, p.done)
+	return nil
+}
+
+// WaitReady waits until usher says that it is ready.
+func (p *Process) WaitReady(ctx context.Context) error {
+	return p.await(ctx, "usher to be ready", func() error {
+		client, err := p.Client()
+		if err != nil {
+			return err
+		}
+		defer client.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", response.Status, text)
+		}
+		return nil
+	})
+}
+
+// await calls check until it returns nil, usher ends or ctx is done.
+func (p *Process) await(ctx context.Context, what string, check func() error) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("wait for %s: %w: see %s", what, errors.Join(errors.New("it ended"), p.err), p.Log)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w: %w: see %s", what, ctx.Err(), err, p.Log)
+		case <-ticker.C:
+		}
+	}
+}
+
+// Client is an HTTP client that trusts usher's certificate if that is in a file, which it
+// is not when replicas share one, and then trusts whatever answers on the loopback address.
+func (p *Process) Client() (*http.Client, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	ca, err := p.CA()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		config.InsecureSkipVerify = true
+	case err != nil:
+		return nil, fmt.Errorf("read CA of usher: %w", err)
+	default:
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(ca)
+	}
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
+}
+
+// CA is what to trust of usher's certificate; there is no such file when replicas share
+// one.
+func (p *Process) CA() ([]byte, error) { return os.ReadFile(filepath.Join(p.dir, "ca.crt")) }
+
+// Wait blocks until usher has ended by itself, which is an error, or ctx is done.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("usher ended: %w: see %s", p.err, p.Log)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Stop ends usher in good order, and if that takes long at once.
+func (p *Process) Stop() {
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		p.Kill()
+	}
+}
+
+// Kill ends usher at once, as a crash would.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.done
+}

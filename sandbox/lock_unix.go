@@ -1,0 +1,23 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// lock waits until this process alone has the file locked. The lock ends with the process
+// at the latest.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock cache of usher-sandbox: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock cache of usher-sandbox: %w", err)
+	}
+	return func() { _ = file.Close() }, nil
+}
