@@ -9,7 +9,6 @@ cat <<END
 Starting Kubernetes, then Usher with examples/policies. When both are ready, in another terminal,
 with the KUBECONFIG that is printed below:
   kubectl create namespace shop
-  kubectl create priorityclass retail --value=0      # which one of the policies gives to pods in shop
   kubectl apply -f examples/objects/pod.yaml         # allowed, and changed: kubectl -n shop get pod cart -o yaml
   kubectl apply -f examples/objects/pod-latest.yaml  # denied, with the reason
 The example policies are files. Those in the cluster have a status:

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 
@@ -185,6 +186,10 @@ func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 		}
 		return nil, err
 	}
+	if reflect.TypeOf(w) == noAnswer {
+		m.fail(ctx, errNoAnswer)
+		return w, nil
+	}
 	m.update(func(s *State) {
 		m.streaming = true
 		if !initial {
@@ -193,6 +198,13 @@ func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	})
 	return &stream{Interface: w, closed: m.closed}, nil
 }
+
+// noAnswer is the kind of watch that clients return, without an error, when a connection
+// ends or times out before there is an answer.
+var (
+	noAnswer    = reflect.TypeOf(watch.NewEmptyWatch())
+	errNoAnswer = errors.New("the connection ended without an answer")
+)
 
 // A stream tells when a watch is over. The reflector always stops it.
 type stream struct {

@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"context"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // A drain counts requests in flight, and tells when the last one is done once no more
@@ -11,35 +13,79 @@ type drain struct {
 	mu       sync.Mutex
 	inFlight int
 	closing  bool
-	idle     chan struct{}
+	last     time.Time
 }
 
-func newDrain() *drain { return &drain{idle: make(chan struct{})} }
+func newDrain() *drain { return &drain{} }
 
 // count counts the requests of a handler.
 func (d *drain) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.add(1)
 		defer d.add(-1)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(&draining{ResponseWriter: w, drain: d}, r)
 	})
 }
+
+// A draining response asks the client to close the connection if the server is about to
+// end when it begins to answer.
+type draining struct {
+	http.ResponseWriter
+	drain *drain
+	begun bool
+}
+
+func (w *draining) WriteHeader(code int) {
+	if !w.begun && w.drain.begun() {
+		w.Header().Set("Connection", "close")
+	}
+	w.begun = true
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *draining) Write(body []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap gives http.ResponseController what is below.
+func (w *draining) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (d *drain) add(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight += n
-	d.tell()
+	d.last = time.Now()
 }
 
-// begin makes the server say that it is not ready any more. The channel that it returns is
-// closed when no request is in flight.
-func (d *drain) begin() <-chan struct{} {
+// begin makes the server say that it is not ready any more, and ask clients to close
+// connections after what they send next.
+func (d *drain) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.closing = true
-	d.tell()
-	return d.idle
+	d.closing, d.last = true, time.Now()
+}
+
+// quiet waits until no request has come for a while, or ctx is done. Closing connections
+// before that would cut off requests that are on their way.
+func (d *drain) quiet(ctx context.Context, pause time.Duration) {
+	ticker := time.NewTicker(pause / 10)
+	defer ticker.Stop()
+	for {
+		d.mu.Lock()
+		done := d.inFlight == 0 && time.Since(d.last) > pause
+		d.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // begun reports whether begin was called.
@@ -47,15 +93,4 @@ func (d *drain) begun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.closing
-}
-
-func (d *drain) tell() {
-	if !d.closing || d.inFlight > 0 {
-		return
-	}
-	select {
-	case <-d.idle:
-	default:
-		close(d.idle)
-	}
 }

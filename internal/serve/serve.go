@@ -292,11 +292,10 @@ func (s *Server) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownGrace)
 	defer cancel()
 	s.config.Log.Info("shutting down", "grace", s.config.ShutdownGrace)
-	s.webhooks.SetKeepAlivesEnabled(false)
-	select {
-	case <-s.drain.begin():
-	case <-time.After(s.config.ShutdownGrace / 2):
-	}
+	s.drain.begin()
+	quiet, stop := context.WithTimeout(ctx, s.config.ShutdownGrace/2)
+	defer stop()
+	s.drain.quiet(quiet, time.Second)
 	err := s.webhooks.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("shut down: requests in flight did not finish within %s: %w", s.config.ShutdownGrace, err)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,11 +25,6 @@ func TestExamples(t *testing.T) {
 	r := sharedRig(t)
 	for _, namespace := range []string{"shop", "lab", "vault"} {
 		r.ensureNamespace(t, namespace)
-	}
-	// The policy that sets a priority class cannot set the number that goes with it.
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "retail"}}
-	if _, err := r.kube.SchedulingV1().PriorityClasses().Create(patience(t), class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
 	}
 	policies, err := filepath.Glob(filepath.Join(root, "examples", "policies", "*.yaml"))
 	if err != nil || len(policies) == 0 {
