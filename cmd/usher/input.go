@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,14 +95,36 @@ func readInputFile(file string, stdin io.Reader) ([]input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		found, err := parseInput(document)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
+		for _, value := range valuesOf(document) {
+			found, err := parseInput(value)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", file, err)
+			}
+			for _, in := range found {
+				in.file = file
+				inputs = append(inputs, in)
+			}
 		}
-		for _, in := range found {
-			in.file = file
-			inputs = append(inputs, in)
+	}
+}
+
+// valuesOf takes JSON values apart that follow one another, of which a YAML parser reads
+// the first only. The last one is what is no JSON.
+func valuesOf(document []byte) [][]byte {
+	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
+		return [][]byte{document}
+	}
+	var values [][]byte
+	decoder := stdjson.NewDecoder(bytes.NewReader(document))
+	for {
+		var value stdjson.RawMessage
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return values
+		case err != nil:
+			return append(values, document[decoder.InputOffset():])
 		}
+		values = append(values, value)
 	}
 }
 
@@ -124,7 +147,7 @@ func parseInput(document []byte) ([]input, error) {
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
 		return parseItems(items)
 	}
-	if apiVersion, _ := object["apiVersion"].(string); apiVersion == "" || kind == "" {
+	if !isObject(object) {
 		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
 	}
 	return []input{{object: object}}, nil
@@ -137,9 +160,18 @@ func parseItems(items []any) ([]input, error) {
 		if !ok {
 			return nil, fmt.Errorf("items[%d] is not an object", i)
 		}
+		if !isObject(object) {
+			return nil, fmt.Errorf("items[%d] is not a Kubernetes object: apiVersion or kind is missing", i)
+		}
 		inputs = append(inputs, input{object: object})
 	}
 	return inputs, nil
+}
+
+func isObject(tree map[string]any) bool {
+	apiVersion, _ := tree["apiVersion"].(string)
+	kind, _ := tree["kind"].(string)
+	return apiVersion != "" && kind != ""
 }
 
 // parseReview reads a review of any version: v1 and v1beta1 have the same fields.
