@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -99,8 +101,13 @@ func split(content []byte) []document {
 }
 
 func parseYAML(d document) []found {
-	if text := d.body(); bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
-		return examine(text, &places{document: d, text: flow(d.source)}, "")
+	if text := d.body(); bytes.HasPrefix(text, []byte("{")) {
+		if json.Valid(text) {
+			return examine(text, &places{document: d, text: flow(d.source)}, "")
+		}
+		if !alone(text) {
+			return broken(d.at(d.first), errors.New("parse YAML: more follows after the closing }; put --- between objects"))
+		}
 	}
 	p := &places{document: d, text: d.source}
 	raw, err := yaml.YAMLToJSONStrict(d.source)
@@ -112,6 +119,18 @@ func parseYAML(d document) []found {
 		p.repeats = true
 	}
 	return examine(raw, p, "")
+}
+
+// alone reports whether nothing follows after the first value in text, which YAML parsers
+// would leave unread: a policy must not be lost.
+func alone(text []byte) bool {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
+	var node yamlv3.Node
+	if decoder.Decode(&node) != nil {
+		// What is wrong with it is said by who reads it.
+		return true
+	}
+	return errors.Is(decoder.Decode(&node), io.EOF)
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)

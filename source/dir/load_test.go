@@ -139,6 +139,18 @@ func TestLoad(t *testing.T) {
 			},
 		},
 		{
+			reason: "what follows a value without a marker is not left unread",
+			files: map[string]string{
+				"a.yaml": policy(cop, "one") + "---\n# first\n{\"kind\": \"x\"}\n{\"kind\": \"y\"}\n",
+				"b.yaml": "{apiVersion: v1, kind: Pod}\nkind: x\n---\n{apiVersion: v1} # no more\n",
+			},
+			want: []string{
+				"a.yaml:1: one",
+				"! a.yaml:4: parse YAML: more follows after the closing }; put --- between objects",
+				"! b.yaml:1: parse YAML: more follows after the closing }; put --- between objects",
+			},
+		},
+		{
 			reason: "JSON files hold one value after the other, up to the first error",
 			files:  map[string]string{"a.json": "\n{\"apiVersion\": \"policy.kcloudlabs.io/v1alpha1\",\n\"kind\": \"ClusterOverridePolicy\", \"metadata\": {\"name\": \"one\"}}\n{\"a\": 1,\n}\n", "b.json": "{\n\"a\":\n"},
 			want: []string{
