@@ -46,6 +46,13 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
+// TestSemantics runs the cases that follow from the description of the kinds: what the
+// recorded cases, each of which was tried on kinitiras, leave out.
+func TestSemantics(t *testing.T) {
+	t.Parallel()
+	policytest.Run(t, "testdata/semantics")
+}
+
 var deviationRow = regexp.MustCompile("^\\| *`([a-z][0-9]{2}-[a-z0-9-]+)` *\\|(.*)\\|")
 
 // deviations returns the reasons in docs/compatibility.md by case.
