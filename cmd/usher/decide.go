@@ -66,6 +66,7 @@ objects cannot be used.`,
 	flags.StringArrayVarP(&f.policies, "policies", "p", nil, "file or folder with policies (repeatable)")
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
 	flags.StringVar(&f.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (CREATE, or UPDATE with --old)")
+	offer(cmd, "operation", "CREATE", "UPDATE", "DELETE", "CONNECT")
 	flags.StringArrayVar(&f.old, "old", nil, "file or folder with the objects as they were before an UPDATE (repeatable)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request, for objects that have none")
 	flags.StringVar(&f.user, "user", "", "name of the user who asks")

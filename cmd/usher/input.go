@@ -145,7 +145,8 @@ func parseInput(document []byte) ([]input, error) {
 		return parseReview(raw)
 	}
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
-		return parseItems(items)
+		apiVersion, _ := object["apiVersion"].(string)
+		return parseItems(items, apiVersion, strings.TrimSuffix(kind, "List"))
 	}
 	if !isObject(object) {
 		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
@@ -153,12 +154,17 @@ func parseInput(document []byte) ([]input, error) {
 	return []input{{object: object}}, nil
 }
 
-func parseItems(items []any) ([]input, error) {
+// parseItems returns the items of a list. Those of a list of one kind, which an API server
+// sends without, are of that kind.
+func parseItems(items []any, apiVersion, kind string) ([]input, error) {
 	var inputs []input
 	for i, item := range items {
 		object, ok := item.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("items[%d] is not an object", i)
+		}
+		if object["apiVersion"] == nil && object["kind"] == nil && kind != "" {
+			object["apiVersion"], object["kind"] = apiVersion, kind
 		}
 		if !isObject(object) {
 			return nil, fmt.Errorf("items[%d] is not a Kubernetes object: apiVersion or kind is missing", i)

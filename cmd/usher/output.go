@@ -23,6 +23,15 @@ type outputFlag struct {
 func (o *outputFlag) register(cmd *cobra.Command, formats ...string) {
 	o.allowed, o.value = formats, formats[0]
 	cmd.Flags().VarP(o, "output", "o", "how to print it: "+strings.Join(formats, ", "))
+	offer(cmd, "output", formats...)
+}
+
+// offer has shells complete a flag of cmd with these values.
+func offer(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist.
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
 }
 
 func (o *outputFlag) String() string { return o.value }
@@ -60,6 +69,7 @@ type colorFlag struct{ value string }
 func (c *colorFlag) register(cmd *cobra.Command) {
 	c.value = "auto"
 	cmd.Flags().Var(c, "color", "use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	offer(cmd, "color", "auto", "always", "never")
 }
 
 func (c *colorFlag) String() string { return c.value }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -71,7 +72,7 @@ they are written, and which writes to refuse.`,
 
   # enforce them
   usher serve --policies policies/`,
-		Args:          cobra.NoArgs,
+		Args:          noSuchCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +82,7 @@ they are written, and which writes to refuse.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
+	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		newServe(s),
@@ -97,6 +99,17 @@ they are written, and which writes to refuse.`,
 	})
 	explainArguments(root)
 	return root
+}
+
+// noSuchCommand refuses what is no command, and names those that may have been meant.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q", args[0])
 }
 
 // explainArguments makes every command point to its help when its arguments do not fit.
