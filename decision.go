@@ -123,4 +123,6 @@ const (
 	Rejected Outcome = "rejected"
 	// Failed: the rule came to no result; Err says why.
 	Failed Outcome = "failed"
+	// Spared: the rule would have refused, but is on trial or may not refuse this user.
+	Spared Outcome = "spared"
 )

@@ -54,6 +54,10 @@ type Request struct {
 	User   User
 	DryRun bool
 
+	// Access is what an Authorize request asks leave to do; nil in the other phases,
+	// which have Operation and Kind instead.
+	Access *Access
+
 	// Object is nil on Delete, OldObject on Create and Connect.
 	Object    *Object
 	OldObject *Object
@@ -76,4 +80,31 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+}
+
+// Access is what a user asks leave to do. A request for a resource carries it in
+// Resource, Subresource, Namespace and Name of its [Request], where an empty Namespace
+// stands for all namespaces or a cluster-scoped resource, and an empty Name for all of
+// them; any of these may be "*", and so may Verb.
+type Access struct {
+	// Verb is a Kubernetes verb such as list or impersonate, or the lower-case HTTP
+	// method of a request for a path.
+	Verb string
+	// Path is the URL path of a request that is not for a resource; NonResource tells
+	// whether it is one, for an empty Path is a path too.
+	Path        string
+	NonResource bool
+	// Labels and Fields are what the selectors of a list, watch or deletecollection
+	// demand of every object. All requirements hold at once.
+	Labels []Requirement
+	Fields []Requirement
+}
+
+// A Requirement is one clause of a label or field selector, in the words of a
+// SubjectAccessReview. One whose operator is unknown demands nothing.
+type Requirement struct {
+	Key string
+	// Operator is In, NotIn, Exists or DoesNotExist.
+	Operator string
+	Values   []string
 }
