@@ -50,6 +50,7 @@ var mayImport = []struct {
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/cert", nil},
+	{"internal/graceful", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
@@ -67,10 +68,10 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	{"k8s.io/apiserver/pkg/admission", nil},
 	{"k8s.io/apiserver/pkg/authorization", nil},
-	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
-	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
+	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
+	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
