@@ -38,14 +38,22 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	{"door/...", []string{"."}},
+	{"samples", []string{"."}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
+	{"webhook", []string{"internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
+	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
+	{"cmd/...", []string{
+		".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/...",
+		"door/...", "observe/...", "samples", "webhook",
+	}},
+	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
