@@ -38,18 +38,27 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	{"door/...", []string{"."}},
+	{"samples", []string{"."}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
+	{"webhook", []string{"internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
+	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
+	{"cmd/...", []string{
+		".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/...",
+		"door/...", "observe/...", "samples", "webhook",
+	}},
+	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/cert", nil},
+	{"internal/graceful", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
@@ -67,10 +76,10 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	{"k8s.io/apiserver/pkg/admission", nil},
 	{"k8s.io/apiserver/pkg/authorization", nil},
-	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
-	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
+	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
+	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -2,6 +2,7 @@ package usher
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -74,4 +75,22 @@ func (o *Object) Raw() ([]byte, error) {
 		}
 	})
 	return o.raw, o.encodeErr
+}
+
+// Into decodes the object into target, such as a *corev1.Pod. The names of fields are
+// case-sensitive, as for an API server, and what target has no field for is left out.
+// Whether the object is of the kind of target is for the caller to know: [Request] says
+// it. A nil Object is an error.
+func (o *Object) Into(target any) error {
+	if o == nil {
+		return errors.New("decode object: the request has none")
+	}
+	raw, err := o.Raw()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, target); err != nil {
+		return fmt.Errorf("decode object: %w", err)
+	}
+	return nil
 }

@@ -91,6 +91,8 @@ they are written, and which writes to refuse.`,
 		newRender(s),
 		newTest(s),
 		newUninstall(s),
+		newWebhook(s),
+		newConversionWebhook(s),
 		newVersion(s),
 		newCompletion(s),
 	)
