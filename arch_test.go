@@ -59,6 +59,8 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/cert", nil},
 	{"internal/graceful", nil},
+	// It works on files and knows nothing of certificates but their text.
+	{"internal/cabundle", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -45,6 +46,13 @@ type Options struct {
 	Grace time.Duration
 	// Log is slog.Default if nil.
 	Log *slog.Logger
+}
+
+// AddFlags lets a command line say Address, CertFile and KeyFile.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Address, "address", cmp.Or(o.Address, ":8443"), "host:port to listen on")
+	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "certificate in PEM; read again when it changes")
+	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "private key in PEM of the certificate")
 }
 
 // A Server serves webhooks. Use [New], which opens its port, and then [Server.Run].
