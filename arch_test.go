@@ -27,25 +27,28 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	{"fact", nil},
 	{"rule", []string{".", "fact"}},
+	{"rule/access", []string{"."}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/cluster", []string{"fact", "internal/mirror"}},
 	{"source/...", []string{"api", "source"}},
 	{"source/cluster", []string{"api", "source", "internal/mirror"}},
-	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
-	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
+	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
+	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
+	// Their twins for requests to authorize.
+	{"engine/access", []string{".", "rule/access"}},
 	{"door/...", []string{".", "internal/jsonscan"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"live", []string{".", "api", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},

@@ -23,34 +23,78 @@ import (
 // ErrNoCases is the error of [Load] when there is nothing to run.
 var ErrNoCases = errors.New("no cases found")
 
-// Load reads the cases in files, and in folders all the way down. In folders, files that
-// do not end in .yaml, .yml or .json are left out, and so are documents that are
-// Kubernetes objects: the policies under test may lie next to their cases. All faults
-// of all files come back in one error.
+// Tests reads the tests in files, of every format, and in folders all the way down. In
+// folders, files that do not end in .yaml, .yml or .json are left out, and so are documents
+// that are Kubernetes objects: the policies under test may lie next to their tests. All
+// faults of all files come back in one error.
+func Tests(paths ...string) ([]Test, error) {
+	var tests []Test
+	err := eachDocument(paths, func(document []byte, file string) error {
+		loaded, err := formatOf(document).load(document, file)
+		tests = append(tests, loaded...)
+		return err
+	})
+	if err == nil && len(tests) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tests, nil
+}
+
+// Load is [Tests] for admission cases; tests of other formats are left out.
 func Load(paths ...string) ([]*Case, error) {
 	var cases []*Case
+	err := eachDocument(paths, func(document []byte, file string) error {
+		if !isCase(document) {
+			return nil
+		}
+		c, err := decodeCase(document, file)
+		cases = append(cases, c)
+		return err
+	})
+	if err == nil && len(cases) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cases, nil
+}
+
+// caseFormat is that of admission cases, and of what has no format at all.
+var caseFormat = format{
+	recognises: func(head) bool { return true },
+	load: func(document []byte, file string) ([]Test, error) {
+		c, err := decodeCase(document, file)
+		if err != nil {
+			return nil, err
+		}
+		return []Test{c.test()}, nil
+	},
+}
+
+func isCase(document []byte) bool {
+	h := headOf(document)
+	return !slices.ContainsFunc(formats[:len(formats)-1], func(f format) bool { return f.recognises(h) })
+}
+
+// eachDocument calls use with every document in paths that is not a Kubernetes object.
+func eachDocument(paths []string, use func(document []byte, file string) error) error {
 	var faults []error
 	for _, path := range paths {
 		files, err := caseFiles(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, file := range files {
-			loaded, err := loadFile(file, file == path)
-			if err != nil {
+			if err := readFile(file, file == path, use); err != nil {
 				faults = append(faults, err)
-				continue
 			}
-			cases = append(cases, loaded...)
 		}
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	if len(cases) == 0 {
-		return nil, fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
-	}
-	return cases, nil
+	return errors.Join(faults...)
 }
 
 func caseFiles(path string) ([]string, error) {
@@ -74,13 +118,12 @@ func caseFiles(path string) ([]string, error) {
 	return files, err
 }
 
-// loadFile reads the cases of a file. A file that was named by the user has to hold cases.
-func loadFile(file string, named bool) ([]*Case, error) {
+// readFile reads the documents of a file. One that was named by the user has to hold tests.
+func readFile(file string, named bool, use func(document []byte, file string) error) error {
 	documents, err := readDocuments(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var cases []*Case
 	for i, document := range documents {
 		where := file
 		if len(documents) > 1 {
@@ -88,17 +131,15 @@ func loadFile(file string, named bool) ([]*Case, error) {
 		}
 		if isObject(document) {
 			if named {
-				return nil, fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
+				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
 			}
 			continue
 		}
-		c, err := decodeCase(document, file)
-		if err != nil {
-			return nil, fmt.Errorf("load %s: %w", where, err)
+		if err := use(document, file); err != nil {
+			return fmt.Errorf("load %s: %w", where, err)
 		}
-		cases = append(cases, c)
 	}
-	return cases, nil
+	return nil
 }
 
 // readDocuments returns the documents of a YAML or JSON file as JSON.
@@ -137,12 +178,8 @@ func isObject(document []byte) bool {
 
 func decodeCase(document []byte, file string) (*Case, error) {
 	c := &Case{File: file}
-	strict, err := json.UnmarshalStrict(document, c)
-	if err != nil {
+	if err := decodeStrict(document, c); err != nil {
 		return nil, err
-	}
-	if len(strict) > 0 {
-		return nil, errors.Join(strict...)
 	}
 	if c.Name == "" {
 		c.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
