@@ -85,7 +85,7 @@ func (t *Template) Literal() (string, bool) {
 // resolves reports whether each placeholder has exactly one value, which is not empty.
 func (t *Template) resolves(q *Query) bool {
 	for i := range t.parts {
-		if t.parts[i].value(q) == "" {
+		if t.parts[i].of != literal && t.parts[i].value(q) == "" {
 			return false
 		}
 	}
@@ -129,3 +129,8 @@ func (p *part) value(q *Query) string {
 
 // String is the template as it is written.
 func (t Template) String() string { return t.text }
+
+// Literal is the template that stands for text, whatever is in it.
+func Literal(text string) Template {
+	return Template{text: text, parts: []part{{literal: text}}}
+}

@@ -4,7 +4,7 @@ import "strings"
 
 // A Value is what a request says in one dimension, such as its namespace.
 type Value struct {
-	// Text is the one value, empty unless Extent is One.
+	// Text is the one value, or what stands in the request for every one: "*" or nothing.
 	Text   string
 	Extent Extent
 }
@@ -25,7 +25,7 @@ const (
 // valueOf reads what a request says: * is every value.
 func valueOf(text string) Value {
 	if text == "*" {
-		return Value{Extent: All}
+		return Value{Text: text, Extent: All}
 	}
 	return Value{Text: text}
 }
