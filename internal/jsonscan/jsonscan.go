@@ -126,11 +126,16 @@ func (s *Scanner) StringLists(target *map[string][]string) error {
 	}
 	lists := map[string][]string{}
 	*target = lists
+	// Most lists have one item: they share their room.
+	room := make([]string, 0, 8)
 	return s.Object(func(s *Scanner, key []byte) error {
-		var values []string
-		name := string(key)
-		err := s.Strings(&values)
-		lists[name] = values
+		name, start, absent := s.toString(key), len(room), s.Null()
+		if absent {
+			lists[name] = nil
+			return nil
+		}
+		err := s.Strings(&room)
+		lists[name] = room[start:len(room):len(room)]
 		return err
 	})
 }
@@ -288,6 +293,15 @@ func (s *Scanner) byteAt(i int) byte {
 
 // peek steps over white space and returns the byte that follows.
 func (s *Scanner) peek() byte {
+	if s.at < len(s.data) {
+		if c := s.data[s.at]; c > ' ' {
+			return c
+		}
+	}
+	return s.peekFar()
+}
+
+func (s *Scanner) peekFar() byte {
 	for s.at < len(s.data) {
 		switch c := s.data[s.at]; c {
 		case ' ', '\t', '\n', '\r':

@@ -14,7 +14,10 @@ func (s *Scanner) text() ([]byte, error) {
 		return nil, err
 	}
 	inside := raw[1 : len(raw)-1]
-	if plain && utf8.Valid(inside) {
+	if plain {
+		return inside, nil
+	}
+	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
 		return inside, nil
 	}
 	return s.unescape(inside), nil
@@ -22,13 +25,12 @@ func (s *Scanner) text() ([]byte, error) {
 
 // toString returns what text has just returned as a string.
 func (s *Scanner) toString(text []byte) string {
-	if s.shared == "" {
-		return string(text)
-	}
-	// Unless there are escapes in it, it stands before the quote that was read last.
-	end := s.at - 1
-	if start := end - len(text); start > 0 && s.shared[start:end] == string(text) {
-		return s.shared[start:end]
+	// Unless there are escapes in it, it stands before the quote that was read last, or
+	// before that and a colon.
+	for end := s.at - 1; s.shared != "" && end >= s.at-2; end-- {
+		if start := end - len(text); start >= 0 && s.shared[start:end] == string(text) {
+			return s.shared[start:end]
+		}
 	}
 	return string(text)
 }
@@ -90,29 +92,34 @@ func unescaped(c byte) byte {
 	return c
 }
 
-// quoted steps over a string. It is plain if there are no escapes in it.
+// quoted steps over a string. It is plain if it is all ASCII, without escapes.
 func (s *Scanner) quoted() (raw []byte, plain bool, err error) {
-	start := s.at
+	start, data := s.at, s.data
 	plain = true
-	for i := start + 1; i < len(s.data); i++ {
-		switch c := s.data[i]; {
-		case c == '"':
+	for i := start + 1; i < len(data); i++ {
+		c := data[i]
+		if c == '"' {
 			s.at = i + 1
-			return s.data[start:s.at], plain, nil
-		case c == '\\':
-			plain = false
-			n := escapeLength(s.data[i:])
+			return data[start : i+1], plain, nil
+		}
+		if c != '\\' && c >= ' ' && c < utf8.RuneSelf {
+			continue
+		}
+		if c < ' ' {
+			s.at = i
+			return nil, false, s.syntax("a control character stands in a string")
+		}
+		plain = false
+		if c == '\\' {
+			n := escapeLength(data[i:])
 			if n == 0 {
 				s.at = i
 				return nil, false, s.syntax("an escape is not valid")
 			}
 			i += n - 1
-		case c < ' ':
-			s.at = i
-			return nil, false, s.syntax("a control character stands in a string")
 		}
 	}
-	s.at = len(s.data)
+	s.at = len(data)
 	return nil, false, s.syntax("")
 }
 
