@@ -43,12 +43,14 @@ var mayImport = []struct {
 	{"door/...", []string{".", "internal/jsonscan"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
+	// What an API server does around a decision, offline.
+	{"simulate/...", []string{"."}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/..."}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "simulate/...", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
