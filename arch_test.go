@@ -48,7 +48,7 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/..."}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/...", "internal/callers"}},
 	{"internal/serve", []string{"*"}},
 	{"cmd/...", []string{".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "simulate/...", "internal/..."}},
 
@@ -57,6 +57,7 @@ var mayImport = []struct {
 	// Both webhook doors read large JSON of which they want little.
 	{"internal/jsonscan", nil},
 	{"internal/cert", nil},
+	{"internal/callers", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.

@@ -26,6 +26,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -41,7 +42,7 @@ type Server struct {
 	drain   *drain
 	// member is nil without a cluster.
 	member  *member
-	callers *callers
+	callers *callers.Callers
 
 	webhooks, metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
@@ -63,7 +64,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c.withDefaults(), drain: newDrain(), metrics: metrics.New(nil)}
 	var err error
-	if s.callers, err = newCallers(s.config); err != nil {
+	if s.callers, err = callers.New(callers.Options{CAFile: c.ClientCAFile, Names: c.ClientNames, Log: s.config.Log}); err != nil {
 		return nil, err
 	}
 	if s.config.Cluster != nil {
@@ -88,7 +89,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.webhooks = s.server(s.mux())
-	s.webhooks.TLSConfig = s.callers.ask(&tls.Config{
+	s.webhooks.TLSConfig = s.callers.Ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
@@ -187,7 +188,7 @@ func (s *Server) mux() http.Handler {
 }
 
 func (s *Server) webhook(decides http.Handler) http.Handler {
-	return s.callers.only(s.drain.count(s.loaded(decides)))
+	return s.callers.Only(s.drain.count(s.loaded(decides)))
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API
@@ -243,7 +244,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(running)
 	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
-	group.Go(func() error { return s.callers.run(running) })
+	group.Go(func() error { return s.callers.Run(running) })
 	if s.member != nil {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
