@@ -22,8 +22,9 @@ import (
 type Matcher interface {
 	// Rules returns all rules, in the order of evaluation.
 	Rules() []*access.Rule
-	// Matching appends to dst the places in Rules, ascending, of those that match q.
-	Matching(dst []int32, q *access.Query) []int32
+	// Matching yields the places in Rules, ascending, of those that match q, until yield
+	// returns false.
+	Matching(q *access.Query, yield func(place int32) bool)
 }
 
 // Options tune an [Engine]. The zero value works.
@@ -71,7 +72,7 @@ func New(m Matcher, o Options) *Engine {
 		e.immune = append(Immune(), o.Immune...)
 	}
 	e.build(m.Rules())
-	e.states.New = func() any { return &state{memo: make([]memo, len(e.conditions))} }
+	e.states.New = func() any { return newState(e) }
 	return e
 }
 
@@ -88,8 +89,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	}
 	s := e.states.Get().(*state)
 	defer e.states.Put(s)
-	s.begin(e, r)
-	return s.decide(ctx), nil
+	return s.decide(ctx, r), nil
 }
 
 func check(ctx context.Context, r *usher.Request) error {

@@ -16,14 +16,25 @@ const most = 32
 type state struct {
 	engine *Engine
 	query  access.Query
-	places []int32
 	// memo has a place for every condition; those of other rounds are void.
 	memo  []memo
 	round uint64
-	// decisive is the first entry that decides, -1 if there is none. Findings are nil as
-	// long as the one of that entry is all that there is to say.
+	// last is the policy that was found to apply last, decisive the first entry that decides,
+	// -1 if there is none. Findings are nil as long as the one of that entry is all that
+	// there is to say.
+	last     *access.Policy
 	decisive int32
 	findings []usher.Finding
+
+	// visit is the method of that name with the request's context.
+	visit func(place int32) bool
+	ctx   context.Context
+}
+
+func newState(e *Engine) *state {
+	s := &state{engine: e, memo: make([]memo, len(e.conditions))}
+	s.visit = func(place int32) bool { return s.take(s.ctx, place) }
+	return s
 }
 
 // A memo is what a condition came to.
@@ -33,31 +44,34 @@ type memo struct {
 	err   error
 }
 
-func (s *state) begin(e *Engine, r *usher.Request) {
-	s.engine, s.decisive, s.findings = e, -1, nil
+func (s *state) begin(ctx context.Context, r *usher.Request) {
+	s.ctx, s.last, s.decisive, s.findings = ctx, nil, -1, nil
 	s.round++
-	s.query = access.QueryOf(r, e.options.Scope)
-	s.places = e.matcher.Matching(s.places[:0], &s.query)
+	s.query = access.QueryOf(r, s.engine.options.Scope)
 }
 
 // decide goes through the rules that match, by tier, and in a tier Deny before NoOpinion
 // before Allow. One that applies decides, unless it is spared; others of the same tier and
 // effect are reported with it, but for Allow, where one suffices.
-func (s *state) decide(ctx context.Context) usher.Decision {
-	var last *access.Policy
-	for _, place := range s.places {
-		entry := &s.engine.entries[place]
-		if s.decisive >= 0 {
-			by := s.engine.entries[s.decisive].Policy
-			if by.Effect == access.Allow || entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect {
-				break
-			}
-		}
-		if entry.Policy != last && s.weigh(ctx, place, entry) {
-			last = entry.Policy
+func (s *state) decide(ctx context.Context, r *usher.Request) usher.Decision {
+	s.begin(ctx, r)
+	s.engine.matcher.Matching(&s.query, s.visit)
+	return s.decision()
+}
+
+// take looks at one rule that matches. It reports whether more are needed.
+func (s *state) take(ctx context.Context, place int32) bool {
+	entry := &s.engine.entries[place]
+	if s.decisive >= 0 {
+		by := s.engine.entries[s.decisive].Policy
+		if entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect {
+			return false
 		}
 	}
-	return s.decision()
+	if entry.Policy != s.last && s.weigh(ctx, place, entry) {
+		s.last = entry.Policy
+	}
+	return s.decisive < 0 || s.engine.entries[s.decisive].Policy.Effect != access.Allow && len(s.findings) < most
 }
 
 // weigh finds out whether the policy of an entry applies. It reports whether it does; its
@@ -105,7 +119,7 @@ func (s *state) decision() usher.Decision {
 		d.Findings = s.findings
 	}
 	// Whoever holds the decision holds the findings.
-	s.findings, s.query = nil, access.Query{}
+	s.findings, s.ctx, s.query = nil, nil, access.Query{}
 	return d
 }
 
