@@ -1,7 +1,6 @@
 package authorization_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -302,37 +301,4 @@ func TestSelf(t *testing.T) {
 	if got := answer(t, "v1", post(authorization.Authorize(always(usher.Decision{}), quiet()), ask("", "get", "usher.dev", "authorizationpolicies", ""))); got.Allowed {
 		t.Error("without Self, a request without user reads policies")
 	}
-}
-
-// nothing is a response writer that costs nothing.
-type nothing struct{ header http.Header }
-
-func (n *nothing) Header() http.Header         { return n.header }
-func (n *nothing) Write(p []byte) (int, error) { return len(p), nil }
-func (n *nothing) WriteHeader(int)             {}
-
-// BenchmarkDecode reads a review of about a kilobyte.
-func BenchmarkDecode(b *testing.B) {
-	body := []byte(review("v1"))
-	body = bytes.Replace(body, []byte(`"uid":"u-1"`), []byte(`"uid":"`+strings.Repeat("u", 1024-len(body)+3)+`"`), 1)
-	b.Run("door", func(b *testing.B) {
-		b.SetBytes(int64(len(body)))
-		b.ReportAllocs()
-		decode := authorization.Decoder()
-		for b.Loop() {
-			if _, err := decode(body); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("encoding-json", func(b *testing.B) {
-		b.SetBytes(int64(len(body)))
-		b.ReportAllocs()
-		for b.Loop() {
-			var r authorizationv1.SubjectAccessReview
-			if err := json.Unmarshal(body, &r); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

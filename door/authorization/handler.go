@@ -241,14 +241,14 @@ func (h *handler) answer(r *http.Request, review *review) (answer, error) {
 	return a, nil
 }
 
-// reads reports whether q is from this very process, about to read policies. It could not
-// begin to decide otherwise.
+// reads reports whether q is from this very process, about to read what it decides by. It
+// could not begin to decide otherwise.
 func (h *handler) reads(q *usher.Request) bool {
 	if h.options.Self == "" || q.User.Name != h.options.Self || q.Access.NonResource || q.Subresource != "" {
 		return false
 	}
 	switch q.Resource.Group {
-	case "usher.dev", "policy.kcloudlabs.io":
+	case "usher.dev", "policy.kcloudlabs.io", "rbac.authorization.k8s.io":
 	default:
 		return false
 	}

@@ -43,6 +43,8 @@ type Server struct {
 	// member is nil without a cluster.
 	member  *member
 	callers *callers.Callers
+	// authorizer is nil if nobody asks for authorization.
+	authorizer *authorizer
 
 	webhooks, metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
@@ -95,6 +97,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
 	s.metering = s.server(s.meteringMux())
+	if c.Authorization != nil {
+		if s.authorizer, err = s.newAuthorizer(c.Authorization); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -161,6 +169,9 @@ func (s *Server) close() {
 		if l != nil {
 			_ = l.Close()
 		}
+	}
+	if s.authorizer != nil {
+		_ = s.authorizer.listener.Close()
 	}
 	s.identity.close()
 }
@@ -249,6 +260,10 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
 	group.Go(func() error { return served(s.webhooks.ServeTLS(s.listener, "", "")) })
+	if s.authorizer != nil {
+		group.Go(func() error { return s.authorizer.callers.Run(running) })
+		group.Go(s.authorizer.serve)
+	}
 	if s.meterListener != nil {
 		group.Go(func() error { return served(s.metering.Serve(s.meterListener)) })
 	}
@@ -297,7 +312,7 @@ func (s *Server) shutdown() error {
 	quiet, stop := context.WithTimeout(ctx, s.config.ShutdownGrace/2)
 	defer stop()
 	s.drain.quiet(quiet, time.Second)
-	err := s.webhooks.Shutdown(ctx)
+	err := errors.Join(s.webhooks.Shutdown(ctx), s.authorizer.shutdown(ctx))
 	if err != nil {
 		err = fmt.Errorf("shut down: requests in flight did not finish within %s: %w", s.config.ShutdownGrace, err)
 		_ = s.webhooks.Close()
