@@ -21,6 +21,8 @@ type Test struct {
 
 	// faults are all the ways in which the test does not hold.
 	faults func(context.Context) []string
+	// suite is what the test is one of, if that can tell what its tests exercise; else nil.
+	suite *AccessSuite
 }
 
 // Run finds out whether the test holds. Several tests can run at the same time.
@@ -57,13 +59,15 @@ type format struct {
 	// recognises reports whether a document is of this format. Documents are told apart
 	// by what is in them, and of an ordinary list by its first item.
 	recognises func(head) bool
-	// load returns the tests of a document, which is JSON. File is where it comes from,
-	// for files that it names and for the results.
+	// load returns the tests of a document, which is JSON: for admission cases as Kubernetes
+	// reads YAML, for other formats so that n and on are texts. File is where it comes
+	// from, for files that it names and for the results.
 	load func(document []byte, file string) ([]Test, error)
 }
 
 // formats are tried in order; the last one takes the rest. The table never changes.
 var formats = []format{
+	accessFormat,
 	selectorFormat,
 	caseFormat,
 }
@@ -93,9 +97,16 @@ func (h head) has(fields ...string) bool {
 	return !slices.ContainsFunc(fields, func(name string) bool { return h.fields[name] == nil })
 }
 
-// formatOf returns the format of a document.
-func formatOf(document []byte) format {
-	h := headOf(document)
+// load returns the tests of a document.
+func load(d document, file string) ([]Test, error) {
+	h := headOf(d.json)
 	i := slices.IndexFunc(formats, func(f format) bool { return f.recognises(h) })
-	return formats[i]
+	if i == len(formats)-1 {
+		return formats[i].load(d.json, file)
+	}
+	plain, err := d.plain()
+	if err != nil {
+		return nil, err
+	}
+	return formats[i].load(plain, file)
 }

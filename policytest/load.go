@@ -3,6 +3,7 @@ package policytest
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -29,8 +31,8 @@ var ErrNoCases = errors.New("no cases found")
 // faults of all files come back in one error.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
-	err := eachDocument(paths, func(document []byte, file string) error {
-		loaded, err := formatOf(document).load(document, file)
+	err := eachDocument(paths, func(d document, file string) error {
+		loaded, err := load(d, file)
 		tests = append(tests, loaded...)
 		return err
 	})
@@ -46,11 +48,11 @@ func Tests(paths ...string) ([]Test, error) {
 // Load is [Tests] for admission cases; tests of other formats are left out.
 func Load(paths ...string) ([]*Case, error) {
 	var cases []*Case
-	err := eachDocument(paths, func(document []byte, file string) error {
-		if !isCase(document) {
+	err := eachDocument(paths, func(d document, file string) error {
+		if !isCase(d.json) {
 			return nil
 		}
-		c, err := decodeCase(document, file)
+		c, err := decodeCase(d.json, file)
 		cases = append(cases, c)
 		return err
 	})
@@ -81,7 +83,7 @@ func isCase(document []byte) bool {
 }
 
 // eachDocument calls use with every document in paths that is not a Kubernetes object.
-func eachDocument(paths []string, use func(document []byte, file string) error) error {
+func eachDocument(paths []string, use func(d document, file string) error) error {
 	var faults []error
 	for _, path := range paths {
 		files, err := caseFiles(path)
@@ -119,51 +121,68 @@ func caseFiles(path string) ([]string, error) {
 }
 
 // readFile reads the documents of a file. One that was named by the user has to hold tests.
-func readFile(file string, named bool, use func(document []byte, file string) error) error {
+func readFile(file string, named bool, use func(d document, file string) error) error {
 	documents, err := readDocuments(file)
 	if err != nil {
 		return err
 	}
-	for i, document := range documents {
+	for i, d := range documents {
 		where := file
 		if len(documents) > 1 {
 			where = fmt.Sprintf("%s (document %d)", file, i+1)
 		}
-		if isObject(document) {
+		if isObject(d.json) {
 			if named {
 				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
 			}
 			continue
 		}
-		if err := use(document, file); err != nil {
+		if err := use(d, file); err != nil {
 			return fmt.Errorf("load %s: %w", where, err)
 		}
 	}
 	return nil
 }
 
-// readDocuments returns the documents of a YAML or JSON file as JSON.
-func readDocuments(file string) ([][]byte, error) {
+// A document is one of possibly several in a file.
+type document struct {
+	text []byte
+	// json is the text as Kubernetes reads it, to which n and on are booleans.
+	json []byte
+}
+
+// plain is the text as JSON in which only true and false are booleans, as in YAML 1.2: files
+// of requests are full of short names.
+func (d document) plain() ([]byte, error) {
+	var tree any
+	if err := yamlv3.Unmarshal(d.text, &tree); err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(tree)
+}
+
+// readDocuments returns the documents of a YAML or JSON file.
+func readDocuments(file string) ([]document, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	var documents [][]byte
+	var documents []document
 	for {
-		document, err := reader.Read()
+		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return documents, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		converted, err := yaml.YAMLToJSONStrict(document)
+		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !bytes.Equal(converted, []byte("null")) {
-			documents = append(documents, converted)
+			documents = append(documents, document{text: text, json: converted})
 		}
 	}
 }
@@ -196,9 +215,9 @@ func (c *Case) readPolicyFiles() error {
 		if err != nil {
 			return err
 		}
-		for _, document := range documents {
+		for _, d := range documents {
 			var policy map[string]any
-			if err := json.UnmarshalCaseSensitivePreserveInts(document, &policy); err != nil {
+			if err := json.UnmarshalCaseSensitivePreserveInts(d.json, &policy); err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
 			c.Policies = append(c.Policies, policy)

@@ -176,3 +176,9 @@ func since(p *v1alpha1.ClusterAuthorizationPolicy) time.Time {
 	}
 	return time.Now()
 }
+
+// Subjects compiles users that stand elsewhere than in a policy, under field.
+func Subjects(field string, written []v1alpha1.Subject) ([]access.Subject, []rule.Problem) {
+	var c compilation
+	return c.subjects(field, written), c.problems
+}
