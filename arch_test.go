@@ -27,40 +27,48 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	{"fact", nil},
 	{"rule", []string{".", "fact"}},
+	{"rule/access", []string{"."}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/cluster", []string{"fact", "internal/mirror"}},
 	{"source/...", []string{"api", "source"}},
 	{"source/cluster", []string{"api", "source", "internal/mirror"}},
-	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
-	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
+	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
+	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
-	{"door/...", []string{"."}},
+	// Their twins for requests to authorize.
+	{"engine/access", []string{".", "rule/access"}},
+	{"door/...", []string{".", "internal/jsonscan"}},
 	{"samples", []string{"."}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
+	// What an API server does around a decision, offline.
+	{"simulate/...", []string{"."}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"live", []string{".", "api", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/...", "internal/callers"}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},
 	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
 	{"cmd/...", []string{
-		".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/...",
-		"door/...", "observe/...", "samples", "webhook",
+		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report",
+		"simulate/...", "internal/...", "door/...", "observe/...", "samples", "webhook",
 	}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
+	// Both webhook doors read large JSON of which they want little.
+	{"internal/jsonscan", nil},
 	{"internal/cert", nil},
 	{"internal/graceful", nil},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
+	{"internal/callers", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -46,31 +45,12 @@ type Result struct {
 
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
-func (c *Case) Run(ctx context.Context) Result {
-	result := Result{Name: c.Name, File: c.File, Status: Skipped, Message: c.Skip}
-	if c.Skip != "" {
-		return result
-	}
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
-	defer cancel()
-	faults := c.faults(ctx)
-	result.Took = time.Since(start)
-	result.Status = Passed
-	if len(faults) > 0 {
-		result.Status = Failed
-		result.Message = strings.Join(faults, "\n")
-	}
-	return result
-}
+func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
+
+func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
 
 // faults are all the ways in which the case does not hold.
-func (c *Case) faults(ctx context.Context) (faults []string) {
-	defer func() {
-		if r := recover(); r != nil {
-			faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
-		}
-	}()
+func (c *Case) faults(ctx context.Context) []string {
 	s, err := c.prepare(ctx)
 	if err != nil {
 		return []string{err.Error()}
@@ -80,7 +60,7 @@ func (c *Case) faults(ctx context.Context) (faults []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	faults = c.expected().faults(a)
+	faults := c.expected().faults(a)
 	if len(faults) == 0 {
 		return s.vacuous(c.expected(), a)
 	}

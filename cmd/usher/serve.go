@@ -21,6 +21,7 @@ type serveFlags struct {
 	config        serve.Config
 	member        memberFlags
 	legacy        legacyFlags
+	authorization authorizationFlags
 	failurePolicy string
 	tlsMinVersion string
 	logFormat     string
@@ -31,7 +32,7 @@ func newServe(s streams) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve admission webhooks that enforce policies",
+		Short: "Serve webhooks that enforce policies",
 		Long: `Serve answers the admission webhooks of an API server over HTTPS, at /mutate and
 /validate.
 
@@ -45,13 +46,19 @@ those in files. Their status says what became of them. API servers are told to c
 server, for no more than the policies need; 'usher uninstall' tells them to stop. In a pod
 --in-cluster is the default if there are no --policies.
 
+With --authorization-address it also answers the authorization webhooks of API servers,
+over HTTPS at that address: /authorize/deny only denies, /authorize/allow only allows,
+/authorize does both. 'usher authz config' writes what an API server needs to ask.
+
 On SIGTERM /readyz fails, requests in flight are finished, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
   usher serve --policies policies/ --facts objects/ --log-level debug
   usher serve --policies /etc/usher --bind-address 0.0.0.0 \
     --tls-cert-file tls.crt --tls-private-key-file tls.key
   usher serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443 --bind-address 192.0.2.7
-  usher serve --in-cluster --service usher --cert-secret usher-cert`,
+  usher serve --in-cluster --service usher --cert-secret usher-cert
+  usher serve --policies /etc/usher --authorization-address 127.0.0.1:8444 \
+    --authorization-client-ca-file /etc/usher/pki/ca.crt --authorization-client-names kube-apiserver`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.config.Out = s.out
@@ -80,6 +87,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	c := &f.config
 	f.legacy.register(flags)
 	f.member.registerIn(flags)
+	f.authorization.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
 	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
@@ -127,6 +135,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s streams) error {
 		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
 	}
 	if err := f.checkFiles(); err != nil {
+		return err
+	}
+	if c.Authorization, err = f.authorization.complete(cmd.Flags().Changed); err != nil {
 		return err
 	}
 	switch f.tlsMinVersion {

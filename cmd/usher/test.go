@@ -61,16 +61,16 @@ run at all.`,
 	return cmd
 }
 
-func selectCases(paths []string, pattern string) ([]*policytest.Case, error) {
+func selectCases(paths []string, pattern string) ([]policytest.Test, error) {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("--run: %w", err)
 	}
-	all, err := policytest.Load(paths...)
+	all, err := policytest.Tests(paths...)
 	if err != nil {
 		return nil, err
 	}
-	var cases []*policytest.Case
+	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
 			cases = append(cases, c)
@@ -83,7 +83,7 @@ func selectCases(paths []string, pattern string) ([]*policytest.Case, error) {
 }
 
 // runCases runs cases on all processors and returns the results in the cases' order.
-func runCases(ctx context.Context, s streams, cases []*policytest.Case) []policytest.Result {
+func runCases(ctx context.Context, s streams, cases []policytest.Test) []policytest.Result {
 	results := make([]policytest.Result, len(cases))
 	var done atomic.Int64
 	stop := showProgress(s.err, &done, len(cases))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonscan"
 )
 
 const (
@@ -103,7 +104,7 @@ func (h *handler) serve(ctx context.Context, r *http.Request) ([]byte, error) {
 		return h.tooLarge(r, body)
 	}
 	review, err := decodeReview(body)
-	if errors.Is(err, errTooDeep) && review.identified() {
+	if errors.Is(err, jsonscan.ErrTooDeep) && review.identified() {
 		return h.deny(ctx, review, http.StatusBadRequest, err)
 	}
 	if err != nil {

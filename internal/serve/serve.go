@@ -24,6 +24,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
@@ -39,7 +40,9 @@ type Server struct {
 	metrics *metrics.Metrics
 	// member is nil without a cluster.
 	member  *member
-	callers *callers
+	callers *callers.Callers
+	// authorizer is nil if nobody asks for authorization.
+	authorizer *authorizer
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -62,7 +65,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
-	if s.callers, err = newCallers(s.config); err != nil {
+	if s.callers, err = callers.New(callers.Options{CAFile: c.ClientCAFile, Names: c.ClientNames, Log: s.config.Log}); err != nil {
 		return nil, err
 	}
 	if s.config.Cluster != nil {
@@ -88,12 +91,18 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
 	s.webhooks.Handler = s.mux()
-	s.webhooks.TLSConfig = s.callers.ask(&tls.Config{
+	s.webhooks.TLSConfig = s.callers.Ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
 	s.metering = graceful.HTTP(s.meteringMux(), s.config.Log)
+	if c.Authorization != nil {
+		if s.authorizer, err = s.newAuthorizer(c.Authorization); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -161,6 +170,9 @@ func (s *Server) close() {
 			_ = l.Close()
 		}
 	}
+	if s.authorizer != nil {
+		_ = s.authorizer.listener.Close()
+	}
 	s.identity.close()
 }
 
@@ -176,7 +188,7 @@ func (s *Server) mux() http.Handler {
 }
 
 func (s *Server) webhook(decides http.Handler) http.Handler {
-	return s.callers.only(s.webhooks.Count(s.loaded(decides)))
+	return s.callers.Only(s.webhooks.Count(s.loaded(decides)))
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API
@@ -232,11 +244,15 @@ func (s *Server) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(running)
 	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
-	group.Go(func() error { return s.callers.run(running) })
+	group.Go(func() error { return s.callers.Run(running) })
 	if s.member != nil {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
 	group.Go(func() error { return graceful.Served(s.webhooks.ServeTLS(s.listener, "", "")) })
+	if s.authorizer != nil {
+		group.Go(func() error { return s.authorizer.callers.Run(running) })
+		group.Go(s.authorizer.serve)
+	}
 	if s.meterListener != nil {
 		group.Go(func() error { return graceful.Served(s.metering.Serve(s.meterListener)) })
 	}
@@ -268,7 +284,12 @@ func (s *Server) sources() []source.Source {
 }
 
 func (s *Server) shutdown() error {
-	err := s.webhooks.End()
+	var ends errgroup.Group
+	ends.Go(s.webhooks.End)
+	if s.authorizer != nil {
+		ends.Go(s.authorizer.server.End)
+	}
+	err := ends.Wait()
 	_ = s.metering.Close()
 	return err
 }
