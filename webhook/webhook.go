@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -118,8 +119,15 @@ func (s *Server) secure(o Options) error {
 	return nil
 }
 
-// URL is where the webhooks are, by address.
-func (s *Server) URL() string { return "https://" + s.listener.Addr().String() }
+// URL is where the webhooks are, as seen from this machine.
+func (s *Server) URL() string {
+	address := s.listener.Addr().(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "localhost"
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
+}
 
 // CA returns the certificate to trust, in PEM, if the server has made its own; otherwise
 // nil.

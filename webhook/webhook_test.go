@@ -217,6 +217,14 @@ func certificateOf(t *testing.T, r *running) *tls.Certificate {
 	return certificate
 }
 
+func TestURL(t *testing.T) {
+	t.Parallel()
+	r := start(t, says("hello"), webhook.Options{})
+	if !strings.HasPrefix(r.URL(), "https://127.0.0.1:") {
+		t.Errorf("the URL is %s", r.URL())
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

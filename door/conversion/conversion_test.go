@@ -316,6 +316,22 @@ func TestPanicIsLogged(t *testing.T) {
 	}
 }
 
+// API servers ask again and again.
+func TestTheSameFailureIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	options := conversion.Options{Log: slog.New(slog.NewTextHandler(&logged, nil))}
+	handler := conversion.Handler(conversion.ConverterFunc(func(_ context.Context, o *unstructured.Unstructured, _ string) error {
+		return fmt.Errorf("%v is not for me", o.Object["spec"])
+	}), options)
+	for _, spec := range []string{"1", "1", "2", "2", "1"} {
+		post(handler, reviewOf(v1, object("a", `,"spec":`+spec)))
+	}
+	if got := strings.Count(logged.String(), "conversion failed"); got != 3 {
+		t.Errorf("%d failures are logged: %s", got, &logged)
+	}
+}
+
 // A converter may hang up on its caller, as any handler of net/http may.
 func TestAbortIsLeftToTheServer(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -25,6 +27,12 @@ type handler struct {
 	converter Converter
 	maxBody   int64
 	log       *slog.Logger
+	// complaint is the failure that was logged last, and when.
+	complaint struct {
+		sync.Mutex
+		text string
+		at   time.Time
+	}
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -40,8 +48,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	objects, err := h.convertAll(r.Context(), review.Request)
 	if err != nil {
-		h.log.ErrorContext(r.Context(), "conversion failed",
-			"uid", review.Request.UID, "to", review.Request.DesiredAPIVersion, "error", err)
+		h.complain(r.Context(), review.Request, err)
 	}
 	answer, err := json.Marshal(review.answer(objects, err))
 	if err != nil {
@@ -52,6 +59,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// The caller is gone if this fails: nobody is left to be told.
 	_, _ = w.Write(answer)
+}
+
+// complain logs a failure. An API server that cannot fill its cache asks again ten times a
+// second, for as long as it takes.
+func (h *handler) complain(ctx context.Context, r *request, err error) {
+	const often = time.Minute
+	level := slog.LevelError
+	h.complaint.Lock()
+	if text := err.Error(); text == h.complaint.text && time.Since(h.complaint.at) < often {
+		level = slog.LevelDebug
+	} else {
+		h.complaint.text, h.complaint.at = text, time.Now()
+	}
+	h.complaint.Unlock()
+	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", err)
 }
 
 // read returns the review that was posted, or the HTTP status for what is none.

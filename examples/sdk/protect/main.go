@@ -1,5 +1,5 @@
 // Command protect is a complete validating webhook: what is labelled example.com/protected
-// cannot be deleted, and the label cannot be taken off by everybody.
+// cannot be deleted, and only administrators can take the label off.
 package main
 
 import (
@@ -27,14 +27,14 @@ func protect(_ context.Context, r *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
 	}
 	before, err := protected(r.OldObject)
-	if err != nil || !before || slices.Contains(r.User.Groups, "system:masters") {
+	if err != nil || !before {
 		return usher.Allowed(), err
 	}
 	if r.Operation == usher.Delete {
 		return usher.Denied("%s %s is protected: remove the label %s first", r.Kind.Kind, r.Name, label), nil
 	}
 	after, err := protected(r.Object)
-	if err != nil || after {
+	if err != nil || after || slices.Contains(r.User.Groups, "system:masters") {
 		return usher.Allowed(), err
 	}
 	return usher.Denied("the label %s may be removed by administrators only", label), nil

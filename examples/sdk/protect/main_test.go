@@ -21,6 +21,7 @@ func TestProtect(t *testing.T) {
 		{"new objects are free", usher.Create, "", marked, nil, ""},
 		{"others can go", usher.Delete, plain, "", nil, ""},
 		{"protected ones cannot", usher.Delete, marked, "", nil, "Secret keys is protected: remove the label example.com/protected first"},
+		{"not even by administrators", usher.Delete, marked, "", []string{"system:masters"}, "Secret keys is protected: remove the label example.com/protected first"},
 		{"others can change", usher.Update, plain, plain, nil, ""},
 		{"everybody can protect", usher.Update, plain, marked, nil, ""},
 		{"protected ones can change", usher.Update, marked, marked, nil, ""},
