@@ -39,6 +39,7 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	// Their twins for requests to authorize.
+	{"index/access", []string{".", "rule/access"}},
 	{"engine/access", []string{".", "rule/access"}},
 	{"door/...", []string{".", "internal/jsonscan"}},
 	{"observe/...", []string{".", "fact"}},

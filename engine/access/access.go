@@ -36,9 +36,6 @@ type Options struct {
 	// Disarmed, if set, tells whether nobody is to be denied anything now: what a Deny would
 	// have refused is then spared. It is asked for each Deny that matches.
 	Disarmed func() bool
-	// Self is the user that Usher itself is: reading policies and RBAC objects is allowed to
-	// it whatever policies say. Empty means that there is none.
-	Self string
 	// Scope tells of resources that are not Kubernetes' own whether they are in namespaces;
 	// nil knows none of them. See [access.QueryOf].
 	Scope func(group, resource string) access.Scope
@@ -83,9 +80,6 @@ var errPhase = errors.New("only requests to authorize are decided by access rule
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := check(ctx, r); err != nil {
 		return usher.Decision{}, err
-	}
-	if e.own(r) {
-		return ownDecision, nil
 	}
 	s := e.states.Get().(*state)
 	defer e.states.Put(s)

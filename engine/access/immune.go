@@ -3,7 +3,6 @@ package access
 import (
 	"slices"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule/access"
 )
 
@@ -28,23 +27,4 @@ func literals(texts ...string) []access.Pattern {
 
 func isImmune(immune []access.Subject, q *access.Query) bool {
 	return slices.ContainsFunc(immune, func(s access.Subject) bool { return s.Has(q) })
-}
-
-// ownDecision is that on what Usher needs to know its own policies.
-var ownDecision = usher.Decision{Verdict: usher.Allow, Message: "usher reads policies"}
-
-// ownResources are what Usher may always read.
-var ownResources = map[string][]string{
-	"usher.dev":                 {"authorizationpolicies", "clusterauthorizationpolicies"},
-	"policy.kcloudlabs.io":      {"overridepolicies", "clusteroverridepolicies", "clustervalidatepolicies"},
-	"rbac.authorization.k8s.io": {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
-}
-
-// own reports whether Usher itself wants to read what it decides by.
-func (e *Engine) own(r *usher.Request) bool {
-	if e.options.Self == "" || r.User.Name != e.options.Self || r.Access.NonResource || r.Subresource != "" {
-		return false
-	}
-	return slices.Contains([]string{"get", "list", "watch"}, r.Access.Verb) &&
-		slices.Contains(ownResources[r.Resource.Group], r.Resource.Resource)
 }
