@@ -63,6 +63,7 @@ var mayImport = []struct {
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
+	{"internal/enroll/access", []string{"rule", "rule/access"}},
 	// Generators that make runs; they work on files and know nothing of the code.
 	{"hack/...", nil},
 }
