@@ -29,9 +29,10 @@ type Matcher interface {
 
 // Options tune an [Engine]. The zero value works.
 type Options struct {
-	// Immune are users who are never denied anything, besides the built-in ones: see
-	// [Immune]. With OnlyImmune, the built-in ones are not.
-	Immune     []access.Subject
+	// Immune returns users who are never denied anything, besides those of the function
+	// [Immune], or with OnlyImmune in place of them; nil has none. It is asked for each Deny
+	// that matches.
+	Immune     func() []access.Subject
 	OnlyImmune bool
 	// Disarmed, if set, tells whether nobody is to be denied anything now: what a Deny would
 	// have refused is then spared. It is asked for each Deny that matches.
@@ -54,9 +55,10 @@ type Engine struct {
 	entries []entry
 	// conditions are what entries refer to by number: each source is evaluated once a request.
 	conditions []access.Condition
-	immune     []access.Subject
-	options    Options
-	states     sync.Pool
+	// immune are the built-in ones.
+	immune  []access.Subject
+	options Options
+	states  sync.Pool
 }
 
 // New returns an engine for the rules of m, which must not change.
@@ -64,14 +66,17 @@ func New(m Matcher, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &Engine{matcher: m, options: o, immune: o.Immune}
+	e := &Engine{matcher: m, options: o}
 	if !o.OnlyImmune {
-		e.immune = append(Immune(), o.Immune...)
+		e.immune = Immune()
 	}
 	e.build(m.Rules())
 	e.states.New = func() any { return newState(e) }
 	return e
 }
+
+// Rules returns all rules in the order of evaluation. They are shared: do not change them.
+func (e *Engine) Rules() []*access.Rule { return e.matcher.Rules() }
 
 var errPhase = errors.New("only requests to authorize are decided by access rules")
 
