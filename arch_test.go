@@ -39,6 +39,7 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	// Their twins for requests to authorize.
+	{"index/access", []string{".", "rule/access"}},
 	{"engine/access", []string{".", "rule/access"}},
 	{"door/...", []string{".", "internal/jsonscan"}},
 	{"samples", []string{"."}},
@@ -73,6 +74,7 @@ var mayImport = []struct {
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
+	{"internal/enroll/access", []string{"rule", "rule/access"}},
 	// Generators that make runs; they work on files and know nothing of the code.
 	{"hack/...", nil},
 }

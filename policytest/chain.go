@@ -45,8 +45,8 @@ func (t *chainTest) faults(ctx context.Context) (faults []string) {
 		chain = append(chain, access.Stage{Name: said, Authorizer: access.Always(answer)})
 	}
 	got := chain.Authorize(ctx, &usher.Request{Phase: usher.Authorize})
-	if spelled(got.Verdict) != t.Want {
-		faults = append(faults, fmt.Sprintf("expected %s, got %s", t.Want, spelled(got.Verdict)))
+	if verdictName(got.Verdict) != t.Want {
+		faults = append(faults, fmt.Sprintf("expected %s, got %s", t.Want, verdictName(got.Verdict)))
 	}
 	if t.HTTP != 0 && got.Status() != t.HTTP {
 		faults = append(faults, fmt.Sprintf("expected the HTTP status %d, got %d", t.HTTP, got.Status()))
@@ -63,10 +63,12 @@ func answerSpelled(text string) (access.Answer, error) {
 		answer.Err = errAuthorizer
 	}
 	for _, v := range []usher.Verdict{usher.Allow, usher.Deny, usher.NoOpinion} {
-		if spelled(v) == verdict {
+		if verdictName(v) == verdict {
 			answer.Verdict = v
 			return answer, nil
 		}
 	}
 	return answer, fmt.Errorf("%q is none of Allow, Deny and NoOpinion", verdict)
 }
+
+func verdictName(v usher.Verdict) string { return verdict(usher.Decision{Verdict: v}) }

@@ -69,6 +69,11 @@ type format struct {
 var formats = []format{
 	accessFormat,
 	selectorFormat,
+	rbacFormat,
+	requestLineFormat,
+	chainFormat,
+	wireFormat,
+	clientFormat,
 	caseFormat,
 }
 

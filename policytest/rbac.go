@@ -38,7 +38,7 @@ var rbacFormat = format{
 }
 
 type rbacTest struct {
-	question
+	AccessRequest
 
 	Name string `json:"name"`
 	// Want is Allow or NoOpinion: RBAC never denies. Reason is a part of the reason.
@@ -47,9 +47,9 @@ type rbacTest struct {
 }
 
 func (t *rbacTest) faults(ctx context.Context, rbac *access.RBAC) (faults []string) {
-	got := rbac.Authorize(ctx, t.request())
-	if spelled(got.Verdict) != t.Want {
-		faults = append(faults, fmt.Sprintf("expected %s, got %s %s", t.Want, spelled(got.Verdict), got.Reason))
+	got := rbac.Authorize(ctx, t.Request())
+	if verdictName(got.Verdict) != t.Want {
+		faults = append(faults, fmt.Sprintf("expected %s, got %s %s", t.Want, verdictName(got.Verdict), got.Reason))
 	}
 	if !strings.Contains(got.Reason, t.Reason) {
 		faults = append(faults, fmt.Sprintf("expected a reason with %q in it, got %q", t.Reason, got.Reason))

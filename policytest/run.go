@@ -92,7 +92,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,
 	})
-	s.decider = guard.Wrap(e)
+	s.decider = guard.Wrap(e, guard.Options{})
 	return s, nil
 }
 
@@ -134,7 +134,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
-	}))
+	}), guard.Options{})
 	object := usher.RawObject(written)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		tree, err := object.Tree()

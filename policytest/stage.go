@@ -38,10 +38,11 @@ func newAccessStage(s *AccessSuite) (*accessStage, error) {
 	}
 	st.rules = compile.Access(compiled)
 	if s.Immune != nil {
-		st.options.OnlyImmune = true
-		if st.options.Immune, err = s.immune(); err != nil {
+		immune, err := s.immune()
+		if err != nil {
 			return nil, err
 		}
+		st.options.OnlyImmune, st.options.Immune = true, func() []access.Subject { return immune }
 	}
 	st.engine = engine.New(index.New(st.rules), st.options)
 	return st, nil

@@ -156,5 +156,5 @@ func (f *decideFlags) decider(ctx context.Context, s streams) (usher.Decider, []
 	}
 	rules, _ := compile.Policies(set.Policies)
 	facts := fact.Route(object.FromTrees(trees), facthttp.New(facthttp.Options{AllowLocal: f.allowLocalFacts}))
-	return guard.Wrap(engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})), rules, nil
+	return guard.Wrap(engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail}), guard.Options{}), rules, nil
 }

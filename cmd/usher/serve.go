@@ -101,6 +101,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names and DNS names of those who may ask, of all whom --client-ca-file vouches for")
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
+	flags.StringVar(&c.Immunity.File, "authorization-immune-file", "", "YAML with a list of users, groups and service accounts, as under spec.subjects of a policy, whom authorization policies never deny anything, besides the control plane and nodes")
+	flags.StringVar(&c.Immunity.Switch, "authorization-kill-switch", "", "file that, as long as it exists, keeps authorization policies from denying anything to anybody")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "what becomes of a request when a rule fails: Fail denies it, Ignore goes on without the rule")
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "how long the programs of one rule may run for one request")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")

@@ -29,16 +29,14 @@ type Matcher interface {
 
 // Options tune an [Engine]. The zero value works.
 type Options struct {
-	// Immune are users who are never denied anything, besides the built-in ones: see
-	// [Immune]. With OnlyImmune, the built-in ones are not.
-	Immune     []access.Subject
+	// Immune returns users who are never denied anything, besides those of the function
+	// [Immune], or with OnlyImmune in place of them; nil has none. It is asked for each Deny
+	// that matches.
+	Immune     func() []access.Subject
 	OnlyImmune bool
 	// Disarmed, if set, tells whether nobody is to be denied anything now: what a Deny would
 	// have refused is then spared. It is asked for each Deny that matches.
 	Disarmed func() bool
-	// Self is the user that Usher itself is: reading policies and RBAC objects is allowed to
-	// it whatever policies say. Empty means that there is none.
-	Self string
 	// Scope tells of resources that are not Kubernetes' own whether they are in namespaces;
 	// nil knows none of them. See [access.QueryOf].
 	Scope func(group, resource string) access.Scope
@@ -57,9 +55,10 @@ type Engine struct {
 	entries []entry
 	// conditions are what entries refer to by number: each source is evaluated once a request.
 	conditions []access.Condition
-	immune     []access.Subject
-	options    Options
-	states     sync.Pool
+	// immune are the built-in ones.
+	immune  []access.Subject
+	options Options
+	states  sync.Pool
 }
 
 // New returns an engine for the rules of m, which must not change.
@@ -67,14 +66,17 @@ func New(m Matcher, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &Engine{matcher: m, options: o, immune: o.Immune}
+	e := &Engine{matcher: m, options: o}
 	if !o.OnlyImmune {
-		e.immune = append(Immune(), o.Immune...)
+		e.immune = Immune()
 	}
 	e.build(m.Rules())
 	e.states.New = func() any { return newState(e) }
 	return e
 }
+
+// Rules returns all rules in the order of evaluation. They are shared: do not change them.
+func (e *Engine) Rules() []*access.Rule { return e.matcher.Rules() }
 
 var errPhase = errors.New("only requests to authorize are decided by access rules")
 
@@ -83,9 +85,6 @@ var errPhase = errors.New("only requests to authorize are decided by access rule
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := check(ctx, r); err != nil {
 		return usher.Decision{}, err
-	}
-	if e.own(r) {
-		return ownDecision, nil
 	}
 	s := e.states.Get().(*state)
 	defer e.states.Put(s)

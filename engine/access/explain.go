@@ -63,8 +63,6 @@ type Explanation struct {
 	Steps []Step
 	// Near are rules that nearly match, in the order of evaluation.
 	Near []Near
-	// Own tells that the request was allowed because Usher itself made it.
-	Own bool
 }
 
 // Explain decides a request like Decide, and tells how the decision came about. It looks at
@@ -72,9 +70,6 @@ type Explanation struct {
 func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, error) {
 	if err := check(ctx, r); err != nil {
 		return Explanation{}, err
-	}
-	if e.own(r) {
-		return Explanation{Decision: ownDecision, Own: true}, nil
 	}
 	s := newState(e)
 	s.begin(ctx, r)

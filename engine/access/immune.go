@@ -1,11 +1,6 @@
 package access
 
-import (
-	"slices"
-
-	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
-)
+import "github.com/usher-dev/usher/rule/access"
 
 // Immune returns the users that are never denied anything, because a cluster that denies
 // them cannot be repaired from within: the control plane, the nodes, and the service
@@ -26,25 +21,16 @@ func literals(texts ...string) []access.Pattern {
 	return patterns
 }
 
-func isImmune(immune []access.Subject, q *access.Query) bool {
-	return slices.ContainsFunc(immune, func(s access.Subject) bool { return s.Has(q) })
+// spares reports whether the user of q is immune.
+func (e *Engine) spares(q *access.Query) bool {
+	return has(e.immune, q) || e.options.Immune != nil && has(e.options.Immune(), q)
 }
 
-// ownDecision is that on what Usher needs to know its own policies.
-var ownDecision = usher.Decision{Verdict: usher.Allow, Message: "usher reads policies"}
-
-// ownResources are what Usher may always read.
-var ownResources = map[string][]string{
-	"usher.dev":                 {"authorizationpolicies", "clusterauthorizationpolicies"},
-	"policy.kcloudlabs.io":      {"overridepolicies", "clusteroverridepolicies", "clustervalidatepolicies"},
-	"rbac.authorization.k8s.io": {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
-}
-
-// own reports whether Usher itself wants to read what it decides by.
-func (e *Engine) own(r *usher.Request) bool {
-	if e.options.Self == "" || r.User.Name != e.options.Self || r.Access.NonResource || r.Subresource != "" {
-		return false
+func has(subjects []access.Subject, q *access.Query) bool {
+	for i := range subjects {
+		if subjects[i].Has(q) {
+			return true
+		}
 	}
-	return slices.Contains([]string{"get", "list", "watch"}, r.Access.Verb) &&
-		slices.Contains(ownResources[r.Resource.Group], r.Resource.Resource)
+	return false
 }

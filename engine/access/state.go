@@ -196,7 +196,7 @@ func (s *state) spared(p *access.Policy) string {
 		return ""
 	case !p.Confirm.IsZero() && !o.Now().Before(p.Confirm):
 		return "on trial: nobody has confirmed it in time"
-	case isImmune(s.engine.immune, &s.query):
+	case s.engine.spares(&s.query):
 		return "the user is immune"
 	case o.Disarmed != nil && o.Disarmed():
 		return "denials are switched off"

@@ -45,6 +45,8 @@ type Config struct {
 	ClientNames  []string
 	// Authorization says how authorization webhooks are answered; nil means not at all.
 	Authorization *Authorization
+	// Immunity says whom authorization policies never deny anything.
+	Immunity Immunity
 
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
 	TLSMinVersion uint16

@@ -20,6 +20,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
+	accessengine "github.com/usher-dev/usher/engine/access"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
@@ -43,6 +44,7 @@ type Server struct {
 	callers *callers.Callers
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
+	immunity   *immunity
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -76,12 +78,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.live = live.New(live.Options{
-		Facts:    facts,
-		Engine:   engine.Options{FailurePolicy: c.FailurePolicy, RuleTimeout: c.RuleTimeout},
-		Log:      s.config.Log,
-		OnUpdate: s.observe,
-	})
+	if s.immunity, err = newImmunity(c.Immunity, s.config.Log); err != nil {
+		return nil, err
+	}
+	s.live = live.New(s.policies(facts))
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
@@ -104,6 +104,21 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	return s, nil
+}
+
+// policies says how policies are kept current and enforced.
+func (s *Server) policies(facts fact.Resolver) live.Options {
+	o := live.Options{
+		Facts:    facts,
+		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
+		Access:   accessengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
+		Log:      s.config.Log,
+		OnUpdate: s.observe,
+	}
+	if s.member != nil {
+		o.Access.Scope, o.May = s.member.scopes.of, s.member.may
+	}
+	return o
 }
 
 // facts is where rules get what their requests do not carry: objects from the cluster or
@@ -139,6 +154,9 @@ func (s *Server) count(status live.Status) {
 	}
 	for _, r := range s.live.Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy)
+	}
+	for _, r := range s.live.Access().Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
 	}
 	for _, p := range status.Problems {
 		snapshot.Problems[string(p.Severity)]++
@@ -245,6 +263,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
 	group.Go(func() error { return s.callers.Run(running) })
+	group.Go(func() error { return s.immunity.run(running) })
 	if s.member != nil {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
