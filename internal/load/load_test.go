@@ -61,7 +61,7 @@ func TestClosedLoop(t *testing.T) {
 		_, _ = io.WriteString(w, `{"response":{"uid":"u1","allowed":true,"patch":"W10="}}`)
 	})
 	o.Connections = 3
-	got := run(t, o, load.Pace{Duration: 50 * time.Millisecond})
+	got := run(t, o, load.Pace{Duration: 200 * time.Millisecond})
 	if got.Answered == 0 || int64(got.Answered) != asked.Load() || got.Verdicts["changed"] != got.Answered || got.Failed() != 0 {
 		t.Errorf("%d requests served, result %+v", asked.Load(), got.Verdicts)
 	}
@@ -86,28 +86,27 @@ func TestOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
 	if q := got.Latency.Quantile(.75); q < stall/4 {
 		t.Errorf("three quarters took up to %s, though half waited for a server that stalled for %s", q, stall)
 	}
-	if got.Answered+got.Unsent < 75 || got.Answered+got.Unsent > 80 {
+	if got.Answered+got.Unsent > 80 {
 		t.Errorf("%d answered and %d unsent of 80", got.Answered, got.Unsent)
 	}
 }
 
 func TestUnsent(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	o := webhook(t, func(w http.ResponseWriter, _ *http.Request) {
-		<-release
+		time.AfterFunc(50*time.Millisecond, cancel)
+		<-ctx.Done()
 		_, _ = io.WriteString(w, `{"response":{"uid":"u1","allowed":true}}`)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	context.AfterFunc(ctx, func() { close(release) })
 	g, err := load.Connect(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close()
 	got := g.Run(ctx, load.Pace{Rate: 1000, Duration: time.Hour})
-	if got.Answered > 2 || got.Unsent < 50 {
+	if got.Answered < 1 || got.Answered > 2 || got.Unsent < 40 {
 		t.Errorf("%d answered, %d unsent", got.Answered, got.Unsent)
 	}
 }
@@ -130,12 +129,22 @@ func TestVerdicts(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			o := webhook(t, answer(test.answer))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o := webhook(t, func(w http.ResponseWriter, _ *http.Request) {
+				cancel()
+				_, _ = io.WriteString(w, test.answer)
+			})
 			o.Requests[0].Body = []byte(test.body)
-			got := run(t, o, load.Pace{Duration: 10 * time.Millisecond})
+			g, err := load.Connect(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			got := g.Run(ctx, load.Pace{Duration: time.Minute})
 			said := got.Verdicts
-			if got.Answered == 0 {
-				said = map[string]int{got.Samples["bad answer"].Error(): 1}
+			if err := got.Samples["bad answer"]; err != nil {
+				said = map[string]int{err.Error(): 1}
 			}
 			if len(said) != 1 || said[test.want] == 0 {
 				t.Errorf("got %v", said)
