@@ -2,9 +2,11 @@ package admission
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 // maxDepth is how deep values may be nested. No object of Kubernetes comes near, and what
@@ -14,7 +16,7 @@ const maxDepth = 1000
 var errTooDeep = fmt.Errorf("values are nested more than %d levels deep", maxDepth)
 
 // A scanner reads JSON in one pass, taking out what is wanted and checking the grammar of
-// the rest. It does not recurse into values that it steps over, and copies strings only.
+// the rest. It copies strings only.
 type scanner struct {
 	data []byte
 	at   int
@@ -116,77 +118,16 @@ func (s *scanner) raw(target **usher.Object) error {
 // value steps over one value of any kind and returns its text.
 func (s *scanner) value() ([]byte, error) {
 	s.peek()
-	start, depth := s.at, len(s.open)
-	for {
-		opened, err := s.begin()
-		if err != nil {
-			return nil, err
-		}
-		if opened {
-			continue
-		}
-		done, err := s.next(depth)
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			return s.data[start:s.at], nil
-		}
+	start := s.at
+	end, err := jsontree.Skip(s.data, start, maxDepth-len(s.open))
+	s.at = end
+	switch {
+	case errors.Is(err, jsontree.ErrTooDeep):
+		return nil, errTooDeep
+	case err != nil:
+		return nil, err
 	}
-}
-
-// begin reads a scalar, an empty container, or the beginning of a container up to its
-// first value, and reports whether it was the last of these.
-func (s *scanner) begin() (opened bool, err error) {
-	switch c := s.peek(); c {
-	case '{':
-		if err := s.push(c); err != nil {
-			return false, err
-		}
-		if s.peek() == '}' {
-			return false, s.pop('}')
-		}
-		return true, s.stepKey()
-	case '[':
-		if err := s.push(c); err != nil {
-			return false, err
-		}
-		if s.peek() == ']' {
-			return false, s.pop(']')
-		}
-		return true, nil
-	case '"':
-		_, _, err = s.quoted()
-	case 't':
-		err = s.literal("true")
-	case 'f':
-		err = s.literal("false")
-	case 'n':
-		err = s.literal("null")
-	default:
-		err = s.number()
-	}
-	return false, err
-}
-
-// next goes on after a value: to the next one, or out of containers until that at depth
-// is left, and reports whether it was.
-func (s *scanner) next(depth int) (done bool, err error) {
-	for len(s.open) > depth {
-		inside := s.open[len(s.open)-1]
-		if s.peek() == ',' {
-			s.at++
-			if inside == '{' {
-				return false, s.stepKey()
-			}
-			return false, nil
-		}
-		// The closing bracket of both kinds is two after the opening one.
-		if err := s.pop(inside + 2); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
+	return s.data[start:end], nil
 }
 
 // key reads a key and the colon after it.
@@ -201,31 +142,12 @@ func (s *scanner) key() ([]byte, error) {
 	return key, s.colon()
 }
 
-// stepKey steps over a key and the colon after it.
-func (s *scanner) stepKey() error {
-	if s.peek() != '"' {
-		return s.syntax("a key is wanted")
-	}
-	if _, _, err := s.quoted(); err != nil {
-		return err
-	}
-	return s.colon()
-}
-
 func (s *scanner) colon() error {
 	if s.peek() != ':' {
 		return s.syntax("a colon is wanted after a key")
 	}
 	s.at++
 	return nil
-}
-
-// byteAt returns 0, which is no part of JSON, beyond the end.
-func (s *scanner) byteAt(i int) byte {
-	if i < len(s.data) {
-		return s.data[i]
-	}
-	return 0
 }
 
 // peek steps over white space and returns the byte that follows.
@@ -260,7 +182,19 @@ func (s *scanner) pop(bracket byte) error {
 }
 
 // null steps over null, if that is what comes.
-func (s *scanner) null() bool { return s.peek() == 'n' && s.literal("null") == nil }
+func (s *scanner) null() bool {
+	if s.peek() != 'n' || !bytes.HasPrefix(s.data[s.at:], []byte("null")) {
+		return false
+	}
+	s.at += len("null")
+	return true
+}
+
+// text reads a string and returns what it says.
+func (s *scanner) text() (text []byte, err error) {
+	text, s.at, err = jsontree.Text(s.data, s.at)
+	return text, err
+}
 
 // want reports whether a value begins with c, and so is what it should be.
 func (s *scanner) want(c byte, what string) error {
@@ -278,12 +212,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-func (s *scanner) syntax(what string) error {
-	if s.at >= len(s.data) {
-		return fmt.Errorf("JSON ends too early, after %d bytes", len(s.data))
-	}
-	return fmt.Errorf("JSON is broken at byte %d, %q: %s", s.at, s.data[s.at], what)
-}
+func (s *scanner) syntax(what string) error { return jsontree.Syntax(s.data, s.at, what) }
 
 func (s *scanner) wrong(what string) error {
 	got := ""

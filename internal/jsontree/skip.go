@@ -18,6 +18,20 @@ func Skip(data []byte, at, depth int) (end int, err error) {
 	return s.value(at)
 }
 
+// Text returns what the string says that begins at data[at], and where it ends. It is a
+// part of data if it stands there literally.
+func Text(data []byte, at int) (said []byte, end int, err error) {
+	end, plain, err := text(data, at)
+	if err != nil {
+		return nil, end, err
+	}
+	said = data[at+1 : end-1]
+	if !plain {
+		said = []byte(unquote(said))
+	}
+	return said, end, nil
+}
+
 // A skipper steps over values. It does not recurse.
 type skipper struct {
 	data  []byte
