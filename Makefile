@@ -6,6 +6,7 @@ GO ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10m
 BENCHTIME ?= 1s
+ROUNDS ?= 5
 USHER := bin/usher
 SANDBOX := bin/usher-sandbox
 # Without the plugins and settings that somebody may have for helm.
@@ -84,5 +85,9 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## one benchmark a stage, with allocations
+bench: build ## compare with webhooks that do as little as can be done; BENCHTIME, ROUNDS and BENCHFLAGS make it short
+	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
+
+.PHONY: microbench
+microbench: ## one benchmark a stage, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

@@ -7,7 +7,16 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/usher-dev/usher/internal/jsontree"
 )
+
+// Paths say what of an object is wanted: everything that lies at one of them. Add adds one,
+// such as "metadata", "labels".
+type Paths = jsontree.Paths
+
+// AllPaths returns the paths to everything.
+func AllPaths() *Paths { return jsontree.All() }
 
 // An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
 // stands for an absent one. It is safe for concurrent use.
@@ -21,8 +30,8 @@ type Object struct {
 	encodeErr error
 }
 
-// RawObject returns the object in raw, which it keeps and never changes, or nil when
-// raw is empty or the JSON null.
+// RawObject returns the object in raw, which must not change any more, or nil when raw is
+// empty or the JSON null.
 func RawObject(raw []byte) *Object {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
 		return nil
@@ -50,14 +59,27 @@ func (o *Object) Tree() (map[string]any, error) {
 		if o.tree != nil {
 			return
 		}
-		tree := map[string]any{}
-		if err := json.Unmarshal(o.raw, &tree); err != nil {
+		tree, err := jsontree.Decode(o.raw)
+		if err != nil {
 			o.decodeErr = fmt.Errorf("decode object: %w", err)
 			return
 		}
 		o.tree = tree
 	})
 	return o.tree, o.decodeErr
+}
+
+// Part returns at least what lies at the paths, as Tree would. That is cheaper for an
+// object that came as bytes, but nothing of it is kept. It fails where Tree does.
+func (o *Object) Part(paths *Paths) (map[string]any, error) {
+	if o == nil || o.raw == nil || paths.Whole() {
+		return o.Tree()
+	}
+	part, err := jsontree.Select(o.raw, paths)
+	if err != nil {
+		return nil, fmt.Errorf("decode object: %w", err)
+	}
+	return part, nil
 }
 
 // Raw returns the object as JSON: the very bytes it came in, if it came as bytes. They

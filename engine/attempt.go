@@ -84,6 +84,9 @@ func (a *attempt) steps(ctx context.Context) (result, error) {
 		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
 			continue
 		}
+		if err := a.reach(&res, out.Patch); err != nil {
+			return result{}, err
+		}
 		tree, patch, err := jsonpatch.Apply(res.tree, out.Patch)
 		if err != nil {
 			return result{}, err
@@ -92,6 +95,23 @@ func (a *attempt) steps(ctx context.Context) (result, error) {
 		a.frame.input.Object = tree
 	}
 	return res, nil
+}
+
+// reach makes the places that patch acts on part of the tree, if a program has not said
+// that it wants them.
+func (a *attempt) reach(res *result, patch usher.Patch) error {
+	for i := range patch {
+		if a.paths.CoversPointer(patch[i].Path) {
+			continue
+		}
+		if err := a.widen(usher.AllPaths()); err != nil {
+			return err
+		}
+		tree, _, err := jsonpatch.Apply(a.tree, res.patch)
+		res.tree = tree
+		return err
+	}
+	return nil
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.

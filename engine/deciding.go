@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -15,30 +16,91 @@ import (
 type deciding struct {
 	engine  *Engine
 	request *usher.Request
-	// tree is the object as the rules so far have left it, old the other one of an
-	// update, decoded for the first rule that matches.
-	tree  map[string]any
-	old   map[string]any
-	known fact.Known
+	// tree is the object as the rules so far have left it, of which paths is there, and
+	// applied is what they have changed. old is the other object of an update, nil until
+	// the first rule matches, of which oldPaths is there.
+	tree     map[string]any
+	paths    *usher.Paths
+	applied  usher.Patch
+	old      map[string]any
+	oldPaths *usher.Paths
+	known    fact.Known
 
 	matched  []*rule.Rule
 	decision usher.Decision
 }
 
-// match returns the rules of a pass that are for the object as it is now. The error is
-// that of an old object that cannot be decoded.
+// match returns the rules of a pass that are for the object as it is now, which they find
+// with all that they want of it. The error is that of an object that cannot be decoded.
 func (d *deciding) match(pass int) ([]*rule.Rule, error) {
 	s := rule.SubjectOf(d.request, d.tree)
 	d.matched = d.engine.matcher.Matching(d.matched[:0], d.request.Phase, pass, &s)
-	if len(d.matched) == 0 || d.old != nil || d.request.Object == nil {
-		return d.matched, nil
+	if len(d.matched) == 0 {
+		return nil, nil
 	}
-	old, err := d.request.OldObject.Tree()
+	object, old := wants(d.matched, d.paths, d.oldPaths)
+	if err := d.widen(object); err != nil {
+		return nil, err
+	}
+	return d.matched, d.widenOld(old)
+}
+
+// wants returns the paths to what rules want, besides those to what is there. It changes
+// neither.
+func wants(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.Paths) {
+	var ownObject, ownOld bool
+	for _, r := range rules {
+		for i := range r.Steps {
+			selective, ok := r.Steps[i].Program.(rule.Selective)
+			if !ok {
+				return usher.AllPaths(), usher.AllPaths()
+			}
+			o, before := selective.Wants()
+			object, ownObject = with(object, ownObject, o)
+			old, ownOld = with(old, ownOld, before)
+		}
+	}
+	return object, old
+}
+
+// with returns paths with others added, which is a copy if the paths are shared.
+func with(paths *usher.Paths, own bool, others *usher.Paths) (*usher.Paths, bool) {
+	if others.Within(paths) {
+		return paths, own
+	}
+	if !own {
+		paths = paths.Clone()
+	}
+	paths.Merge(others)
+	return paths, true
+}
+
+// widen makes what lies at paths part of the tree.
+func (d *deciding) widen(paths *usher.Paths) error {
+	if paths.Within(d.paths) {
+		return nil
+	}
+	tree, err := d.request.Subject().Part(paths)
 	if err != nil {
-		return nil, fmt.Errorf("old object: %w", err)
+		return err
 	}
-	d.old = old
-	return d.matched, nil
+	if tree, _, err = jsonpatch.Apply(tree, d.applied); err != nil {
+		return fmt.Errorf("change object again: %w", err)
+	}
+	d.tree, d.paths = tree, paths
+	return nil
+}
+
+func (d *deciding) widenOld(paths *usher.Paths) error {
+	if d.request.Object == nil || d.request.OldObject == nil || d.old != nil && paths.Within(d.oldPaths) {
+		return nil
+	}
+	old, err := d.request.OldObject.Part(paths)
+	if err != nil {
+		return fmt.Errorf("old object: %w", err)
+	}
+	d.old, d.oldPaths = old, paths
+	return nil
 }
 
 // run runs a rule and returns what came of it, with its finding. The error is that of

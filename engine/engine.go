@@ -33,6 +33,11 @@ type kindFilter interface {
 	MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool
 }
 
+// A looker is a [Matcher] that says what it looks at in objects.
+type looker interface {
+	Looks() *usher.Paths
+}
+
 // A FailurePolicy tells what becomes of a request when a rule fails.
 type FailurePolicy string
 
@@ -59,6 +64,7 @@ type Options struct {
 type Engine struct {
 	matcher  Matcher
 	kinds    kindFilter // nil if the matcher is none
+	looks    *usher.Paths
 	resolver fact.Resolver
 	options  Options
 	passes   map[usher.Phase][]int
@@ -81,6 +87,11 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	}
 	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}}
 	e.kinds, _ = m.(kindFilter)
+	if l, ok := m.(looker); ok {
+		e.looks = l.Looks()
+	} else {
+		e.looks = usher.AllPaths()
+	}
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		e.passes[phase] = m.Passes(phase)
 	}
@@ -109,11 +120,11 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	if len(passes) == 0 || !e.mayMatch(r) {
 		return usher.Allowed(), nil
 	}
-	tree, err := r.Subject().Tree()
+	tree, err := r.Subject().Part(e.looks)
 	if err != nil {
 		return undecodable(r, err), nil
 	}
-	d := &deciding{engine: e, request: r, tree: tree}
+	d := &deciding{engine: e, request: r, tree: tree, paths: e.looks}
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

@@ -37,7 +37,7 @@ func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, er
 			}
 			patch = append(patch, finding.Patch...)
 			if res.tree != nil {
-				d.tree = res.tree
+				d.tree, d.applied = res.tree, append(d.applied, res.patch...)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 type Index struct {
 	rules  []rule.Rule
 	stages []stage
+	looks  *usher.Paths
 }
 
 // A stage holds the rules of one pass of one phase.
@@ -49,8 +50,13 @@ func operations(op usher.Operation) [2]operation {
 // New returns an index of rules, which come in emission order and must not change any
 // more.
 func New(rules []rule.Rule) *Index {
-	ix := &Index{rules: rules}
+	ix := &Index{rules: rules, looks: rule.SubjectPaths()}
 	for i := range rules {
+		for j := range rules[i].Match.Selectors {
+			for _, field := range rules[i].Match.Selectors[j].Fields {
+				ix.looks.Add(field.Path...)
+			}
+		}
 		ix.stage(rules[i].Phase, rules[i].Pass).add(int32(i), &rules[i].Match)
 	}
 	for _, st := range ix.stages {
@@ -119,6 +125,9 @@ func add[K comparable](buckets map[K]*bucket, key K, e entry) {
 
 // Rules returns the rules in emission order. They are shared: do not change them.
 func (ix *Index) Rules() []rule.Rule { return ix.rules }
+
+// Looks returns the paths to all that Matching looks at in objects.
+func (ix *Index) Looks() *usher.Paths { return ix.looks }
 
 // Passes returns the passes of a phase that have rules, in ascending order.
 func (ix *Index) Passes(phase usher.Phase) []int {

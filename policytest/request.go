@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,9 +77,24 @@ func (r *Request) For(phase usher.Phase) (*usher.Request, error) {
 		Namespace:   r.Namespace,
 		User:        usher.User{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra},
 		DryRun:      r.DryRun,
-		Object:      usher.TreeObject(r.Object),
-		OldObject:   usher.TreeObject(r.OldObject),
+		Object:      objectOf(r.Object),
+		OldObject:   objectOf(r.OldObject),
 	}, nil
+}
+
+// objectOf returns an object as doors hand it over, in bytes, so that no more of it is
+// decoded than there; but not if that would make other numbers of it: 1.0 becomes 1.
+func objectOf(tree map[string]any) *usher.Object {
+	object := usher.TreeObject(tree)
+	raw, err := object.Raw()
+	if err != nil {
+		return object
+	}
+	encoded := usher.RawObject(raw)
+	if again, err := encoded.Tree(); err != nil || !reflect.DeepEqual(again, tree) {
+		return object
+	}
+	return usher.RawObject(raw)
 }
 
 // endpoint guesses the resource and subresource that objects of a kind are sent to.

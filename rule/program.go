@@ -16,6 +16,15 @@ type Program interface {
 	String() string
 }
 
+// A Selective is a [Program] that says what it looks at, so that the rest need not be
+// decoded.
+type Selective interface {
+	Program
+	// Wants returns the paths to all that Run looks at in Input.Object and in
+	// Input.OldObject; nil is nothing. What lies elsewhere may be missing there. Run does not look into the objects of Input.Request.
+	Wants() (object, old *usher.Paths)
+}
+
 // An Input is what a program sees. Everything in it is shared: do not change it.
 type Input struct {
 	Request *usher.Request

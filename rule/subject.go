@@ -18,6 +18,17 @@ type Subject struct {
 	labels objectLabels
 }
 
+// SubjectPaths returns the paths to what [SubjectOf] looks at.
+func SubjectPaths() *usher.Paths {
+	paths := &usher.Paths{}
+	paths.Add("apiVersion")
+	paths.Add("kind")
+	paths.Add("metadata", "name")
+	paths.Add("metadata", "namespace")
+	paths.Add("metadata", "labels")
+	return paths
+}
+
 // SubjectOf returns the subject of a request whose object, as mutated so far, is object.
 // Name and namespace are the object's own; one without metadata, such as the options of
 // a CONNECT, takes them from the request.

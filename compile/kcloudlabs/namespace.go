@@ -17,12 +17,15 @@ func BuiltIn() []rule.Rule {
 		Phase: usher.Mutate,
 		Pass:  passBuiltIn,
 		Match: rule.Match{Operations: []usher.Operation{usher.Create, usher.Update}},
-		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{}}},
+		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{wants: rule.SubjectPaths()}}},
 	}}
 }
 
 // A requestNamespace sets metadata.namespace to the namespace of the request.
-type requestNamespace struct{}
+type requestNamespace struct{ wants *usher.Paths }
+
+// Wants implements [rule.Selective].
+func (p requestNamespace) Wants() (object, old *usher.Paths) { return p.wants, nil }
 
 func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	metadata, ok := in.Object["metadata"].(map[string]any)

@@ -5,8 +5,11 @@ package jsonscan
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 // MaxDepth is how deep values may be nested. No object of Kubernetes comes near, and what
@@ -172,84 +175,23 @@ func (s *Scanner) Skip() error {
 	case '[':
 		return s.Array((*Scanner).Skip)
 	}
-	_, err := s.begin()
+	_, err := s.Value()
 	return err
 }
 
 // Value steps over one value of any kind and returns its text.
 func (s *Scanner) Value() ([]byte, error) {
 	s.peek()
-	start, depth := s.at, len(s.open)
-	for {
-		opened, err := s.begin()
-		if err != nil {
-			return nil, err
-		}
-		if opened {
-			continue
-		}
-		done, err := s.next(depth)
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			return s.data[start:s.at], nil
-		}
+	start := s.at
+	end, err := jsontree.Skip(s.data, start, MaxDepth-len(s.open))
+	s.at = end
+	switch {
+	case errors.Is(err, jsontree.ErrTooDeep):
+		return nil, ErrTooDeep
+	case err != nil:
+		return nil, err
 	}
-}
-
-// begin reads a scalar, an empty container, or the beginning of a container up to its
-// first value, and reports whether it was the last of these.
-func (s *Scanner) begin() (opened bool, err error) {
-	switch c := s.peek(); c {
-	case '{':
-		if err := s.push(c); err != nil {
-			return false, err
-		}
-		if s.peek() == '}' {
-			return false, s.pop('}')
-		}
-		return true, s.stepKey()
-	case '[':
-		if err := s.push(c); err != nil {
-			return false, err
-		}
-		if s.peek() == ']' {
-			return false, s.pop(']')
-		}
-		return true, nil
-	case '"':
-		_, _, err = s.quoted()
-	case 't':
-		err = s.literal("true")
-	case 'f':
-		err = s.literal("false")
-	case 'n':
-		err = s.literal("null")
-	default:
-		err = s.number()
-	}
-	return false, err
-}
-
-// next goes on after a value: to the next one, or out of containers until that at depth
-// is left, and reports whether it was.
-func (s *Scanner) next(depth int) (done bool, err error) {
-	for len(s.open) > depth {
-		inside := s.open[len(s.open)-1]
-		if s.peek() == ',' {
-			s.at++
-			if inside == '{' {
-				return false, s.stepKey()
-			}
-			return false, nil
-		}
-		// The closing bracket of both kinds is two after the opening one.
-		if err := s.pop(inside + 2); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
+	return s.data[start:end], nil
 }
 
 // key reads a key and the colon after it.
@@ -264,31 +206,12 @@ func (s *Scanner) key() ([]byte, error) {
 	return key, s.colon()
 }
 
-// stepKey steps over a key and the colon after it.
-func (s *Scanner) stepKey() error {
-	if s.peek() != '"' {
-		return s.syntax("a key is wanted")
-	}
-	if _, _, err := s.quoted(); err != nil {
-		return err
-	}
-	return s.colon()
-}
-
 func (s *Scanner) colon() error {
 	if s.peek() != ':' {
 		return s.syntax("a colon is wanted after a key")
 	}
 	s.at++
 	return nil
-}
-
-// byteAt returns 0, which is no part of JSON, beyond the end.
-func (s *Scanner) byteAt(i int) byte {
-	if i < len(s.data) {
-		return s.data[i]
-	}
-	return 0
 }
 
 // peek steps over white space and returns the byte that follows.
@@ -332,7 +255,13 @@ func (s *Scanner) pop(bracket byte) error {
 }
 
 // Null steps over null, if that is what comes.
-func (s *Scanner) Null() bool { return s.peek() == 'n' && s.literal("null") == nil }
+func (s *Scanner) Null() bool {
+	if s.peek() != 'n' || !bytes.HasPrefix(s.data[s.at:], []byte("null")) {
+		return false
+	}
+	s.at += len("null")
+	return true
+}
 
 // want reports whether a value begins with c, and so is what it should be.
 func (s *Scanner) want(c byte, what string) error {
@@ -350,12 +279,7 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-func (s *Scanner) syntax(what string) error {
-	if s.at >= len(s.data) {
-		return fmt.Errorf("JSON ends too early, after %d bytes", len(s.data))
-	}
-	return fmt.Errorf("JSON is broken at byte %d, %q: %s", s.at, s.data[s.at], what)
-}
+func (s *Scanner) syntax(what string) error { return jsontree.Syntax(s.data, s.at, what) }
 
 func (s *Scanner) wrong(what string) error {
 	got := ""

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 // text reads a string and returns what it says.
@@ -94,99 +96,10 @@ func unescaped(c byte) byte {
 
 // quoted steps over a string. It is plain if it is all ASCII, without escapes.
 func (s *Scanner) quoted() (raw []byte, plain bool, err error) {
-	start, data := s.at, s.data
-	plain = true
-	for i := start + 1; i < len(data); i++ {
-		c := data[i]
-		if c == '"' {
-			s.at = i + 1
-			return data[start : i+1], plain, nil
-		}
-		if c != '\\' && c >= ' ' && c < utf8.RuneSelf {
-			continue
-		}
-		if c < ' ' {
-			s.at = i
-			return nil, false, s.syntax("a control character stands in a string")
-		}
-		plain = false
-		if c == '\\' {
-			n := escapeLength(data[i:])
-			if n == 0 {
-				s.at = i
-				return nil, false, s.syntax("an escape is not valid")
-			}
-			i += n - 1
-		}
-	}
-	s.at = len(data)
-	return nil, false, s.syntax("")
-}
-
-// escapeLength returns the length of the escape that text begins with, 0 if it is none.
-func escapeLength(text []byte) int {
-	if len(text) < 2 {
-		return 0
-	}
-	if text[1] != 'u' {
-		if bytes.IndexByte([]byte(`"\/bfnrt`), text[1]) < 0 {
-			return 0
-		}
-		return 2
-	}
-	if len(text) < 6 {
-		return 0
-	}
-	for _, c := range text[2:6] {
-		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
-			return 0
-		}
-	}
-	return 6
-}
-
-func (s *Scanner) literal(text string) error {
-	if !bytes.HasPrefix(s.data[s.at:], []byte(text)) {
-		return s.syntax("a value is wanted")
-	}
-	s.at += len(text)
-	return nil
-}
-
-func (s *Scanner) number() error {
-	if s.byteAt(s.at) == '-' {
-		s.at++
-	}
-	switch c := s.byteAt(s.at); {
-	case c == '0':
-		s.at++
-	case c >= '1' && c <= '9':
-		s.digits()
-	default:
-		return s.syntax("a value is wanted")
-	}
-	if s.byteAt(s.at) == '.' {
-		s.at++
-		if !s.digits() {
-			return s.syntax("a digit is wanted")
-		}
-	}
-	if s.byteAt(s.at)|0x20 == 'e' {
-		s.at++
-		if c := s.byteAt(s.at); c == '+' || c == '-' {
-			s.at++
-		}
-		if !s.digits() {
-			return s.syntax("a digit is wanted")
-		}
-	}
-	return nil
-}
-
-func (s *Scanner) digits() bool {
 	start := s.at
-	for c := s.byteAt(s.at); c >= '0' && c <= '9'; c = s.byteAt(s.at) {
-		s.at++
+	s.at, plain, err = jsontree.Quoted(s.data, start)
+	if err != nil {
+		return nil, false, err
 	}
-	return s.at > start
+	return s.data[start:s.at], plain, nil
 }

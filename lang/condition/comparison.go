@@ -24,6 +24,8 @@ type comparison struct {
 	// processed is constant after process, nil if that has to wait for a request.
 	processed any
 	message   reference.Text
+	// object and old are the paths to all that the condition looks at.
+	object, old usher.Paths
 }
 
 func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
@@ -58,8 +60,28 @@ func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 	if found.failed() {
 		return nil, found.problems
 	}
+	k.want()
 	return k, found.problems
 }
+
+// want finds out what the condition looks at.
+func (c *comparison) want() {
+	for _, r := range []*reference.Reference{c.data, c.value} {
+		if r != nil {
+			r.Want(&c.object, &c.old)
+		}
+	}
+	if c.constant != nil {
+		c.constant.text.Want(&c.object, &c.old)
+	}
+	for i := range c.members {
+		c.members[i].text.Want(&c.object, &c.old)
+	}
+	c.message.Want(&c.object, &c.old)
+}
+
+// Wants implements [rule.Selective].
+func (c *comparison) Wants() (object, old *usher.Paths) { return &c.object, &c.old }
 
 // compileMembers compiles the right-hand side of In and NotIn.
 func (c *comparison) compileMembers(field string, source *v1alpha1.ValidateCondition, found *collector) {

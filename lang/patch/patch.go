@@ -34,6 +34,7 @@ func Compile(entries []v1alpha1.PlaintextOverrider) (rule.Program, []rule.Proble
 			}
 		}
 		p.patch = append(p.patch, op)
+		p.wants.AddPointer(op.Path)
 	}
 	return p, problems
 }
@@ -110,7 +111,11 @@ func decode(value *apiextensionsv1.JSON) (any, error) {
 type program struct {
 	patch usher.Patch
 	err   error
+	wants usher.Paths
 }
+
+// Wants implements [rule.Selective]: the places that are patched.
+func (p *program) Wants() (object, old *usher.Paths) { return &p.wants, nil }
 
 // Run returns the patch, which is the same for every input.
 func (p *program) Run(context.Context, *rule.Input) (rule.Outcome, error) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	usher "github.com/usher-dev/usher"
 )
 
 // maxDotted bounds the segments that are either one key with dots or several levels: each
@@ -84,6 +86,23 @@ func (p Path) parseReference() (Path, error) {
 	}
 	p.open = p.text
 	return p, nil
+}
+
+// want adds what the path can lead through, as far as that is objects.
+func (p *Path) want(paths *usher.Paths) {
+	if p.open != "" {
+		paths.Add()
+	}
+	for _, chain := range p.chains {
+		var keys []string
+		for _, s := range chain {
+			if s.key == nil {
+				break
+			}
+			keys = append(keys, *s.key)
+		}
+		paths.Add(keys...)
+	}
 }
 
 // splitSegments splits at the slashes that are not within double quotes.

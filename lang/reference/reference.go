@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/rule"
@@ -100,6 +101,23 @@ func (r *Reference) Root(in *rule.Input) (any, error) {
 		return tree(in.OldObject), nil
 	}
 	return r.load(in)
+}
+
+// Want adds to object and old the paths to what the reference looks at in Input.Object and
+// in Input.OldObject.
+func (r *Reference) Want(object, old *usher.Paths) {
+	switch r.from {
+	case v1alpha1.FromCurrentObject:
+		r.path.want(object)
+	case v1alpha1.FromOldObject:
+		r.path.want(old)
+	case v1alpha1.FromOwner:
+		object.Add("metadata", "ownerReferences")
+		object.Add("metadata", "namespace")
+	default:
+		// Their texts can refer to anything.
+		object.Add()
+	}
 }
 
 // Open reports whether the path is CUE beyond a chain of selectors, which only a CUE

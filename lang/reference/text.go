@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/apd/v3"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -157,6 +158,21 @@ func (t *Text) Value(in *rule.Input) (string, error) {
 		b.WriteString(text)
 	}
 	return b.String(), nil
+}
+
+// Want adds to object and old the paths to what the interpolations look at.
+func (t *Text) Want(object, old *usher.Paths) {
+	for i := range t.parts {
+		switch p := &t.parts[i]; {
+		case p.open != "":
+			object.Add()
+			old.Add()
+		case p.root == "oldObject":
+			p.path.want(old)
+		case p.root != "":
+			p.path.want(object)
+		}
+	}
 }
 
 // Expr returns the text as a CUE string literal, on one line.

@@ -78,6 +78,7 @@ func compile(t *v1alpha1.OverrideRuleTemplate) (*plan, []rule.Problem) {
 	if len(rule.Errors(problems)) > 0 {
 		return nil, problems
 	}
+	p.want()
 	return p, problems
 }
 
@@ -97,7 +98,30 @@ type plan struct {
 	imports  []string
 	// inPod tells that some step acts on the pod.
 	inPod bool
+	// object and old are the paths to all that the steps look at.
+	object, old usher.Paths
 }
+
+// want finds out what the steps look at: the map that they act on or the pod, and what is
+// referred to.
+func (p *plan) want() {
+	if p.inPod {
+		p.object.Add("spec")
+		p.object.Add("template", "spec")
+	} else {
+		p.object.Add("metadata", "annotations")
+		p.object.Add("metadata", "labels")
+	}
+	for _, t := range p.texts {
+		t.Want(&p.object, &p.old)
+	}
+	if p.reference != nil {
+		p.reference.Want(&p.object, &p.old)
+	}
+}
+
+// Wants implements [rule.Selective].
+func (p *plan) Wants() (object, old *usher.Paths) { return &p.object, &p.old }
 
 // A step makes operations.
 type step interface {

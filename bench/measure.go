@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/usher-dev/usher/internal/load"
+)
+
+// A plan says how targets are measured.
+type plan struct {
+	rounds int
+	// time is how long one target is asked in one way.
+	time        time.Duration
+	connections int
+	progress    io.Writer
+}
+
+// A measure is one way of asking a target, over all rounds: the best of each figure, since
+// what else goes on on the machine only makes them worse.
+type measure struct {
+	rate           float64
+	p50, p99, p999 time.Duration
+	cpu            time.Duration
+}
+
+// A subject is a target that is measured.
+type subject struct {
+	target
+	server *server
+	// single and many are its connections, and the closed loops over them; half is the
+	// open loop at half the rate of many, the highest so far.
+	single, many *load.Generator
+	one, all     measure
+	half         measure
+	memory       int64
+	verdicts     map[string]int
+	failures     map[string]int
+}
+
+// run measures targets in alternating rounds with one review.
+func (r *rig) run(ctx context.Context, p plan, targets []target, body []byte) ([]*subject, error) {
+	var subjects []*subject
+	defer func() {
+		for _, s := range subjects {
+			s.close()
+		}
+	}()
+	for _, t := range targets {
+		s, err := r.subject(ctx, p, t, body)
+		if err != nil {
+			return nil, err
+		}
+		subjects = append(subjects, s)
+	}
+	for round := range p.rounds {
+		for _, s := range subjects {
+			_, _ = fmt.Fprintf(p.progress, "\r\x1b[Kround %d of %d: %s", round+1, p.rounds, s.name)
+			if err := s.round(ctx, p); err != nil {
+				return nil, fmt.Errorf("measure %s: %w", s.name, err)
+			}
+		}
+	}
+	_, _ = fmt.Fprint(p.progress, "\r\x1b[K")
+	for _, s := range subjects {
+		// Where it cannot be measured there is none.
+		s.memory, _ = memoryOf(s.server.pid())
+		if len(s.failures) > 0 {
+			return nil, fmt.Errorf("%s does not answer: %v", s.name, s.failures)
+		}
+		if got := s.verdict(); got != s.want {
+			return nil, fmt.Errorf("%s answers %s instead of %s", s.name, got, s.want)
+		}
+	}
+	return subjects, nil
+}
+
+func (r *rig) subject(ctx context.Context, p plan, t target, body []byte) (*subject, error) {
+	s := &subject{target: t, verdicts: map[string]int{}, failures: map[string]int{}}
+	var err error
+	if s.server, err = r.start(ctx, t); err != nil {
+		return nil, err
+	}
+	options := load.Options{TLS: r.tls, Connections: 1, Timeout: time.Minute}
+	for _, path := range t.paths {
+		options.Requests = append(options.Requests, load.Request{URL: s.server.url + path, Body: body})
+	}
+	if s.single, err = load.Connect(ctx, options); err == nil {
+		options.Connections = p.connections
+		s.many, err = load.Connect(ctx, options)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *subject) close() {
+	for _, g := range []*load.Generator{s.single, s.many} {
+		if g != nil {
+			g.Close()
+		}
+	}
+	s.server.stop()
+}
+
+// round measures a target once in each way.
+func (s *subject) round(ctx context.Context, p plan) error {
+	if err := s.ask(ctx, s.single, load.Pace{Duration: p.time}, &s.one); err != nil {
+		return err
+	}
+	if err := s.ask(ctx, s.many, load.Pace{Duration: p.time}, &s.all); err != nil {
+		return err
+	}
+	return s.ask(ctx, s.many, load.Pace{Duration: p.time, Rate: max(s.all.rate/2, 1)}, &s.half)
+}
+
+func (s *subject) ask(ctx context.Context, g *load.Generator, pace load.Pace, into *measure) error {
+	// Where it cannot be measured it is 0.
+	before, _ := cpuOf(s.server.pid())
+	result := g.Run(ctx, pace)
+	after, _ := cpuOf(s.server.pid())
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for verdict, n := range result.Verdicts {
+		s.verdicts[verdict] += n
+	}
+	for kind, n := range result.Errors {
+		s.failures[fmt.Sprintf("%s (%v)", kind, result.Samples[kind])] += n
+	}
+	if result.Answered == 0 {
+		return nil
+	}
+	into.add(measure{
+		rate: result.Rate(),
+		p50:  result.Latency.Quantile(.5), p99: result.Latency.Quantile(.99), p999: result.Latency.Quantile(.999),
+		cpu: (after - before) / time.Duration(result.Answered),
+	})
+	return nil
+}
+
+func (m *measure) add(round measure) {
+	if m.rate == 0 {
+		*m = round
+		return
+	}
+	m.rate = max(m.rate, round.rate)
+	m.p50, m.p99, m.p999 = min(m.p50, round.p50), min(m.p99, round.p99), min(m.p999, round.p999)
+	m.cpu = min(m.cpu, round.cpu)
+}
+
+func (s *subject) verdict() string { return strings.Join(slices.Sorted(maps.Keys(s.verdicts)), ", ") }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	override = `{"apiVersion":"policy.kcloudlabs.io/v1alpha1","kind":"ClusterOverridePolicy","metadata":{"name":"%s-%05d"},"spec":{
+ "resourceSelectors":[{"apiVersion":"v1","kind":"Pod"%s}],"overrideRules":[{"targetOperations":["CREATE","UPDATE"],"overriders":%s}]}}`
+	validate = `{"apiVersion":"policy.kcloudlabs.io/v1alpha1","kind":"ClusterValidatePolicy","metadata":{"name":"%s-%05d"},"spec":{
+ "resourceSelectors":[{"apiVersion":"v1","kind":"Pod"%s}],"validateRules":[%s]}}`
+)
+
+// A language is a way to write a policy for pods.
+type language struct {
+	name string
+	// envelope is override or validate, body what goes into it, with the number of the
+	// policy for every %d.
+	envelope, body string
+}
+
+// languages are one rule each, of the simplest useful sort.
+var languages = []language{
+	{name: "plaintext", envelope: override,
+		body: `{"plaintext":[{"path":"/metadata/labels/bench-%[1]d","op":"add","value":"on"}]}`},
+	{name: "template", envelope: override,
+		body: `{"template":{"type":"labels","operation":"add","path":"bench-%[1]d","value":{"string":"on"}}}`},
+	{name: "cue", envelope: override,
+		body: `{"cue":"object: _ @tag(object)\npatches: [if object.metadata.labels[\"bench-%[1]d\"] == _|_ {{op: \"add\", path: \"/metadata/labels/bench-%[1]d\", value: \"on\"}}]"}`},
+	{name: "cue outside the subset", envelope: override,
+		body: `{"cue":"object: _ @tag(object)\n#Patch: {op: \"add\" | \"replace\", path: string, value: string}\npatches: [if object.metadata.labels[\"bench-%[1]d\"] == _|_ {#Patch & {op: \"add\", path: \"/metadata/labels/bench-%[1]d\", value: \"on\"}}]"}`},
+	{name: "validate template", envelope: validate,
+		body: `{"targetOperations":["CREATE","UPDATE"],"template":{"type":"condition","condition":{"cond":"Equal","dataRef":{"from":"current","path":"/spec/schedulerName"},"value":{"string":"bench-%[1]d"},"message":"no"}}}`},
+	{name: "validate cue", envelope: validate,
+		body: `{"targetOperations":["CREATE","UPDATE"],"cue":"object: _ @tag(object)\nvalidate: {valid: object.spec.schedulerName != \"bench-%[1]d\", reason: \"no\"}"}`},
+	{name: "validate cue outside the subset", envelope: validate,
+		body: `{"targetOperations":["CREATE","UPDATE"],"cue":"object: _ @tag(object)\n#Answer: {valid: bool, reason: string}\nvalidate: #Answer & {valid: object.spec.schedulerName != \"bench-%[1]d\", reason: \"no\"}"}`},
+}
+
+func (l language) policies(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, l.envelope+"\n---\n", "bench", i, "", fmt.Sprintf(l.body, i))
+	}
+	return b.String()
+}
+
+// missing returns n policies that are for pods, but not for the one of the review.
+func missing(n int) string {
+	var b strings.Builder
+	for i := range n {
+		labels := fmt.Sprintf(`,"labelSelector":{"matchLabels":{"tenant":"t%d"}}`, i)
+		fmt.Fprintf(&b, override+"\n---\n", "miss", i, labels, fmt.Sprintf(languages[i%2].body, i))
+	}
+	return b.String()
+}

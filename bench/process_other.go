@@ -1,0 +1,12 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"time"
+)
+
+func cpuOf(int) (time.Duration, error) { return 0, errors.New("CPU time is measured on Linux only") }
+
+func memoryOf(int) (int64, error) { return 0, errors.New("memory is measured on Linux only") }

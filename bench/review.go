@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// captured is a review that an API server sent.
+const captured = "door/admission/testdata/reviews/v1-create-pods.json"
+
+// review returns the captured review of a pod, in the compact form that goes over the
+// wire, with as many containers and their managed fields as it takes to have size bytes.
+func review(size int) ([]byte, error) {
+	content, err := os.ReadFile(captured)
+	if err != nil {
+		return nil, fmt.Errorf("read review (run this in the root of the project): %w", err)
+	}
+	// Numbers stay as they are written.
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	var tree map[string]any
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read review: %w", err)
+	}
+	body, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	grow(tree, 1)
+	once, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	more := max(size-len(body), 0)
+	grow(tree, more/(len(once)-len(body)))
+	return json.Marshal(tree)
+}
+
+// grow makes the pod of a review have n containers besides those that it came with.
+func grow(tree map[string]any, n int) {
+	object := tree["request"].(map[string]any)["object"].(map[string]any)
+	spec := object["spec"].(map[string]any)
+	containers := spec["containers"].([]any)[:2]
+	entry := object["metadata"].(map[string]any)["managedFields"].([]any)[0].(map[string]any)
+	fields := entry["fieldsV1"].(map[string]any)["f:spec"].(map[string]any)["f:containers"].(map[string]any)
+	for i := range n {
+		name := fmt.Sprintf("side-%04d", i)
+		copied := map[string]any{}
+		for key, value := range containers[1].(map[string]any) {
+			copied[key] = value
+		}
+		copied["name"] = name
+		containers = append(containers, copied)
+		fields[fmt.Sprintf(`k:{"name":"%s"}`, name)] = fields[`k:{"name":"side"}`]
+	}
+	spec["containers"] = containers
+}
+
+// sizeName is 7 KB for 7000.
+func sizeName(size int) string {
+	if size >= 1e6 {
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(size)/1e6), ".0") + " MB"
+	}
+	return fmt.Sprintf("%d KB", size/1000)
+}

@@ -1,0 +1,299 @@
+package jsontree_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	reference "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/usher-dev/usher/internal/jsontree"
+)
+
+// texts are what decoders stumble over.
+var texts = []string{
+	`{}`, ` { } `, `{"a":1}`, `{"a":{"b":{"c":[1,2,{"d":null}]}}}`,
+	`{"a":1,"a":{"b":2},"a":{"c":3}}`, `{"a":{"b":1},"a":{"c":2}}`, `{"a":{},"b":[],"c":{},"d":[[],{}]}`,
+	`{"i":9223372036854775807,"j":9223372036854775808,"k":-9223372036854775808,"l":-0,"m":0.0,"n":1e2,"o":1E+2,"p":1.5e-3,"q":-0.0}`,
+	`{"a":1e400}`, `{"a":-1e400}`, `{"a":1e-400}`, `{"a":[1e400]}`, `{"a":` + strings.Repeat("9", 400) + `}`, `{"a":` + strings.Repeat("9", 300) + `}`,
+	`{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":+1}`, `{"a":1e}`, `{"a":0x1}`, `{"a":NaN}`, `{"a":tru}`, `{"a":nulls}`, `{"a":truefalse}`,
+	"{\"a\":\"\xff\xfe\",\"\xff\":1}", "{\"a\":\"\xed\xa0\x80\"}", "{\"ä€😀\":\"ä€😀\"}", "{\"a\":\"\xe2\x82\"}",
+	`{"a":"\"\\\/\b\f\n\r\t\u0041\u00e4\u20ac"}`, `{"\u0061":1,"a":2}`, `{"a":"\ud83d\ude00"}`, `{"a":"\ud83d"}`, `{"a":"\ud83dx"}`, `{"a":"\ud83d\u0041"}`,
+	`{"a":"\ude00\ud83d"}`, `{"a":"\ud83d\ud83d\ude00"}`, `{"a":"\u12"}`, `{"a":"\x"}`, `{"a":"\'"}`, `{"a":"\U0041"}`, `{"a":"\`, `{"a":"\u004`,
+	"{\"a\":\"\n\"}", "{\"a\":\"\x00\"}", "{\"a\":\"\x7f\"}", "{\"a\":\"\x1f\"}", "{\"a\":\"12345678\x1f\"}", "{\"a\":\"1234567\x80\"}",
+	`{"a":1`, `{"a":1,}`, `{"a":1,,"b":2}`, `{"a" 1}`, `{"a":}`, `{a:1}`, `{"a":[1,]}`, `{"a":[,1]}`, `{"a":[1 2]}`, `{"a":1}}`, `{"a":1} x`, `{"a":[1}`, `{"a":{"b":1]}`,
+	``, ` `, `null`, `true`, `1`, `"a"`, `[]`, `[{"a":1}]`, `nul`, `{`, `[`, `"`, `}`, `{,}`, `{"a"}`, "\ufeff{}", "{\"a\":1}\x00", "\x0b{}",
+	`{"a":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + `}`,
+	`{"metadata":{"name":"n","labels":{"x":"y"},"other":{"deep":[{"a":1}]}},"spec":{"list":[{"a":1,"b":2}],"n":null}}`,
+	`{"metadata":[1,2],"spec":"x"}`, `{"metadata":null}`, `{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"a":1}},"metadata":{"name":"n"}}`,
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	for _, text := range texts {
+		compare(t, []byte(text))
+	}
+	files, err := filepath.Glob("../../door/admission/testdata/reviews/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d reviews, %v", len(files), err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, content)
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, content); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, compact.Bytes())
+	}
+}
+
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	for _, depth := range []int{999, 9999, 10000, 10001} {
+		for _, pair := range []string{"[]", `{"a":`} {
+			open, shut := pair[:1], "]"
+			if pair != "[]" {
+				open, shut = pair, "}"
+			}
+			inside := strings.Repeat(open, depth-1)
+			if pair != "[]" {
+				inside += "1"
+			}
+			compare(t, []byte(`{"a":`+inside+strings.Repeat(shut, depth-1)+`}`))
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { compare(t, data) })
+}
+
+// wants are some selections, with the paths that they are made of.
+var wants = [][][]string{
+	{}, {{}}, {{"a"}}, {{"a", "b"}}, {{"a", "b", "c"}, {"b"}}, {{"metadata", "name"}, {"metadata", "labels"}}, {{"metadata", "labels", "x"}, {"spec", "n"}},
+	{{"a", "b"}, {"a"}}, {{"a"}, {"a", "b"}}, {{"request", "object", "metadata", "labels"}, {"request", "uid"}, {"request", "object", "spec", "containers", "0", "image"}},
+}
+
+// compare decodes data in every way and compares what comes out with what Kubernetes makes
+// of it.
+func compare(t *testing.T, data []byte) {
+	t.Helper()
+	before := bytes.Clone(data)
+	want := map[string]any{}
+	wantErr := reference.Unmarshal(data, &want)
+	got, err := jsontree.Decode(data)
+	// The reference takes null for a nil map; it is no object.
+	null := wantErr == nil && want == nil
+	if (err != nil) != (wantErr != nil || null) {
+		t.Fatalf("%.200q: error %v, reference %v", data, err, wantErr)
+	}
+	for _, paths := range wants {
+		selection := &jsontree.Paths{}
+		for _, path := range paths {
+			selection.Add(path...)
+		}
+		part, partErr := jsontree.Select(data, selection)
+		if (partErr != nil) != (err != nil) {
+			t.Fatalf("%.200q: selecting %q gives error %v, decoding all %v", data, paths, partErr, err)
+		}
+		if err != nil {
+			continue
+		}
+		if pruned := prune(want, paths); !same(pruned, part) {
+			t.Fatalf("%.200q: selecting %q: -want +got:\n%s", data, paths, cmp.Diff(pruned, part))
+		}
+	}
+	if err != nil {
+		return
+	}
+	if !same(want, got) {
+		t.Fatalf("%.200q: -reference +got:\n%s", data, cmp.Diff(want, got))
+	}
+	if !bytes.Equal(before, data) {
+		t.Fatalf("%.200q was changed to %.200q", before, data)
+	}
+}
+
+// same reports whether two trees are the same, also in the types and signs of numbers.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, same)
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, same)
+	case float64:
+		b, ok := b.(float64)
+		return ok && math.Float64bits(a) == math.Float64bits(b)
+	}
+	return a == b
+}
+
+// prune is what Select should return, the obvious way.
+func prune(tree map[string]any, paths [][]string) map[string]any {
+	pruned := map[string]any{}
+	inside := map[string][][]string{}
+	for _, path := range paths {
+		if len(path) == 0 {
+			return tree
+		}
+		if _, exists := tree[path[0]]; exists {
+			inside[path[0]] = append(inside[path[0]], path[1:])
+		}
+	}
+	for key, rest := range inside {
+		pruned[key] = tree[key]
+		if object, ok := tree[key].(map[string]any); ok {
+			pruned[key] = prune(object, rest)
+		}
+	}
+	return pruned
+}
+
+func TestCovers(t *testing.T) {
+	t.Parallel()
+	w := &jsontree.Paths{}
+	w.Add("metadata", "labels")
+	w.Add("kind")
+	for _, row := range []struct {
+		path []string
+		want bool
+	}{
+		{[]string{"metadata", "labels"}, true},
+		{[]string{"metadata", "labels", "x"}, true},
+		{[]string{"kind"}, true},
+		{[]string{"metadata"}, false},
+		{[]string{"metadata", "name"}, false},
+		{[]string{}, false},
+		{[]string{"spec"}, false},
+	} {
+		if got := w.Covers(row.path...); got != row.want {
+			t.Errorf("Covers(%q) = %t", row.path, got)
+		}
+	}
+	w.AddPointer("/metadata/annotations/a~1b~0c/x")
+	for pointer, want := range map[string]bool{
+		"/metadata/annotations/a~1b~0c/x": true, "/metadata/annotations/a~1b~0c": false, "/metadata/annotations/a/b": false,
+		"/metadata/labels/x": true, "/metadata/labels": true, "/kind": true, "ignored/kind": true, "kind": false, "": false, "/": false,
+	} {
+		if got := w.CoversPointer(pointer); got != want {
+			t.Errorf("CoversPointer(%q) = %t", pointer, got)
+		}
+	}
+	if !jsontree.All().Covers() || (*jsontree.Paths)(nil).Covers("a") {
+		t.Error("all covers everything, nil nothing")
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	paths := func(texts ...string) *jsontree.Paths {
+		p := &jsontree.Paths{}
+		for _, text := range texts {
+			p.Add(strings.Split(text, ".")...)
+		}
+		return p
+	}
+	for _, row := range []struct {
+		a, b   *jsontree.Paths
+		covers []string
+		not    []string
+	}{
+		{paths("a.b"), paths("a.c", "d"), []string{"a.b", "a.c", "d.x"}, []string{"a", "a.d"}},
+		{paths("a.b.c"), paths("a.b"), []string{"a.b", "a.b.c"}, []string{"a"}},
+		{paths("a"), jsontree.All(), []string{"a", "z"}, nil},
+		{paths("a"), nil, []string{"a"}, []string{"b"}},
+		{paths("a"), &jsontree.Paths{}, []string{"a"}, []string{"b"}},
+	} {
+		ab, ba := row.a.Clone(), row.b.Clone()
+		ab.Merge(row.b)
+		ba.Merge(row.a)
+		for _, union := range []*jsontree.Paths{ab, ba} {
+			for _, path := range row.covers {
+				if !union.Covers(strings.Split(path, ".")...) {
+					t.Errorf("the union of %v and %v does not cover %s", row.a, row.b, path)
+				}
+			}
+			for _, path := range row.not {
+				if union.Covers(strings.Split(path, ".")...) {
+					t.Errorf("the union of %v and %v covers %s", row.a, row.b, path)
+				}
+			}
+			if !row.a.Within(union) || !row.b.Within(union) {
+				t.Errorf("%v or %v is not within the union", row.a, row.b)
+			}
+		}
+	}
+	shared, other := paths("a.x"), paths("a.y")
+	clone := shared.Clone()
+	clone.Merge(other)
+	clone.Add("a", "z")
+	if shared.Covers("a", "y") || other.Covers("a", "x") || other.Covers("a", "z") {
+		t.Error("merging changes what is merged")
+	}
+}
+
+func benchmarkPod(b *testing.B) []byte {
+	b.Helper()
+	content, err := os.ReadFile("../../door/admission/testdata/reviews/v1-create-pods.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var review struct {
+		Request struct {
+			Object json.RawMessage `json:"object"`
+		} `json:"request"`
+	}
+	if err := json.Unmarshal(content, &review); err != nil {
+		b.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, review.Request.Object); err != nil {
+		b.Fatal(err)
+	}
+	return compact.Bytes()
+}
+
+func BenchmarkDecode(b *testing.B) {
+	pod := benchmarkPod(b)
+	head := &jsontree.Paths{}
+	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}} {
+		head.Add(path...)
+	}
+	for _, bench := range []struct {
+		name   string
+		decode func() (map[string]any, error)
+	}{
+		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
+		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
+		{"reference", func() (map[string]any, error) {
+			tree := map[string]any{}
+			return tree, reference.Unmarshal(pod, &tree)
+		}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.SetBytes(int64(len(pod)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := bench.decode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

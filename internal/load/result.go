@@ -1,0 +1,132 @@
+package load
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+)
+
+// A Result is what became of the requests of one [Generator.Run].
+type Result struct {
+	// Elapsed is until the last answer.
+	Elapsed time.Duration
+	// Answered counts the good answers, and Verdicts what they say.
+	Answered int
+	Verdicts map[string]int
+	// Errors counts the others by kind; Samples has one of each kind.
+	Errors  map[string]int
+	Samples map[string]error
+	// Unsent counts the requests of an open loop for which no connection was free.
+	Unsent int
+	// Latency is that of the good answers.
+	Latency Histogram
+}
+
+func newResult() *Result {
+	return &Result{Verdicts: map[string]int{}, Errors: map[string]int{}, Samples: map[string]error{}}
+}
+
+func (r *Result) add(verdict string, err error, took time.Duration) {
+	if err != nil {
+		kind := "other"
+		if e, ok := errors.AsType[*Error](err); ok {
+			kind = e.Kind
+		}
+		r.Errors[kind]++
+		r.Samples[kind] = err
+		return
+	}
+	r.Answered++
+	r.Verdicts[verdict]++
+	r.Latency.Add(took)
+}
+
+// Failed counts the requests without a good answer that were sent.
+func (r *Result) Failed() int {
+	n := 0
+	for _, count := range r.Errors {
+		n += count
+	}
+	return n
+}
+
+// Rate is how many good answers came in a second.
+func (r *Result) Rate() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Answered) / r.Elapsed.Seconds()
+}
+
+func (r *Result) merge(other *Result) {
+	r.Answered += other.Answered
+	for verdict, n := range other.Verdicts {
+		r.Verdicts[verdict] += n
+	}
+	for kind, n := range other.Errors {
+		r.Errors[kind] += n
+		r.Samples[kind] = other.Samples[kind]
+	}
+	r.Latency.merge(&other.Latency)
+}
+
+// precision is how many buckets a histogram has for each doubling.
+const precision = 64
+
+// A Histogram counts durations, each to within 1.6 %. The zero value is empty.
+type Histogram struct {
+	counts [58 * precision]int
+	total  int
+	max    time.Duration
+}
+
+// bucket is where a duration in nanoseconds is counted: by itself below 128, else by its
+// first seven bits.
+func bucket(ns uint64) int {
+	shift := max(bits.Len64(ns)-7, 0)
+	return shift*precision + int(ns>>shift)
+}
+
+// upper is the longest duration of a bucket.
+func upper(bucket int) time.Duration {
+	if bucket < 2*precision {
+		return time.Duration(bucket)
+	}
+	shift := bucket/precision - 1
+	return time.Duration((bucket-shift*precision+1)<<shift - 1)
+}
+
+// Add counts a duration. A negative one counts as 0.
+func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
+	h.counts[bucket(uint64(d))]++
+	h.total++
+	h.max = max(h.max, d)
+}
+
+func (h *Histogram) merge(other *Histogram) {
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+	h.total += other.total
+	h.max = max(h.max, other.max)
+}
+
+// Count returns how many durations there are.
+func (h *Histogram) Count() int { return h.total }
+
+// Max returns the longest.
+func (h *Histogram) Max() time.Duration { return h.max }
+
+// Quantile returns the duration that a part q of all, such as 0.99, does not exceed; 0 if
+// there are none.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	rank := max(int(q*float64(h.total)+0.999999), 1)
+	seen := 0
+	for i, n := range h.counts {
+		if seen += n; seen >= rank {
+			return min(upper(i), h.max)
+		}
+	}
+	return h.max
+}
