@@ -37,18 +37,20 @@ var mayImport = []struct {
 	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
-	{"door/...", []string{"."}},
+	{"door/...", []string{".", "internal/answer"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
+	{"live", []string{".", "api/...", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
 	{"internal/serve", []string{"*"}},
 	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
+	// What the doors for admission say, each in its protocol.
+	{"internal/answer", []string{"."}},
 	{"internal/cert", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
