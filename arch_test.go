@@ -38,12 +38,15 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	{"door/...", []string{".", "internal/answer"}},
+	// Within an API server nobody else applies the patch.
+	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	{"internal/serve", []string{"*"}},
 	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
 
@@ -67,12 +70,13 @@ var homes = []struct {
 }{
 	{"cuelang.org/go", []string{"lang/cue/..."}},
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
-	{"k8s.io/apiserver/pkg/admission", nil},
-	{"k8s.io/apiserver/pkg/authorization", nil},
+	// The interfaces of plugins change with almost every release of Kubernetes.
+	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver"}},
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
 	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "plugin", "door/transport", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -15,7 +15,8 @@ import (
 // Leases, Events, Nodes, certificates and reviews, what an API server itself writes, what
 // the cluster's own identities write in kube-system, and the deletion of policies.
 //
-// As long as no policies have been loaded, everything else may be covered.
+// As long as no policies have been loaded, everything else may be covered, but not the CRDs
+// that policies need to be there at all.
 func (l *Live) Covers(r *usher.Request) bool {
 	switch {
 	case exemptResource(r), exemptUser(r), r.Phase != usher.Mutate && r.Phase != usher.Validate:
@@ -24,7 +25,10 @@ func (l *Live) Covers(r *usher.Request) bool {
 		return writesPolicy(r)
 	}
 	current := l.current.Load()
-	return current.status.Generation == 0 || current.coverage.Covers(r)
+	if current.status.Generation == 0 {
+		return r.Resource.Group != "apiextensions.k8s.io"
+	}
+	return current.coverage.Covers(r)
 }
 
 // exemptResource reports whether a resource is never decided about.
