@@ -38,8 +38,9 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
 	{"door/...", []string{".", "internal/answer"}},
-	// Within an API server nobody else applies the patch.
+	// In a server's own process, and in a client's, nobody else applies the patch.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
+	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
