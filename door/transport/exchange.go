@@ -106,6 +106,9 @@ func (x *exchange) end(err error) (*http.Response, error) {
 	var lost *broken
 	switch {
 	case errors.As(err, &said):
+		if x.target.verb == connect && x.request.Body != nil {
+			_ = x.request.Body.Close()
+		}
 		return x.respond(&said.status)
 	case errors.As(err, &given):
 		return given.Response, nil
@@ -253,7 +256,8 @@ func deniedBy(phase usher.Phase) string {
 // send sends the client's request to a URL, with a header and a body.
 func (x *exchange) send(to *url.URL, header http.Header, body []byte) (*http.Response, error) {
 	request := x.request.Clone(x.request.Context())
-	request.URL, request.Header = to, header
+	at := *to
+	request.URL, request.Header = &at, header.Clone()
 	if x.target.verb != connect {
 		setBody(request, body)
 	}

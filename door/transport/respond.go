@@ -7,12 +7,20 @@ import (
 	"io"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// respond is the response that an API server gives with a status.
+// websocket is in the header of a request that is to become a websocket.
+const websocket = "Sec-Websocket-Protocol"
+
+// respond is the response that an API server gives with a status. It is an error to who
+// waits for a websocket: client-go takes every response for one.
 func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
+	if x.request.Header[websocket] != nil {
+		return nil, &apierrors.StatusError{ErrStatus: *status}
+	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, err := json.Marshal(status)
 	if err != nil {
