@@ -68,6 +68,7 @@ type snapshot struct {
 	decider  usher.Decider
 	rules    []rule.Rule
 	access   *accessengine.Engine
+	coverage rule.Coverage
 	policies []Policy
 	status   Status
 }
@@ -208,7 +209,7 @@ func (l *Live) build(sets []*merged) built {
 func (l *Live) enforce(enforced []compile.Compiled, policies []Policy, status Status) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = len(rules) + len(accessRules)
-	next := snapshot{rules: rules, policies: policies, status: status, access: l.judge(accessRules)}
+	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
 	writes := guard.Wrap(engine.New(index.New(rules), l.options.Facts, l.options.Engine), l.options.guard())
 	next.decider = usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		if r.Phase == usher.Authorize {
