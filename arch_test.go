@@ -43,15 +43,18 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
+	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
+	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "simulate", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/cert", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
+	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
 	// Generators that make runs; they work on files and know nothing of the code.
@@ -65,16 +68,17 @@ var homes = []struct {
 }{
 	{"cuelang.org/go", []string{"lang/cue/..."}},
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
-	{"k8s.io/apiserver/pkg/admission", nil},
-	{"k8s.io/apiserver/pkg/authorization", nil},
+	{"k8s.io/apiserver/pkg/admission", []string{"simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"simulate"}},
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
 	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "simulate", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
-	{"go.opentelemetry.io", []string{"observe/tracing"}},
+	// The dispatchers of the API server tell tracers which webhook they call.
+	{"go.opentelemetry.io", []string{"observe/tracing", "simulate"}},
 	{"k8s.io/kubernetes", nil},
 	{"go.etcd.io", nil},
 }
