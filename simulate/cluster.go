@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -102,13 +101,6 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Mapper knows the resources of the cluster.
 func (c *Cluster) Mapper() meta.RESTMapper { return c.endpoints.mapper() }
-
-// complete drops what a custom resource cannot have, and sets its defaults.
-func (c *Cluster) complete(object runtime.Object) {
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		c.custom.complete(u)
-	}
-}
 
 // object is the one that a request is about.
 func (c *Cluster) object(p *prepared) (map[string]any, error) {

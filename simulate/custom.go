@@ -36,12 +36,14 @@ func (c customKinds) add(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// complete drops what the schema of an object does not have, and sets its defaults.
-func (c customKinds) complete(u *unstructured.Unstructured) {
+// complete drops what the schema of an object does not have, and sets its defaults. It
+// returns the paths of what it dropped.
+func (c customKinds) complete(u *unstructured.Unstructured) []string {
 	structural := c[u.GroupVersionKind()]
 	if structural == nil {
-		return
+		return nil
 	}
-	pruning.Prune(u.Object, structural, true)
+	unknown := pruning.PruneWithOptions(u.Object, structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.Default(u.Object, structural)
+	return unknown
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -113,8 +114,9 @@ func (m *memory) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		tree := m.object(resource.GroupResource(), name)
 		if tree == nil {
-			text := fmt.Sprintf("%s %q not found", resource.GroupResource(), rest[1])
-			return answer(request, http.StatusNotFound, notFound(text)), nil
+			status := apierrors.NewNotFound(resource.GroupResource(), rest[1]).Status()
+			status.APIVersion, status.Kind = "v1", "Status"
+			return answer(request, http.StatusNotFound, status), nil
 		}
 		return answer(request, http.StatusOK, e.served(tree)), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -82,8 +83,10 @@ func (s *Simulator) decode(tree map[string]any, kind schema.GroupVersionKind) (r
 		return nil, nil, nil
 	}
 	object, unknown, err := decodeObject(tree, kind)
-	if err == nil {
-		s.cluster.complete(object)
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		for _, path := range s.cluster.custom.complete(u) {
+			unknown = append(unknown, fmt.Errorf("unknown field %q", path))
+		}
 	}
 	return object, unknown, err
 }

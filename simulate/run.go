@@ -136,7 +136,10 @@ func (a *attributes) AddAnnotationWithLevel(key, value string, level auditintern
 	if a.run.audit == nil {
 		a.run.audit = map[string]string{}
 	}
-	a.run.audit[key] = value
+	// What stands in the audit log stays: mutation and validation can say the same key.
+	if _, taken := a.run.audit[key]; !taken {
+		a.run.audit[key] = value
+	}
 	return nil
 }
 

@@ -105,6 +105,10 @@ func (s *Simulator) Run(ctx context.Context, request Request) (*Trace, error) {
 	start := time.Now()
 	err = r.admit(ctx)
 	r.trace.Took = time.Since(start)
+	if ctx.Err() != nil && s.options.Timeout < defaultTimeout {
+		// The server gives up on what takes longer than the client said before the plugins do.
+		err = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	}
 	return r.finish(err)
 }
 

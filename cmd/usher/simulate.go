@@ -31,7 +31,7 @@ type simulateFlags struct {
 
 	operation             string
 	resource, subresource string
-	namespace             string
+	namespace, name       string
 	user                  string
 	groups                []string
 	dryRun                bool
@@ -109,6 +109,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.resource, "resource", "", "resource that is asked, if the kind does not tell: deployments.apps for a Scale")
 	flags.StringVar(&f.subresource, "subresource", "", "subresource that is asked, such as status or scale")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the request, for objects that have none")
+	flags.StringVar(&f.name, "name", "", "name of the request, for objects that have none, such as those of a CONNECT")
 	flags.StringVar(&f.user, "as", "", "name of the user who asks (default: an administrator)")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user (repeatable)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say that the request is a dry run")
@@ -345,6 +346,9 @@ func (f *simulateFlags) request(in input, olds []input) (simulate.Request, error
 	}
 	if nameOf(in.object).Namespace == "" {
 		r.Namespace = f.namespace
+	}
+	if metadata, _ := in.object["metadata"].(map[string]any); metadata["name"] == nil && metadata["generateName"] == nil {
+		r.Name = f.name
 	}
 	if r.Operation == usher.Delete {
 		r.Object, r.OldObject = nil, in.object
