@@ -37,20 +37,26 @@ var mayImport = []struct {
 	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
-	{"door/...", []string{"."}},
+	{"door/...", []string{".", "internal/answer"}},
+	// In a server's own process, and in a client's, nobody else applies the patch.
+	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
+	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
+	{"live", []string{".", "api/...", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
 	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	{"internal/serve", []string{"*"}},
 	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "simulate", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
+	// What the doors for admission say, each in its protocol.
+	{"internal/answer", []string{"."}},
 	{"internal/cert", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
@@ -68,12 +74,13 @@ var homes = []struct {
 }{
 	{"cuelang.org/go", []string{"lang/cue/..."}},
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
-	{"k8s.io/apiserver/pkg/admission", []string{"simulate"}},
-	{"k8s.io/apiserver/pkg/authorization", []string{"simulate"}},
+	// The interfaces of plugins change with almost every release of Kubernetes.
+	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "simulate"}},
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
 	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "simulate", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -59,6 +59,7 @@ type Live struct {
 type snapshot struct {
 	decider  usher.Decider
 	rules    []rule.Rule
+	coverage rule.Coverage
 	policies []Policy
 	status   Status
 }
@@ -191,6 +192,6 @@ func (l *Live) build(sets []*merged) built {
 	rules := compile.Order(enforced)
 	status.Rules = len(rules)
 	e := engine.New(index.New(rules), l.options.Facts, l.options.Engine)
-	next := snapshot{decider: guard.Wrap(e), rules: rules, policies: policies, status: status}
+	next := snapshot{decider: guard.Wrap(e), rules: rules, coverage: rule.Cover(rules), policies: policies, status: status}
 	return built{snapshot: next, changed: true}
 }

@@ -20,6 +20,9 @@ import (
 // commandPackage is what is built, in the module of this package.
 const commandPackage = "github.com/usher-dev/usher/sandbox/cmd/usher-sandbox"
 
+// pluginModule is where the admission plugin in it comes from.
+const pluginModule = "github.com/usher-dev/usher"
+
 // unusedFor is how long a built command is kept after its last use.
 const unusedFor = 14 * 24 * time.Hour
 
@@ -67,7 +70,11 @@ func build() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find cache for usher-sandbox: %w", err)
 	}
-	sum, err := fingerprint(module)
+	plugin, err := goCommand(module, "list", "-m", "-f", "{{.Dir}}", pluginModule)
+	if err != nil {
+		return "", err
+	}
+	sum, err := fingerprint(module, plugin)
 	if err != nil {
 		return "", err
 	}
@@ -116,33 +123,51 @@ func goCommand(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// fingerprint is a hash of all that the command is built from.
-func fingerprint(module string) (string, error) {
+// fingerprint is a hash of all that the command is built from: the module's own source, and
+// that of the module with the plugin.
+func fingerprint(module, plugin string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	add := func(path string) error {
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		fmt.Fprintln(sum, strings.TrimPrefix(path, module))
-		_, err = io.Copy(sum, file)
-		return err
-	}
-	err := errors.Join(add(filepath.Join(module, "go.mod")), add(filepath.Join(module, "go.sum")))
-	for _, folder := range []string{"cmd", "internal"} {
-		err = errors.Join(err, filepath.WalkDir(filepath.Join(module, folder), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			return add(path)
-		}))
-	}
+	err := errors.Join(
+		hashFile(sum, module, filepath.Join(module, "go.mod")), hashFile(sum, module, filepath.Join(module, "go.sum")),
+		hashSource(sum, module, filepath.Join(module, "cmd")), hashSource(sum, module, filepath.Join(module, "internal")),
+		hashSource(sum, plugin, plugin))
 	if err != nil {
 		return "", fmt.Errorf("read source of usher-sandbox: %w", err)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+}
+
+// hashSource adds the Go files below folder to sum, without tests and other modules.
+func hashSource(sum io.Writer, root, folder string) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			_, noModule := os.Stat(filepath.Join(path, "go.mod"))
+			if path != root && (noModule == nil || strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		return hashFile(sum, root, path)
+	})
+}
+
+// hashFile adds a file to sum, and its path below root.
+func hashFile(sum io.Writer, root, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	fmt.Fprintln(sum, strings.TrimPrefix(path, root))
+	_, err = io.Copy(sum, file)
+	return err
 }
 
 // forget removes the commands that were last used before a time. What cannot be removed

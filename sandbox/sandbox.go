@@ -48,6 +48,8 @@ type Options struct {
 	// --authorization-config and --admission-control-config-file.
 	AuthorizationConfig string
 	AdmissionConfig     string
+	// Plugin, if set, runs Usher as an admission plugin of the API servers.
+	Plugin *Plugin
 	// APIServerArgs are further flags of kube-apiserver, such as --v=4.
 	APIServerArgs []string
 	// Exclusive clusters are not shared with other tests and end with the test. Only
@@ -55,8 +57,31 @@ type Options struct {
 	Exclusive bool
 }
 
+// A Plugin is Usher in the API server's own process.
+type Plugin struct {
+	// Policies are files and folders with policies.
+	Policies []string
+	// CRDs is the folder of the definitions of policies, for when they come from the API:
+	// they do without Policies.
+	CRDs string
+}
+
+func (p *Plugin) args() []string {
+	if p == nil {
+		return nil
+	}
+	args := []string{"--plugin"}
+	for _, path := range p.Policies {
+		args = append(args, "--policies="+path)
+	}
+	if p.CRDs != "" {
+		args = append(args, "--crds="+p.CRDs)
+	}
+	return args
+}
+
 func (o Options) args() []string {
-	args := []string{"up", "--json", "--exit-on-stdin-eof"}
+	args := append([]string{"up", "--json", "--exit-on-stdin-eof"}, o.Plugin.args()...)
 	for _, service := range o.Services {
 		args = append(args, "--service="+service)
 	}

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"runtime/debug"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/answer"
 )
 
 const (
@@ -104,7 +107,7 @@ func (h *handler) serve(ctx context.Context, r *http.Request) ([]byte, error) {
 	}
 	review, err := decodeReview(body)
 	if errors.Is(err, errTooDeep) && review.identified() {
-		return h.deny(ctx, review, http.StatusBadRequest, err)
+		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()))
 	}
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
@@ -162,48 +165,28 @@ func (h *handler) tooLarge(r *http.Request, beginning []byte) ([]byte, error) {
 	if !review.identified() {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", h.maxBody)
 	}
-	err := fmt.Errorf("admission review is larger than %d bytes", h.maxBody)
-	return h.deny(r.Context(), review, http.StatusRequestEntityTooLarge, err)
+	reason := fmt.Sprintf("admission review is larger than %d bytes", h.maxBody)
+	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason))
 }
 
 // answer decides a review and encodes the decision.
 func (h *handler) answer(ctx context.Context, review *review) ([]byte, error) {
-	decision, err := h.decide(ctx, &review.request)
+	decision, err := answer.Decide(ctx, h.decider, &review.request, h.log)
 	if err != nil {
-		return h.deny(ctx, review, http.StatusInternalServerError, fmt.Errorf("no decision was reached: %w", err))
+		return h.deny(ctx, review, answer.Undecided(err))
 	}
 	response, err := respond(&review.request, decision)
 	if err != nil {
-		return h.deny(ctx, review, http.StatusInternalServerError, fmt.Errorf("no decision was reached: %w", err))
+		return h.deny(ctx, review, answer.Undecided(err))
 	}
 	return encodeReview(review, response)
 }
 
 // deny answers a review that could not be decided.
-func (h *handler) deny(ctx context.Context, review *review, code int32, reason error) ([]byte, error) {
+func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status) ([]byte, error) {
 	h.log.ErrorContext(ctx, "review denied without a decision",
-		"uid", review.request.UID, "phase", h.phase, "code", code, "error", reason)
-	return encodeReview(review, denial(code, reason.Error()))
-}
-
-// errPanic is all that a caller learns about a panic; the log knows more.
-var errPanic = errors.New("the decider panicked")
-
-// decide asks the decider. One that panics has not decided; http.ErrAbortHandler is left
-// to the server, which hangs up without an answer.
-func (h *handler) decide(ctx context.Context, r *usher.Request) (decision usher.Decision, err error) {
-	defer func() {
-		switch reason := recover(); reason {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(reason)
-		default:
-			h.log.ErrorContext(ctx, "decider panicked", "uid", r.UID, "phase", r.Phase,
-				"reason", reason, "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
-	return h.decider.Decide(ctx, r)
+		"uid", review.request.UID, "phase", h.phase, "code", status.Code, "error", status.Message)
+	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status})
 }
 
 // deadline returns the context of a decision: it ends a little before the caller loses

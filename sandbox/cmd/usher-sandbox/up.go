@@ -74,7 +74,8 @@ func upCommand() *cobra.Command {
 		Example: `  usher-sandbox up
   usher-sandbox up --dir ~/.cache/sandbox --port 6443
   usher-sandbox up --service usher-system/usher=127.0.0.1:8443
-  usher-sandbox up --with-usher --policies policies/`,
+  usher-sandbox up --with-usher --policies policies/
+  usher-sandbox up --plugin --policies policies/`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return up(command.Context(), o, u, os.Stdin, command.OutOrStdout())
@@ -102,6 +103,7 @@ func up(ctx context.Context, o *options, u usherOptions, stdin io.Reader, out io
 	if err := u.complete(); err != nil {
 		return err
 	}
+	config.APIServer.Plugin = u.inProcess()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.stdinEOF {

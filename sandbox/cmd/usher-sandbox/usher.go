@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/usher-dev/usher/sandbox/internal/apiserver"
 	"github.com/usher-dev/usher/sandbox/internal/cluster"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )
@@ -16,6 +18,7 @@ import (
 // usherOptions are the flags of up that start usher as well.
 type usherOptions struct {
 	with     bool
+	plugin   bool
 	binary   string
 	crds     string
 	policies []string
@@ -25,26 +28,48 @@ type usherOptions struct {
 func (o *usherOptions) bind(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&o.with, "with-usher", false, "start usher serve as well, with its CRDs, and register its webhooks")
-	flags.StringArrayVar(&o.policies, "policies", nil, "with --with-usher: file or folder with policies, besides those in the cluster (repeatable)")
+	flags.BoolVar(&o.plugin, "plugin", false, "run Usher as an admission plugin of kube-apiserver, with policies from --policies or else from the cluster")
+	flags.StringArrayVar(&o.policies, "policies", nil, "with --plugin: file or folder with policies; with --with-usher: besides those in the cluster (repeatable)")
 	flags.StringVar(&o.binary, "usher-bin", "", "with --with-usher: path of usher (default: $USHER_BIN, bin/usher, or that on the PATH)")
-	flags.StringVar(&o.crds, "crds", "", "with --with-usher: folder of its CRDs (default: deploy/crds here, or beside the folder of usher)")
+	flags.StringVar(&o.crds, "crds", "", "with --with-usher, or --plugin without --policies: folder of its CRDs (default: deploy/crds here, or beside the folder of usher)")
 	flags.StringArrayVar(&o.args, "usher-arg", nil, "with --with-usher: flag for usher serve, such as --log-level=debug (repeatable)")
 }
 
 // complete finds what is needed, before anything is started.
 func (o *usherOptions) complete() error {
-	if !o.with {
-		if o.binary != "" || o.crds != "" || len(o.policies) > 0 || len(o.args) > 0 {
-			return errors.New("--policies, --usher-bin, --usher-arg and --crds are of use with --with-usher only")
+	if !o.with && (o.binary != "" || len(o.args) > 0) {
+		return errors.New("--usher-bin and --usher-arg are of use with --with-usher only")
+	}
+	if !o.with && !o.plugin && (o.crds != "" || len(o.policies) > 0) {
+		return errors.New("--policies and --crds are of use with --plugin or --with-usher only")
+	}
+	for i, path := range o.policies {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("load policies: %w", err)
 		}
-		return nil
+		var err error
+		if o.policies[i], err = filepath.Abs(path); err != nil {
+			return fmt.Errorf("load policies: %w", err)
+		}
 	}
 	var err error
-	if o.binary, err = usher.FindBinary(o.binary); err != nil {
-		return err
+	if o.with {
+		if o.binary, err = usher.FindBinary(o.binary); err != nil {
+			return err
+		}
 	}
-	o.crds, err = usher.FindCRDs(o.crds, o.binary)
+	if o.with || o.plugin && len(o.policies) == 0 {
+		o.crds, err = usher.FindCRDs(o.crds, o.binary)
+	}
 	return err
+}
+
+// inProcess is the plugin to run, nil if none was asked for.
+func (o *usherOptions) inProcess() *apiserver.Plugin {
+	if !o.plugin {
+		return nil
+	}
+	return &apiserver.Plugin{Policies: o.policies}
 }
 
 // served is the usher that up started; nil if it was not asked for one.
@@ -59,12 +84,15 @@ type usherState struct {
 }
 
 func (o *usherOptions) start(ctx context.Context, state cluster.State) (*served, error) {
-	if !o.with {
+	if !o.with && o.crds == "" {
 		return nil, nil
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", state.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("start usher: %w", err)
+	}
+	if !o.with {
+		return nil, usher.InstallCRDs(ctx, config, o.crds)
 	}
 	if err := usher.Install(ctx, config, o.crds); err != nil {
 		return nil, err

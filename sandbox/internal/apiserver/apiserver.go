@@ -40,6 +40,8 @@ type Config struct {
 	// WithoutServiceAccounts switches the ServiceAccount admission plugin off: without
 	// controllers no namespace has a default service account.
 	WithoutServiceAccounts bool
+	// Plugin switches the admission plugin Usher on; nil leaves it off, unless Args do.
+	Plugin *Plugin
 	// Args are further flags of kube-apiserver; they win over the sandbox's own.
 	Args []string
 }
@@ -60,6 +62,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 		return nil, fmt.Errorf("start kube-apiserver: %w", err)
 	}
 	opts := options.NewServerRunOptions()
+	config.Plugin.register(opts)
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, set := range opts.Flags().FlagSets {
 		flags.AddFlagSet(set)

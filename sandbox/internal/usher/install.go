@@ -40,6 +40,15 @@ func Install(ctx context.Context, config *rest.Config, dir string) error {
 	if _, err := client.Resource(namespaces).Apply(ctx, Namespace, namespace, options); err != nil {
 		return fmt.Errorf("make namespace %s: %w", Namespace, err)
 	}
+	return InstallCRDs(ctx, config, dir)
+}
+
+// InstallCRDs applies the CRDs in the folder dir and waits until they are served.
+func InstallCRDs(ctx context.Context, config *rest.Config, dir string) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("install CRDs: %w", err)
+	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) == 0 {
 		return errors.Join(fmt.Errorf("install CRDs: no files in %s", dir), err)

@@ -1,0 +1,218 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/answer"
+)
+
+// A FailurePolicy says what becomes of a request about which no decision was reached.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	// Fail refuses it. It is the zero value's meaning, too.
+	Fail FailurePolicy = "Fail"
+	// Ignore leaves it to the authorizers that come next.
+	Ignore FailurePolicy = "Ignore"
+)
+
+// AuthorizerOptions configure an [Authorizer]. The zero value is ready to use.
+type AuthorizerOptions struct {
+	// FailurePolicy is for when no decision is reached. With Fail, put an authorizer for
+	// system:masters in front of this one, as API servers do, lest nobody can repair it.
+	FailurePolicy FailurePolicy
+	// Timeout is how long a decision may take; 0 means 500 ms.
+	Timeout time.Duration
+	// Rules lists what users may do; nil means that it cannot be told.
+	Rules Lister
+	// Log gets what goes wrong; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// An Authorizer asks a [usher.Decider] whether users may do what they are about to do. It
+// is safe for concurrent use. Use [NewAuthorizer].
+type Authorizer struct {
+	decider usher.Decider
+	options AuthorizerOptions
+}
+
+var (
+	_ authorizer.Authorizer   = (*Authorizer)(nil)
+	_ authorizer.RuleResolver = (*Authorizer)(nil)
+)
+
+// NewAuthorizer returns the authorizer that asks d, with requests of the phase Authorize.
+func NewAuthorizer(d usher.Decider, o AuthorizerOptions) *Authorizer {
+	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Authorizer{decider: d, options: o}
+}
+
+// Authorize implements [authorizer.Authorizer].
+func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, z.options.Timeout)
+	defer cancel()
+	r := access(a)
+	d, err := answer.Decide(ctx, z.decider, r, z.options.Log)
+	if err != nil {
+		return z.undecided(ctx, r, err)
+	}
+	switch d.Verdict {
+	case usher.Allow:
+		return authorizer.DecisionAllow, d.Message, nil
+	case usher.Deny:
+		return authorizer.DecisionDeny, d.Message, nil
+	case usher.NoOpinion:
+		// A server tells who may not do something that this could be why.
+		return authorizer.DecisionNoOpinion, d.Message, failures(d.Findings)
+	}
+	return z.undecided(ctx, r, fmt.Errorf("verdict %q is not known", d.Verdict))
+}
+
+func (z *Authorizer) undecided(ctx context.Context, r *usher.Request, reason error) (authorizer.Decision, string, error) {
+	z.options.Log.ErrorContext(ctx, "access without a decision", "uid", r.UID, "verb", r.Access.Verb,
+		"resource", r.Resource.String(), "path", r.Access.Path, "error", reason)
+	err := fmt.Errorf("no decision was reached: %w", reason)
+	if z.options.FailurePolicy == Ignore {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	return authorizer.DecisionDeny, "", err
+}
+
+// access is what the attributes ask leave to do.
+func access(a authorizer.Attributes) *usher.Request {
+	r := &usher.Request{
+		UID:    string(uuid.NewUUID()),
+		Phase:  usher.Authorize,
+		User:   userOf(a.GetUser()),
+		Access: &usher.Access{Verb: a.GetVerb()},
+	}
+	if !a.IsResourceRequest() {
+		r.Access.NonResource, r.Access.Path = true, a.GetPath()
+		return r
+	}
+	r.Resource = schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()}
+	r.Subresource, r.Namespace, r.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
+	// With an error there still are the requirements that could be read. Without the others
+	// the request is for more than it is.
+	byLabel, _ := a.GetLabelSelector()
+	byField, _ := a.GetFieldSelector()
+	r.Access.Labels, r.Access.Fields = labelRequirements(byLabel), fieldRequirements(byField)
+	return r
+}
+
+// operators are the words of a SubjectAccessReview for those of selectors. Others demand
+// nothing there.
+var operators = map[selection.Operator]string{
+	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In",
+	selection.NotIn: "NotIn", selection.NotEquals: "NotIn",
+	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+}
+
+func labelRequirements(requirements labels.Requirements) []usher.Requirement {
+	var all []usher.Requirement
+	for i := range requirements {
+		q := &requirements[i]
+		if operator, ok := operators[q.Operator()]; ok {
+			all = append(all, usher.Requirement{Key: q.Key(), Operator: operator, Values: q.ValuesUnsorted()})
+		}
+	}
+	return all
+}
+
+func fieldRequirements(requirements fields.Requirements) []usher.Requirement {
+	var all []usher.Requirement
+	for _, q := range requirements {
+		if operator, ok := operators[q.Operator]; ok {
+			all = append(all, usher.Requirement{Key: q.Field, Operator: operator, Values: []string{q.Value}})
+		}
+	}
+	return all
+}
+
+// failures are the rules that came to no result, nil if there are none.
+func failures(findings []usher.Finding) error {
+	var all []string
+	for i := range findings {
+		if f := &findings[i]; f.Outcome == usher.Failed && f.Err != nil {
+			all = append(all, fmt.Sprintf("%s %s: %v", f.Policy, f.Rule, f.Err))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(all, "; "))
+}
+
+// A Lister lists what a user may do in a namespace; an empty one stands for what is in none.
+type Lister interface {
+	Rules(ctx context.Context, user usher.User, namespace string) (Rules, error)
+}
+
+// A ListerFunc is a function as a [Lister].
+type ListerFunc func(ctx context.Context, user usher.User, namespace string) (Rules, error)
+
+// Rules calls f.
+func (f ListerFunc) Rules(ctx context.Context, user usher.User, namespace string) (Rules, error) {
+	return f(ctx, user, namespace)
+}
+
+// Rules are what a user may do, whatever else a request says. "*" stands for everything.
+type Rules struct {
+	Resources []ResourceRule
+	Paths     []PathRule
+	// Incomplete tells that the user may be allowed more, or denied some of this: what
+	// depends on conditions or selectors cannot be listed.
+	Incomplete bool
+}
+
+// A ResourceRule allows verbs on resources; without Names on all of them.
+type ResourceRule struct {
+	Verbs, Groups, Resources, Names []string
+}
+
+// A PathRule allows verbs on URL paths.
+type PathRule struct {
+	Verbs, Paths []string
+}
+
+// RulesFor implements [authorizer.RuleResolver]. A server calls it for `kubectl auth can-i
+// --list`, and user interfaces for what to offer.
+func (z *Authorizer) RulesFor(ctx context.Context, info user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	if z.options.Rules == nil {
+		return nil, nil, true, nil
+	}
+	rules, err := z.options.Rules.Rules(ctx, userOf(info), namespace)
+	if err != nil {
+		return nil, nil, true, fmt.Errorf("list rules: %w", err)
+	}
+	var resources []authorizer.ResourceRuleInfo
+	for _, rule := range rules.Resources {
+		resources = append(resources, &authorizer.DefaultResourceRuleInfo{
+			Verbs: rule.Verbs, APIGroups: rule.Groups, Resources: rule.Resources, ResourceNames: rule.Names,
+		})
+	}
+	var paths []authorizer.NonResourceRuleInfo
+	for _, rule := range rules.Paths {
+		paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.Paths})
+	}
+	return resources, paths, rules.Incomplete, nil
+}

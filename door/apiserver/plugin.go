@@ -1,0 +1,182 @@
+// Package apiserver is the door for servers that are built on k8s.io/apiserver: an admission
+// plugin, and an authorizer, that ask a [usher.Decider] in the server's own process.
+//
+// A server gets the plugin with Usher's policies behind it from package plugin. This one is
+// for deciders of other kinds:
+//
+//	apiserver.Register(o.Admission.Plugins, func(io.Reader) (admission.Interface, error) {
+//		return apiserver.New(decider, apiserver.Options{}), nil
+//	})
+//
+// The plugin is idempotent if its decider is: a server runs it again when a webhook has
+// changed the object, and when two writers meet.
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/answer"
+)
+
+// PluginName is what the plugin is called on the command line and in the configuration of
+// a server.
+const PluginName = "Usher"
+
+const (
+	deniedBy       = `admission plugin "` + PluginName + `"`
+	defaultTimeout = 10 * time.Second
+	// domain ends the names of audit annotations, which are those of the webhooks.
+	domain = ".usher.dev/"
+)
+
+// Register makes the plugin known to a server. Its place is in front of
+// MutatingAdmissionPolicy: see [Order].
+func Register(plugins *admission.Plugins, factory admission.Factory) {
+	plugins.Register(PluginName, factory)
+}
+
+// Order returns an order of plugins with this one in it: in front of the policies and
+// webhooks of the API, so that those see what it has changed, and behind everything else.
+func Order(plugins []string) []string {
+	for i, name := range plugins {
+		switch name {
+		case "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook":
+			return append(append(append([]string{}, plugins[:i]...), PluginName), plugins[i:]...)
+		}
+	}
+	return append(append([]string{}, plugins...), PluginName)
+}
+
+// Options are the limits of a [Plugin]. The zero value is ready to use.
+type Options struct {
+	// Covers tells which requests the decider is asked about; nil means all. An object that
+	// is covered only as another version of its kind is converted to that one. It is called
+	// without objects first, and again with them.
+	Covers func(*usher.Request) bool
+	// Timeout is how long a decision may take; 0 means 10 seconds. A negative Timeout leaves
+	// the deadline to the server.
+	Timeout time.Duration
+	// Log gets what goes wrong; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// A Plugin is the admission plugin. It mutates and validates. Use [New].
+type Plugin struct {
+	*admission.Handler
+
+	decider usher.Decider
+	covers  func(*usher.Request) bool
+	timeout time.Duration
+	log     *slog.Logger
+}
+
+var (
+	_ admission.MutationInterface   = (*Plugin)(nil)
+	_ admission.ValidationInterface = (*Plugin)(nil)
+)
+
+// New returns the plugin that asks d.
+func New(d usher.Decider, o Options) *Plugin {
+	p := &Plugin{
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect),
+		decider: d, covers: o.Covers, timeout: cmp.Or(o.Timeout, defaultTimeout), log: o.Log,
+	}
+	if p.covers == nil {
+		p.covers = func(*usher.Request) bool { return true }
+	}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	return p
+}
+
+// ValidateInitialization implements [admission.InitializationValidator].
+func (p *Plugin) ValidateInitialization() error {
+	if p.decider == nil {
+		return errors.New("initialize admission plugin " + PluginName + ": there is no decider")
+	}
+	return nil
+}
+
+// Admit changes the object of a request, or refuses it.
+func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	question, err := p.ask(ctx, usher.Mutate, a, o)
+	if err != nil || question == nil {
+		return err
+	}
+	if err := question.apply(answer.Patch(question.request, question.decision), o); err != nil {
+		return p.undecided(ctx, question.request, err)
+	}
+	return nil
+}
+
+// Validate refuses a request, or lets it pass.
+func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	_, err := p.ask(ctx, usher.Validate, a, o)
+	return err
+}
+
+// ask puts a request to the decider. The error is the refusal; the question is nil if the
+// request is not covered.
+func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attributes, o admission.ObjectInterfaces) (*question, error) {
+	q, err := p.question(phase, a, o)
+	if err != nil {
+		return nil, p.undecided(ctx, headers(phase, a), err)
+	}
+	if q == nil {
+		return nil, nil
+	}
+	if !p.WaitForReady() {
+		return nil, admission.NewForbidden(a, errors.New("not yet ready to handle request"))
+	}
+	if p.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.timeout)
+		defer cancel()
+	}
+	q.decision, err = answer.Decide(ctx, p.decider, q.request, p.log)
+	if err != nil {
+		return nil, p.undecided(ctx, q.request, err)
+	}
+	for _, text := range answer.Warnings(q.decision.Warnings) {
+		warning.AddWarning(ctx, "", text)
+	}
+	p.annotate(ctx, phase, a, q.decision)
+	denial, err := answer.Denial(q.request, q.decision)
+	if err != nil {
+		return nil, p.undecided(ctx, q.request, err)
+	}
+	if denial != nil {
+		return nil, refusal(denial)
+	}
+	return q, nil
+}
+
+// annotate adds to the audit log what a webhook's answer would. A key keeps its first
+// value: that of the first round.
+func (p *Plugin) annotate(ctx context.Context, phase usher.Phase, a admission.Attributes, d usher.Decision) {
+	for key, value := range answer.Audit(d.Audit) {
+		if err := a.AddAnnotation(string(phase)+domain+key, value); err != nil {
+			p.log.DebugContext(ctx, "audit annotation not added", "key", key, "error", err)
+		}
+	}
+}
+
+// undecided refuses a request that could not be decided.
+func (p *Plugin) undecided(ctx context.Context, r *usher.Request, reason error) error {
+	p.log.ErrorContext(ctx, "request denied without a decision", "uid", r.UID, "phase", r.Phase,
+		"resource", strings.TrimPrefix(r.Resource.GroupResource().String(), "."), "namespace", r.Namespace, "name", r.Name, "error", reason)
+	return refusal(answer.Undecided(reason))
+}
+
+func refusal(status *metav1.Status) error { return answer.Error(deniedBy, status) }

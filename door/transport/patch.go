@@ -1,0 +1,212 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// patch decides a PATCH by its result.
+func (x *exchange) patch() (*http.Response, error) {
+	media, err := x.mediaType()
+	if err != nil {
+		return nil, err
+	}
+	if media == mediaApplyYAML || media == mediaApplyCBOR {
+		return x.apply()
+	}
+	theirs := x.conditional(media)
+	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
+		if old == nil {
+			return x.pass()
+		}
+		kind, err := kindOf(old)
+		if err != nil {
+			return nil, err
+		}
+		if !x.concerns(kind, usher.Update) {
+			return x.pass()
+		}
+		tree, err := x.patched(media, old)
+		if err != nil {
+			return nil, err
+		}
+		r, err := x.change(old, tree, kind)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := x.settle(r)
+		if err != nil {
+			return nil, err
+		}
+		version := text(old, "resourceVersion")
+		if !changed {
+			return x.sendPatch(media, version, theirs)
+		}
+		if tree, err = r.Object.Tree(); err != nil {
+			return nil, err
+		}
+		// It leads from the old object to just this one, with the rights that the client needs
+		// for its own patch.
+		difference := merge(old, tree)
+		if !theirs && version != "" {
+			difference = with(difference, "resourceVersion", version)
+		}
+		return x.sendObject(mediaMergePatch, difference)
+	})
+}
+
+// patched is what a patch makes of an object, computed as API servers compute it.
+func (x *exchange) patched(media string, old map[string]any) (map[string]any, error) {
+	object, err := encode(old)
+	if err != nil {
+		return nil, err
+	}
+	result, err := x.applyPatch(media, object, old)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := usher.RawObject(result).Tree()
+	if err == nil && tree == nil {
+		err = fmt.Errorf("apply patch: nothing is left of the object")
+	}
+	return tree, err
+}
+
+func (x *exchange) applyPatch(media string, object []byte, old map[string]any) ([]byte, error) {
+	switch media {
+	case mediaJSONPatch:
+		operations, err := jsonpatch.DecodePatch(x.body)
+		if err != nil {
+			return nil, x.left(err)
+		}
+		result, err := operations.Apply(object)
+		if err != nil {
+			return nil, x.left(err)
+		}
+		return result, nil
+	case mediaMergePatch:
+		result, err := jsonpatch.MergePatch(object, x.body)
+		if err != nil {
+			return nil, x.left(err)
+		}
+		return result, nil
+	case mediaStrategicPatch:
+		kind, err := kindOf(old)
+		if err != nil {
+			return nil, err
+		}
+		like, err := x.options.Scheme.New(kind)
+		if err != nil {
+			// API servers refuse such patches of custom resources.
+			return nil, fmt.Errorf("apply patch: %w: add the type to Options.Scheme, or use a merge patch", err)
+		}
+		result, err := strategicpatch.StrategicMergePatch(object, x.body, like)
+		if err != nil {
+			return nil, x.left(err)
+		}
+		return result, nil
+	}
+	return nil, fmt.Errorf("decode body: Content-Type %s is no patch", media)
+}
+
+// left leaves a patch that does not apply to the server, whose error the client is to get.
+func (x *exchange) left(reason error) error {
+	response, err := x.pass()
+	if err != nil {
+		return err
+	}
+	if isOK(response.StatusCode) {
+		// The object has changed meanwhile: the server came to another result, undecided.
+		x.options.Log.WarnContext(x.request.Context(), "patch did not apply here, and did in the server", "path", x.request.URL.Path, "error", reason)
+	}
+	return reply{response}
+}
+
+// conditional reports whether the patch itself says which version of the object it is for.
+func (x *exchange) conditional(media string) bool {
+	if media != mediaJSONPatch {
+		tree, err := usher.RawObject(x.body).Tree()
+		return err == nil && text(tree, "resourceVersion") != ""
+	}
+	var operations []struct{ Op, Path string }
+	if err := json.Unmarshal(x.body, &operations); err != nil {
+		return false
+	}
+	for _, o := range operations {
+		switch o.Path {
+		case "", "/metadata", "/metadata/resourceVersion":
+			if o.Op != "test" && o.Op != "remove" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sendPatch sends the client's own patch, on condition that the object still has a version.
+func (x *exchange) sendPatch(media, version string, theirs bool) (*http.Response, error) {
+	if theirs || version == "" {
+		return x.pass()
+	}
+	if media == mediaJSONPatch {
+		var operations []json.RawMessage
+		if err := json.Unmarshal(x.body, &operations); err != nil {
+			return nil, fmt.Errorf("decode body: %w", err)
+		}
+		condition, err := encode(usher.PatchOp{Op: "add", Path: "/metadata/resourceVersion", Value: version})
+		if err != nil {
+			return nil, err
+		}
+		return x.sendObject(media, append(slices.Clip(operations), condition))
+	}
+	tree, err := usher.RawObject(x.body).Tree()
+	if err != nil {
+		return nil, err
+	}
+	return x.sendObject(media, with(tree, "resourceVersion", version))
+}
+
+// merge is the merge patch (RFC 7386) that leads from one object to another. What API
+// servers keep themselves is not part of it.
+func merge(from, to map[string]any) map[string]any {
+	patch := difference(from, to)
+	if metadata, ok := patch["metadata"].(map[string]any); ok {
+		delete(metadata, "managedFields")
+	}
+	return patch
+}
+
+func difference(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key, value := range to {
+		before, existed := from[key]
+		if existed && reflect.DeepEqual(before, value) {
+			continue
+		}
+		was, wasMap := before.(map[string]any)
+		is, isMap := value.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			patch[key] = difference(was, is)
+		case isMap:
+			// Nulls in a patch remove: what is new is merged into nothing, to leave them out.
+			patch[key] = difference(nil, is)
+		default:
+			patch[key] = value
+		}
+	}
+	for key := range from {
+		if _, kept := to[key]; !kept {
+			patch[key] = nil
+		}
+	}
+	return patch
+}

@@ -1,0 +1,168 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// pageSize is how many objects of a collection are read at once.
+const pageSize = 250
+
+// remove decides a DELETE of one object.
+func (x *exchange) remove() (*http.Response, error) {
+	options, err := x.deleteOptions()
+	if err != nil {
+		return nil, err
+	}
+	theirs := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
+	return x.conditionally(!theirs, func(old map[string]any) (*http.Response, error) {
+		if old == nil {
+			return x.pass()
+		}
+		asked, err := x.removal(old, options)
+		if err != nil {
+			return nil, err
+		}
+		version := text(old, "resourceVersion")
+		if !asked || theirs || version == "" {
+			return x.pass()
+		}
+		condition := options.DeepCopy()
+		if condition.Preconditions == nil {
+			condition.Preconditions = &metav1.Preconditions{}
+		}
+		if uid := types.UID(text(old, "uid")); condition.Preconditions.UID == nil && uid != "" {
+			condition.Preconditions.UID = &uid
+		}
+		condition.Preconditions.ResourceVersion = &version
+		return x.sendObject(mediaJSON, condition)
+	})
+}
+
+// removal decides whether an object may go.
+//
+// It reports whether the decider may have had to be asked.
+func (x *exchange) removal(old map[string]any, options *metav1.DeleteOptions) (bool, error) {
+	kind, err := kindOf(old)
+	if err != nil || !x.concerns(kind, usher.Delete) {
+		return false, err
+	}
+	r := x.question(usher.Delete, kind, options.DryRun)
+	if r.Options, err = asObject(options); err != nil {
+		return true, err
+	}
+	r.OldObject = usher.TreeObject(old)
+	x.placed(r, old)
+	_, err = x.settle(r)
+	return true, err
+}
+
+// deleteOptions are those in the body, or without one those in the URL.
+func (x *exchange) deleteOptions() (*metav1.DeleteOptions, error) {
+	options := &metav1.DeleteOptions{}
+	if len(x.body) == 0 {
+		query := x.request.URL.Query()
+		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&query, options, nil); err != nil {
+			return nil, fmt.Errorf("decode options: %w", err)
+		}
+	} else {
+		object, err := x.decode()
+		if err != nil {
+			return nil, err
+		}
+		body, err := object.Raw()
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(body, options); err != nil {
+			return nil, fmt.Errorf("decode options: %w", err)
+		}
+	}
+	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "DeleteOptions"}
+	return options, nil
+}
+
+// removeCollection decides a DELETE of many objects: each of them may go, or none does. What
+// is created meanwhile stays.
+func (x *exchange) removeCollection() (*http.Response, error) {
+	options, err := x.deleteOptions()
+	if err != nil {
+		return nil, err
+	}
+	query := x.request.URL.Query()
+	whole := query.Get("limit") == "" && query.Get("continue") == ""
+	if whole {
+		query.Set("limit", fmt.Sprint(pageSize))
+	}
+	version, asked := "", false
+	for {
+		list, err := x.list(query)
+		if err != nil {
+			return nil, err
+		}
+		if version == "" {
+			version = list.Metadata.ResourceVersion
+		}
+		for _, item := range list.Items {
+			// Objects in a list leave out what the list says.
+			item["apiVersion"], item["kind"] = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
+			may, err := x.removal(item, options)
+			if err != nil {
+				return nil, err
+			}
+			asked = asked || may
+		}
+		if !whole || list.Metadata.Continue == "" {
+			break
+		}
+		query.Set("continue", list.Metadata.Continue)
+		query.Del("resourceVersion")
+		query.Del("resourceVersionMatch")
+	}
+	if !asked || !whole || version == "" || x.request.URL.Query().Get("resourceVersion") != "" {
+		return x.pass()
+	}
+	to := x.query(url.Values{"resourceVersion": {version}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)}})
+	return x.send(to, x.request.Header, x.body)
+}
+
+// A list is a page of a collection.
+type list struct {
+	metav1.TypeMeta
+
+	Metadata metav1.ListMeta
+	Items    []map[string]any
+}
+
+func (x *exchange) list(query url.Values) (*list, error) {
+	code, body, err := x.call(http.MethodGet, x.request.URL.Path, query, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !isOK(code) {
+		return nil, fmt.Errorf("read what is to be deleted, to decide about it: %s", problem(code, body))
+	}
+	tree, err := usher.RawObject(body).Tree()
+	if err != nil {
+		return nil, fmt.Errorf("read what is to be deleted: %w", err)
+	}
+	page := &list{}
+	page.APIVersion, _ = tree["apiVersion"].(string)
+	page.Kind, _ = tree["kind"].(string)
+	page.Metadata.ResourceVersion, page.Metadata.Continue = text(tree, "resourceVersion"), text(tree, "continue")
+	items, _ := tree["items"].([]any)
+	for _, item := range items {
+		if object, ok := item.(map[string]any); ok {
+			page.Items = append(page.Items, object)
+		}
+	}
+	return page, nil
+}

@@ -1,0 +1,47 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/net"
+)
+
+// websocket is in the header of a request that is to become a websocket.
+const websocket = "Sec-Websocket-Protocol"
+
+// respond is the response that an API server gives with a status. It is an error to who
+// waits for a websocket: client-go takes every response for one.
+func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
+	if x.request.Header[websocket] != nil {
+		return nil, &apierrors.StatusError{ErrStatus: *status}
+	}
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encode status: %w", err)
+	}
+	code := int(status.Code)
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {mediaJSON}},
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		Request:       x.request,
+	}, nil
+}
+
+// warn adds the warnings of the decisions to a response, as an API server would.
+func (x *exchange) warn(response *http.Response) {
+	for _, text := range x.warnings {
+		if header, err := net.NewWarningHeader(299, "-", text); err == nil {
+			response.Header.Add("Warning", header)
+		}
+	}
+}

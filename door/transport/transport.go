@@ -1,0 +1,144 @@
+// Package transport is the door in the client: it decides what a client of client-go writes
+// before it leaves the process.
+//
+//	config, err = transport.Wrap(config, decider, transport.Options{})
+//	client, err := kubernetes.NewForConfig(config)
+//
+// Objects that are created or updated are changed as the decider says; what it denies is not
+// sent, and the client gets the error that it would have had from an API server with a
+// webhook. Reads and watches are not touched.
+//
+// What is decided is what happens: a patch is decided by what it makes of the object, and
+// sent on condition that the object is still that one. The same holds for updates and
+// deletions. What cannot be conditional is the creation of an object by PUT or apply.
+//
+// An object is decided as the client wrote it, without what an API server fills in. A client
+// can leave this door out: where policies have to be enforced, an API server enforces them.
+// Both together do no harm if the policies are idempotent, which they have to be anyway:
+// API servers run them more than once.
+package transport
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A FailurePolicy says what becomes of a request about which no decision is reached.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	// Fail refuses it. It is the zero value's meaning, too.
+	Fail FailurePolicy = "Fail"
+	// Ignore sends it as it is.
+	Ignore FailurePolicy = "Ignore"
+)
+
+// Options configure a transport. The zero value works.
+type Options struct {
+	// Covers tells which requests the decider is asked about; nil means all writes.
+	Covers func(*usher.Request) bool
+	// FailurePolicy is for when the decider fails, when the object that is changed cannot be
+	// read, and for bodies that cannot be decoded: protobuf of types that Scheme does not have.
+	FailurePolicy FailurePolicy
+	// User is who the client is; nil asks the API server, once a minute.
+	User *usher.User
+	// Timeout is how long a decision may take; 0 means 10 seconds. It ends with the request.
+	Timeout time.Duration
+	// MaxBody is the largest body that is decided, in bytes; 0 means 3 MiB, which is what API
+	// servers accept.
+	MaxBody int64
+	// Scheme knows the types of protobuf bodies and strategic merge patches; nil means that of
+	// client-go. It is not changed.
+	Scheme *runtime.Scheme
+	// Log gets what goes wrong; nil means slog.Default.
+	Log *slog.Logger
+}
+
+const (
+	defaultTimeout = 10 * time.Second
+	defaultMaxBody = 3 << 20
+)
+
+// shared is what all clients of one configuration have in common.
+type shared struct {
+	decider usher.Decider
+	options Options
+	codecs  serializer.CodecFactory
+	// prefix is what comes before /api in the paths of the server.
+	prefix string
+	// direct makes requests of its own, and does not ask the decider.
+	direct http.RoundTripper
+
+	mu    sync.Mutex
+	users map[string]knownUser
+}
+
+// Wrap returns a copy of config whose clients ask d about what they write. Wrap last: what
+// says where the server is and who the client is has to be there already. Copies of the
+// result may differ from it in whom they impersonate.
+func Wrap(config *rest.Config, d usher.Decider, o Options) (*rest.Config, error) {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	if o.Covers == nil {
+		o.Covers = func(*usher.Request) bool { return true }
+	}
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("wrap transport: %w", err)
+	}
+	direct, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("wrap transport: %w", err)
+	}
+	s := &shared{
+		decider: d, options: o, codecs: serializer.NewCodecFactory(o.Scheme), direct: direct,
+		prefix: strings.TrimSuffix(server.Path, "/"), users: map[string]knownUser{},
+	}
+	wrapped := rest.CopyConfig(config)
+	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{shared: s, next: next} })
+	return wrapped, nil
+}
+
+// A transport is the one of one client.
+type transport struct {
+	*shared
+
+	next http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go look at what is wrapped.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	target, ok := parse(request, t.prefix)
+	if !ok {
+		return t.next.RoundTrip(request)
+	}
+	x := &exchange{transport: t, request: request, target: target}
+	response, err := x.run()
+	if err != nil {
+		return nil, err
+	}
+	x.warn(response)
+	return response, nil
+}

@@ -1,0 +1,203 @@
+package transport
+
+import (
+	"net/http"
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// create decides a POST.
+func (x *exchange) create() (*http.Response, error) {
+	object, err := x.decode()
+	if err != nil {
+		return nil, err
+	}
+	tree, err := object.Tree()
+	if err != nil {
+		return nil, err
+	}
+	r, err := x.creation(tree)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := x.settle(r)
+	if err != nil {
+		return nil, err
+	}
+	return x.sendSettled(r, changed)
+}
+
+// creation is the request to create an object.
+func (x *exchange) creation(tree map[string]any) (*usher.Request, error) {
+	kind, err := kindOf(tree)
+	if err != nil {
+		return nil, err
+	}
+	var options metav1.CreateOptions
+	query := x.request.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_CreateOptions(&query, &options, nil); err != nil {
+		return nil, err
+	}
+	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "CreateOptions"}
+	r := x.question(usher.Create, kind, options.DryRun)
+	if r.Options, err = asObject(&options); err != nil {
+		return nil, err
+	}
+	if r.Name == "" {
+		r.Name = text(tree, "name")
+	}
+	r.Object = usher.TreeObject(x.placed(r, tree))
+	return r, nil
+}
+
+// change is the request to change an object from old to tree.
+func (x *exchange) change(old, tree map[string]any, kind schema.GroupVersionKind) (*usher.Request, error) {
+	var options metav1.UpdateOptions
+	query := x.request.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_UpdateOptions(&query, &options, nil); err != nil {
+		return nil, err
+	}
+	options.TypeMeta = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "UpdateOptions"}
+	r := x.question(usher.Update, kind, options.DryRun)
+	var err error
+	if r.Options, err = asObject(&options); err != nil {
+		return nil, err
+	}
+	r.OldObject = usher.TreeObject(old)
+	r.Object = usher.TreeObject(x.placed(r, tree))
+	return r, nil
+}
+
+// placed is tree in the namespace of the request, as API servers put it there. A namespace
+// counts as one that is in itself.
+func (x *exchange) placed(r *usher.Request, tree map[string]any) map[string]any {
+	if x.target.resource.Group == "" && x.target.resource.Resource == "namespaces" {
+		r.Namespace = r.Name
+		return tree
+	}
+	if r.Namespace == "" || text(tree, "namespace") != "" {
+		return tree
+	}
+	if _, ok := tree["metadata"].(map[string]any); !ok && r.Subresource != "" {
+		return tree
+	}
+	return with(tree, "namespace", r.Namespace)
+}
+
+// sendSettled sends the client's own body if nothing was changed.
+func (x *exchange) sendSettled(r *usher.Request, changed bool) (*http.Response, error) {
+	if !changed {
+		return x.pass()
+	}
+	tree, err := r.Object.Tree()
+	if err != nil {
+		return nil, err
+	}
+	return x.sendObject(mediaJSON, tree)
+}
+
+// update decides a PUT.
+func (x *exchange) update() (*http.Response, error) {
+	object, err := x.decode()
+	if err != nil {
+		return nil, err
+	}
+	tree, err := object.Tree()
+	if err != nil {
+		return nil, err
+	}
+	kind, err := kindOf(tree)
+	if err != nil {
+		return nil, err
+	}
+	if !x.concerns(kind, usher.Create, usher.Update) {
+		return x.pass()
+	}
+	return x.conditionally(text(tree, "resourceVersion") == "", func(old map[string]any) (*http.Response, error) {
+		if old == nil {
+			return x.putNew(tree)
+		}
+		r, err := x.change(old, tree, kind)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := x.settle(r)
+		if err != nil {
+			return nil, err
+		}
+		version := text(old, "resourceVersion")
+		if text(tree, "resourceVersion") != "" || version == "" {
+			return x.sendSettled(r, changed)
+		}
+		settled, err := r.Object.Tree()
+		if err != nil {
+			return nil, err
+		}
+		return x.sendObject(mediaJSON, with(settled, "resourceVersion", version))
+	})
+}
+
+// putNew decides a PUT of an object that is not there: some resources create it.
+func (x *exchange) putNew(tree map[string]any) (*http.Response, error) {
+	r, err := x.creation(tree)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := x.settle(r)
+	if err != nil {
+		return nil, err
+	}
+	return x.sendSettled(r, changed)
+}
+
+// conditionally reads the object that the request is about, has it written on condition
+// that it is still that one, and does so again if it was not and it is for this door to see
+// to that. Old is nil if there is none.
+func (x *exchange) conditionally(retry bool, write func(old map[string]any) (*http.Response, error)) (*http.Response, error) {
+	old, err := x.old()
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		warned := len(x.warnings)
+		response, err := write(old)
+		if err != nil || response.StatusCode != http.StatusConflict || !retry || attempt == attempts {
+			return response, err
+		}
+		next, err := x.old()
+		if err != nil {
+			discard(response)
+			return nil, err
+		}
+		if text(next, "resourceVersion") == text(old, "resourceVersion") {
+			return response, nil
+		}
+		discard(response)
+		old, x.warnings = next, x.warnings[:warned]
+	}
+}
+
+func discard(response *http.Response) { _ = response.Body.Close() }
+
+func asObject(v any) (*usher.Object, error) {
+	raw, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	return usher.RawObject(raw), nil
+}
+
+// query is that of the client's request with other values.
+func (x *exchange) query(values url.Values) *url.URL {
+	to := *x.request.URL
+	query := to.Query()
+	for key, value := range values {
+		query[key] = value
+	}
+	to.RawQuery = query.Encode()
+	return &to
+}

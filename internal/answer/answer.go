@@ -1,0 +1,225 @@
+// Package answer turns decisions into what API servers and their clients are told. The doors
+// for admission share it, so that they say the same.
+package answer
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// Limits on what is answered, since rules can be made to say anything at any length.
+const (
+	maxMessage = 16 << 10
+	maxAudit   = 4 << 10
+	maxCauses  = 100
+	// An API server that gets more than maxWarnings characters in all cuts each warning to
+	// maxWarning, and then drops what is still too much.
+	maxWarnings = 4096
+	maxWarning  = 256
+	// maxAuditKey is the longest key of an audit annotation.
+	maxAuditKey = 63
+)
+
+// The types of status causes.
+const (
+	policyRejected metav1.CauseType = "PolicyRejected"
+	policyFailed   metav1.CauseType = "PolicyFailed"
+)
+
+// Denial is the status of what a decision refuses: nil if it refuses nothing. A verdict that
+// is none is an error.
+func Denial(q *usher.Request, d usher.Decision) (*metav1.Status, error) {
+	switch d.Verdict {
+	case usher.Allow, usher.NoOpinion:
+		return nil, nil
+	case usher.Deny:
+		status := failure(d.Code, d.Reason, d.Message)
+		status.Details = details(q, d.Findings)
+		return status, nil
+	}
+	return nil, fmt.Errorf("verdict %q is not known", d.Verdict)
+}
+
+// Undecided is the status of a request about which no decision was reached.
+func Undecided(reason error) *metav1.Status {
+	return Refusal(http.StatusInternalServerError, fmt.Sprintf("no decision was reached: %v", reason))
+}
+
+// Patch is what a decision changes about the object of q: nothing where nothing may be
+// changed.
+func Patch(q *usher.Request, d usher.Decision) usher.Patch {
+	if q.Phase != usher.Mutate || q.Operation == usher.Delete || q.Object == nil || d.Verdict == usher.Deny {
+		return nil
+	}
+	return d.Patch
+}
+
+// Error is what an API server makes of the status of a denial. By is who denied, such as
+// admission webhook "validate.usher.dev".
+func Error(by string, status *metav1.Status) *apierrors.StatusError {
+	told := *status
+	if told.Code < http.StatusBadRequest {
+		told.Code = http.StatusBadRequest
+	}
+	told.Status = metav1.StatusFailure
+	switch {
+	case told.Message != "":
+		told.Message = by + " denied the request: " + told.Message
+	case told.Reason != "":
+		told.Message = by + " denied the request: " + string(told.Reason)
+	default:
+		told.Message = by + " denied the request without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: told}
+}
+
+// Refusal is the status of a request that was not decided.
+func Refusal(code int32, message string) *metav1.Status {
+	reason := metav1.StatusReasonBadRequest
+	switch code {
+	case http.StatusRequestEntityTooLarge:
+		reason = metav1.StatusReasonRequestEntityTooLarge
+	case http.StatusInternalServerError:
+		reason = metav1.StatusReasonInternalError
+	}
+	return failure(code, string(reason), message)
+}
+
+func failure(code int32, reason, message string) *metav1.Status {
+	return &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    code,
+		Reason:  metav1.StatusReason(reason),
+		Message: cut(message, maxMessage),
+	}
+}
+
+// details names the policies that are the reason of a denial.
+func details(q *usher.Request, findings []usher.Finding) *metav1.StatusDetails {
+	var causes []metav1.StatusCause
+	for i := range findings {
+		f := &findings[i]
+		cause := metav1.StatusCause{Field: f.Policy.String() + " " + f.Rule}
+		switch {
+		case f.Outcome == usher.Rejected:
+			cause.Type, cause.Message = policyRejected, cut(f.Message, maxMessage)
+		case f.Outcome == usher.Failed && !f.Ignored:
+			cause.Type, cause.Message = policyFailed, cut(failureOf(f), maxMessage)
+		default:
+			continue
+		}
+		if causes = append(causes, cause); len(causes) == maxCauses {
+			break
+		}
+	}
+	if len(causes) == 0 {
+		return nil
+	}
+	return &metav1.StatusDetails{Name: q.Name, Group: q.Kind.Group, Kind: q.Kind.Kind, Causes: causes}
+}
+
+func failureOf(f *usher.Finding) string {
+	if f.Err == nil {
+		return f.Message
+	}
+	return f.Err.Error()
+}
+
+// cut returns text in valid UTF-8 and at most limit bytes.
+func cut(text string, limit int) string {
+	const more = "…"
+	if len(text) > limit {
+		// A character that is cut in two is not valid, and goes.
+		return strings.ToValidUTF8(text[:limit-len(more)], "") + more
+	}
+	return strings.ToValidUTF8(text, string(utf8.RuneError))
+}
+
+// Warnings returns the warnings in a form that an API server passes on in full: it
+// drops those with control characters and shortens them all when they are too long.
+func Warnings(warnings []string) []string {
+	var clean []string
+	total := 0
+	for _, warning := range warnings {
+		warning = oneLine(warning)
+		if warning == "" || slices.Contains(clean, warning) {
+			continue
+		}
+		clean = append(clean, warning)
+		total += utf8.RuneCountInString(warning)
+		if total > 2*maxWarnings && len(clean) > maxWarnings/maxWarning {
+			// Enough to fill whatever there is room for.
+			break
+		}
+	}
+	if total <= maxWarnings {
+		return clean
+	}
+	total = 0
+	for i, warning := range clean {
+		clean[i] = cutRunes(warning, maxWarning)
+		if total += utf8.RuneCountInString(clean[i]); total > maxWarnings {
+			return clean[:i]
+		}
+	}
+	return clean
+}
+
+// oneLine replaces what may not stand in a header.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+	return strings.TrimSpace(text)
+}
+
+func cutRunes(text string, limit int) string {
+	runes := 0
+	for i := range text {
+		if runes++; runes == limit && utf8.RuneCountInString(text[i:]) > 1 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// Audit returns the annotations with keys that an API server takes.
+func Audit(audit map[string]string) map[string]string {
+	if len(audit) == 0 {
+		return nil
+	}
+	clean := make(map[string]string, len(audit))
+	// In order, so that of two keys that become one always the same is kept.
+	for _, key := range slices.Sorted(maps.Keys(audit)) {
+		valid := auditKey(key)
+		if _, taken := clean[valid]; valid != "" && !taken {
+			clean[valid] = cut(audit[key], maxAudit)
+		}
+	}
+	return clean
+}
+
+// auditKey makes a key a name as Kubernetes wants it: letters, digits, and -_. inside.
+func auditKey(key string) string {
+	key = strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)) {
+			return r
+		}
+		return '-'
+	}, key)
+	key = strings.TrimLeft(key, "-_.")
+	return strings.TrimRight(key[:min(len(key), maxAuditKey)], "-_.")
+}

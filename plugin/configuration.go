@@ -1,0 +1,105 @@
+package plugin
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/engine"
+)
+
+// The kind of a [Configuration].
+const (
+	APIVersion = "apiserver.usher.dev/v1alpha1"
+	Kind       = "UsherConfiguration"
+)
+
+// A Configuration is what the plugin reads from the admission configuration of a server:
+//
+//	apiVersion: apiserver.config.k8s.io/v1
+//	kind: AdmissionConfiguration
+//	plugins:
+//	- name: Usher
+//	  configuration:
+//	    apiVersion: apiserver.usher.dev/v1alpha1
+//	    kind: UsherConfiguration
+//	    policies: [/etc/usher/policies]
+//
+// Fields that it does not have are errors.
+type Configuration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Policies are files and folders with policies, which are watched. A relative path
+	// begins at the working folder of the server.
+	Policies []string `json:"policies,omitempty"`
+	// FromAPI tells whether policies are read from the API that the server serves, or, if it
+	// is an extension of another one, from that. Unless set, they are if no Policies are named.
+	FromAPI *bool `json:"fromAPI,omitempty"`
+	// FailurePolicy is what becomes of a request when a rule fails: Fail, unless set, or Ignore.
+	FailurePolicy engine.FailurePolicy `json:"failurePolicy,omitempty"`
+	// RequestTimeout is how long a decision may take, unless set 10s; RuleTimeout how long the
+	// programs of one rule may run for it, unless set 1s.
+	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
+	RuleTimeout    metav1.Duration `json:"ruleTimeout,omitempty"`
+	// FactTTL is how long what was read from an HTTP service may be used again, unless set 10s.
+	FactTTL metav1.Duration `json:"factTTL,omitempty"`
+	// AllowLocalFacts lets policies read from loopback and link-local addresses.
+	AllowLocalFacts bool `json:"allowLocalFacts,omitempty"`
+}
+
+// defaultFactTTL is that of `usher serve`.
+const defaultFactTTL = 10 * time.Second
+
+// Read reads a configuration, and fills in what it leaves out. A nil reader stands for one
+// that says nothing.
+func Read(config io.Reader) (*Configuration, error) {
+	c := &Configuration{}
+	if config != nil {
+		text, err := io.ReadAll(config)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			if err := yaml.UnmarshalStrict(text, c); err != nil {
+				return nil, fmt.Errorf("read configuration: %w", err)
+			}
+			if c.APIVersion != APIVersion || c.Kind != Kind {
+				return nil, fmt.Errorf("read configuration: it is %q %q: apiVersion %s and kind %s are wanted", c.APIVersion, c.Kind, APIVersion, Kind)
+			}
+		}
+	}
+	return c, c.complete()
+}
+
+func (c *Configuration) complete() error {
+	switch c.FailurePolicy {
+	case "", engine.Fail, engine.Ignore:
+	default:
+		return fmt.Errorf("read configuration: failurePolicy is %q: write %s or %s", c.FailurePolicy, engine.Fail, engine.Ignore)
+	}
+	for name, duration := range map[string]metav1.Duration{
+		"requestTimeout": c.RequestTimeout, "ruleTimeout": c.RuleTimeout, "factTTL": c.FactTTL,
+	} {
+		if duration.Duration < 0 {
+			return fmt.Errorf("read configuration: %s is %s: it cannot be negative", name, duration.Duration)
+		}
+	}
+	if c.FactTTL.Duration == 0 {
+		c.FactTTL.Duration = defaultFactTTL
+	}
+	if !c.fromAPI() && len(c.Policies) == 0 {
+		return fmt.Errorf("read configuration: there are no policies: name folders under policies, or set fromAPI to true")
+	}
+	return nil
+}
+
+func (c *Configuration) fromAPI() bool {
+	if c.FromAPI != nil {
+		return *c.FromAPI
+	}
+	return len(c.Policies) == 0
+}

@@ -1,0 +1,170 @@
+// Package plugin puts Usher's policies into a server that is built on k8s.io/apiserver: it
+// registers an admission plugin that reads its policies from folders, or from the API that
+// the server itself serves.
+//
+//	plugin.Register(o.Admission.Plugins)
+//	o.Admission.RecommendedPluginOrder = plugin.Order(o.Admission.RecommendedPluginOrder)
+//
+// Do this before the options are bound to flags: --enable-admission-plugins and
+// --disable-admission-plugins then know the name Usher. What the plugin reads from
+// --admission-control-config-file is a [Configuration].
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+
+	"github.com/usher-dev/usher/door/apiserver"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/cached"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	facthttp "github.com/usher-dev/usher/fact/http"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/observe/decisionlog"
+	"github.com/usher-dev/usher/source"
+	clustersource "github.com/usher-dev/usher/source/cluster"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// Name is what the plugin is called on the command line and in configuration files.
+const Name = apiserver.PluginName
+
+// Register makes the plugin known to a server.
+func Register(plugins *admission.Plugins) {
+	apiserver.Register(plugins, func(config io.Reader) (admission.Interface, error) { return New(config) })
+}
+
+// Order returns an order of plugins with this one in it, at its place.
+func Order(plugins []string) []string { return apiserver.Order(plugins) }
+
+const (
+	// objectTTL is how long an object that was read one by one may be used again.
+	objectTTL = time.Second
+	// absent is how long the API must say that there is no such kind of policy until that is
+	// believed. Until then requests wait, which they do for ten seconds.
+	absent = 5 * time.Second
+)
+
+// A Plugin is the admission plugin with its policies. Servers make it through [Register].
+type Plugin struct {
+	*apiserver.Plugin
+
+	config  Configuration
+	log     *slog.Logger
+	client  dynamic.Interface
+	mapper  meta.RESTMapper
+	drained <-chan struct{}
+}
+
+var (
+	_ admission.MutationInterface          = (*Plugin)(nil)
+	_ admission.ValidationInterface        = (*Plugin)(nil)
+	_ initializer.WantsDynamicClient       = (*Plugin)(nil)
+	_ initializer.WantsRESTMapper          = (*Plugin)(nil)
+	_ initializer.WantsDrainedNotification = (*Plugin)(nil)
+)
+
+// New returns a plugin as its configuration says, which may be nil. A server gives it what
+// it needs besides, and starts it with ValidateInitialization.
+func New(config io.Reader) (*Plugin, error) {
+	c, err := Read(config)
+	if err != nil {
+		return nil, fmt.Errorf("configure admission plugin %s: %w", Name, err)
+	}
+	for _, path := range c.Policies {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("configure admission plugin %s: load policies: %w", Name, err)
+		}
+	}
+	return &Plugin{config: *c, log: slog.New(logr.ToSlogHandler(klog.Background().WithName("usher")))}, nil
+}
+
+// SetDynamicClient implements [initializer.WantsDynamicClient].
+func (p *Plugin) SetDynamicClient(client dynamic.Interface) { p.client = client }
+
+// SetRESTMapper implements [initializer.WantsRESTMapper].
+func (p *Plugin) SetRESTMapper(mapper meta.RESTMapper) { p.mapper = mapper }
+
+// SetDrainedNotification implements [initializer.WantsDrainedNotification].
+func (p *Plugin) SetDrainedNotification(drained <-chan struct{}) { p.drained = drained }
+
+var errNoClient = errors.New("policies are to come from the API, and the server has no client for it: " +
+	"name folders under policies and set fromAPI to false")
+
+// ValidateInitialization starts to follow the policies, until the server has drained its
+// requests. Requests wait for the first policies, ten seconds at most.
+func (p *Plugin) ValidateInitialization() error {
+	if p.Plugin != nil {
+		return nil
+	}
+	if p.config.fromAPI() && (p.client == nil || p.mapper == nil) {
+		return fmt.Errorf("initialize admission plugin %s: %w", Name, errNoClient)
+	}
+	facts, watching := p.facts()
+	l := live.New(live.Options{
+		Facts:  facts,
+		Engine: engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
+		Log:    p.log,
+	})
+	p.Plugin = apiserver.New(decisionlog.Wrap(l, p.log), apiserver.Options{
+		Covers: l.Covers, Timeout: p.config.RequestTimeout.Duration, Log: p.log,
+	})
+	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
+	ctx, stop := context.WithCancel(context.Background())
+	if p.drained != nil {
+		go func() {
+			<-p.drained
+			stop()
+		}()
+	}
+	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources()...) })
+	if watching != nil {
+		p.follow(ctx, "facts", func() error { return watching.Run(ctx) })
+	}
+	return p.Plugin.ValidateInitialization()
+}
+
+// follow runs what goes on as long as the server does.
+func (p *Plugin) follow(ctx context.Context, what string, run func() error) {
+	go func() {
+		if err := run(); err != nil {
+			p.log.ErrorContext(ctx, "no longer current", "what", what, "error", err)
+		}
+	}()
+}
+
+// sources are where policies come from; the earlier one counts.
+func (p *Plugin) sources() []source.Source {
+	var all []source.Source
+	if len(p.config.Policies) > 0 {
+		all = append(all, dir.New(p.config.Policies...))
+	}
+	if p.config.fromAPI() {
+		all = append(all, clustersource.New(p.client, clustersource.Options{Wait: absent, Log: p.log}))
+	}
+	return all
+}
+
+// facts is where rules get what their requests do not carry: objects through the API, HTTP
+// answers from the network. The second result is nil without an API.
+func (p *Plugin) facts() (fact.Resolver, *clusterfact.Resolver) {
+	remote := cached.New(facthttp.New(facthttp.Options{AllowLocal: p.config.AllowLocalFacts}), p.config.FactTTL.Duration)
+	if p.client == nil || p.mapper == nil {
+		return remote, nil
+	}
+	objects := clusterfact.New(p.client, p.mapper, clusterfact.Options{Log: p.log})
+	return fact.Route(cached.New(objects, min(p.config.FactTTL.Duration, objectTTL)), remote), objects
+}

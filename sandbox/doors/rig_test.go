@@ -1,0 +1,162 @@
+// Package doors tests the doors that need no webhook, the plugin in an API server and the
+// transport in a client, with the clients that people use and a real API server.
+package doors
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/usher-dev/usher/door/transport"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/sandbox"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+const (
+	deadline = 60 * time.Second
+	policies = "testdata/policies"
+	// calm are controllers that leave workloads alone.
+	calm = "serviceaccount-controller,namespace-controller,clusterrole-aggregation-controller"
+)
+
+// A rig is a client of an API server, with the policies somewhere between them.
+type rig struct {
+	*sandbox.Cluster
+
+	config  *rest.Config
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	// warnings are what the server and the transport said.
+	warnings *warnings
+}
+
+// rigs are the ways in which the same policies can be enforced.
+func rigs(t *testing.T) map[string]func(t *testing.T) *rig {
+	t.Helper()
+	folder, err := filepath.Abs(policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := sandbox.Options{Controllers: calm}
+	plugin := sandbox.Options{Controllers: calm, Plugin: &sandbox.Plugin{Policies: []string{folder}}}
+	return map[string]func(t *testing.T) *rig{
+		"plugin":    func(t *testing.T) *rig { return newRig(t, plugin, nil) },
+		"transport": func(t *testing.T) *rig { return newRig(t, plain, current(t)) },
+		// What both do is done once.
+		"both": func(t *testing.T) *rig { return newRig(t, plugin, current(t)) },
+	}
+}
+
+// newRig makes clients that ask l, which may be nil.
+func newRig(t *testing.T, o sandbox.Options, l *live.Live) *rig {
+	t.Helper()
+	r := &rig{Cluster: sandbox.Start(t, o), warnings: &warnings{}}
+	r.config = rest.CopyConfig(r.RESTConfig)
+	r.config.WarningHandler = r.warnings
+	var err error
+	if l != nil {
+		if r.config, err = transport.Wrap(r.config, l, transport.Options{Covers: l.Covers}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.kube, err = kubernetes.NewForConfig(r.config); err != nil {
+		t.Fatal(err)
+	}
+	if r.dynamic, err = dynamic.NewForConfig(r.config); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// current has the policies of the folder in force until the test ends.
+func current(t *testing.T) *live.Live {
+	t.Helper()
+	l := live.New(live.Options{Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := l.Run(ctx, dir.New(policies)); err != nil {
+			t.Errorf("follow policies: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	eventually(t, "policies in force", func() bool { return l.Status().Rules > 0 })
+	return l
+}
+
+// each runs a test with every way to enforce the policies.
+func each(t *testing.T, run func(t *testing.T, r *rig)) {
+	t.Helper()
+	for name, open := range rigs(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, open(t))
+		})
+	}
+}
+
+func patience(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for end := time.Now().Add(deadline); !check(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, deadline)
+		}
+	}
+}
+
+// wantDenied checks that err is a denial, as an API server gives it, with a sentence.
+func wantDenied(t *testing.T, what string, err error, sentence string) {
+	t.Helper()
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		t.Errorf("%s: error is %v, want a denial", what, err)
+		return
+	}
+	s := status.Status()
+	_, said, found := strings.Cut(s.Message, " denied the request: ")
+	if !found || said != sentence || s.Code != 400 || s.Details == nil || len(s.Details.Causes) == 0 {
+		t.Errorf("%s: denied with %d %q, details %v; want 400 %q and a cause", what, s.Code, s.Message, s.Details, sentence)
+	}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
