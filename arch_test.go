@@ -42,6 +42,8 @@ var mayImport = []struct {
 	{"index/access", []string{".", "rule/access"}},
 	{"engine/access", []string{".", "rule/access"}},
 	{"door/...", []string{".", "internal/answer", "internal/jsonscan"}},
+	// What every door is tested with: cases of policies, too.
+	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
 	// In a server's own process, and in a client's, nobody else applies the patch.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
@@ -49,11 +51,13 @@ var mayImport = []struct {
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 	// What an API server does around a decision, offline.
-	{"simulate/...", []string{"."}},
+	{"simulate/access", []string{"."}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/...", "internal/callers"}},
+	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
+	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/cert", "internal/graceful"}},
@@ -83,6 +87,7 @@ var mayImport = []struct {
 	{"internal/callers", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
+	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
 	{"internal/enroll/access", []string{"rule", "rule/access"}},
@@ -100,16 +105,17 @@ var homes = []struct {
 	{"cuelang.org/go", []string{"lang/cue/..."}},
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
-	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin"}},
-	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver"}},
+	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "simulate"}},
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
 	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "plugin", "door/transport", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
-	{"go.opentelemetry.io", []string{"observe/tracing"}},
+	// The dispatchers of the API server tell tracers which webhook they call.
+	{"go.opentelemetry.io", []string{"observe/tracing", "simulate"}},
 	{"k8s.io/kubernetes", nil},
 	{"go.etcd.io", nil},
 }

@@ -49,6 +49,16 @@ func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
 
 func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
 
+// Decider returns what decides the request of the case, for those who send it by another
+// way than [Case.Run], and a function that ends it.
+func (c *Case) Decider(ctx context.Context) (usher.Decider, func(), error) {
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.decider, s.close, nil
+}
+
 // faults are all the ways in which the case does not hold.
 func (c *Case) faults(ctx context.Context) []string {
 	s, err := c.prepare(ctx)

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/compile/guard"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
-	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -123,13 +119,17 @@ func (f *decideFlags) validate() error {
 	case f.operation == "":
 		f.operation = string(usher.Create)
 	}
-	switch usher.Operation(f.operation) {
-	case usher.Update, usher.Create, usher.Delete, usher.Connect:
-	default:
-		return fmt.Errorf("--operation %s: use one of CREATE, UPDATE, DELETE, CONNECT", f.operation)
+	return checkOperation(f.operation, f.old)
+}
+
+// checkOperation refuses operations that there are not, and old objects for those that have
+// none.
+func checkOperation(operation string, old []string) error {
+	if !slices.Contains(usher.Operations(), usher.Operation(operation)) {
+		return fmt.Errorf("--operation %s: use one of CREATE, UPDATE, DELETE, CONNECT", operation)
 	}
-	if len(f.old) > 0 && f.operation != string(usher.Update) {
-		return fmt.Errorf("--old is for --operation UPDATE, not %s", f.operation)
+	if len(old) > 0 && operation != string(usher.Update) {
+		return fmt.Errorf("--old is for --operation UPDATE, not %s", operation)
 	}
 	return nil
 }
@@ -140,21 +140,14 @@ func (f *decideFlags) decider(ctx context.Context, s streams) (usher.Decider, []
 		d, err := dial(ctx, f.server, f.caFile, f.wait)
 		return d, nil, err
 	}
-	set, err := loadPolicies(f.policies)
+	policies, err := usablePolicies(s, f.policies)
 	if err != nil {
 		return nil, nil, err
-	}
-	if errs := rule.Errors(problemsOf(set)); len(errs) > 0 {
-		for _, p := range errs {
-			fmt.Fprintln(s.err, p)
-		}
-		return nil, nil, fmt.Errorf("%s in the policies: correct them first, see 'usher check'", count(len(errs), "error", "errors"))
 	}
 	trees, err := object.Load(f.facts...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--facts: %w", err)
 	}
-	rules, _ := compile.Policies(set.Policies)
-	facts := fact.Route(object.FromTrees(trees), facthttp.New(facthttp.Options{AllowLocal: f.allowLocalFacts}))
-	return guard.Wrap(engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail}), guard.Options{}), rules, nil
+	facts := fact.Route(object.FromTrees(trees), httpFacts(f.allowLocalFacts))
+	return policies.decider(facts), policies.rules, nil
 }

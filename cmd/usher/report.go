@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
-	"sigs.k8s.io/yaml"
-
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
 type decideReport struct {
@@ -127,20 +124,19 @@ func outcome(r *ruleResult, p palette) string {
 
 // changesOf is a unified diff of two objects as YAML.
 func changesOf(before, after map[string]any, p palette) (string, error) {
-	old, err := yaml.Marshal(before)
+	changes, err := yamldiff.Of(before, after)
 	if err != nil {
-		return "", fmt.Errorf("encode object: %w", err)
+		return "", err
 	}
-	changed, err := yaml.Marshal(after)
-	if err != nil {
-		return "", fmt.Errorf("encode object: %w", err)
-	}
+	return paintDiff(changes, p), nil
+}
+
+// paintDiff indents a diff and gives it colours.
+func paintDiff(changes string, p palette) string {
 	var b strings.Builder
-	for line := range bytes.Lines(diff.Diff("before", old, "after", changed)) {
-		text := strings.TrimSuffix(string(line), "\n")
+	for line := range strings.Lines(changes) {
+		text := strings.TrimSuffix(line, "\n")
 		switch {
-		case strings.HasPrefix(text, "diff "), strings.HasPrefix(text, "--- before"), strings.HasPrefix(text, "+++ after"):
-			continue
 		case strings.HasPrefix(text, "@@"):
 			text = paint(p.cyan, text)
 		case strings.HasPrefix(text, "+"):
@@ -150,5 +146,5 @@ func changesOf(before, after map[string]any, p palette) (string, error) {
 		}
 		b.WriteString("  " + text + "\n")
 	}
-	return b.String(), nil
+	return b.String()
 }

@@ -17,6 +17,9 @@ const (
 	domain = ".usher.dev"
 )
 
+// Webhook is the name of the entry that asks a phase, in the configuration of that phase.
+func Webhook(phase usher.Phase) string { return string(phase) + domain }
+
 // An entry is what both kinds of webhooks have in common.
 type entry struct {
 	name              string
@@ -46,7 +49,7 @@ func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv
 
 func (e *Enroller) entry(phase usher.Phase, covered []rule.Covered, rules []admissionv1.RuleWithOperations, caBundle []byte) entry {
 	return entry{
-		name:              string(phase) + domain,
+		name:              Webhook(phase),
 		client:            e.client("/"+string(phase), caBundle),
 		rules:             rules,
 		conditions:        e.conditions(covered),

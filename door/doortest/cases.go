@@ -1,0 +1,155 @@
+package doortest
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/answer"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// CaseOptions say what a door cannot do. The zero value is a door that can do everything.
+type CaseOptions struct {
+	// Unsent, if not nil, returns why no caller of the door can make a request; empty if
+	// one can.
+	Unsent func(r *usher.Request) string
+	// Stored, if not nil, returns an object as it looks to the callers of the door, and false
+	// if it cannot be one. It is applied to what is compared.
+	Stored func(object map[string]any) (map[string]any, bool)
+	// DeniedBy, if not nil, is who denies a request in the messages that the callers of the
+	// door get, such as admission webhook "a.example.com".
+	DeniedBy func(usher.Phase) string
+	// Rewritten says that requests do not arrive as they were sent: what is compared is the
+	// decision about what arrived.
+	Rewritten bool
+}
+
+// Cases sends the requests of test cases through doors, one for each case, and compares
+// what the caller gets with what the policies of the case decide: verdict, code, reason,
+// message, warnings, and the object that comes of it. It returns how many were sent.
+func Cases(t *testing.T, cases []*policytest.Case, o CaseOptions, open func(t *testing.T, d usher.Decider) Door) int {
+	t.Helper()
+	var sent, unsent int
+	var mu sync.Mutex
+	t.Run("cases", func(t *testing.T) {
+		for _, c := range cases {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				reason := sendCase(t, c, o, open)
+				mu.Lock()
+				defer mu.Unlock()
+				if reason == "" {
+					sent++
+					return
+				}
+				unsent++
+				t.Skip(reason)
+			})
+		}
+	})
+	t.Logf("%d cases sent, %d that nobody can send here", sent, unsent)
+	return sent
+}
+
+// sendCase sends one, or says why that is not possible.
+func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *testing.T, d usher.Decider) Door) string {
+	t.Helper()
+	if c.Skip != "" {
+		return c.Skip
+	}
+	decider, end, err := c.Decider(t.Context())
+	if err != nil {
+		return "the case cannot be set up: " + err.Error()
+	}
+	defer end()
+	r, err := c.Request.For(c.Phase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.UID = "5b8aeba9-d75c-4296-9469-81ab0953579a"
+	if o.Unsent != nil {
+		if reason := o.Unsent(r); reason != "" {
+			return reason
+		}
+	}
+	w := &witness{decider: decider}
+	got := open(t, w).Send(t, r)
+	seen, decision := w.saw()
+	if seen == nil {
+		t.Fatal("the decider was not asked")
+	}
+	if !o.Rewritten {
+		if diff := cmp.Diff(plain(t, r), plain(t, seen), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("-sent +seen:\n%s", diff)
+		}
+	}
+	want := o.wanted(t, seen, decision)
+	for _, a := range []*Answer{&want, &got} {
+		if o.Stored != nil && a.Object != nil {
+			stored, ok := o.Stored(a.Object)
+			if !ok {
+				return "the result is no object of its kind"
+			}
+			a.Object = stored
+		}
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-decided +answered:\n%s", diff)
+	}
+	return ""
+}
+
+// wanted is the answer that a decision about a request comes to.
+func (o *CaseOptions) wanted(t *testing.T, r *usher.Request, d usher.Decision) Answer {
+	t.Helper()
+	want := Answer{Verdict: usher.Allow, Warnings: answer.Warnings(d.Warnings), Object: tree(t, r.Object)}
+	denial, err := answer.Denial(r, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if denial != nil {
+		if o.DeniedBy != nil {
+			denial = &answer.Error(o.DeniedBy(r.Phase), denial).ErrStatus
+		}
+		want.Verdict, want.Code, want.Reason, want.Message = usher.Deny, denial.Code, string(denial.Reason), denial.Message
+		if want.Code < http.StatusBadRequest {
+			want.Code = http.StatusBadRequest
+		}
+		return want
+	}
+	if want.Object, _, err = jsonpatch.Apply(want.Object, answer.Patch(r, d)); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+// A witness is a decider that remembers the last request, and what it decided.
+type witness struct {
+	decider usher.Decider
+
+	mu       sync.Mutex
+	request  *usher.Request
+	decision usher.Decision
+}
+
+// Decide implements [usher.Decider].
+func (w *witness) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	d, err := w.decider.Decide(ctx, r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.request, w.decision = r, d
+	return d, err
+}
+
+func (w *witness) saw() (*usher.Request, usher.Decision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.request, w.decision
+}

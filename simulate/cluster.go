@@ -1,0 +1,210 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// A Cluster is what an API server knows besides a request: webhook configurations,
+// admission policies with their bindings and parameters, namespaces, custom kinds, and the
+// objects that there are. It is safe for concurrent use.
+type Cluster struct {
+	endpoints  endpoints
+	custom     customKinds
+	config     *rest.Config
+	authorizer authorizer.Authorizer
+}
+
+// FromObjects returns the cluster that consists of these objects, of the namespaces that
+// every cluster has, and of the kinds that a kube-apiserver 1.36 serves by default.
+func FromObjects(objects []map[string]any) (*Cluster, error) {
+	c := &Cluster{endpoints: builtInEndpoints(), custom: customKinds{}}
+	var faults []error
+	for _, tree := range objects {
+		if kindOfTree(tree).GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {
+			continue
+		}
+		if err := c.addCustomKind(tree); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	memory := newMemory(c.endpoints)
+	for _, tree := range objects {
+		stored, err := asStored(tree)
+		if err == nil {
+			err = memory.add(stored)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s %s: %w", kindText(kindOfTree(tree)), nameOfTree(tree), err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	memory.addNamespaces()
+	c.config = &rest.Config{Host: "http://cluster.invalid", Transport: memory, QPS: -1}
+	c.authorizer = newRBAC(objects)
+	return c, nil
+}
+
+func (c *Cluster) addCustomKind(tree map[string]any) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, crd); err != nil {
+		return fmt.Errorf("decode CustomResourceDefinition %s: %w", nameOfTree(tree), err)
+	}
+	c.endpoints = append(c.endpoints, customEndpoints(crd)...)
+	return c.custom.add(crd)
+}
+
+// FromServer returns the cluster of an API server, which is only read: nothing but GET
+// requests are sent, and reviews of who may do what, if a condition asks for them.
+func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
+	live := rest.CopyConfig(config)
+	live.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
+	client, err := discovery.NewDiscoveryClientForConfig(live)
+	if err != nil {
+		return nil, fmt.Errorf("read cluster: %w", err)
+	}
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, fmt.Errorf("read cluster: %w", err)
+	}
+	c := &Cluster{config: live, custom: customKinds{}}
+	for _, list := range lists {
+		c.endpoints = append(c.endpoints, discovered(list)...)
+	}
+	if err := c.readCustomKinds(ctx, client.RESTClient()); err != nil {
+		return nil, err
+	}
+	c.authorizer, err = newReviews(live)
+	return c, err
+}
+
+// Config leads to the cluster, for reading.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Mapper knows the resources of the cluster.
+func (c *Cluster) Mapper() meta.RESTMapper { return c.endpoints.mapper() }
+
+// object is the one that a request is about.
+func (c *Cluster) object(p *prepared) (map[string]any, error) {
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("read cluster: %w", err)
+	}
+	namespace := p.namespace
+	if !p.namespaced {
+		namespace = ""
+	}
+	found, err := client.Resource(p.resource).Namespace(namespace).Get(context.Background(), p.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%s of an object that the cluster does not have: give it as it was, or add it to the cluster", p.operation)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cluster: %w", err)
+	}
+	return found.Object, nil
+}
+
+// readCustomKinds reads the schemas of custom resources; their endpoints are known.
+func (c *Cluster) readCustomKinds(ctx context.Context, client rest.Interface) error {
+	raw, err := client.Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("read CustomResourceDefinitions: %w", err)
+	}
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := json.Unmarshal(raw, list); err != nil {
+		return fmt.Errorf("read CustomResourceDefinitions: %w", err)
+	}
+	for i := range list.Items {
+		if err := c.custom.add(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func discovered(list *metav1.APIResourceList) endpoints {
+	gv, err := schema.ParseGroupVersion(list.GroupVersion)
+	if err != nil {
+		return nil
+	}
+	var all endpoints
+	for i := range list.APIResources {
+		r := &list.APIResources[i]
+		name, sub, _ := strings.Cut(r.Name, "/")
+		kind := gv.WithKind(r.Kind)
+		// Both are empty if they are those of the resource; the core group is empty, too.
+		if r.Version != "" {
+			kind.Group, kind.Version = r.Group, r.Version
+		}
+		all = append(all, endpoint{
+			resource: gv.WithResource(name), subresource: sub, kind: kind, namespaced: r.Namespaced, verbs: r.Verbs,
+		})
+	}
+	return all
+}
+
+// readOnly refuses to change anything.
+type readOnly struct{ next http.RoundTripper }
+
+func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
+	review := request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/subjectaccessreviews")
+	if request.Method != http.MethodGet && !review {
+		return nil, fmt.Errorf("%s %s refused: the cluster is only read", request.Method, request.URL.Path)
+	}
+	return r.next.RoundTrip(request)
+}
+
+func kindOfTree(tree map[string]any) schema.GroupVersionKind {
+	apiVersion, _ := tree["apiVersion"].(string)
+	kind, _ := tree["kind"].(string)
+	return schema.FromAPIVersionAndKind(apiVersion, kind)
+}
+
+func nameOfTree(tree map[string]any) string {
+	metadata, _ := tree["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	if namespace, _ := metadata["namespace"].(string); namespace != "" {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// asStored returns an object as an API server would hand it out: kinds that decide about
+// admission in their newest version, checked for fields that there are not, with the
+// defaults that a server sets when they are written.
+func asStored(tree map[string]any) (map[string]any, error) {
+	kind := kindOfTree(tree)
+	if kind.Group != admissionv1.GroupName {
+		return tree, nil
+	}
+	kind.Version = "v1"
+	current := runtime.DeepCopyJSON(tree)
+	current["apiVersion"] = kind.GroupVersion().String()
+	object, unknown, err := decodeObject(current, kind)
+	if err != nil {
+		return nil, err
+	}
+	if len(unknown) > 0 {
+		return nil, errors.Join(unknown...)
+	}
+	setDefaults(object)
+	return treeOf(object)
+}
