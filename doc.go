@@ -6,6 +6,8 @@
 //
 //	http.Handle("/validate", admission.Validate(usher.DeciderFunc(decide), admission.Options{}))
 //
+// Package webhook serves that to API servers; docs/sdk.md is the guide.
+//
 // Usher's own policies are deciders too. Read on in this order: package rule (the one
 // form that every kind of policy compiles to), fact (data that a rule needs and its
 // request does not carry), engine (which runs rules), and live, which keeps an engine

@@ -2,9 +2,9 @@
 // tutorials and its end-to-end tests use: `agnhost webhook`, here `usher webhook`. They do
 // what those do, to the letter, as long as requests are such as an API server sends.
 //
-//	for _, e := range samples.Endpoints(samples.Options{}) {
-//		mux.Handle(e.Path, admission.Validate(e.Decider, admission.Options{}))
-//	}
+//	mux.Handle("/pods", admission.Validate(samples.Pods(), admission.Options{}))
+//
+// [Endpoints] has them all.
 package samples
 
 import (

@@ -1,9 +1,11 @@
 // Package webhook serves webhooks to API servers: over HTTPS, with a certificate that is
 // read again when it changes, and with an end that loses no request.
 //
-//	mux := http.NewServeMux()
-//	mux.Handle("/annotate", admission.Mutate(usher.DeciderFunc(annotate), admission.Options{}))
-//	err := webhook.Serve(ctx, mux, webhook.Options{CertFile: "tls.crt", KeyFile: "tls.key"})
+//	func main() {
+//		mux := http.NewServeMux()
+//		mux.Handle("/mutate", admission.Mutate(usher.DeciderFunc(annotate), admission.Options{}))
+//		webhook.Main(mux)
+//	}
 //
 // It answers probes at /healthz and /readyz itself; every other path is the handler's.
 package webhook
@@ -18,7 +20,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -56,14 +61,20 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "private key in PEM of the certificate")
 }
 
-// A Server serves webhooks. Use [New], which opens its port, and then [Server.Run].
-type Server struct {
-	server   *graceful.Server
-	listener net.Listener
-	// certificate is nil if it is the business of Options.TLS.
-	certificate *cert.Serving
-	ready       func() error
-	log         *slog.Logger
+// Main is the main function of a program that is nothing but a webhook. It parses the
+// command line, with the flags of [Options.AddFlags] among its own, serves until the
+// program is told to end, and exits with status 1 if that goes wrong.
+func Main(handler http.Handler) {
+	var o Options
+	o.AddFlags(flag.CommandLine)
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	if err := Serve(ctx, handler, o); err != nil {
+		slog.Error("webhook ends", "error", err)
+		os.Exit(1)
+	}
 }
 
 // Serve serves until ctx is done, and then finishes the requests that it has.
@@ -73,6 +84,16 @@ func Serve(ctx context.Context, handler http.Handler, o Options) error {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// A Server serves webhooks. Use [New], which opens its port, and then [Server.Run].
+type Server struct {
+	server   *graceful.Server
+	listener net.Listener
+	// certificate is nil if it is the business of Options.TLS.
+	certificate *cert.Serving
+	ready       func() error
+	log         *slog.Logger
 }
 
 // New loads the certificate and opens the port.

@@ -3,12 +3,7 @@ package main
 
 import (
 	"context"
-	"flag"
-	"log"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,14 +31,7 @@ func annotate(_ context.Context, r *usher.Request) (usher.Decision, error) {
 }
 
 func main() {
-	var options webhook.Options
-	options.AddFlags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	mux := http.NewServeMux()
 	mux.Handle("/mutate", admission.Mutate(usher.DeciderFunc(annotate), admission.Options{}))
-	if err := webhook.Serve(ctx, mux, options); err != nil {
-		log.Fatal(err)
-	}
+	webhook.Main(mux)
 }

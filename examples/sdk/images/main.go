@@ -4,13 +4,8 @@ package main
 
 import (
 	"context"
-	"flag"
-	"log"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -55,14 +50,7 @@ func check(image string, container *field.Path) field.ErrorList {
 }
 
 func main() {
-	var options webhook.Options
-	options.AddFlags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	mux := http.NewServeMux()
 	mux.Handle("/validate", admission.Validate(usher.DeciderFunc(images), admission.Options{}))
-	if err := webhook.Serve(ctx, mux, options); err != nil {
-		log.Fatal(err)
-	}
+	webhook.Main(mux)
 }

@@ -4,13 +4,8 @@ package main
 
 import (
 	"context"
-	"flag"
-	"log"
 	"net/http"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,14 +42,7 @@ func protected(object *usher.Object) (bool, error) {
 }
 
 func main() {
-	var options webhook.Options
-	options.AddFlags(flag.CommandLine)
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	mux := http.NewServeMux()
 	mux.Handle("/validate", admission.Validate(usher.DeciderFunc(protect), admission.Options{}))
-	if err := webhook.Serve(ctx, mux, options); err != nil {
-		log.Fatal(err)
-	}
+	webhook.Main(mux)
 }

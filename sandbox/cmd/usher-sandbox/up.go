@@ -35,7 +35,7 @@ func (o *options) bind(command *cobra.Command) {
 	flags.IntVar(&o.config.Port, "port", 0, "port on 127.0.0.1 (default: the one used before in --dir, else a free one)")
 	flags.IntVar(&o.config.Replicas, "replicas", 1, "number of API servers on the same etcd")
 	flags.StringVar(&o.controllers, "controllers", "core", "controllers to run: core, none, or names with commas as kube-controller-manager knows them")
-	flags.StringArrayVar(&o.services, "service", nil, "where webhooks find a service: namespace/name[:port]=host:port (repeatable)")
+	flags.StringArrayVar(&o.services, "service", nil, "where webhooks find a service: namespace/name[:port]=host:port, or */*=host:port for all others (repeatable)")
 	flags.StringVar(&o.config.APIServer.AuthorizationConfig, "authorization-config", "", "file with an AuthorizationConfiguration")
 	flags.StringVar(&o.config.APIServer.AdmissionConfig, "admission-control-config-file", "", "file with an AdmissionConfiguration")
 	flags.StringArrayVar(&o.config.APIServer.Args, "kube-apiserver-arg", nil, "flag for kube-apiserver, such as --v=4 (repeatable)")

@@ -8,7 +8,8 @@ import (
 )
 
 // Services map namespace/name, or namespace/name:port, to host:port on this machine. There
-// is no service network in a sandbox; webhooks that name a service are dialled here.
+// is no service network in a sandbox; webhooks that name a service are dialled here. The
+// key */* is for every service that has none of its own.
 type Services map[string]string
 
 // ParseServices reads mappings of the form namespace/name[:port]=host:port.
@@ -27,7 +28,7 @@ func ParseServices(mappings []string) (Services, error) {
 // ResolveEndpoint implements the API server's service resolver.
 func (s Services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	service := namespace + "/" + name
-	for _, key := range []string{service + ":" + strconv.Itoa(int(port)), service} {
+	for _, key := range []string{service + ":" + strconv.Itoa(int(port)), service, "*/*"} {
 		if address, ok := s[key]; ok {
 			return &url.URL{Scheme: "https", Host: address}, nil
 		}

@@ -57,8 +57,10 @@ type Cluster struct {
 
 	servers []*apiserver.Server
 	etcd    *etcd.Server
-	cancel  context.CancelFunc
-	remove  []string
+	// controllers tells why the controllers ended; nil if there are none.
+	controllers <-chan error
+	cancel      context.CancelFunc
+	remove      []string
 }
 
 // Start runs a sandbox and returns when an administrator can work with it.
@@ -101,11 +103,12 @@ func (c *Cluster) start(ctx context.Context, config Config) error {
 		return err
 	}
 	if len(config.Controllers) > 0 && config.Join == "" {
-		err := controllers.Start(ctx, controllers.Config{
+		c.controllers, err = controllers.Start(ctx, controllers.Config{
 			Kubeconfig:  c.State.Kubeconfig,
 			PKI:         certificates,
 			Controllers: config.Controllers,
 			Dir:         filepath.Join(c.State.Dir, "flex"),
+			Ready:       func(ctx context.Context) error { return c.servers[0].WaitReady(ctx, apiserver.All) },
 		})
 		if err != nil {
 			return err
@@ -272,7 +275,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Wait blocks until ctx is done or an API server ends by itself.
+// Wait blocks until ctx is done, or an API server or the controllers end by themselves.
 func (c *Cluster) Wait(ctx context.Context) error {
 	ended := make(chan error, len(c.servers))
 	for _, server := range c.servers {
@@ -280,6 +283,8 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 	select {
 	case err := <-ended:
+		return err
+	case err := <-c.controllers:
 		return err
 	case <-ctx.Done():
 		return nil

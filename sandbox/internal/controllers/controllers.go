@@ -31,13 +31,17 @@ type Config struct {
 	Controllers []string
 	// Dir takes what controllers want to write to disk.
 	Dir string
+	// Ready waits until the API server is. The controllers themselves give up after ten
+	// seconds, which is too short for a loaded machine.
+	Ready func(context.Context) error
 }
 
-// Start runs controllers until ctx is done. There can be one set a process.
-func Start(ctx context.Context, config Config) error {
+// Start runs controllers until ctx is done, from when the API server is ready. What it
+// returns tells why they ended before. There can be one set a process.
+func Start(ctx context.Context, config Config) (<-chan error, error) {
 	opts, err := options.NewKubeControllerManagerOptions()
 	if err != nil {
-		return fmt.Errorf("start controllers: %w", err)
+		return nil, fmt.Errorf("start controllers: %w", err)
 	}
 	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
 	sets := opts.Flags(app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
@@ -61,12 +65,21 @@ func Start(ctx context.Context, config Config) error {
 		"--flex-volume-plugin-dir=" + config.Dir,
 	})
 	if err != nil {
-		return fmt.Errorf("parse flags of kube-controller-manager: %w", err)
+		return nil, fmt.Errorf("parse flags of kube-controller-manager: %w", err)
 	}
 	completed, err := opts.Config(ctx, app.KnownControllers(), app.ControllersDisabledByDefault(), app.ControllerAliases())
 	if err != nil {
-		return fmt.Errorf("start controllers: %w", err)
+		return nil, fmt.Errorf("start controllers: %w", err)
 	}
-	go func() { _ = app.Run(ctx, completed.Complete()) }()
-	return nil
+	ended := make(chan error, 1)
+	go func() {
+		err := config.Ready(ctx)
+		if err == nil {
+			err = app.Run(ctx, completed.Complete())
+		}
+		if ctx.Err() == nil {
+			ended <- fmt.Errorf("controllers ended: %w", err)
+		}
+	}()
+	return ended, nil
 }
