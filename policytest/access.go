@@ -144,16 +144,20 @@ func (c *AccessCase) validate() error {
 	return nil
 }
 
-func (s *AccessSuite) tests() []Test {
-	name := s.Set
-	if name == "" {
-		name = strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file))
+// name is that of the set, or of the file if it has none.
+func (s *AccessSuite) name() string {
+	if s.Set != "" {
+		return s.Set
 	}
+	return strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file))
+}
+
+func (s *AccessSuite) tests() []Test {
 	tests := make([]Test, len(s.Cases))
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		tests[i] = Test{
-			Name: name + "/" + c.Name, File: s.file, Skip: c.Skip, suite: s,
+			Name: s.name() + "/" + c.Name, File: s.file, Skip: c.Skip, suite: s,
 			faults: func(ctx context.Context) []string { return s.stage.faults(ctx, c) },
 		}
 	}

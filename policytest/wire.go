@@ -192,7 +192,7 @@ func (t *wireTest) review() ([]byte, error) {
 			q.Groups = append(q.Groups, fmt.Sprintf("group-%d", i))
 		}
 	}
-	return access.Review(q.Request())
+	return json.Marshal(access.SubjectAccessReview(q.Request()))
 }
 
 // send sends a body as an API server does.

@@ -6,7 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
 )
 
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
@@ -21,4 +23,34 @@ func KeepRegistered(
 		s := r.status()
 		return s.done, s.err
 	}
+}
+
+// An ImmunityUnderTest is one that tests look into.
+type ImmunityUnderTest struct{ m *immunity }
+
+// NewImmunity follows files once it is run.
+func NewImmunity(o Immunity, log *slog.Logger) (*ImmunityUnderTest, error) {
+	m, err := newImmunity(o, log)
+	return &ImmunityUnderTest{m}, err
+}
+
+// Run follows the files.
+func (u *ImmunityUnderTest) Run(ctx context.Context) error { return u.m.run(ctx) }
+
+// Immune are the users in the file.
+func (u *ImmunityUnderTest) Immune() []access.Subject { return u.m.immune() }
+
+// Disarmed tells whether the switch is there.
+func (u *ImmunityUnderTest) Disarmed() bool { return u.m.isDisarmed() }
+
+// May asks the API server of a cluster.
+func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
+	return (&member{Cluster: &c}).may(ctx, r)
+}
+
+// ScopeOf reads the discovery of a cluster, and tells the scope of resources.
+func ScopeOf(c Cluster) func(group, resource string) access.Scope {
+	s := newScopes(c.Clients.Kube.Discovery(), slog.New(slog.DiscardHandler))
+	s.read()
+	return s.of
 }

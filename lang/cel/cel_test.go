@@ -146,3 +146,12 @@ func BenchmarkHolds(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkCompile(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, problems := cel.Compile("request.namespace == 'ci' && 'devs' in request.groups"); problems != nil {
+			b.Fatal(problems)
+		}
+	}
+}

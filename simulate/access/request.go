@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -121,8 +120,8 @@ func operatorOf(operator selection.Operator) string {
 	return ""
 }
 
-// Review is the SubjectAccessReview, in v1, by which an API server asks a webhook.
-func Review(r *usher.Request) ([]byte, error) {
+// SubjectAccessReview is the review, in v1, by which an API server asks about r.
+func SubjectAccessReview(r *usher.Request) *authorizationv1.SubjectAccessReview {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups}
 	for key, values := range r.User.Extra {
 		if spec.Extra == nil {
@@ -135,10 +134,10 @@ func Review(r *usher.Request) ([]byte, error) {
 	} else {
 		spec.ResourceAttributes = resourceAttributes(r)
 	}
-	return json.Marshal(authorizationv1.SubjectAccessReview{
+	return &authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
 		Spec:     spec,
-	})
+	}
 }
 
 func resourceAttributes(r *usher.Request) *authorizationv1.ResourceAttributes {

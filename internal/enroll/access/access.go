@@ -92,7 +92,7 @@ func Generate(o Options) ([]File, error) {
 			{Type: "Node", Name: "node"},
 			{Type: "Webhook", Name: denyName, Webhook: o.webhook(denyFile, o.FailurePolicy, o.conditions())},
 			{Type: "RBAC", Name: "rbac"},
-			{Type: "Webhook", Name: allowName, Webhook: o.webhook(allowFile, apiserverv1.FailurePolicyNoOpinion, nil)},
+			{Type: "Webhook", Name: allowName, Webhook: o.webhook(allowFile, apiserverv1.FailurePolicyNoOpinion, []apiserverv1.WebhookMatchCondition{})},
 		},
 	}
 	configuration, err := yaml.Marshal(c)
