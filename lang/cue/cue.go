@@ -110,6 +110,9 @@ type Program struct {
 	// remember for good.
 	labels labelUse
 	bound  bound
+	// translation is the source as closures, nil if it cannot be; obstacle then says why.
+	translation *translation
+	obstacle    string
 }
 
 // Run evaluates the source. It needs a free place in the evaluator, and gives up when
@@ -119,6 +122,11 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	params, err := p.params(in)
 	if err != nil {
 		return rule.Outcome{}, err
+	}
+	if p.translation != nil && ctx.Err() == nil {
+		if outcome, ok := p.translation.run(p.form, params); ok {
+			return outcome, nil
+		}
 	}
 	input, err := p.project(params)
 	if err != nil {

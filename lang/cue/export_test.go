@@ -1,6 +1,10 @@
 package cue
 
-import "context"
+import (
+	"context"
+
+	"github.com/usher-dev/usher/rule"
+)
 
 // Whole returns p as it would be if it read its parameters whole.
 func (p *Program) Whole() *Program {
@@ -20,4 +24,25 @@ func Idle(e *Evaluator) *Program { return &Program{evaluator: e} }
 // Evaluate runs fn for p the way an evaluation is run.
 func Evaluate(ctx context.Context, p *Program, fn func() (int, error)) (int, error) {
 	return evaluate(ctx, p, fn)
+}
+
+// Slowly returns p as it would be if it were not translated.
+func (p *Program) Slowly() *Program {
+	return &Program{
+		form: p.form, extra: p.extra, evaluator: p.evaluator, context: p.context, value: p.value,
+		output: p.output, reads: p.reads, fetches: p.fetches, labels: p.labels, bound: p.bound,
+	}
+}
+
+// Obstacle returns why p is not translated, "" if it is.
+func (p *Program) Obstacle() string { return p.obstacle }
+
+// Closures runs only the translation of p; it is not ok if there is none, or if it leaves
+// the answer to the evaluator.
+func (p *Program) Closures(in *rule.Input) (rule.Outcome, bool) {
+	params, err := p.params(in)
+	if err != nil || p.translation == nil {
+		return rule.Outcome{}, false
+	}
+	return p.translation.run(p.form, params)
 }

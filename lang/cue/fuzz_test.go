@@ -2,11 +2,14 @@ package cue_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"regexp"
 	"testing"
 	"time"
 
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/rule"
 )
@@ -57,4 +60,36 @@ func FuzzCompile(f *testing.F) {
 func limited(err error) bool {
 	return errors.Is(err, cue.ErrOverrun) || errors.Is(err, cue.ErrSuspended) || errors.Is(err, cue.ErrTooLarge) ||
 		errors.Is(err, context.DeadlineExceeded)
+}
+
+// FuzzTranslate compares what closures and the evaluator make of generated programs and
+// objects.
+func FuzzTranslate(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(binary.LittleEndian.AppendUint64(nil, seed))
+	}
+	inputs := samples(f)
+	e := cue.NewEvaluator(cue.Limits{Timeout: 5 * time.Second, CompileTimeout: 5 * time.Second, Keys: 1 << 40})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g := generatorOf(data)
+		form := cue.Override
+		if g.chance(3) {
+			form = cue.Validate
+			g.names = append(g.names, named{"oldObject", record})
+		}
+		source := g.program(form == cue.Validate)
+		p, _ := cue.Compile(source, form, cue.Options{Evaluator: e})
+		if p == nil || p.Obstacle() != "" {
+			return
+		}
+		for range 8 {
+			in := &rule.Input{Request: &usher.Request{Operation: usher.Create}, Object: g.object(inputs), Facts: &fact.Known{}}
+			if g.chance(2) {
+				in.Request.Operation, in.OldObject = usher.Update, g.object(inputs)
+			}
+			if agree(t, p, in); t.Failed() {
+				t.Fatalf("of the program\n%s", source)
+			}
+		}
+	})
 }

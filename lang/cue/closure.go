@@ -1,0 +1,162 @@
+package cue
+
+// A code is an expression that has been translated: what it returns is the value that the
+// evaluator would give it, or that this is not for it to say.
+//
+// Values are JSON trees as they come, and besides them *structure for struct literals,
+// chosen within those and within lists, and open.
+type code func(m *machine, f *frame) (any, status)
+
+// A status tells what is known of a value.
+type status int
+
+const (
+	// known: it is this value.
+	known status = iota
+	// choice: it is this value, unless unification makes it one of its alternatives.
+	choice
+	// absent: it refers to a field that is not there, which CUE calls incomplete.
+	absent
+	// unclear: the evaluator has to say, be it only which error this is.
+	unclear
+)
+
+// open is the value of a parameter that is declared and not given: anything.
+type open struct{}
+
+// chosen is a value of status choice, as a member of something.
+type chosen struct{ value any }
+
+// member returns a member of a tree, structure or list as a value.
+func member(v any) (any, status) {
+	switch v := v.(type) {
+	case chosen:
+		return v.value, choice
+	case float64:
+		return number(v), known
+	}
+	return v, known
+}
+
+// held returns a value as a member of something.
+func held(v any, s status) any {
+	if s == choice {
+		return chosen{v}
+	}
+	return v
+}
+
+// A machine is one run of a translated program.
+type machine struct {
+	params map[string]any
+	// steps counts down to where the evaluator, which has limits of its own, takes over.
+	steps int
+}
+
+// mostWork is how many steps a translated program may take; one copies about 16 bytes.
+const mostWork = 2_000_000
+
+// spend takes note of n steps and reports whether they may be taken.
+func (m *machine) spend(n int) bool {
+	m.steps -= n + 1
+	return m.steps >= 0
+}
+
+// A frame holds the values of the names of one scope.
+type frame struct {
+	outer *frame
+	plan  *plan
+	slots []slot
+}
+
+// A plan says how the values of a frame are found, each when it is first asked for; nil
+// if they are given.
+type plan struct {
+	codes []code
+	names []string
+	// fields are the slots of the fields that the scope has, conditions those of the
+	// conditions that fields are under.
+	fields, conditions []int
+}
+
+type slot struct {
+	value  any
+	status status
+	state  slotState
+}
+
+type slotState int
+
+const (
+	fresh slotState = iota
+	busy
+	done
+)
+
+func (p *plan) frame(outer *frame) *frame {
+	return &frame{outer: outer, plan: p, slots: make([]slot, len(p.codes))}
+}
+
+// get returns the value in a slot. One that depends on itself is unclear.
+func (f *frame) get(m *machine, i int) (any, status) {
+	s := &f.slots[i]
+	switch s.state {
+	case done:
+		return s.value, s.status
+	case busy:
+		return nil, unclear
+	}
+	s.state = busy
+	s.value, s.status = f.plan.codes[i](m, f)
+	s.state = done
+	return s.value, s.status
+}
+
+// set gives a slot its value.
+func (f *frame) set(i int, v any, s status) { f.slots[i] = slot{v, s, done} }
+
+// A structure is the value of a struct literal, its fields in the order of their
+// declaration. Hidden fields begin with _, as no other field does.
+type structure struct {
+	names  []string
+	values []any
+	index  map[string]int
+}
+
+// fewFields is up to how many fields a structure looks for a name one after the other.
+const fewFields = 12
+
+func (s *structure) find(name string) (int, bool) {
+	if s.index != nil {
+		i, ok := s.index[name]
+		return i, ok
+	}
+	for i := range s.names {
+		if s.names[i] == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// add gives s a field, and reports whether it has none of this name yet.
+func (s *structure) add(name string, value any) bool {
+	if _, ok := s.find(name); ok {
+		return false
+	}
+	s.names = append(s.names, name)
+	s.values = append(s.values, value)
+	switch {
+	case s.index != nil:
+		s.index[name] = len(s.names) - 1
+	case len(s.names) > fewFields:
+		s.index = make(map[string]int, 2*len(s.names))
+		for i, name := range s.names {
+			s.index[name] = i
+		}
+	}
+	return true
+}
+
+// isHidden reports whether a field of a structure is seen only within the source.
+func isHidden(name string) bool { return name != "" && name[0] == '_' }

@@ -1,0 +1,442 @@
+package cue
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/literal"
+	"cuelang.org/go/cue/token"
+)
+
+// deepestTranslated is how deep expressions may nest.
+const deepestTranslated = 200
+
+// expr translates an expression.
+func (t *translator) expr(x ast.Expr, in *env) code {
+	if t.obstacle != nil {
+		return unclearCode
+	}
+	if t.depth++; t.depth > deepestTranslated {
+		return t.cannot(x, "it nests deeply")
+	}
+	defer func() { t.depth-- }()
+	switch x := x.(type) {
+	case *ast.ParenExpr:
+		return t.expr(x.X, in)
+	case *ast.BasicLit:
+		return t.literalCode(x)
+	case *ast.Ident:
+		return t.ident(x, in)
+	case *ast.SelectorExpr:
+		name, ok := staticLabel(x.Sel)
+		if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_") {
+			return t.cannot(x, "it selects a hidden field or definition")
+		}
+		return selection(t.expr(x.X, in), name)
+	case *ast.IndexExpr:
+		return t.indexed(x, in)
+	case *ast.Interpolation:
+		return t.interpolated(x, in)
+	case *ast.UnaryExpr:
+		return t.unary(x, in)
+	case *ast.BinaryExpr:
+		return t.binary(x, in)
+	case *ast.CallExpr:
+		return t.function(x, in)
+	case *ast.ListLit:
+		return t.list(x, in)
+	case *ast.StructLit:
+		return t.structure(x, in)
+	}
+	return t.cannot(x, "it uses an expression outside the subset")
+}
+
+func selection(of code, name string) code {
+	return func(m *machine, f *frame) (any, status) {
+		v, s := of(m, f)
+		if s > choice {
+			return nil, s
+		}
+		return fieldOf(v, name)
+	}
+}
+
+// fieldOf returns a field of a struct. In what is no struct there are none, which is an
+// error.
+func fieldOf(v any, name string) (any, status) {
+	switch v := v.(type) {
+	case map[string]any:
+		if field, ok := v[name]; ok {
+			return member(field)
+		}
+		return nil, absent
+	case *structure:
+		if i, ok := v.find(name); ok {
+			return member(v.values[i])
+		}
+		return nil, absent
+	case open:
+		return nil, absent
+	}
+	return nil, unclear
+}
+
+func (t *translator) indexed(x *ast.IndexExpr, in *env) code {
+	of, by := t.expr(x.X, in), t.expr(x.Index, in)
+	return func(m *machine, f *frame) (any, status) {
+		v, s := of(m, f)
+		i, is := by(m, f)
+		if is > choice || s == unclear {
+			return nil, unclear
+		}
+		if s == absent {
+			return nil, absent
+		}
+		switch i := i.(type) {
+		case string:
+			if isHidden(i) {
+				return nil, unclear
+			}
+			return fieldOf(v, i)
+		case int64:
+			if list, ok := v.([]any); ok && i >= 0 && i < int64(len(list)) {
+				return member(list[i])
+			}
+		}
+		return nil, unclear
+	}
+}
+
+// interpolated translates an interpolation of strings, whole numbers and booleans.
+func (t *translator) interpolated(x *ast.Interpolation, in *env) code {
+	texts, ok := textsOf(x)
+	if !ok {
+		return t.cannot(x, "it interpolates bytes")
+	}
+	values := make([]code, 0, len(x.Elts)/2)
+	for i := 1; i < len(x.Elts); i += 2 {
+		values = append(values, t.expr(x.Elts[i], in))
+	}
+	length := 16 * len(values)
+	for _, text := range texts {
+		length += len(text)
+	}
+	return func(m *machine, f *frame) (any, status) {
+		text := make([]byte, 0, length)
+		for i, value := range values {
+			v, s := value(m, f)
+			if s > choice {
+				return nil, unclear
+			}
+			text = append(text, texts[i]...)
+			switch v := v.(type) {
+			case string:
+				text = append(text, v...)
+			case int64:
+				text = strconv.AppendInt(text, v, 10)
+			case bool:
+				text = strconv.AppendBool(text, v)
+			default:
+				return nil, unclear
+			}
+			if !m.spend(len(text) / 16) {
+				return nil, unclear
+			}
+		}
+		return string(append(text, texts[len(values)]...)), known
+	}
+}
+
+// textsOf returns the texts around the values of an interpolation of a string.
+func textsOf(x *ast.Interpolation) ([]string, bool) {
+	if len(x.Elts)%2 == 0 {
+		return nil, false
+	}
+	first, last := x.Quotes()
+	if first == nil || last == nil {
+		return nil, false
+	}
+	info, prefixLen, _, err := literal.ParseQuotes(first.Value, last.Value)
+	if err != nil || !info.IsDouble() {
+		return nil, false
+	}
+	var texts []string
+	prefix := ""
+	for i := 0; i < len(x.Elts); i += 2 {
+		lit, ok := x.Elts[i].(*ast.BasicLit)
+		if !ok || !strings.HasPrefix(lit.Value, prefix) {
+			return nil, false
+		}
+		text, err := info.Unquote(lit.Value[prefixLen:])
+		if err != nil {
+			return nil, false
+		}
+		texts = append(texts, text)
+		prefix, prefixLen = ")", 1
+	}
+	return texts, true
+}
+
+func (t *translator) unary(x *ast.UnaryExpr, in *env) code {
+	operand := t.expr(x.X, in)
+	switch x.Op {
+	case token.NOT:
+		return func(m *machine, f *frame) (any, status) {
+			v, s := operand(m, f)
+			b, ok := v.(bool)
+			if !ok || s > choice {
+				return nil, unclear
+			}
+			return !b, known
+		}
+	case token.SUB:
+		return func(m *machine, f *frame) (any, status) {
+			v, s := operand(m, f)
+			// The decimal -0 is not 0.
+			i, ok := v.(int64)
+			if !ok || s > choice || i == 0 || i == math.MinInt64 {
+				return nil, unclear
+			}
+			return -i, known
+		}
+	}
+	return t.cannot(x, "it has a bound or default, %s", x.Op)
+}
+
+func (t *translator) binary(b *ast.BinaryExpr, in *env) code {
+	switch b.Op {
+	case token.OR:
+		return t.disjunction(b, in)
+	case token.EQL, token.NEQ:
+		if isBottom(b.X) || isBottom(b.Y) {
+			return t.presence(b, in)
+		}
+	case token.MAT, token.NMAT:
+		return t.match(b, in)
+	case token.MUL:
+		if t.shapes.of(b.X) == aList || t.shapes.of(b.Y) == aList {
+			return t.cannot(b, "it repeats a list")
+		}
+	case token.LAND, token.LOR, token.ADD, token.SUB, token.LSS, token.LEQ, token.GTR, token.GEQ:
+	default:
+		return t.cannot(b, "it uses the operator %s", b.Op)
+	}
+	x, y, op := t.expr(b.X, in), t.expr(b.Y, in), b.Op
+	return func(m *machine, f *frame) (any, status) {
+		v, s := x(m, f)
+		if s > choice {
+			return nil, unclear
+		}
+		w, s := y(m, f)
+		if s > choice {
+			return nil, unclear
+		}
+		return m.operate(op, v, w)
+	}
+}
+
+// presence translates a comparison with _|_.
+func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
+	x := b.X
+	if isBottom(x) {
+		x = b.Y
+	}
+	if !isReference(x) {
+		return t.cannot(b, "it compares something else than a name or path with _|_")
+	}
+	value, whenAbsent := t.expr(x, in), b.Op == token.EQL
+	return func(m *machine, f *frame) (any, status) {
+		switch _, s := value(m, f); s {
+		case unclear:
+			return nil, unclear
+		case absent:
+			return whenAbsent, known
+		}
+		return !whenAbsent, known
+	}
+}
+
+// isReference reports whether x is a name, or a path from one.
+func isReference(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.ParenExpr:
+		return isReference(x.X)
+	case *ast.Ident:
+		return x.Node != nil
+	case *ast.SelectorExpr:
+		return isReference(x.X)
+	case *ast.IndexExpr:
+		_, written := x.Index.(*ast.BasicLit)
+		return isReference(x.X) && (written || isReference(x.Index))
+	}
+	return false
+}
+
+// match translates =~ and !~.
+func (t *translator) match(b *ast.BinaryExpr, in *env) code {
+	value, wanted := t.expr(b.X, in), b.Op == token.MAT
+	pattern := t.pattern(b.Y, in)
+	return func(m *machine, f *frame) (any, status) {
+		v, s := value(m, f)
+		text, ok := v.(string)
+		if !ok || s > choice {
+			return nil, unclear
+		}
+		re := pattern(m, f)
+		if re == nil {
+			return nil, unclear
+		}
+		return re.MatchString(text) == wanted, known
+	}
+}
+
+// pattern translates a regular expression; the result is nil where it is not clear which.
+func (t *translator) pattern(x ast.Expr, in *env) func(*machine, *frame) *regexp.Regexp {
+	if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		text, err := literal.Unquote(lit.Value)
+		re, compiled := regexp.Compile(text)
+		if err != nil || compiled != nil || strings.HasPrefix(strings.TrimLeft(lit.Value, "#"), "'") {
+			t.cannot(x, "it has a regular expression that is none")
+			return nil
+		}
+		return func(*machine, *frame) *regexp.Regexp { return re }
+	}
+	pattern := t.expr(x, in)
+	return func(m *machine, f *frame) *regexp.Regexp {
+		v, s := pattern(m, f)
+		text, ok := v.(string)
+		if !ok || s > choice || !m.spend(100+10*len(text)) {
+			return nil
+		}
+		re, err := regexp.Compile(text)
+		if err != nil {
+			return nil
+		}
+		return re
+	}
+}
+
+// disjunction translates alternatives, of which one may be marked as the default. Those
+// that are absent do not count.
+func (t *translator) disjunction(b *ast.BinaryExpr, in *env) code {
+	var values []code
+	marked := -1
+	for _, operand := range operandsOf(b, token.OR) {
+		if u, ok := operand.(*ast.UnaryExpr); ok && u.Op == token.MUL {
+			if marked >= 0 {
+				return t.cannot(b, "it has several defaults")
+			}
+			marked = len(values)
+			operand = u.X
+		}
+		values = append(values, t.alternative(operand, in))
+	}
+	if hasParentheses(b) {
+		return t.cannot(b, "it has alternatives within alternatives")
+	}
+	return func(m *machine, f *frame) (any, status) {
+		var value any
+		found, total := false, 0
+		for i, alternative := range values {
+			v, s := alternative(m, f)
+			switch {
+			case s == absent:
+				continue
+			case s != known:
+				return nil, unclear
+			}
+			total++
+			if i == marked || marked < 0 {
+				value, found = v, true
+			}
+		}
+		switch {
+		case total == 1 && found:
+			return value, known
+		case total > 1 && marked >= 0 && found:
+			if _, ok := value.(open); ok {
+				return nil, unclear
+			}
+			return value, choice
+		case total == 1:
+			return m.only(values, f)
+		}
+		return nil, unclear
+	}
+}
+
+// only returns the only one of values that is there.
+func (m *machine) only(values []code, f *frame) (any, status) {
+	for _, value := range values {
+		if v, s := value(m, f); s != absent {
+			return v, s
+		}
+	}
+	return nil, unclear
+}
+
+// alternative translates one alternative of a disjunction, which may be a scalar type.
+func (t *translator) alternative(x ast.Expr, in *env) code {
+	if id, ok := x.(*ast.Ident); ok && id.Node == nil && slices.Contains([]string{"string", "int", "number", "bool"}, id.Name) {
+		return func(*machine, *frame) (any, status) { return open{}, known }
+	}
+	return t.expr(x, in)
+}
+
+// hasParentheses reports whether an alternative is in turn a disjunction.
+func hasParentheses(b *ast.BinaryExpr) bool {
+	nested := func(x ast.Expr) bool {
+		if u, ok := x.(*ast.UnaryExpr); ok && u.Op == token.MUL {
+			x = u.X
+		}
+		p, ok := x.(*ast.ParenExpr)
+		for ok {
+			x = p.X
+			p, ok = x.(*ast.ParenExpr)
+			if inner, isBinary := x.(*ast.BinaryExpr); isBinary && inner.Op == token.OR {
+				return true
+			}
+			if u, isUnary := x.(*ast.UnaryExpr); isUnary && u.Op == token.MUL {
+				return true
+			}
+		}
+		return false
+	}
+	if nested(b.X) || nested(b.Y) {
+		return true
+	}
+	left, ok := b.X.(*ast.BinaryExpr)
+	return ok && left.Op == token.OR && hasParentheses(left)
+}
+
+// numberIn returns a number as it is written, if Go can hold it exactly: a fraction has
+// 15 digits at most, so that comparing it with others is comparing what is written.
+func numberIn(text string) (any, bool) {
+	var info literal.NumInfo
+	if err := literal.ParseNum(text, &info); err != nil {
+		return nil, false
+	}
+	if info.IsInt() {
+		i, ok := new(big.Int).SetString(info.String(), 0)
+		if !ok {
+			i, ok = new(big.Int).SetString(strings.TrimLeft(info.String(), "0"), 10)
+		}
+		if !ok || !i.IsInt64() {
+			return nil, false
+		}
+		return i.Int64(), true
+	}
+	if len(text) > 15 || strings.ContainsAny(text, "eEKMGTP") {
+		return nil, false
+	}
+	f, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+	if err != nil {
+		return nil, false
+	}
+	return fraction(f), true
+}

@@ -1,0 +1,167 @@
+package cue
+
+import (
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// run evaluates a translated source. It is not ok where the evaluator has to answer.
+func (t *translation) run(form Form, params map[string]any) (outcome rule.Outcome, ok bool) {
+	m := &machine{params: params, steps: mostWork}
+	f := t.plan.frame(nil)
+	for _, i := range t.plan.conditions {
+		if _, s := f.get(m, i); s != known {
+			return rule.Outcome{}, false
+		}
+	}
+	// What is wrong with any field is wrong with the whole.
+	for _, i := range t.plan.fields {
+		if _, s := f.get(m, i); s == unclear {
+			return rule.Outcome{}, false
+		}
+	}
+	v, s := f.get(m, t.output)
+	if s != known {
+		return rule.Outcome{}, false
+	}
+	if form == Override || form == RenderedOverride {
+		return m.patches(v)
+	}
+	return verdictFrom(v)
+}
+
+// patches reads the patches of a result.
+func (m *machine) patches(result any) (rule.Outcome, bool) {
+	list, ok := result.([]any)
+	if !ok {
+		return rule.Outcome{}, false
+	}
+	var patch usher.Patch
+	for _, v := range list {
+		fields, ok := v.(*structure)
+		if !ok {
+			return rule.Outcome{}, false
+		}
+		op, ok := m.patchOp(fields)
+		if !ok {
+			return rule.Outcome{}, false
+		}
+		patch = append(patch, op)
+	}
+	return rule.Outcome{Patch: patch}, true
+}
+
+func (m *machine) patchOp(fields *structure) (op usher.PatchOp, ok bool) {
+	for i, name := range fields.names {
+		v, _ := member(fields.values[i])
+		switch name {
+		case "op":
+			op.Op, ok = v.(string)
+		case "path":
+			op.Path, ok = v.(string)
+		case "value":
+			op.Value, ok = m.tree(v)
+		default:
+			ok = !looksLike(name, "op", "path", "value")
+		}
+		if !ok {
+			return op, false
+		}
+	}
+	switch op.Op {
+	case "add", "remove", "replace", "test":
+		return op, true
+	}
+	return op, false
+}
+
+// looksLike reports whether a field may be taken for one of others, as Go's decoders
+// do.
+func looksLike(name string, others ...string) bool {
+	for _, other := range others {
+		if strings.EqualFold(name, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// verdictFrom reads the result of a validation.
+func verdictFrom(result any) (rule.Outcome, bool) {
+	fields, ok := result.(*structure)
+	if !ok {
+		return rule.Outcome{}, false
+	}
+	valid, reason := true, ""
+	for i, name := range fields.names {
+		v, _ := member(fields.values[i])
+		switch name {
+		case "valid":
+			valid, ok = v.(bool)
+		case "reason":
+			reason, ok = v.(string)
+		default:
+			ok = !looksLike(name, "valid", "reason")
+		}
+		if !ok {
+			return rule.Outcome{}, false
+		}
+	}
+	if valid {
+		return rule.Outcome{}, true
+	}
+	return rule.Outcome{Verdict: usher.Deny, Message: reason}, true
+}
+
+// tree returns a value as a JSON tree of its own.
+func (m *machine) tree(v any) (any, bool) {
+	if !m.spend(1) {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case nil, bool, string, int64:
+		return v, true
+	case chosen:
+		return m.tree(v.value)
+	case fraction:
+		n, err := normal(float64(v))
+		return n, err == nil
+	case float64:
+		n, err := normal(v)
+		return n, err == nil
+	case *structure:
+		object := make(map[string]any, len(v.names))
+		for i, name := range v.names {
+			if isHidden(name) {
+				continue
+			}
+			field, ok := m.tree(v.values[i])
+			if !ok {
+				return nil, false
+			}
+			object[name] = field
+		}
+		return object, true
+	case []any:
+		list := make([]any, len(v))
+		for i, element := range v {
+			var ok bool
+			if list[i], ok = m.tree(element); !ok {
+				return nil, false
+			}
+		}
+		return list, true
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for name, field := range v {
+			var ok bool
+			if object[name], ok = m.tree(field); !ok {
+				return nil, false
+			}
+		}
+		return object, true
+	}
+	return nil, false
+}
