@@ -184,9 +184,9 @@ func probeTargets(rules []*access.Rule) []*usher.Request {
 		}
 	}
 	for _, r := range rules {
-		for _, verb := range samples(&r.Verbs, "get", "list", "delete") {
+		for _, verb := range examples(&r.Verbs, "get", "list", "delete") {
 			if r.URLs != nil {
-				for _, path := range samples(r.URLs, "/") {
+				for _, path := range examples(r.URLs, "/") {
 					add(&usher.Request{Phase: usher.Authorize, Access: &usher.Access{Verb: verb, NonResource: true, Path: path}})
 				}
 				continue
@@ -198,11 +198,11 @@ func probeTargets(rules []*access.Rule) []*usher.Request {
 }
 
 func resourceProbes(r *access.Rule, verb string, add func(*usher.Request)) {
-	namespaces := samples(&r.Namespaces, "default", "")
+	namespaces := examples(&r.Namespaces, "default", "")
 	if r.Own != "" {
 		namespaces = []string{r.Own}
 	}
-	for _, group := range samples(&r.Groups, "", "apps") {
+	for _, group := range examples(&r.Groups, "", "apps") {
 		for _, resource := range r.Resources {
 			name, sub, _ := strings.Cut(resource.String(), "/")
 			if resource.Every || name == "*" {
@@ -212,7 +212,7 @@ func resourceProbes(r *access.Rule, verb string, add func(*usher.Request)) {
 				sub = "status"
 			}
 			for _, namespace := range namespaces {
-				for _, object := range append(samples(&r.Names, "sample"), "") {
+				for _, object := range append(examples(&r.Names, "sample"), "") {
 					add(&usher.Request{
 						Phase: usher.Authorize, Resource: schema.GroupVersionResource{Group: group, Resource: name},
 						Subresource: sub, Namespace: namespace, Name: object, Access: &usher.Access{Verb: verb},
@@ -223,8 +223,8 @@ func resourceProbes(r *access.Rule, verb string, add func(*usher.Request)) {
 	}
 }
 
-// samples are texts of a set, or others for a set of all.
-func samples(s *access.Set, others ...string) []string {
+// examples are texts of a set, or others for a set of all.
+func examples(s *access.Set, others ...string) []string {
 	if s.Any {
 		return others
 	}
