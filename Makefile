@@ -9,6 +9,10 @@ BENCHTIME ?= 1s
 ROUNDS ?= 5
 USHER := bin/usher
 SANDBOX := bin/usher-sandbox
+CONFORMANCE := bin/usher-conformance
+# For make conformance: a regular expression on the names of specs, and servers with commas.
+FOCUS ?=
+SERVER ?= usher,allow-all
 # Without the plugins and settings that somebody may have for helm.
 HELM := HELM_CACHE_HOME=$(CURDIR)/.cache/helm HELM_CONFIG_HOME=$(CURDIR)/.cache/helm HELM_DATA_HOME=$(CURDIR)/.cache/helm $(TOOL) helm
 
@@ -39,6 +43,16 @@ sandbox: build $(SANDBOX) ## a Kubernetes control plane with Usher and the examp
 .PHONY: e2e
 e2e: build $(SANDBOX) ## tests against a real API server, with faults
 	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 ./...
+
+# As with the control plane, of which it compiles four hundred packages more.
+.PHONY: $(CONFORMANCE)
+$(CONFORMANCE):
+	@cd conformance && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../$(CONFORMANCE) ./cmd/usher-conformance
+
+.PHONY: conformance
+conformance: build $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhooks against Usher, and against a server that must fail them
+	@cd conformance && CGO_ENABLED=0 $(GO) test ./internal/... | { grep -v 'no test files' || true; }
+	@$(CONFORMANCE) --usher-bin $(USHER) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
 test: lint drift unit race cases e2e ## everything that CI runs
