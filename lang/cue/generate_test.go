@@ -200,7 +200,7 @@ func (g *generator) validation() string {
 
 // expr writes an expression, now and then of another kind than it should be.
 func (g *generator) expr(k kind) string {
-	if g.chance(40) {
+	if g.chance(100) {
 		k = kind(g.n(int(kinds)))
 	}
 	g.depth++
@@ -496,7 +496,7 @@ func (g *generator) path(k kind) string {
 			records = append(records, n.name)
 		}
 	}
-	if len(records) > 0 && g.chance(2) {
+	if len(records) > 0 && g.chance(5) {
 		name := g.pick(records...)
 		switch k {
 		case text:
@@ -519,11 +519,11 @@ func (g *generator) path(k kind) string {
 	case whole:
 		return root + g.pick(".spec.replicas", ".spec.replicas", ".spec.priority", ".spec.containers[0].ports[0].containerPort", g.pick(".spec.missing", ".spec.replicas"))
 	case truth:
-		return root + g.pick(".spec.paused", ".spec.hostNetwork", ".spec.missing")
+		return root + g.pick(".spec.paused", ".spec.hostNetwork", ".spec.paused", ".spec.missing")
 	case list:
-		return root + g.pick(".spec.containers", ".metadata.finalizers", ".spec.containers[0].ports", ".spec.missing")
+		return root + g.pick(".spec.containers", ".metadata.finalizers", ".spec.containers[0].ports", ".spec.containers", g.pick(".spec.missing", ".metadata.finalizers"))
 	case record:
-		return root + g.pick(".metadata", ".metadata.labels", ".spec", ".spec.containers[0]", ".metadata.annotations", ".missing")
+		return root + g.pick(".metadata", ".metadata.labels", ".spec", ".spec.containers[0]", ".metadata.annotations", g.pick(".missing", ".spec"))
 	}
 	return g.anyPath()
 }
@@ -541,6 +541,24 @@ func (g *generator) anyPath() string { return g.path(kind(g.n(int(scalarKind))))
 // object returns an object of the samples with some values changed.
 func (g *generator) object(inputs []sample) map[string]any {
 	object := inputs[g.n(len(inputs))].Object
+	if !g.chance(4) {
+		object = map[string]any{
+			"apiVersion": "v1", "kind": g.pick("Pod", "Deployment"),
+			"metadata": map[string]any{
+				"name": g.pick("app", "a", "é"), "namespace": "shop", "finalizers": []any{"a", "b"},
+				"labels":      map[string]any{"team": g.pick("red", "", "a"), "app": "x"},
+				"annotations": map[string]any{"a/b": "c", "wait": "5"},
+			},
+			"spec": map[string]any{
+				"replicas": int64(g.n(4)), "priority": int64(3), "paused": g.chance(2), "hostNetwork": true,
+				"containers": []any{
+					map[string]any{"name": "app", "image": "corp/x:1", "ports": []any{map[string]any{"containerPort": int64(80)}},
+						"resources": map[string]any{"limits": map[string]any{"cpu": "1", "memory": "2Gi"}}},
+					map[string]any{"name": "side", "image": "y", "ports": []any{}, "resources": map[string]any{}},
+				},
+			},
+		}
+	}
 	for range g.n(3) {
 		changed, ok := change(g.random, object).(map[string]any)
 		if !ok {
