@@ -1,4 +1,5 @@
-// Package cue runs policies written in CUE on CUE's own evaluator.
+// Package cue runs policies written in CUE: as Go closures where that surely means the
+// same, otherwise on CUE's own evaluator.
 //
 // A source is compiled once; what an evaluation then costs follows the part of the
 // object that the source reads, because nothing else is handed to the evaluator.
@@ -9,7 +10,8 @@
 // narrow down to one value, such as >0 & <2 & int, is not that value.
 //
 // The evaluator can be neither cancelled nor bounded, and remembers every field name
-// that it ever saw. An [Evaluator] keeps that within [Limits].
+// that it ever saw. So what a source makes is estimated before it is evaluated, and an
+// [Evaluator] keeps the rest within [Limits].
 package cue
 
 import (

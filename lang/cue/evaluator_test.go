@@ -301,7 +301,7 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	const runs, bound = 1000, 4 << 20
+	const runs, bound = 5000, 1 << 20
 	inputs, sources := samples(t), corpus(t)
 	for _, name := range []string{"override/loop-over-labels.cue", "override/whole-object.cue", "validate/guard-nested.cue", "validate/guard-and.cue"} {
 		p := compile(t, name, sources[name], cue.Options{}).Slowly()

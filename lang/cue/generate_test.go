@@ -67,13 +67,12 @@ func (g *generator) name(prefix string) string {
 
 // program writes a program of a form that has object, and oldObject if it validates.
 func (g *generator) program(validate bool) string {
-	var b strings.Builder
-	b.WriteString("object: _\n")
+	declarations := []string{"object: _\n"}
 	if validate {
-		b.WriteString("oldObject: _\n")
+		declarations = append(declarations, "oldObject: _\n")
 	}
 	for range g.n(4) {
-		b.WriteString(g.helper())
+		declarations = append(declarations, g.helper())
 	}
 	output := g.patches
 	if validate {
@@ -82,11 +81,17 @@ func (g *generator) program(validate bool) string {
 	switch g.n(8) {
 	case 0:
 		condition := g.expr(truth)
-		fmt.Fprintf(&b, "if %s {\n%s}\nif !(%s) {\n%s}\n", condition, output(), condition, output())
+		declarations = append(declarations,
+			fmt.Sprintf("if %s {\n%s}\n", condition, output()), fmt.Sprintf("if !(%s) {\n%s}\n", condition, output()))
 	case 1:
-		fmt.Fprintf(&b, "if %s {\n%s}\n", g.expr(truth), output())
+		declarations = append(declarations, fmt.Sprintf("if %s {\n%s}\n", g.expr(truth), output()))
 	default:
-		b.WriteString(output())
+		declarations = append(declarations, output())
+	}
+	if g.chance(3) {
+		g.random.Shuffle(len(declarations), func(i, j int) {
+			declarations[i], declarations[j] = declarations[j], declarations[i]
+		})
 	}
 	var imports strings.Builder
 	for _, path := range []string{"list", "math", "regexp", "strconv", "strings"} {
@@ -94,7 +99,7 @@ func (g *generator) program(validate bool) string {
 			fmt.Fprintf(&imports, "import %q\n", path)
 		}
 	}
-	return imports.String() + b.String()
+	return imports.String() + strings.Join(declarations, "")
 }
 
 // helper writes a declaration of a name.
@@ -102,6 +107,10 @@ func (g *generator) helper() string {
 	k := kind(g.n(int(kinds)))
 	name := g.name(g.pick("h", "h", "_h"))
 	var s string
+	if g.chance(10) {
+		// It may mention itself.
+		g.names = append(g.names, named{name, k})
+	}
 	switch g.n(8) {
 	case 0:
 		s = fmt.Sprintf("let %s = %s\n", name, g.expr(k))
@@ -241,7 +250,8 @@ func (g *generator) text() string {
 	case 5:
 		return g.call("strings", g.pick("TrimPrefix", "TrimSuffix", "Trim", "TrimLeft", "TrimRight"), g.expr(text), g.pick(`"a"`, `"corp/"`, `""`, g.expr(text)))
 	case 6:
-		return g.call("strings", "Join", g.expr(list), g.pick(`","`, `""`))
+		members := g.pick(g.expr(list), fmt.Sprintf("[for k, _ in %s {\"\\(k)\"}]", g.expr(record)))
+		return g.call("strings", "Join", members, g.pick(`","`, `""`))
 	case 7:
 		return g.call("strings", "Replace", g.expr(text), g.pick(`"a"`, `""`, `":"`), g.expr(text), g.pick("-1", "1", "0", g.expr(whole)))
 	case 8:
