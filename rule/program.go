@@ -25,6 +25,14 @@ type Selective interface {
 	Wants() (object, old *usher.Paths)
 }
 
+// A Slow program runs in a way that takes much longer than others do. Programs that may
+// be slow implement it.
+type Slow interface {
+	Program
+	// Slow says why, such as "it has a definition (3:1)"; "" means that it is not slow.
+	Slow() string
+}
+
 // An Input is what a program sees. Everything in it is shared: do not change it.
 type Input struct {
 	Request *usher.Request

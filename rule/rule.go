@@ -34,6 +34,24 @@ type Step struct {
 	Program Program
 }
 
+// Slow returns the steps that run slowly, each with the reason.
+func (r *Rule) Slow() map[string]string {
+	var slow map[string]string
+	for _, s := range r.Steps {
+		program, ok := s.Program.(Slow)
+		if !ok {
+			continue
+		}
+		if why := program.Slow(); why != "" {
+			if slow == nil {
+				slow = map[string]string{}
+			}
+			slow[s.Name] = why
+		}
+	}
+	return slow
+}
+
 // String is the rule as one stable line:
 //
 //	mutate/1 ClusterOverridePolicy add-team spec.overrideRules[0] on CREATE of v1 Pod: template(...), plaintext(...)

@@ -69,7 +69,7 @@ func TestWithinBounds(t *testing.T) {
 			if tt.object == nil {
 				return
 			}
-			if _, err := p.Run(context.Background(), &rule.Input{Object: tt.object}); err != nil {
+			if _, err := p.Slowly().Run(context.Background(), &rule.Input{Object: tt.object}); err != nil {
 				t.Error(err)
 			}
 		})

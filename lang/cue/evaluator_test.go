@@ -226,7 +226,7 @@ func TestRunawaySource(t *testing.T) {
 	p := compile(t, "validate/", `import "list"
 object: _
 validate: valid: len([for i in list.Range(0, object.n, 1) for j in list.Range(0, object.n, 1) {i*j}]) > 0`,
-		cue.Options{Evaluator: e})
+		cue.Options{Evaluator: e}).Slowly()
 	in := &rule.Input{Object: map[string]any{"n": int64(100)}}
 	if _, err := p.Run(context.Background(), in); !errors.Is(err, cue.ErrOverrun) {
 		t.Errorf("error is %v", err)
@@ -273,7 +273,7 @@ func TestInputLimits(t *testing.T) {
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			p := compile(t, "override/", tt.source, cue.Options{Evaluator: cue.NewEvaluator(tt.limits)})
+			p := compile(t, "override/", tt.source, cue.Options{Evaluator: cue.NewEvaluator(tt.limits)}).Slowly()
 			_, err := p.Run(context.Background(), &rule.Input{Object: tt.object})
 			if !errors.Is(err, cue.ErrTooLarge) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error is %v, want %q", err, tt.want)
@@ -285,7 +285,7 @@ func TestInputLimits(t *testing.T) {
 func TestWhatIsNotReadDoesNotCount(t *testing.T) {
 	t.Parallel()
 	e := cue.NewEvaluator(cue.Limits{Values: 5, Bytes: 40, Keys: 1})
-	p := compile(t, "override/", `object: _, patches: [{op: "add", path: "/a", value: object.metadata.name}]`, cue.Options{Evaluator: e})
+	p := compile(t, "override/", `object: _, patches: [{op: "add", path: "/a", value: object.metadata.name}]`, cue.Options{Evaluator: e}).Slowly()
 	object := cart()
 	object["data"] = map[string]any{"a": strings.Repeat("x", 1000), "b": "2", "c": "3"}
 	if _, err := p.Run(context.Background(), &rule.Input{Object: object}); err != nil {
@@ -301,10 +301,10 @@ func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	const runs, bound = 1000, 4 << 20
+	const runs, bound = 5000, 1 << 20
 	inputs, sources := samples(t), corpus(t)
 	for _, name := range []string{"override/loop-over-labels.cue", "override/whole-object.cue", "validate/guard-nested.cue", "validate/guard-and.cue"} {
-		p := compile(t, name, sources[name], cue.Options{})
+		p := compile(t, name, sources[name], cue.Options{}).Slowly()
 		rounds := func(n int) {
 			for i := range n {
 				_, _ = p.Run(context.Background(), inputs[i%len(inputs)].input())

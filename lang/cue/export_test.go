@@ -34,9 +34,6 @@ func (p *Program) Slowly() *Program {
 	}
 }
 
-// Obstacle returns why p is not translated, "" if it is.
-func (p *Program) Obstacle() string { return p.obstacle }
-
 // Closures runs only the translation of p; it is not ok if there is none, or if it leaves
 // the answer to the evaluator.
 func (p *Program) Closures(in *rule.Input) (rule.Outcome, bool) {

@@ -43,6 +43,7 @@ func FuzzCompile(f *testing.F) {
 		if p == nil {
 			return
 		}
+		p = p.Slowly()
 		whole := p.Whole()
 		for i := 0; i < len(inputs); i += 11 {
 			got, gotErr := p.Run(context.Background(), inputs[i].input())
@@ -79,7 +80,7 @@ func FuzzTranslate(f *testing.F) {
 		}
 		source := g.program(form == cue.Validate)
 		p, _ := cue.Compile(source, form, cue.Options{Evaluator: e})
-		if p == nil || p.Obstacle() != "" {
+		if p == nil || p.Slow() != "" {
 			return
 		}
 		for range 8 {

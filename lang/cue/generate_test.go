@@ -67,13 +67,12 @@ func (g *generator) name(prefix string) string {
 
 // program writes a program of a form that has object, and oldObject if it validates.
 func (g *generator) program(validate bool) string {
-	var b strings.Builder
-	b.WriteString("object: _\n")
+	declarations := []string{"object: _\n"}
 	if validate {
-		b.WriteString("oldObject: _\n")
+		declarations = append(declarations, "oldObject: _\n")
 	}
 	for range g.n(4) {
-		b.WriteString(g.helper())
+		declarations = append(declarations, g.helper())
 	}
 	output := g.patches
 	if validate {
@@ -82,11 +81,17 @@ func (g *generator) program(validate bool) string {
 	switch g.n(8) {
 	case 0:
 		condition := g.expr(truth)
-		fmt.Fprintf(&b, "if %s {\n%s}\nif !(%s) {\n%s}\n", condition, output(), condition, output())
+		declarations = append(declarations,
+			fmt.Sprintf("if %s {\n%s}\n", condition, output()), fmt.Sprintf("if !(%s) {\n%s}\n", condition, output()))
 	case 1:
-		fmt.Fprintf(&b, "if %s {\n%s}\n", g.expr(truth), output())
+		declarations = append(declarations, fmt.Sprintf("if %s {\n%s}\n", g.expr(truth), output()))
 	default:
-		b.WriteString(output())
+		declarations = append(declarations, output())
+	}
+	if g.chance(3) {
+		g.random.Shuffle(len(declarations), func(i, j int) {
+			declarations[i], declarations[j] = declarations[j], declarations[i]
+		})
 	}
 	var imports strings.Builder
 	for _, path := range []string{"list", "math", "regexp", "strconv", "strings"} {
@@ -94,7 +99,7 @@ func (g *generator) program(validate bool) string {
 			fmt.Fprintf(&imports, "import %q\n", path)
 		}
 	}
-	return imports.String() + b.String()
+	return imports.String() + strings.Join(declarations, "")
 }
 
 // helper writes a declaration of a name.
@@ -102,6 +107,10 @@ func (g *generator) helper() string {
 	k := kind(g.n(int(kinds)))
 	name := g.name(g.pick("h", "h", "_h"))
 	var s string
+	if g.chance(10) {
+		// It may mention itself.
+		g.names = append(g.names, named{name, k})
+	}
 	switch g.n(8) {
 	case 0:
 		s = fmt.Sprintf("let %s = %s\n", name, g.expr(k))
@@ -200,7 +209,7 @@ func (g *generator) validation() string {
 
 // expr writes an expression, now and then of another kind than it should be.
 func (g *generator) expr(k kind) string {
-	if g.chance(40) {
+	if g.chance(100) {
 		k = kind(g.n(int(kinds)))
 	}
 	g.depth++
@@ -241,7 +250,8 @@ func (g *generator) text() string {
 	case 5:
 		return g.call("strings", g.pick("TrimPrefix", "TrimSuffix", "Trim", "TrimLeft", "TrimRight"), g.expr(text), g.pick(`"a"`, `"corp/"`, `""`, g.expr(text)))
 	case 6:
-		return g.call("strings", "Join", g.expr(list), g.pick(`","`, `""`))
+		members := g.pick(g.expr(list), fmt.Sprintf("[for k, _ in %s {\"\\(k)\"}]", g.expr(record)))
+		return g.call("strings", "Join", members, g.pick(`","`, `""`))
 	case 7:
 		return g.call("strings", "Replace", g.expr(text), g.pick(`"a"`, `""`, `":"`), g.expr(text), g.pick("-1", "1", "0", g.expr(whole)))
 	case 8:
@@ -496,7 +506,7 @@ func (g *generator) path(k kind) string {
 			records = append(records, n.name)
 		}
 	}
-	if len(records) > 0 && g.chance(2) {
+	if len(records) > 0 && g.chance(5) {
 		name := g.pick(records...)
 		switch k {
 		case text:
@@ -519,11 +529,11 @@ func (g *generator) path(k kind) string {
 	case whole:
 		return root + g.pick(".spec.replicas", ".spec.replicas", ".spec.priority", ".spec.containers[0].ports[0].containerPort", g.pick(".spec.missing", ".spec.replicas"))
 	case truth:
-		return root + g.pick(".spec.paused", ".spec.hostNetwork", ".spec.missing")
+		return root + g.pick(".spec.paused", ".spec.hostNetwork", ".spec.paused", ".spec.missing")
 	case list:
-		return root + g.pick(".spec.containers", ".metadata.finalizers", ".spec.containers[0].ports", ".spec.missing")
+		return root + g.pick(".spec.containers", ".metadata.finalizers", ".spec.containers[0].ports", ".spec.containers", g.pick(".spec.missing", ".metadata.finalizers"))
 	case record:
-		return root + g.pick(".metadata", ".metadata.labels", ".spec", ".spec.containers[0]", ".metadata.annotations", ".missing")
+		return root + g.pick(".metadata", ".metadata.labels", ".spec", ".spec.containers[0]", ".metadata.annotations", g.pick(".missing", ".spec"))
 	}
 	return g.anyPath()
 }
@@ -541,6 +551,24 @@ func (g *generator) anyPath() string { return g.path(kind(g.n(int(scalarKind))))
 // object returns an object of the samples with some values changed.
 func (g *generator) object(inputs []sample) map[string]any {
 	object := inputs[g.n(len(inputs))].Object
+	if !g.chance(4) {
+		object = map[string]any{
+			"apiVersion": "v1", "kind": g.pick("Pod", "Deployment"),
+			"metadata": map[string]any{
+				"name": g.pick("app", "a", "é"), "namespace": "shop", "finalizers": []any{"a", "b"},
+				"labels":      map[string]any{"team": g.pick("red", "", "a"), "app": "x"},
+				"annotations": map[string]any{"a/b": "c", "wait": "5"},
+			},
+			"spec": map[string]any{
+				"replicas": int64(g.n(4)), "priority": int64(3), "paused": g.chance(2), "hostNetwork": true,
+				"containers": []any{
+					map[string]any{"name": "app", "image": "corp/x:1", "ports": []any{map[string]any{"containerPort": int64(80)}},
+						"resources": map[string]any{"limits": map[string]any{"cpu": "1", "memory": "2Gi"}}},
+					map[string]any{"name": "side", "image": "y", "ports": []any{}, "resources": map[string]any{}},
+				},
+			},
+		}
+	}
 	for range g.n(3) {
 		changed, ok := change(g.random, object).(map[string]any)
 		if !ok {

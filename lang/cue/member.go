@@ -277,7 +277,7 @@ func (e *estimate) count(v *extent) float64 {
 	return n + most
 }
 
-// total returns what it takes to evaluate v with everything in it, in values and bytes.
+// total returns what it takes to evaluate v with everything in it, in bytes.
 func (e *estimate) total(v *extent) float64 {
 	if v.state == summed {
 		return v.total
@@ -288,7 +288,7 @@ func (e *estimate) total(v *extent) float64 {
 	v.state = summing
 	e.depth++
 	defer func() { e.depth-- }()
-	total := 1 + v.cost + max(v.text, 0) + digits(max(v.number, 0))
+	total := perValue + v.cost + max(v.text, 0) + digits(max(v.number, 0))
 	own := &extent{}
 	seen := map[string]bool{}
 	e.walk(v, own, func(field *ast.Field, name string, in *scope, times float64) {
@@ -308,7 +308,7 @@ func (e *estimate) total(v *extent) float64 {
 		total += e.weight(tree)
 	}
 	if v.any != nil {
-		total += v.any.values + v.any.bytes
+		total += perValue*v.any.values + v.any.bytes
 	}
 	most := 0.0
 	for _, a := range v.alts {
@@ -342,10 +342,10 @@ func (e *estimate) label(field *ast.Field, in *scope) float64 {
 	return 0
 }
 
-// weight returns how many values and bytes a tree has.
+// weight returns what a tree counts for.
 func (e *estimate) weight(tree any) float64 {
 	e.steps--
-	total := 1.0
+	total := float64(perValue)
 	switch t := tree.(type) {
 	case string:
 		total += float64(len(t))

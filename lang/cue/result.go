@@ -38,7 +38,10 @@ func (m *machine) patches(result any) (rule.Outcome, bool) {
 	if !ok {
 		return rule.Outcome{}, false
 	}
-	var patch usher.Patch
+	if len(list) == 0 {
+		return rule.Outcome{}, true
+	}
+	patch := make(usher.Patch, 0, len(list))
 	for _, v := range list {
 		fields, ok := v.(*structure)
 		if !ok {

@@ -154,6 +154,9 @@ func (t *translator) structure(x *ast.StructLit, in *env) code {
 	if t.mentioned[x] || t.mentionedWithin(x.Elts) {
 		return t.lazyStructure(x, in)
 	}
+	if names, values := plain(x.Elts); names != nil {
+		return t.plainStructure(x, names, values, in)
+	}
 	emit := t.fields(x.Elts, in)
 	return func(m *machine, f *frame) (any, status) {
 		into := collector{fields: &structure{}}
@@ -161,6 +164,44 @@ func (t *translator) structure(x *ast.StructLit, in *env) code {
 			return nil, unclear
 		}
 		return into.fields, known
+	}
+}
+
+// plain returns the names and values of a few fields that are written out, with different
+// names, if that is all.
+func plain(decls []ast.Decl) (names []string, values []ast.Expr) {
+	for _, decl := range decls {
+		field, ok := decl.(*ast.Field)
+		if !ok || len(names) == fewFields {
+			return nil, nil
+		}
+		name, ok := staticLabel(field.Label)
+		if !ok || slices.Contains(names, name) {
+			return nil, nil
+		}
+		names, values = append(names, name), append(values, field.Value)
+	}
+	return slices.Clip(names), values
+}
+
+// plainStructure translates a struct of such fields.
+func (t *translator) plainStructure(x *ast.StructLit, names []string, values []ast.Expr, in *env) code {
+	codes := make([]code, len(values))
+	for i, elt := range x.Elts {
+		if _, ok := t.fieldName(elt.(*ast.Field)); ok {
+			codes[i] = t.expr(values[i], in)
+		}
+	}
+	return func(m *machine, f *frame) (any, status) {
+		values := make([]any, len(codes))
+		for i, c := range codes {
+			v, s := c(m, f)
+			if s > choice || isOpen(v) {
+				return nil, unclear
+			}
+			values[i] = held(v, s)
+		}
+		return &structure{names: names, values: values}, known
 	}
 }
 

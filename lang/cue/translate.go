@@ -45,12 +45,14 @@ func translate(file *ast.File, form Form) (*translation, *obstacle) {
 
 // translate gives p its translation, or the reason why there is none.
 func (p *Program) translate() {
-	if p.fetches {
+	t, o := translate(p.bound.file, p.form)
+	switch {
+	case o != nil:
+	case p.fetches:
 		p.obstacle = "it may ask an HTTP service"
 		return
-	}
-	t, o := translate(p.bound.file, p.form)
-	if p.translation = t; o == nil {
+	default:
+		p.translation = t
 		return
 	}
 	p.obstacle = o.what
@@ -336,8 +338,9 @@ func sameScalar(x, y any) bool {
 func (t *translator) fieldName(d *ast.Field) (string, bool) {
 	name, ok := staticLabel(d.Label)
 	lit, quoted := d.Label.(*ast.BasicLit)
+	_, aliased := d.Label.(*ast.Alias)
 	switch {
-	case d.Alias != nil:
+	case d.Alias != nil, aliased:
 		t.cannot(d, "it gives a field an alias")
 	case !ok:
 		t.cannot(d, "it computes the name of a field of a struct whose fields are mentioned")
