@@ -84,5 +84,6 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## one benchmark a stage, with allocations
+bench: ## one benchmark a stage, with allocations; authorization beside RBAC
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
