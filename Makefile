@@ -56,7 +56,8 @@ race: ## the race detector on the packages with concurrency
 .PHONY: cases
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
 	$(USHER) check --strict examples/policies
-	$(USHER) test examples/cases policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) check --strict examples/authorization/policies
+	$(USHER) test --coverage --mutate examples/cases examples/authorization/suite.yaml policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck

@@ -146,7 +146,9 @@ func (f *worldFlags) loadPolicies(ctx context.Context, w *world) ([]api.Policy, 
 	for _, resource := range []string{"clusterauthorizationpolicies", "authorizationpolicies"} {
 		found, err := clusterPolicies(ctx, w.clients, resource)
 		if apierrors.IsNotFound(err) {
-			w.warnings = append(w.warnings, "the cluster does not know "+resource+".usher.dev")
+			if len(f.policies) == 0 {
+				w.warnings = append(w.warnings, "the cluster does not know "+resource+".usher.dev")
+			}
 			continue
 		}
 		if err != nil {
