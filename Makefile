@@ -57,7 +57,8 @@ race: ## the race detector on the packages with concurrency
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
 	$(USHER) check --strict examples/policies
 	$(USHER) check --strict examples/authorization/policies
-	$(USHER) test --coverage --mutate examples/cases examples/authorization/suite.yaml policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) test examples/cases policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
