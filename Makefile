@@ -71,7 +71,9 @@ race: ## the race detector on the packages with concurrency
 .PHONY: cases
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
 	$(USHER) check --strict examples/policies
-	$(USHER) test examples/cases policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) check --strict examples/authorization/policies
+	$(USHER) test examples/cases policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
@@ -103,5 +105,6 @@ bench: build ## compare with webhooks that do as little as can be done; BENCHTIM
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
 
 .PHONY: microbench
-microbench: ## one benchmark a stage, with allocations
+microbench: ## one benchmark a stage, with allocations; authorization beside RBAC
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .

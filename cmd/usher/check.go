@@ -71,7 +71,7 @@ func loadPolicies(paths []string) (source.Set, error) {
 	}
 	if len(set.Policies) == 0 && len(set.Unreadable) == 0 {
 		return source.Set{}, fmt.Errorf("no policies in %s: expected YAML or JSON files with objects of %s",
-			strings.Join(paths, ", "), "policy.kcloudlabs.io/v1alpha1")
+			strings.Join(paths, ", "), "policy.kcloudlabs.io/v1alpha1 or usher.dev/v1alpha1")
 	}
 	return set, nil
 }

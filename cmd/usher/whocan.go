@@ -26,7 +26,7 @@ func newWhoCan(s streams) *cobra.Command {
 		Short: "List who may do something",
 		Long: `Who-can lists the users, groups and service accounts that RBAC or a policy allows a
 request, on what conditions, and who of them is denied it all the same. Who is in a group
-is not known here. Members of system:masters may do everything, and are left out.
+is not known here. Members of system:masters may do everything, also where no line says so.
 
 Of subjects with a * in them it is not known whether they are denied: DENIED BY then lists
 the policies that may.

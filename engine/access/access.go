@@ -80,8 +80,8 @@ func (e *Engine) Rules() []*access.Rule { return e.matcher.Rules() }
 
 var errPhase = errors.New("only requests to authorize are decided by access rules")
 
-// Decide decides a request to authorize. The error is that of ctx if it had ended already,
-// or tells that the request is of another phase.
+// Decide decides a request to authorize. Its findings are shared: do not change them. The
+// error is that of ctx if it had ended already, or tells that the request is of another phase.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := check(ctx, r); err != nil {
 		return usher.Decision{}, err

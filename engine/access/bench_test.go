@@ -96,17 +96,19 @@ func BenchmarkDecide(b *testing.B) {
 
 // BenchmarkDecideConditions is with three conditions in the policies that match.
 func BenchmarkDecideConditions(b *testing.B) {
+	var conditions []access.Condition
+	for _, source := range []string{
+		"request.namespace != 'prod'", "'system:authenticated' in request.groups", "!request.isWildcard || request.verb == 'list'",
+	} {
+		predicate, problems := cel.Compile(source)
+		if problems != nil {
+			b.Fatal(problems)
+		}
+		conditions = append(conditions, access.Condition{Name: source, Source: source, Predicate: predicate})
+	}
 	rules := many(10000)
 	for _, r := range rules {
-		for _, source := range []string{
-			"request.namespace != 'prod'", "'system:authenticated' in request.groups", "!request.isWildcard || request.verb == 'list'",
-		} {
-			predicate, problems := cel.Compile(source)
-			if problems != nil {
-				b.Fatal(problems)
-			}
-			r.Policy.When = append(r.Policy.When, access.Condition{Name: source, Source: source, Predicate: predicate})
-		}
+		r.Policy.When = conditions
 	}
 	e := engine.New(index.New(rules), engine.Options{})
 	r := requests()[0]

@@ -40,7 +40,17 @@ func (s *scopes) run(ctx context.Context) error {
 	ticker := time.NewTicker(rediscover)
 	defer ticker.Stop()
 	for {
-		s.read()
+		// An API server that does not answer must not hold up the end.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.read()
+		}()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-done:
+		}
 		select {
 		case <-ctx.Done():
 			return nil
