@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,11 +17,7 @@ var errApply = errors.New("the policies change more than this apply request can 
 // apply decides a server-side apply. Only the server can tell its result: it is asked to
 // try it out, and what policies change about the result becomes part of what is applied.
 func (x *exchange) apply() (*http.Response, error) {
-	object, err := x.decode()
-	if err != nil {
-		return nil, err
-	}
-	applied, err := object.Tree()
+	applied, err := x.tree()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +34,7 @@ func (x *exchange) apply() (*http.Response, error) {
 		if version := text(old, "resourceVersion"); !theirs && version != "" {
 			intent = with(applied, "resourceVersion", version)
 		}
-		result, err := x.try(x.request.URL, intent)
+		result, err := x.try(x.request.URL, mediaApplyYAML, intent)
 		if err != nil {
 			return asReply(err)
 		}
@@ -80,22 +75,22 @@ func asReply(err error) (*http.Response, error) {
 	return nil, err
 }
 
-// try asks the server what an apply would lead to. The error is a reply if it refuses.
-func (x *exchange) try(to *url.URL, intent map[string]any) (map[string]any, error) {
+// try asks the server what a patch would lead to. The error is a reply if it refuses.
+func (x *exchange) try(to *url.URL, mediaType string, intent map[string]any) (map[string]any, error) {
 	body, err := encode(intent)
 	if err != nil {
 		return nil, err
 	}
 	query := to.Query()
 	query.Set("dryRun", metav1.DryRunAll)
-	code, answer, err := x.call(http.MethodPatch, to.Path, query, http.Header{"Content-Type": {mediaApplyYAML}}, body)
+	code, answer, err := x.call(http.MethodPatch, to.Path, query, http.Header{"Content-Type": {mediaType}}, body)
 	if err != nil {
 		return nil, err
 	}
 	if !isOK(code) {
 		status := &metav1.Status{}
 		if err := json.Unmarshal(answer, status); err != nil || status.Code == 0 {
-			return nil, errors.New("try the apply out: " + problem(code, answer))
+			return nil, errors.New("try the patch out: " + problem(code, answer))
 		}
 		response, err := x.respond(status)
 		if err != nil {
@@ -126,7 +121,7 @@ func (x *exchange) grafted(to *url.URL, intent, old, result map[string]any, r *u
 		return nil, nil, err
 	}
 	intent = graft(intent, result, wanted, owners(result))
-	if result, err = x.try(to, intent); err != nil {
+	if result, err = x.try(to, mediaApplyYAML, intent); err != nil {
 		return nil, nil, err
 	}
 	if r, err = x.applying(old, result); err != nil {
@@ -137,175 +132,4 @@ func (x *exchange) grafted(to *url.URL, intent, old, result map[string]any, r *u
 		err = errApply
 	}
 	return intent, r, err
-}
-
-// A fieldSet is a set of fields as managedFields write it.
-type fieldSet map[string]any
-
-// owners are the field sets of all managers of an object. They tell what keys the elements
-// of its lists have.
-func owners(tree map[string]any) []fieldSet {
-	metadata, _ := tree["metadata"].(map[string]any)
-	entries, _ := metadata["managedFields"].([]any)
-	var sets []fieldSet
-	for _, entry := range entries {
-		manager, _ := entry.(map[string]any)
-		if fields, ok := manager["fieldsV1"].(map[string]any); ok {
-			sets = append(sets, fields)
-		}
-	}
-	return sets
-}
-
-// below are the sets of what is in a field.
-func below(sets []fieldSet, key string) []fieldSet {
-	var found []fieldSet
-	for _, set := range sets {
-		if inner, ok := set[key].(map[string]any); ok {
-			found = append(found, inner)
-		}
-	}
-	return found
-}
-
-// graft is what has to be applied so that an object becomes wanted, which without it would
-// become result. The arguments are not changed.
-func graft(intent, result, wanted map[string]any, sets []fieldSet) map[string]any {
-	grafted := make(map[string]any, len(intent))
-	for key, value := range intent {
-		grafted[key] = value
-	}
-	for key, value := range wanted {
-		was, existed := result[key]
-		if existed && reflect.DeepEqual(was, value) {
-			continue
-		}
-		grafted[key] = graftValue(intent[key], was, value, below(sets, "f:"+key))
-	}
-	for key := range result {
-		if _, kept := wanted[key]; !kept {
-			delete(grafted, key)
-		}
-	}
-	return grafted
-}
-
-func graftValue(intent, result, wanted any, sets []fieldSet) any {
-	switch wanted := wanted.(type) {
-	case map[string]any:
-		was, ok := result.(map[string]any)
-		if !ok {
-			return wanted
-		}
-		own, _ := intent.(map[string]any)
-		return graft(own, was, wanted, sets)
-	case []any:
-		was, _ := result.([]any)
-		own, _ := intent.([]any)
-		return graftList(own, was, wanted, sets)
-	}
-	return wanted
-}
-
-// graftList grafts the elements of a list that are told apart by keys. Any other list is
-// applied as a whole.
-func graftList(intent, result, wanted []any, sets []fieldSet) []any {
-	keys := keysOf(sets)
-	if len(keys) == 0 {
-		return wanted
-	}
-	var grafted []any
-	for _, element := range intent {
-		if find(wanted, keys, element) != nil {
-			grafted = append(grafted, element)
-		}
-	}
-	for _, element := range wanted {
-		is, ok := element.(map[string]any)
-		if !ok {
-			return wanted
-		}
-		was, _ := find(result, keys, is).(map[string]any)
-		if was != nil && reflect.DeepEqual(was, is) {
-			continue
-		}
-		own, _ := find(intent, keys, is).(map[string]any)
-		changed := graft(withKeys(own, keys, is), was, is, below(sets, "k:"+name(keys, is)))
-		at := -1
-		for i := range grafted {
-			if same(grafted[i], is, keys) {
-				at = i
-			}
-		}
-		if at < 0 {
-			grafted = append(grafted, changed)
-		} else {
-			grafted[at] = changed
-		}
-	}
-	return grafted
-}
-
-// keysOf are the names of the fields by which elements are told apart; none if sets do not
-// say that they are.
-func keysOf(sets []fieldSet) []string {
-	for _, set := range sets {
-		for field := range set {
-			var key map[string]any
-			if len(field) < 2 || field[:2] != "k:" || json.Unmarshal([]byte(field[2:]), &key) != nil {
-				continue
-			}
-			names := make([]string, 0, len(key))
-			for name := range key {
-				names = append(names, name)
-			}
-			return names
-		}
-	}
-	return nil
-}
-
-// name is how managedFields write the keys of an element.
-func name(keys []string, element map[string]any) string {
-	key := make(map[string]any, len(keys))
-	for _, k := range keys {
-		key[k] = element[k]
-	}
-	text, err := json.Marshal(key)
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
-
-func withKeys(intent map[string]any, keys []string, element map[string]any) map[string]any {
-	own := make(map[string]any, len(intent)+len(keys))
-	for key, value := range intent {
-		own[key] = value
-	}
-	for _, k := range keys {
-		if value, ok := element[k]; ok {
-			own[k] = value
-		}
-	}
-	return own
-}
-
-func same(a any, b map[string]any, keys []string) bool {
-	element, ok := a.(map[string]any)
-	for _, k := range keys {
-		// What is not there is told apart by its default, which everybody leaves out alike.
-		ok = ok && (reflect.DeepEqual(element[k], b[k]) || element[k] == nil || b[k] == nil)
-	}
-	return ok
-}
-
-func find(list []any, keys []string, like any) any {
-	wanted, ok := like.(map[string]any)
-	for _, element := range list {
-		if ok && same(element, wanted, keys) {
-			return element
-		}
-	}
-	return nil
 }

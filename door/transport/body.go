@@ -70,6 +70,15 @@ func (x *exchange) decode() (*usher.Object, error) {
 	return nil, fmt.Errorf("decode body: Content-Type %s is not known", media)
 }
 
+// tree is the object in the body of the request, decoded.
+func (x *exchange) tree() (map[string]any, error) {
+	object, err := x.decode()
+	if err != nil {
+		return nil, err
+	}
+	return object.Tree()
+}
+
 // decodeProtobuf decodes what only its Go type can tell.
 func (x *exchange) decodeProtobuf() (*usher.Object, error) {
 	object, kind, err := x.codecs.UniversalDeserializer().Decode(x.body, nil, nil)

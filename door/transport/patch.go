@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	usher "github.com/usher-dev/usher"
@@ -34,9 +35,9 @@ func (x *exchange) patch() (*http.Response, error) {
 		if !x.concerns(kind, usher.Update) {
 			return x.pass()
 		}
-		tree, err := x.patched(media, old)
+		tree, err := x.patched(media, kind, old)
 		if err != nil {
-			return nil, err
+			return asReply(err)
 		}
 		r, err := x.change(old, tree, kind)
 		if err != nil {
@@ -63,13 +64,24 @@ func (x *exchange) patch() (*http.Response, error) {
 	})
 }
 
-// patched is what a patch makes of an object, computed as API servers compute it.
-func (x *exchange) patched(media string, old map[string]any) (map[string]any, error) {
+// patched is what a patch makes of an object, computed as API servers compute it. How lists
+// are merged strategically is in their Go types: where there is none, the server is asked.
+func (x *exchange) patched(media string, kind schema.GroupVersionKind, old map[string]any) (map[string]any, error) {
+	if media == mediaStrategicPatch && !x.options.Scheme.Recognizes(kind) {
+		intent, err := usher.RawObject(x.body).Tree()
+		if err != nil {
+			return nil, err
+		}
+		if version := text(old, "resourceVersion"); version != "" && text(intent, "resourceVersion") == "" {
+			intent = with(intent, "resourceVersion", version)
+		}
+		return x.try(x.request.URL, media, intent)
+	}
 	object, err := encode(old)
 	if err != nil {
 		return nil, err
 	}
-	result, err := x.applyPatch(media, object, old)
+	result, err := x.applyPatch(media, kind, object)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +92,7 @@ func (x *exchange) patched(media string, old map[string]any) (map[string]any, er
 	return tree, err
 }
 
-func (x *exchange) applyPatch(media string, object []byte, old map[string]any) ([]byte, error) {
+func (x *exchange) applyPatch(media string, kind schema.GroupVersionKind, object []byte) ([]byte, error) {
 	switch media {
 	case mediaJSONPatch:
 		operations, err := jsonpatch.DecodePatch(x.body)
@@ -99,14 +111,9 @@ func (x *exchange) applyPatch(media string, object []byte, old map[string]any) (
 		}
 		return result, nil
 	case mediaStrategicPatch:
-		kind, err := kindOf(old)
-		if err != nil {
-			return nil, err
-		}
 		like, err := x.options.Scheme.New(kind)
 		if err != nil {
-			// API servers refuse such patches of custom resources.
-			return nil, fmt.Errorf("apply patch: %w: add the type to Options.Scheme, or use a merge patch", err)
+			return nil, fmt.Errorf("apply patch: %w", err)
 		}
 		result, err := strategicpatch.StrategicMergePatch(object, x.body, like)
 		if err != nil {

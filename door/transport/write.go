@@ -12,14 +12,15 @@ import (
 
 // create decides a POST.
 func (x *exchange) create() (*http.Response, error) {
-	object, err := x.decode()
+	tree, err := x.tree()
 	if err != nil {
 		return nil, err
 	}
-	tree, err := object.Tree()
-	if err != nil {
-		return nil, err
-	}
+	return x.sendNew(tree)
+}
+
+// sendNew decides the creation of an object. Some resources create by PUT, too.
+func (x *exchange) sendNew(tree map[string]any) (*http.Response, error) {
 	r, err := x.creation(tree)
 	if err != nil {
 		return nil, err
@@ -102,11 +103,7 @@ func (x *exchange) sendSettled(r *usher.Request, changed bool) (*http.Response, 
 
 // update decides a PUT.
 func (x *exchange) update() (*http.Response, error) {
-	object, err := x.decode()
-	if err != nil {
-		return nil, err
-	}
-	tree, err := object.Tree()
+	tree, err := x.tree()
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +116,7 @@ func (x *exchange) update() (*http.Response, error) {
 	}
 	return x.conditionally(text(tree, "resourceVersion") == "", func(old map[string]any) (*http.Response, error) {
 		if old == nil {
-			return x.putNew(tree)
+			return x.sendNew(tree)
 		}
 		r, err := x.change(old, tree, kind)
 		if err != nil {
@@ -139,19 +136,6 @@ func (x *exchange) update() (*http.Response, error) {
 		}
 		return x.sendObject(mediaJSON, with(settled, "resourceVersion", version))
 	})
-}
-
-// putNew decides a PUT of an object that is not there: some resources create it.
-func (x *exchange) putNew(tree map[string]any) (*http.Response, error) {
-	r, err := x.creation(tree)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := x.settle(r)
-	if err != nil {
-		return nil, err
-	}
-	return x.sendSettled(r, changed)
 }
 
 // conditionally reads the object that the request is about, has it written on condition

@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	usher "github.com/usher-dev/usher"
+)
+
+const (
+	// userTTL is how long the server's word on who the client is is taken.
+	userTTL = time.Minute
+	// maxUsers bounds how many users are remembered.
+	maxUsers = 1024
+)
+
+// A knownUser is one that the server has told of.
+type knownUser struct {
+	usher.User
+
+	until time.Time
+}
+
+// user is who makes the request.
+func (x *exchange) user() (usher.User, error) {
+	if x.options.User != nil {
+		return *x.options.User, nil
+	}
+	key := identity(x.request.Header)
+	x.mu.Lock()
+	known, ok := x.users[key]
+	x.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.User, nil
+	}
+	code, text, err := x.call(http.MethodPost, x.prefix+"/apis/authentication.k8s.io/v1/selfsubjectreviews", nil,
+		http.Header{"Content-Type": {mediaJSON}}, []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
+	if err != nil {
+		return usher.User{}, err
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := json.Unmarshal(text, &review); !isOK(code) || err != nil {
+		return usher.User{}, fmt.Errorf("ask who the user is: %s: set Options.User if the server cannot tell", problem(code, text))
+	}
+	info := review.Status.UserInfo
+	user := usher.User{Name: info.Username, UID: info.UID, Groups: info.Groups}
+	for key, values := range info.Extra {
+		if user.Extra == nil {
+			user.Extra = map[string][]string{}
+		}
+		user.Extra[key] = values
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.users) >= maxUsers {
+		clear(x.users)
+	}
+	x.users[key] = knownUser{user, time.Now().Add(userTTL)}
+	return user, nil
+}
+
+// identity is a text that is the same for requests of the same user. It holds no secret.
+func identity(header http.Header) string {
+	sum := sha256.New()
+	var keys []string
+	for key := range header {
+		if key == "Authorization" || strings.HasPrefix(key, "Impersonate-") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		fmt.Fprintf(sum, "%q %q\n", key, header[key])
+	}
+	return string(sum.Sum(nil))
+}
