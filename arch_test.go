@@ -50,10 +50,12 @@ var mayImport = []struct {
 	{"live", []string{".", "api/...", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
 	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
 	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "simulate", "report", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "simulate", "explain", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},

@@ -87,6 +87,7 @@ they are written, and which writes to refuse.`,
 	root.AddCommand(
 		newServe(s),
 		newDecide(s),
+		newExplain(s),
 		newSimulate(s),
 		newCheck(s),
 		newRender(s),
