@@ -203,3 +203,54 @@ func (x *explaining) read(ctx context.Context, p rule.Explainer, known *fact.Kno
 	}
 	return p.Explain(in)
 }
+
+// withheld stands for what is not told.
+const withheld = "(withheld)"
+
+// Withheld returns the explanation without anything that may be part of an object: for those
+// that hold secrets.
+func (e Explanation) Withheld() Explanation {
+	e.Message, e.Warnings = mask(e.Message), nil
+	e.Rules = slices.Clone(e.Rules)
+	for i := range e.Rules {
+		r := &e.Rules[i]
+		r.Message, r.Error = mask(r.Message), mask(r.Error)
+		r.Patch = slices.Clone(r.Patch)
+		for j := range r.Patch {
+			if r.Patch[j].Value != nil {
+				r.Patch[j].Value = withheld
+			}
+		}
+		r.Steps = slices.Clone(r.Steps)
+		for j := range r.Steps {
+			r.Steps[j] = r.Steps[j].withheld()
+		}
+		if !r.Matched {
+			r.Clause = mask(r.Clause)
+		}
+	}
+	return e
+}
+
+func (s Step) withheld() Step {
+	s.Error = mask(s.Error)
+	if s.Reading == nil {
+		return s
+	}
+	reading := *s.Reading
+	reading.Values = slices.Clone(reading.Values)
+	for i := range reading.Values {
+		if !reading.Values[i].Absent {
+			reading.Values[i].Value = withheld
+		}
+	}
+	s.Reading = &reading
+	return s
+}
+
+func mask(text string) string {
+	if text == "" {
+		return ""
+	}
+	return withheld
+}

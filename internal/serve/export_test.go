@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -21,4 +22,9 @@ func KeepRegistered(
 		s := r.status()
 		return s.done, s.err
 	}
+}
+
+// Traced wraps a decider in what explains the requests that t picks.
+func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
+	return t.wrap(d, rules, log)
 }
