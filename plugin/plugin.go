@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/dynamic"
@@ -123,13 +124,8 @@ func (p *Plugin) ValidateInitialization() error {
 		Covers: l.Covers, Timeout: p.config.RequestTimeout.Duration, Log: p.log,
 	})
 	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
-	ctx, stop := context.WithCancel(context.Background())
-	if p.drained != nil {
-		go func() {
-			<-p.drained
-			stop()
-		}()
-	}
+	// It is never done if the server does not say when it is.
+	ctx := wait.ContextForChannel(p.drained)
 	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources()...) })
 	if watching != nil {
 		p.follow(ctx, "facts", func() error { return watching.Run(ctx) })

@@ -25,13 +25,19 @@ func (c *Covered) covers(r *usher.Request) bool {
 	if len(c.Operations) > 0 && !slices.Contains(c.Operations, r.Operation) {
 		return false
 	}
-	if c.Namespaces != nil && !slices.Contains(c.Namespaces, r.Namespace) {
+	if c.Namespaces != nil && (isNamespace(r) || !slices.Contains(c.Namespaces, r.Namespace)) {
 		return false
 	}
 	if c.Kind == "" {
 		return wholeObject(r) || r.Operation == usher.Connect
 	}
 	return c.Kind == r.Kind.Kind && c.APIVersion == r.Kind.GroupVersion().String() && (wholeObject(r) || ownKind(r.Subresource))
+}
+
+// isNamespace reports whether the request is about a namespace, which is in none although
+// its requests name it as theirs.
+func isNamespace(r *usher.Request) bool {
+	return r.Resource.Group == "" && r.Resource.Resource == "namespaces"
 }
 
 // wholeObject reports whether the request carries the resource's object.

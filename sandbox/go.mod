@@ -187,6 +187,10 @@ require (
 
 replace github.com/usher-dev/usher => ../
 
+replace github.com/spf13/pflag => github.com/spf13/pflag v1.0.9
+
+replace golang.org/x/sync => golang.org/x/sync v0.19.0
+
 replace github.com/fsnotify/fsnotify => github.com/fsnotify/fsnotify v1.9.0
 
 replace github.com/golang-jwt/jwt/v5 => github.com/golang-jwt/jwt/v5 v5.3.0
@@ -199,8 +203,6 @@ replace github.com/prometheus/common => github.com/prometheus/common v0.67.5
 
 replace github.com/prometheus/procfs => github.com/prometheus/procfs v0.19.2
 
-replace github.com/spf13/pflag => github.com/spf13/pflag v1.0.9
-
 replace go.yaml.in/yaml/v2 => go.yaml.in/yaml/v2 v2.4.3
 
 replace go.yaml.in/yaml/v3 => go.yaml.in/yaml/v3 v3.0.4
@@ -211,14 +213,12 @@ replace golang.org/x/net => golang.org/x/net v0.49.0
 
 replace golang.org/x/oauth2 => golang.org/x/oauth2 v0.34.0
 
-replace golang.org/x/sync => golang.org/x/sync v0.19.0
-
 replace golang.org/x/sys => golang.org/x/sys v0.40.0
 
 replace golang.org/x/term => golang.org/x/term v0.39.0
 
 replace golang.org/x/text => golang.org/x/text v0.33.0
 
-replace google.golang.org/protobuf => google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
-
 replace golang.org/x/tools => golang.org/x/tools v0.41.0
+
+replace google.golang.org/protobuf => google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af

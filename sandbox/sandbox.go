@@ -110,6 +110,8 @@ type Cluster struct {
 	RESTConfig *rest.Config
 	// Dir has the certificates, the data and the log.
 	Dir string
+	// Etcd is where its data is, for API servers besides its own.
+	Etcd string
 	// PID is that of the process, until it is stopped.
 	PID int
 
@@ -190,6 +192,7 @@ type process struct {
 // state is what the command prints when it is ready.
 type state struct {
 	Kubeconfig string `json:"kubeconfig"`
+	Etcd       string `json:"etcd"`
 	Dir        string `json:"dir"`
 	Log        string `json:"log"`
 	PID        int    `json:"pid"`
@@ -257,7 +260,7 @@ func (c *Cluster) adopt(text []byte) error {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	config.QPS = -1
-	c.Kubeconfig, c.RESTConfig, c.Dir, c.log, c.PID = s.Kubeconfig, config, s.Dir, s.Log, s.PID
+	c.Kubeconfig, c.RESTConfig, c.Etcd, c.Dir, c.log, c.PID = s.Kubeconfig, config, s.Etcd, s.Dir, s.Log, s.PID
 	return nil
 }
 

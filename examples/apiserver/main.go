@@ -1,0 +1,88 @@
+// Command apiserver is a small API server with Usher's policies in it: it serves one group of
+// its own, shop.example.com, from etcd, beside the API server of a cluster.
+//
+//	apiserver --etcd-servers=http://127.0.0.1:2379 --secure-port=8443 \
+//	  --kubeconfig=$KUBECONFIG --authentication-kubeconfig=$KUBECONFIG --authorization-kubeconfig=$KUBECONFIG \
+//	  --admission-control-config-file=admission.yaml
+//
+// Three lines make it obey policies: see newOptions.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/options"
+	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
+
+	"github.com/usher-dev/usher/examples/apiserver/shop"
+	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
+	"github.com/usher-dev/usher/plugin"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "apiserver:", err)
+		os.Exit(1)
+	}
+}
+
+// newOptions are the recommended ones, with the chain NamespaceLifecycle, Usher, and the
+// policies and webhooks of the API.
+func newOptions() *options.RecommendedOptions {
+	o := options.NewRecommendedOptions("/registry/"+shop.Group, shop.Codecs.LegacyCodec(v1.SchemeGroupVersion))
+	plugin.Register(o.Admission.Plugins)
+	o.Admission.RecommendedPluginOrder = plugin.Order(o.Admission.RecommendedPluginOrder)
+	return o
+}
+
+func run(ctx context.Context, args []string) error {
+	o := newOptions()
+	flags := pflag.NewFlagSet("apiserver", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := utilerrors.NewAggregate(o.Validate()); err != nil {
+		return err
+	}
+	server, err := newServer(o)
+	if err != nil {
+		return err
+	}
+	return server.PrepareRun().RunWithContext(ctx)
+}
+
+func newServer(o *options.RecommendedOptions) (*genericapiserver.GenericAPIServer, error) {
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, fmt.Errorf("make certificate: %w", err)
+	}
+	config := genericapiserver.NewRecommendedConfig(shop.Codecs)
+	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
+	if err := o.ApplyTo(config); err != nil {
+		return nil, fmt.Errorf("configure server: %w", err)
+	}
+	server, err := config.Complete().New("apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("make server: %w", err)
+	}
+	orders, err := newStore(config.RESTOptionsGetter)
+	if err != nil {
+		return nil, err
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(shop.Group, shop.Scheme, shop.ParameterCodec, shop.Codecs)
+	group.VersionedResourcesStorageMap[v1.SchemeGroupVersion.Version] = orders
+	if err := server.InstallAPIGroup(&group); err != nil {
+		return nil, fmt.Errorf("serve %s: %w", shop.Group, err)
+	}
+	return server, nil
+}

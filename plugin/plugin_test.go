@@ -1,0 +1,122 @@
+package plugin_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/plugin"
+)
+
+const header = "apiVersion: apiserver.usher.dev/v1alpha1\nkind: UsherConfiguration\n"
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	typed := metav1.TypeMeta{APIVersion: plugin.APIVersion, Kind: plugin.Kind}
+	no := false
+	for _, test := range []struct {
+		reason string
+		text   string
+		want   *plugin.Configuration
+		err    string
+	}{
+		{reason: "nothing is said", want: &plugin.Configuration{FactTTL: metav1.Duration{Duration: 10 * time.Second}}},
+		{reason: "YAML", text: header + "policies: [a]\nfromAPI: false\nfailurePolicy: Ignore\nrequestTimeout: 2s\nfactTTL: 1m", want: &plugin.Configuration{
+			TypeMeta: typed, Policies: []string{"a"}, FromAPI: &no, FailurePolicy: engine.Ignore,
+			RequestTimeout: metav1.Duration{Duration: 2 * time.Second}, FactTTL: metav1.Duration{Duration: time.Minute},
+		}},
+		{
+			reason: "JSON, which is what servers hand over", text: `{"apiVersion":"apiserver.usher.dev/v1alpha1","kind":"UsherConfiguration","policies":["a"]}`,
+			want: &plugin.Configuration{TypeMeta: typed, Policies: []string{"a"}, FactTTL: metav1.Duration{Duration: 10 * time.Second}},
+		},
+		{reason: "a field that is not known", text: header + "polices: [a]", err: `unknown field "polices"`},
+		{reason: "a field that is there twice", text: header + "policies: [a]\npolicies: [b]", err: `"policies" already set`},
+		{reason: "another kind", text: "apiVersion: v1\nkind: Pod", err: "apiVersion apiserver.usher.dev/v1alpha1 and kind UsherConfiguration are wanted"},
+		{reason: "no kind", text: "policies: [a]", err: "are wanted"},
+		{reason: "no policies from anywhere", text: header + "fromAPI: false", err: "name folders under policies"},
+		{reason: "a word that means nothing", text: header + "failurePolicy: fail", err: "write Fail or Ignore"},
+		{reason: "no time at all", text: header + "ruleTimeout: -1s", err: "ruleTimeout is -1s"},
+	} {
+		var config io.Reader
+		if test.text != "" {
+			config = strings.NewReader(test.text)
+		}
+		got, err := plugin.Read(config)
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: error %v, want %q", test.reason, err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", test.reason, err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
+	}
+}
+
+const policy = `
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata: {name: team}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: Pod}]
+  overrideRules: [{overriders: {plaintext: [{path: /metadata/annotations, op: add, value: {team: shop}}]}}]
+`
+
+// TestPoliciesFromAFolder is what a server does with the plugin: it makes it, initializes
+// it, and asks it. The first request waits for the policies.
+func TestPoliciesFromAFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "policy.yaml"), []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plugins := admission.NewPlugins()
+	plugin.Register(plugins)
+	drained := make(chan struct{})
+	t.Cleanup(func() { close(drained) })
+	config := strings.NewReader(fmt.Sprintf("%spolicies: [%q]", header, folder))
+	made, err := plugins.InitPlugin(plugin.Name, config, initializer.New(nil, nil, nil, nil, nil, nil, drained, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	a := admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "shop", "web",
+		corev1.SchemeGroupVersion.WithResource("pods"), "", admission.Create, &metav1.CreateOptions{}, false, nil)
+	err = made.(admission.MutationInterface).Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
+	if err != nil || pod.Annotations["team"] != "shop" {
+		t.Errorf("%v, annotations %v", err, pod.Annotations)
+	}
+}
+
+func TestWhatIsMissingKeepsAServerFromStarting(t *testing.T) {
+	t.Parallel()
+	plugins := admission.NewPlugins()
+	plugin.Register(plugins)
+	for reason, text := range map[string]string{
+		"load policies: stat /nowhere":           header + "policies: [/nowhere]",
+		"the server has no client for it":        header,
+		`unknown field "x"`:                      header + "x: 1",
+		"configure admission plugin Usher: read": "kind: Pod",
+	} {
+		_, err := plugins.InitPlugin(plugin.Name, strings.NewReader(text), admission.PluginInitializers{})
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("error %v, want %q", err, reason)
+		}
+	}
+}
