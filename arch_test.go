@@ -27,17 +27,21 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	{"fact", nil},
 	{"rule", []string{".", "fact"}},
+	{"rule/access", []string{"."}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/cluster", []string{"fact", "internal/mirror"}},
 	{"source/...", []string{"api", "source"}},
 	{"source/cluster", []string{"api", "source", "internal/mirror"}},
-	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
-	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
+	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
+	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
-	{"door/...", []string{".", "internal/answer"}},
+	// Their twins for requests to authorize.
+	{"index/access", []string{".", "rule/access"}},
+	{"engine/access", []string{".", "rule/access"}},
+	{"door/...", []string{".", "internal/answer", "internal/jsonscan"}},
 	// What every door is tested with: cases of policies, too.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
 	// In a server's own process, and in a client's, nobody else applies the patch.
@@ -45,28 +49,34 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
+	// What an API server does around a decision, offline.
+	{"simulate/access", []string{"."}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api/...", "fact", "rule", "source", "compile/...", "index", "engine"}},
+	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
-	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/access", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/access", "internal/callers"}},
 	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "simulate", "explain", "report", "internal/..."}},
+	{"cmd/...", []string{".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "simulate/...", "explain", "report", "internal/..."}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	// What the doors for admission say, each in its protocol.
 	{"internal/answer", []string{"."}},
+	// Both webhook doors read large JSON of which they want little.
+	{"internal/jsonscan", nil},
 	{"internal/cert", nil},
+	{"internal/callers", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
+	{"internal/enroll/access", []string{"rule", "rule/access"}},
 	// Generators that make runs; they work on files and know nothing of the code.
 	{"hack/...", nil},
 }

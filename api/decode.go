@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
 // ErrUnknownKind is the error of [Decode] for an object that is not a policy.
@@ -24,6 +25,9 @@ var kinds = map[schema.GroupVersionKind]func() Object{
 	v1alpha1.GroupVersion.WithKind("OverridePolicy"):        func() Object { return &v1alpha1.OverridePolicy{} },
 	v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"): func() Object { return &v1alpha1.ClusterOverridePolicy{} },
 	v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"): func() Object { return &v1alpha1.ClusterValidatePolicy{} },
+
+	usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"):        func() Object { return &usherv1alpha1.AuthorizationPolicy{} },
+	usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"): func() Object { return &usherv1alpha1.ClusterAuthorizationPolicy{} },
 }
 
 // Kinds returns every kind of policy, sorted.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
 // An Object is a policy of any kind, such as *v1alpha1.ClusterOverridePolicy.
@@ -24,6 +25,10 @@ func Spec(object Object) any {
 	case *v1alpha1.ClusterOverridePolicy:
 		return &object.Spec
 	case *v1alpha1.ClusterValidatePolicy:
+		return &object.Spec
+	case *usherv1alpha1.ClusterAuthorizationPolicy:
+		return &object.Spec
+	case *usherv1alpha1.AuthorizationPolicy:
 		return &object.Spec
 	}
 	return nil

@@ -15,8 +15,11 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile/kcloudlabs"
+	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
 )
 
 // A Compiled is a policy with what it compiled to. It is immutable.
@@ -26,7 +29,9 @@ type Compiled struct {
 	// Rules are in the order of the policy; Problems are sorted. With a problem of
 	// severity Error the rules are those that could be made: callers decide whether to
 	// use them.
-	Rules    []rule.Rule
+	Rules []rule.Rule
+	// Access are the rules of an authorization policy, which has no others.
+	Access   []*access.Rule
 	Problems []rule.Problem
 }
 
@@ -42,6 +47,10 @@ func Policy(p api.Policy) Compiled {
 		c.Rules, problems = kcloudlabs.ClusterOverridePolicy(object)
 	case *v1alpha1.ClusterValidatePolicy:
 		c.Rules, problems = kcloudlabs.ClusterValidatePolicy(object)
+	case *usherv1alpha1.ClusterAuthorizationPolicy:
+		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
+	case *usherv1alpha1.AuthorizationPolicy:
+		c.Access, problems = compileusher.AuthorizationPolicy(object)
 	default:
 		problems = []rule.Problem{{
 			Severity: rule.Error, Field: "kind", What: fmt.Sprintf("%T is not a policy", p.Object),
@@ -59,8 +68,15 @@ func Policy(p api.Policy) Compiled {
 }
 
 // Policies compiles all policies into the rules of an engine, in evaluation order, and
-// says all that is wrong with them, including what is wrong with them together.
+// says all that is wrong with them, including what is wrong with them together. Those of
+// authorization policies are for another engine: see [All].
 func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
+	compiled, problems := All(ps)
+	return Order(compiled), problems
+}
+
+// All compiles all policies, each for itself, and says all that is wrong with them.
+func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
 	compiled := make([]Compiled, len(ps))
 	var problems []rule.Problem
 	for i, p := range ps {
@@ -69,7 +85,7 @@ func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
 	}
 	problems = append(problems, Duplicates(compiled)...)
 	rule.SortProblems(problems)
-	return Order(compiled), problems
+	return compiled, problems
 }
 
 // Order returns the rules of all policies and the built-in ones in the order in which
@@ -89,6 +105,16 @@ func Order(cs []Compiled) []rule.Rule {
 			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
 		)
 	})
+	return rules
+}
+
+// Access returns the rules of all authorization policies, in the order of evaluation.
+func Access(cs []Compiled) []*access.Rule {
+	var rules []*access.Rule
+	for _, c := range cs {
+		rules = append(rules, c.Access...)
+	}
+	access.Sort(rules)
 	return rules
 }
 

@@ -7,6 +7,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -22,6 +24,10 @@ func Ref(object api.Object) usher.PolicyRef {
 		return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: object.Name}
 	case *v1alpha1.ClusterValidatePolicy:
 		return usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: object.Name}
+	case *usherv1alpha1.ClusterAuthorizationPolicy:
+		return usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: object.Name}
+	case *usherv1alpha1.AuthorizationPolicy:
+		return usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: object.Namespace, Name: object.Name}
 	}
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	return usher.PolicyRef{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -38,22 +44,39 @@ func metadata(ref usher.PolicyRef, object api.Object) []rule.Problem {
 			Do: "set metadata.name",
 		})
 	}
-	_, namespaced := object.(*v1alpha1.OverridePolicy)
-	switch {
-	case namespaced && ref.Namespace == "":
-		problems = append(problems, rule.Problem{
-			Severity: rule.Error, Field: "metadata.namespace",
-			What: "the policy has no namespace: it is for the objects of its own namespace, so it is for none",
-			Do:   "set metadata.namespace, or use a ClusterOverridePolicy for the objects of every namespace",
-		})
-	case !namespaced && object.GetNamespace() != "":
-		problems = append(problems, rule.Problem{
-			Severity: rule.Warning, Field: "metadata.namespace",
-			What: "the policy is cluster-scoped: it is for the objects of every namespace",
-			Do:   "remove metadata.namespace, and name the namespace in spec.resourceSelectors if it was meant as a limit",
-		})
+	if p, wrong := placement(ref, object); wrong {
+		problems = append(problems, p)
 	}
 	return problems
+}
+
+// placement is the problem with the policy's namespace, if there is one.
+func placement(ref usher.PolicyRef, object api.Object) (p rule.Problem, wrong bool) {
+	cluster, concerns := "ClusterOverridePolicy", "the objects"
+	namespaced, limit := false, "spec.resourceSelectors"
+	switch object.(type) {
+	case *v1alpha1.OverridePolicy:
+		namespaced = true
+	case *usherv1alpha1.AuthorizationPolicy:
+		namespaced, cluster, concerns = true, "ClusterAuthorizationPolicy", "requests"
+	case *usherv1alpha1.ClusterAuthorizationPolicy:
+		concerns, limit = "requests", "spec.rules"
+	}
+	switch {
+	case namespaced && ref.Namespace == "":
+		return rule.Problem{
+			Severity: rule.Error, Field: "metadata.namespace",
+			What: "the policy has no namespace: it is for " + concerns + " of its own namespace, so it is for none",
+			Do:   "set metadata.namespace, or use a " + cluster + " for " + concerns + " of every namespace",
+		}, true
+	case !namespaced && object.GetNamespace() != "":
+		return rule.Problem{
+			Severity: rule.Warning, Field: "metadata.namespace",
+			What: "the policy is cluster-scoped: it is for " + concerns + " of every namespace",
+			Do:   "remove metadata.namespace, and name the namespace in " + limit + " if it was meant as a limit",
+		}, true
+	}
+	return rule.Problem{}, false
 }
 
 // fields are the problems with the fields that are written down: those that the kind does
@@ -61,6 +84,10 @@ func metadata(ref usher.PolicyRef, object api.Object) []rule.Problem {
 func fields(p api.Policy) []rule.Problem {
 	var problems []rule.Problem
 	for _, path := range p.Unknown {
+		if problem, known := compileusher.Unknown(path); known {
+			problems = append(problems, problem)
+			continue
+		}
 		problem := rule.Problem{
 			Severity: rule.Error, Field: path, What: "unknown field",
 			Do: "remove it: the API server drops it",

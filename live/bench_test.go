@@ -85,7 +85,7 @@ func deciderOf(b *testing.B, texts []string) usher.Decider {
 	if errs := rule.Errors(problems); len(errs) > 0 {
 		b.Fatal(errs)
 	}
-	return guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}))
+	return guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}), guard.Options{})
 }
 
 func capturedPod(b *testing.B) []byte {

@@ -23,9 +23,12 @@ import (
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/engine"
+	accessengine "github.com/usher-dev/usher/engine/access"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	accessindex "github.com/usher-dev/usher/index/access"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
 	"github.com/usher-dev/usher/source"
 )
 
@@ -36,6 +39,11 @@ var ErrNotLoaded = errors.New("policies not loaded yet")
 type Options struct {
 	Facts  fact.Resolver
 	Engine engine.Options
+	// Access tunes how requests to authorize are decided.
+	Access accessengine.Options
+	// May tells whether a user may do something, so that who writes policies cannot allow
+	// more than he may; nil does not ask. See [guard.Options].
+	May func(context.Context, *usher.Request) (bool, error)
 	// Log gets one record for each update that changes something, and one for each
 	// problem that appears or goes.
 	Log *slog.Logger
@@ -60,6 +68,7 @@ type snapshot struct {
 	decider  usher.Decider
 	rules    []rule.Rule
 	coverage rule.Coverage
+	access   *accessengine.Engine
 	policies []Policy
 	status   Status
 }
@@ -89,6 +98,10 @@ func (l *Live) Status() Status { return l.current.Load().status }
 
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
 func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
+
+// Access is the engine that decides requests to authorize by the policies that hold now; nil
+// before every source has handed over its policies.
+func (l *Live) Access() *accessengine.Engine { return l.current.Load().access }
 
 // Policies tells what became of each policy. They are shared: do not change them.
 func (l *Live) Policies() []Policy { return l.current.Load().policies }
@@ -189,9 +202,38 @@ func (l *Live) build(sets []*merged) built {
 	if !changed {
 		return built{}
 	}
-	rules := compile.Order(enforced)
-	status.Rules = len(rules)
-	e := engine.New(index.New(rules), l.options.Facts, l.options.Engine)
-	next := snapshot{decider: guard.Wrap(e), rules: rules, coverage: rule.Cover(rules), policies: policies, status: status}
-	return built{snapshot: next, changed: true}
+	return built{snapshot: l.enforce(enforced, policies, status), changed: true}
+}
+
+// enforce makes engines for compiled policies: one for writes, one for requests to authorize.
+func (l *Live) enforce(enforced []compile.Compiled, policies []Policy, status Status) snapshot {
+	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
+	status.Rules = len(rules) + len(accessRules)
+	next := snapshot{rules: rules, policies: policies, status: status, coverage: rule.Cover(rules), access: l.judge(accessRules)}
+	writes := guard.Wrap(engine.New(index.New(rules), l.options.Facts, l.options.Engine), l.options.guard())
+	next.decider = usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		if r.Phase == usher.Authorize {
+			return next.access.Decide(ctx, r)
+		}
+		return writes.Decide(ctx, r)
+	})
+	return next
+}
+
+// guard says what policies are tried on when they are written: the immune stay so, but
+// nothing else spares anybody.
+func (o Options) guard() guard.Options {
+	trial := o.Access
+	trial.Disarmed = nil
+	return guard.Options{
+		May: o.May,
+		Judge: func(rules []*access.Rule) usher.Decider {
+			return accessengine.New(accessindex.New(rules), trial)
+		},
+	}
+}
+
+// judge returns the engine for access rules.
+func (l *Live) judge(rules []*access.Rule) *accessengine.Engine {
+	return accessengine.New(accessindex.New(rules), l.options.Access)
 }

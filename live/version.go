@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -64,8 +65,15 @@ func (v *version) holds(policy api.Policy) bool {
 func same(a, b api.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
 		a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName() &&
-		maps.Equal(a.GetLabels(), b.GetLabels()) &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(ours(a), ours(b)) &&
 		reflect.DeepEqual(api.Spec(a), api.Spec(b))
+}
+
+// ours are the annotations that say something to Usher.
+func ours(object api.Object) map[string]string {
+	annotations := maps.Clone(object.GetAnnotations())
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "usher.dev/") })
+	return annotations
 }
 
 // compilePolicy compiles a policy. A compiler that panics takes down this policy and

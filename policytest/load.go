@@ -3,6 +3,7 @@ package policytest
 import (
 	"bufio"
 	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -23,34 +25,78 @@ import (
 // ErrNoCases is the error of [Load] when there is nothing to run.
 var ErrNoCases = errors.New("no cases found")
 
-// Load reads the cases in files, and in folders all the way down. In folders, files that
-// do not end in .yaml, .yml or .json are left out, and so are documents that are
-// Kubernetes objects: the policies under test may lie next to their cases. All faults
-// of all files come back in one error.
+// Tests reads the tests in files, of every format, and in folders all the way down. In
+// folders, files that do not end in .yaml, .yml or .json are left out, and so are documents
+// that are Kubernetes objects: the policies under test may lie next to their tests. All
+// faults of all files come back in one error.
+func Tests(paths ...string) ([]Test, error) {
+	var tests []Test
+	err := eachDocument(paths, func(d document, file string) error {
+		loaded, err := load(d, file)
+		tests = append(tests, loaded...)
+		return err
+	})
+	if err == nil && len(tests) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tests, nil
+}
+
+// Load is [Tests] for admission cases; tests of other formats are left out.
 func Load(paths ...string) ([]*Case, error) {
 	var cases []*Case
+	err := eachDocument(paths, func(d document, file string) error {
+		if !isCase(d.json) {
+			return nil
+		}
+		c, err := decodeCase(d.json, file)
+		cases = append(cases, c)
+		return err
+	})
+	if err == nil && len(cases) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cases, nil
+}
+
+// caseFormat is that of admission cases, and of what has no format at all.
+var caseFormat = format{
+	recognises: func(head) bool { return true },
+	load: func(document []byte, file string) ([]Test, error) {
+		c, err := decodeCase(document, file)
+		if err != nil {
+			return nil, err
+		}
+		return []Test{c.test()}, nil
+	},
+}
+
+func isCase(document []byte) bool {
+	h := headOf(document)
+	return !slices.ContainsFunc(formats[:len(formats)-1], func(f format) bool { return f.recognises(h) })
+}
+
+// eachDocument calls use with every document in paths that is not a Kubernetes object.
+func eachDocument(paths []string, use func(d document, file string) error) error {
 	var faults []error
 	for _, path := range paths {
 		files, err := caseFiles(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, file := range files {
-			loaded, err := loadFile(file, file == path)
-			if err != nil {
+			if err := readFile(file, file == path, use); err != nil {
 				faults = append(faults, err)
-				continue
 			}
-			cases = append(cases, loaded...)
 		}
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	if len(cases) == 0 {
-		return nil, fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
-	}
-	return cases, nil
+	return errors.Join(faults...)
 }
 
 func caseFiles(path string) ([]string, error) {
@@ -74,55 +120,69 @@ func caseFiles(path string) ([]string, error) {
 	return files, err
 }
 
-// loadFile reads the cases of a file. A file that was named by the user has to hold cases.
-func loadFile(file string, named bool) ([]*Case, error) {
+// readFile reads the documents of a file. One that was named by the user has to hold tests.
+func readFile(file string, named bool, use func(d document, file string) error) error {
 	documents, err := readDocuments(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var cases []*Case
-	for i, document := range documents {
+	for i, d := range documents {
 		where := file
 		if len(documents) > 1 {
 			where = fmt.Sprintf("%s (document %d)", file, i+1)
 		}
-		if isObject(document) {
+		if isObject(d.json) {
 			if named {
-				return nil, fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
+				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
 			}
 			continue
 		}
-		c, err := decodeCase(document, file)
-		if err != nil {
-			return nil, fmt.Errorf("load %s: %w", where, err)
+		if err := use(d, file); err != nil {
+			return fmt.Errorf("load %s: %w", where, err)
 		}
-		cases = append(cases, c)
 	}
-	return cases, nil
+	return nil
 }
 
-// readDocuments returns the documents of a YAML or JSON file as JSON.
-func readDocuments(file string) ([][]byte, error) {
+// A document is one of possibly several in a file.
+type document struct {
+	text []byte
+	// json is the text as Kubernetes reads it, to which n and on are booleans.
+	json []byte
+}
+
+// plain is the text as JSON in which only true and false are booleans, as in YAML 1.2: files
+// of requests are full of short names.
+func (d document) plain() ([]byte, error) {
+	var tree any
+	if err := yamlv3.Unmarshal(d.text, &tree); err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(tree)
+}
+
+// readDocuments returns the documents of a YAML or JSON file.
+func readDocuments(file string) ([]document, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	var documents [][]byte
+	var documents []document
 	for {
-		document, err := reader.Read()
+		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return documents, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		converted, err := yaml.YAMLToJSONStrict(document)
+		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !bytes.Equal(converted, []byte("null")) {
-			documents = append(documents, converted)
+			documents = append(documents, document{text: text, json: converted})
 		}
 	}
 }
@@ -137,12 +197,8 @@ func isObject(document []byte) bool {
 
 func decodeCase(document []byte, file string) (*Case, error) {
 	c := &Case{File: file}
-	strict, err := json.UnmarshalStrict(document, c)
-	if err != nil {
+	if err := decodeStrict(document, c); err != nil {
 		return nil, err
-	}
-	if len(strict) > 0 {
-		return nil, errors.Join(strict...)
 	}
 	if c.Name == "" {
 		c.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
@@ -159,9 +215,9 @@ func (c *Case) readPolicyFiles() error {
 		if err != nil {
 			return err
 		}
-		for _, document := range documents {
+		for _, d := range documents {
 			var policy map[string]any
-			if err := json.UnmarshalCaseSensitivePreserveInts(document, &policy); err != nil {
+			if err := json.UnmarshalCaseSensitivePreserveInts(d.json, &policy); err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
 			c.Policies = append(c.Policies, policy)

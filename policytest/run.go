@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -46,23 +45,9 @@ type Result struct {
 
 // Run decides the request of the case and compares the answer. It listens on a loopback
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
-func (c *Case) Run(ctx context.Context) Result {
-	result := Result{Name: c.Name, File: c.File, Status: Skipped, Message: c.Skip}
-	if c.Skip != "" {
-		return result
-	}
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
-	defer cancel()
-	faults := c.faults(ctx)
-	result.Took = time.Since(start)
-	result.Status = Passed
-	if len(faults) > 0 {
-		result.Status = Failed
-		result.Message = strings.Join(faults, "\n")
-	}
-	return result
-}
+func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
+
+func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
 
 // A Setup is what a case runs on, for those who send its request by another way than
 // [Case.Run], or look at what becomes of it.
@@ -84,12 +69,7 @@ func (c *Case) Setup(ctx context.Context) (*Setup, error) {
 }
 
 // faults are all the ways in which the case does not hold.
-func (c *Case) faults(ctx context.Context) (faults []string) {
-	defer func() {
-		if r := recover(); r != nil {
-			faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
-		}
-	}()
+func (c *Case) faults(ctx context.Context) []string {
 	s, err := c.prepare(ctx)
 	if err != nil {
 		return []string{err.Error()}
@@ -99,7 +79,7 @@ func (c *Case) faults(ctx context.Context) (faults []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	faults = c.expected().faults(a)
+	faults := c.expected().faults(a)
 	if len(faults) == 0 {
 		return s.vacuous(c.expected(), a)
 	}
@@ -132,7 +112,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,
 	})
-	s.decider = guard.Wrap(e)
+	s.decider = guard.Wrap(e, guard.Options{})
 	return s, nil
 }
 
@@ -174,7 +154,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
-	}))
+	}), guard.Options{})
 	object := usher.RawObject(written)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		tree, err := object.Tree()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/usher-dev/usher/api"
 	"log/slog"
 	"os"
 	"slices"
@@ -64,13 +65,19 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	c := &cluster{t: t, log: &recorder{}, kube: kubefake.NewClientset()}
-	c.policies = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		resource: "ClusterOverridePolicyList",
-		v1alpha1.GroupVersion.WithResource("overridepolicies"):        "OverridePolicyList",
-		v1alpha1.GroupVersion.WithResource("clustervalidatepolicies"): "ClusterValidatePolicyList",
-	})
+	c.policies = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds())
 	c.policies.PrependReactor("patch", "*", c.testUID)
 	return c
+}
+
+// listKinds are those of all kinds of policy.
+func listKinds() map[schema.GroupVersionResource]string {
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, kind := range api.Kinds() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		kinds[resource] = kind.Kind + "List"
+	}
+	return kinds
 }
 
 // testUID answers a patch that begins with the UID of another object as an API server does.

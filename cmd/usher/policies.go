@@ -34,7 +34,7 @@ func usablePolicies(s streams, paths []string) (policySet, error) {
 
 // decider decides by the policies, and about policies.
 func (p policySet) decider(facts fact.Resolver) usher.Decider {
-	return guard.Wrap(engine.New(index.New(p.rules), facts, engine.Options{FailurePolicy: engine.Fail}))
+	return guard.Wrap(engine.New(index.New(p.rules), facts, engine.Options{FailurePolicy: engine.Fail}), guard.Options{})
 }
 
 func httpFacts(local bool) fact.Resolver { return facthttp.New(facthttp.Options{AllowLocal: local}) }

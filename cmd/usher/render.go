@@ -74,7 +74,7 @@ func renderPolicies(ctx context.Context, inputs []input) ([]map[string]any, erro
 func renderPolicy(ctx context.Context, policy map[string]any) (map[string]any, error) {
 	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
-	}))
+	}), guard.Options{})
 	r, err := (&policytest.Request{Operation: usher.Create, Object: policy}).For(usher.Mutate)
 	if err != nil {
 		return nil, err

@@ -27,13 +27,14 @@ type serveFlags struct {
 	logLevel        string
 	traceLabel      string
 	traceAnnotation string
+	authorization   authorizationFlags
 }
 
 func newServe(s streams) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve admission webhooks that enforce policies",
+		Short: "Serve webhooks that enforce policies",
 		Long: `Serve answers the admission webhooks of an API server over HTTPS, at /mutate and
 /validate.
 
@@ -47,13 +48,19 @@ those in files. Their status says what became of them. API servers are told to c
 server, for no more than the policies need; 'usher uninstall' tells them to stop. In a pod
 --in-cluster is the default if there are no --policies.
 
+With --authorization-address it also answers the authorization webhooks of API servers,
+over HTTPS at that address: /authorize/deny only denies, /authorize/allow only allows,
+/authorize does both. 'usher authz config' writes what an API server needs to ask.
+
 On SIGTERM /readyz fails, requests in flight are finished, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
   usher serve --policies policies/ --facts objects/ --log-level debug
   usher serve --policies /etc/usher --bind-address 0.0.0.0 \
     --tls-cert-file tls.crt --tls-private-key-file tls.key
   usher serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443 --bind-address 192.0.2.7
-  usher serve --in-cluster --service usher --cert-secret usher-cert`,
+  usher serve --in-cluster --service usher --cert-secret usher-cert
+  usher serve --policies /etc/usher --authorization-address 127.0.0.1:8444 \
+    --authorization-client-ca-file /etc/usher/pki/ca.crt --authorization-client-names kube-apiserver`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.config.Out = s.out
@@ -82,6 +89,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	c := &f.config
 	f.legacy.register(flags)
 	f.member.registerIn(flags)
+	f.authorization.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
 	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
@@ -95,6 +103,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names and DNS names of those who may ask, of all whom --client-ca-file vouches for")
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
+	flags.StringVar(&c.Immunity.File, "authorization-immune-file", "", "YAML with a list of users, groups and service accounts, as under spec.subjects of a policy, whom authorization policies never deny anything, besides the control plane and nodes")
+	flags.StringVar(&c.Immunity.Switch, "authorization-kill-switch", "", "file that, as long as it exists, keeps authorization policies from denying anything to anybody")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "what becomes of a request when a rule fails: Fail denies it, Ignore goes on without the rule")
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "how long the programs of one rule may run for one request")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")
@@ -136,6 +146,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s streams) error {
 	}
 	c.Trace.Label, c.Trace.Annotation = markOf(f.traceLabel), markOf(f.traceAnnotation)
 	if err := f.checkFiles(); err != nil {
+		return err
+	}
+	if c.Authorization, err = f.authorization.complete(cmd.Flags().Changed); err != nil {
 		return err
 	}
 	switch f.tlsMinVersion {

@@ -22,11 +22,16 @@ func newTest(s streams) *cobra.Command {
 	var color colorFlag
 	var pattern string
 	var verbose bool
+	var extent testExtent
 	cmd := &cobra.Command{
 		Use:   "test PATH...",
 		Short: "Run test cases of policies",
 		Long: `Test runs the case files in files and folders. A case names policies, a request and the
-answer that it must get; docs/test-format.md describes the format. No cluster is needed.
+answer that it must get; docs/test-format.md describes the formats. No cluster is needed.
+
+Of suites of authorization policies --coverage tells which policies, rules and conditions no
+case exercises. With --mutate one of these after the other is left out: a case must fail
+each time, or else the exit status is 1.
 
 The exit status is 0 if every case passes, 1 if one fails, and 2 if the cases cannot be
 run at all.`,
@@ -40,6 +45,9 @@ run at all.`,
 				return err
 			}
 			report := newTestReport(runCases(cmd.Context(), s, cases))
+			if err := report.examine(cmd.Context(), cases, extent); err != nil {
+				return err
+			}
 			switch output.value {
 			case "text":
 				err = report.print(s.out, color.palette(s.out), verbose)
@@ -48,7 +56,7 @@ run at all.`,
 			default:
 				err = output.encode(s.out, report)
 			}
-			if err == nil && report.Failed > 0 {
+			if err == nil && (report.Failed > 0 || report.Mutants != nil && len(report.Mutants.Survivors) > 0) {
 				return errNegative
 			}
 			return err
@@ -56,21 +64,23 @@ run at all.`,
 	}
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the cases that pass, too")
+	cmd.Flags().BoolVar(&extent.coverage, "coverage", false, "tell what of authorization policies no case exercises")
+	cmd.Flags().BoolVar(&extent.mutate, "mutate", false, "leave out one part of authorization policies after the other; a case must fail each time")
 	output.register(cmd, "text", "json", "yaml", "junit")
 	color.register(cmd)
 	return cmd
 }
 
-func selectCases(paths []string, pattern string) ([]*policytest.Case, error) {
+func selectCases(paths []string, pattern string) ([]policytest.Test, error) {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("--run: %w", err)
 	}
-	all, err := policytest.Load(paths...)
+	all, err := policytest.Tests(paths...)
 	if err != nil {
 		return nil, err
 	}
-	var cases []*policytest.Case
+	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
 			cases = append(cases, c)
@@ -83,7 +93,7 @@ func selectCases(paths []string, pattern string) ([]*policytest.Case, error) {
 }
 
 // runCases runs cases on all processors and returns the results in the cases' order.
-func runCases(ctx context.Context, s streams, cases []*policytest.Case) []policytest.Result {
+func runCases(ctx context.Context, s streams, cases []policytest.Test) []policytest.Result {
 	results := make([]policytest.Result, len(cases))
 	var done atomic.Int64
 	stop := showProgress(s.err, &done, len(cases))
@@ -132,6 +142,29 @@ type testReport struct {
 	Passed  int                 `json:"passed"`
 	Failed  int                 `json:"failed"`
 	Skipped int                 `json:"skipped"`
+	// Coverage and Mutants are there if they were asked for.
+	Coverage []policytest.Coverage `json:"coverage,omitempty"`
+	Mutants  *policytest.Mutants   `json:"mutants,omitempty"`
+}
+
+// A testExtent is what to find out besides whether cases pass.
+type testExtent struct {
+	coverage, mutate bool
+}
+
+// examine looks at what the cases test. Mutants of policies say nothing while cases fail.
+func (r *testReport) examine(ctx context.Context, cases []policytest.Test, extent testExtent) error {
+	if extent.coverage {
+		var err error
+		if r.Coverage, err = policytest.Cover(ctx, cases); err != nil {
+			return err
+		}
+	}
+	if extent.mutate && r.Failed == 0 {
+		mutants := policytest.Mutate(ctx, cases)
+		r.Mutants = &mutants
+	}
+	return nil
 }
 
 func newTestReport(results []policytest.Result) testReport {
@@ -161,9 +194,29 @@ func (r testReport) print(w io.Writer, p palette, verbose bool) error {
 			fmt.Fprintf(&b, "%s %s (%s)\n", paint(p.green, "pass"), c.Name, c.Took.Round(time.Millisecond))
 		}
 	}
+	r.printCoverage(&b, p)
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (r testReport) printCoverage(b *strings.Builder, p palette) {
+	for _, c := range r.Coverage {
+		fmt.Fprintf(b, "%s (%s): %d of %s, %d of %s, %d of %s\n", c.Set, c.File,
+			c.Policies.Exercised, count(c.Policies.Total, "policy", "policies"),
+			c.Rules.Exercised, count(c.Rules.Total, "rule", "rules"),
+			c.Conditions.Exercised, count(c.Conditions.Total, "condition", "conditions"))
+		for _, missing := range c.Missing {
+			fmt.Fprintf(b, "    %s %s\n", paint(p.yellow, "not exercised:"), missing)
+		}
+	}
+	if r.Mutants == nil {
+		return
+	}
+	for _, s := range r.Mutants.Survivors {
+		fmt.Fprintf(b, "%s %s (%s): no case fails without %s\n", paint(p.red, "survives:"), s.Set, s.File, s.Without)
+	}
+	fmt.Fprintf(b, "%s, %d noticed\n", count(r.Mutants.Total, "mutant", "mutants"), r.Mutants.Total-len(r.Mutants.Survivors))
 }
 
 // The JUnit format, as far as CI systems agree on it.

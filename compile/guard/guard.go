@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,13 +24,33 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
 )
 
+// Options say what else is asked about authorization policies. The zero value works, and
+// asks nothing else.
+type Options struct {
+	// Judge returns what decides requests to authorize by rules. A Deny that is written is
+	// tried on the requests without which a cluster cannot be operated; nil does not try it.
+	Judge func([]*access.Rule) usher.Decider
+	// May tells whether a user may do what a request to authorize asks for: who writes an
+	// Allow has to be allowed what it allows. Nil does not ask.
+	May func(context.Context, *usher.Request) (bool, error)
+	// Now is time.Now if nil.
+	Now func() time.Time
+}
+
 // Wrap returns a Decider that decides writes of policies and asks next about the rest.
-func Wrap(next usher.Decider) usher.Decider { return &guard{next: next} }
+func Wrap(next usher.Decider, o Options) usher.Decider {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &guard{next: next, options: o}
+}
 
 type guard struct {
-	next usher.Decider
+	next    usher.Decider
+	options Options
 }
 
 // Decide implements [usher.Decider].
@@ -50,10 +71,16 @@ func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 	return g.validate(ctx, r, policy)
 }
 
-// mutate renders templates. A policy with templates is not changed by other policies.
+// mutate renders templates, and notes when a policy that has to be confirmed was written. A
+// policy that it changes is not changed by other policies.
 func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	rendered := render(policy.Object)
 	ref := compile.Ref(policy.Object)
+	if stamps := g.stamp(policy.Object); len(stamps) > 0 {
+		d := usher.Patched(stamps...)
+		d.Findings = []usher.Finding{{Policy: ref, Rule: "metadata.annotations", Outcome: usher.Changed, Patch: stamps}}
+		return d, nil
+	}
 	if errs := rule.Errors(rendered.problems); len(errs) > 0 {
 		d := refused(ref, errs)
 		d.Code = http.StatusInternalServerError
@@ -83,6 +110,12 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
 		d := refused(compiled.Ref, errs)
 		d.Code, d.Reason, d.Warnings = http.StatusForbidden, d.Message, warnings
+		return d, nil
+	}
+	more, d, refused := g.authorize(ctx, r, compiled)
+	warnings = append(warnings, more...)
+	if refused {
+		d.Warnings = warnings
 		return d, nil
 	}
 	d, err := g.next.Decide(ctx, r)

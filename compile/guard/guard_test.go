@@ -87,7 +87,7 @@ func TestCases(t *testing.T) {
 		ran++
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			d, err := guard.Wrap(usher.DeciderFunc(allow)).Decide(t.Context(), r)
+			d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{}).Decide(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +269,7 @@ func TestWhoDecides(t *testing.T) {
 				asked = true
 				return allow(ctx, r)
 			})
-			d, err := guard.Wrap(next).Decide(t.Context(), &usher.Request{
+			d, err := guard.Wrap(next, guard.Options{}).Decide(t.Context(), &usher.Request{
 				Phase: test.phase, Operation: test.operation, Subresource: test.subresource, Namespace: test.namespace,
 				Object: usher.RawObject([]byte(test.object)), OldObject: usher.RawObject([]byte(test.old)),
 			})
@@ -338,7 +338,7 @@ func mutate(t *testing.T, object string) usher.Decision {
 	refuse := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Denied("a policy with templates is not for others to change"), nil
 	})
-	d, err := guard.Wrap(refuse).Decide(t.Context(), &usher.Request{
+	d, err := guard.Wrap(refuse, guard.Options{}).Decide(t.Context(), &usher.Request{
 		Phase: usher.Mutate, Operation: usher.Create, Object: usher.RawObject([]byte(object)),
 	})
 	if err != nil || d.Verdict != usher.Allow {
@@ -352,7 +352,7 @@ func TestWarnings(t *testing.T) {
 	next := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Decision{Verdict: usher.Allow, Warnings: []string{"from behind"}}, nil
 	})
-	d, err := guard.Wrap(next).Decide(t.Context(), &usher.Request{
+	d, err := guard.Wrap(next, guard.Options{}).Decide(t.Context(), &usher.Request{
 		Phase: usher.Validate, Operation: usher.Create, Object: usher.RawObject([]byte(warned)),
 	})
 	if err != nil || d.Verdict != usher.Allow {
@@ -370,7 +370,7 @@ func TestErrorFromBehind(t *testing.T) {
 		return usher.Decision{}, broken
 	})
 	for _, object := range []string{pod, goodOverride} {
-		d, err := guard.Wrap(next).Decide(t.Context(), &usher.Request{
+		d, err := guard.Wrap(next, guard.Options{}).Decide(t.Context(), &usher.Request{
 			Phase: usher.Validate, Operation: usher.Create, Object: usher.RawObject([]byte(object)),
 		})
 		if !errors.Is(err, broken) || !reflect.DeepEqual(d, usher.Decision{}) {
@@ -390,7 +390,7 @@ func BenchmarkDecide(b *testing.B) {
 				b.Fatal(err)
 			}
 			r.Kind = schema.FromAPIVersionAndKind(tree["apiVersion"].(string), tree["kind"].(string))
-			d := guard.Wrap(usher.DeciderFunc(allow))
+			d := guard.Wrap(usher.DeciderFunc(allow), guard.Options{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := d.Decide(b.Context(), r); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/answer"
+	"github.com/usher-dev/usher/internal/jsonscan"
 )
 
 const (
@@ -106,7 +107,7 @@ func (h *handler) serve(ctx context.Context, r *http.Request) ([]byte, error) {
 		return h.tooLarge(r, body)
 	}
 	review, err := decodeReview(body)
-	if errors.Is(err, errTooDeep) && review.identified() {
+	if errors.Is(err, jsonscan.ErrTooDeep) && review.identified() {
 		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()))
 	}
 	if err != nil {

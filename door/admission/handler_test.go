@@ -16,6 +16,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
+	"github.com/usher-dev/usher/internal/jsonscan"
 )
 
 // small is a review with nothing but what it needs; %s goes before the end of the request.
@@ -143,7 +144,7 @@ func TestUnusualReviewsAreDecided(t *testing.T) {
 		{"many extra keys", "application/json", fmt.Sprintf(small, `,"userInfo":{"extra":{`+strings.Join(many, ",")+`}}`)},
 		{"white space everywhere", "application/json", " \r\n\t" + strings.ReplaceAll(fmt.Sprintf(small, ""), `:`, " :\n") + "\n"},
 		{"another order", "application/json", `{"request":{"object":{},"operation":"CREATE","resource":{"resource":"pods"},"kind":{"kind":"Pod"},"uid":"u1"},"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`},
-		{"an object that is nested as deep as may be", "application/json", fmt.Sprintf(small, `,"oldObject":{"a":`+strings.Repeat("[", admission.MaxDepth-3)+strings.Repeat("]", admission.MaxDepth-3)+`}`)},
+		{"an object that is nested as deep as may be", "application/json", fmt.Sprintf(small, `,"oldObject":{"a":`+strings.Repeat("[", jsonscan.MaxDepth-3)+strings.Repeat("]", jsonscan.MaxDepth-3)+`}`)},
 	}
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {
@@ -161,7 +162,7 @@ func TestUnusualReviewsAreDecided(t *testing.T) {
 
 func TestTooDeepIsDenied(t *testing.T) {
 	t.Parallel()
-	for _, levels := range []int{admission.MaxDepth - 2, 5_000_000} {
+	for _, levels := range []int{jsonscan.MaxDepth - 2, 5_000_000} {
 		body := []byte(fmt.Sprintf(small, `,"oldObject":{"a":`+strings.Repeat("[", levels)+strings.Repeat("]", levels)+`}`))
 		start := time.Now()
 		w := post(admission.Mutate(always(usher.Allowed()), quiet()), body)

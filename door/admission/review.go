@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonscan"
 )
 
 const (
@@ -35,127 +35,111 @@ type review struct {
 // body. With an error it returns what came before.
 func decodeReview(body []byte) (*review, error) {
 	r := &review{}
-	s := &scanner{data: body}
-	if err := s.object(r.field); err != nil {
+	s := jsonscan.New(body)
+	if err := s.Object(r.field); err != nil {
 		return r, fmt.Errorf("decode AdmissionReview: %w", err)
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return r, fmt.Errorf("decode AdmissionReview: %w", err)
 	}
 	return r, r.check()
 }
 
-func (r *review) field(s *scanner, key []byte) error {
+func (r *review) field(s *jsonscan.Scanner, key []byte) error {
 	switch string(key) {
 	case "apiVersion":
-		return s.string(&r.apiVersion)
+		return s.String(&r.apiVersion)
 	case "kind":
-		return s.string(&r.kind)
+		return s.String(&r.kind)
 	case "request":
-		if s.null() {
+		if s.Null() {
 			return nil
 		}
 		r.asks = true
-		return s.object(r.requestField)
+		return s.Object(r.requestField)
 	}
-	_, err := s.value()
+	_, err := s.Value()
 	return err
 }
 
-func (r *review) requestField(s *scanner, key []byte) error {
+func (r *review) requestField(s *jsonscan.Scanner, key []byte) error {
 	q := &r.request
 	switch string(key) {
 	case "uid":
-		return s.string(&q.UID)
+		return s.String(&q.UID)
 	case "kind":
-		return s.triple(&q.Kind.Group, &q.Kind.Version, &q.Kind.Kind)
+		return triple(s, &q.Kind.Group, &q.Kind.Version, &q.Kind.Kind)
 	case "resource":
-		return s.triple(&q.Resource.Group, &q.Resource.Version, &q.Resource.Resource)
+		return triple(s, &q.Resource.Group, &q.Resource.Version, &q.Resource.Resource)
 	case "subResource":
-		return s.string(&q.Subresource)
+		return s.String(&q.Subresource)
 	case "name":
-		return s.string(&q.Name)
+		return s.String(&q.Name)
 	case "namespace":
-		return s.string(&q.Namespace)
+		return s.String(&q.Namespace)
 	case "operation":
-		return s.string((*string)(&q.Operation))
+		return s.String((*string)(&q.Operation))
 	case "userInfo":
-		return s.user(&q.User)
+		return readUser(s, &q.User)
 	case "dryRun":
-		return s.bool(&q.DryRun)
+		return s.Bool(&q.DryRun)
 	case "object":
-		return s.raw(&q.Object)
+		return raw(s, &q.Object)
 	case "oldObject":
-		return s.raw(&q.OldObject)
+		return raw(s, &q.OldObject)
 	case "options":
-		return s.raw(&q.Options)
+		return raw(s, &q.Options)
 	}
-	_, err := s.value()
+	_, err := s.Value()
 	return err
 }
 
 // triple reads a group, version and kind or resource.
-func (s *scanner) triple(group, version, what *string) error {
-	if s.null() {
+func triple(s *jsonscan.Scanner, group, version, what *string) error {
+	if s.Null() {
 		return nil
 	}
-	return s.object(func(s *scanner, key []byte) error {
+	return s.Object(func(s *jsonscan.Scanner, key []byte) error {
 		switch string(key) {
 		case "group":
-			return s.string(group)
+			return s.String(group)
 		case "version":
-			return s.string(version)
+			return s.String(version)
 		case "kind", "resource":
-			return s.string(what)
+			return s.String(what)
 		}
-		_, err := s.value()
+		_, err := s.Value()
 		return err
 	})
 }
 
-func (s *scanner) user(user *usher.User) error {
-	if s.null() {
+func readUser(s *jsonscan.Scanner, user *usher.User) error {
+	if s.Null() {
 		return nil
 	}
-	return s.object(func(s *scanner, key []byte) error {
+	return s.Object(func(s *jsonscan.Scanner, key []byte) error {
 		switch string(key) {
 		case "username":
-			return s.string(&user.Name)
+			return s.String(&user.Name)
 		case "uid":
-			return s.string(&user.UID)
+			return s.String(&user.UID)
 		case "groups":
-			return s.strings(&user.Groups)
+			return s.Strings(&user.Groups)
 		case "extra":
-			return s.extra(&user.Extra)
+			return s.StringLists(&user.Extra)
 		}
-		_, err := s.value()
+		_, err := s.Value()
 		return err
 	})
 }
 
-func (s *scanner) extra(target *map[string][]string) error {
-	if s.null() {
-		return nil
+// raw reads an object, or null, without looking inside.
+func raw(s *jsonscan.Scanner, target **usher.Object) error {
+	text, err := s.RawObject()
+	if err == nil && text != nil {
+		*target = usher.RawObject(text)
 	}
-	*target = map[string][]string{}
-	return s.object(func(s *scanner, key []byte) error {
-		var values []string
-		err := s.strings(&values)
-		(*target)[string(key)] = values
-		return err
-	})
-}
-
-func (s *scanner) strings(target *[]string) error {
-	if s.null() {
-		return nil
-	}
-	return s.array(func(s *scanner) error {
-		var text string
-		err := s.string(&text)
-		*target = append(*target, text)
-		return err
-	})
+	return err
 }
 
 // check reports what keeps a review from being decided.
@@ -163,9 +147,9 @@ func (r *review) check() error {
 	q := &r.request
 	switch {
 	case r.kind != kind:
-		return fmt.Errorf("kind is %q: %s is wanted", clip(r.kind), kind)
+		return fmt.Errorf("kind is %q: %s is wanted", jsonscan.Clip(r.kind), kind)
 	case r.apiVersion != v1 && r.apiVersion != v1beta1:
-		return fmt.Errorf("apiVersion is %q: %s or %s is wanted", clip(r.apiVersion), v1, v1beta1)
+		return fmt.Errorf("apiVersion is %q: %s or %s is wanted", jsonscan.Clip(r.apiVersion), v1, v1beta1)
 	case !r.asks:
 		return errors.New("request is missing")
 	case q.UID == "":
@@ -177,7 +161,7 @@ func (r *review) check() error {
 	case q.Resource.Resource == "":
 		return errors.New("request.resource is missing")
 	case !slices.Contains(usher.Operations(), q.Operation):
-		return fmt.Errorf("request.operation is %q: one of %q is wanted", clip(string(q.Operation)), usher.Operations())
+		return fmt.Errorf("request.operation is %q: one of %q is wanted", jsonscan.Clip(string(q.Operation)), usher.Operations())
 	case q.Object == nil && (q.Operation == usher.Create || q.Operation == usher.Update):
 		return fmt.Errorf("request.object is missing: %s has one", q.Operation)
 	case q.OldObject == nil && (q.Operation == usher.Update || q.Operation == usher.Delete):
@@ -190,15 +174,6 @@ func (r *review) check() error {
 func (r *review) identified() bool {
 	return r.kind == kind && (r.apiVersion == v1 || r.apiVersion == v1beta1) &&
 		r.request.UID != "" && len(r.request.UID) <= maxUID
-}
-
-// clip keeps what is repeated to a caller short.
-func clip(text string) string {
-	const enough = 64
-	if len(text) > enough {
-		return strings.ToValidUTF8(text[:enough], "") + "…"
-	}
-	return text
 }
 
 // encodeReview encodes the answer to r.

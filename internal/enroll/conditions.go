@@ -43,8 +43,8 @@ var always = []admissionv1.MatchCondition{
 	{
 		// Also what finalizers keep of a policy that is being deleted.
 		Name: "not-deletion-of-policies",
-		Expression: fmt.Sprintf(`!(request.resource.group == '%s' && (request.operation == 'DELETE' || `+
-			`(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))))`, policies.Group),
+		Expression: fmt.Sprintf(`!(request.resource.group in %s && (request.operation == 'DELETE' || `+
+			`(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))))`, policyGroups()),
 	},
 }
 
@@ -73,8 +73,8 @@ func (e *Enroller) conditions(covered []rule.Covered) []admissionv1.MatchConditi
 	}
 	return append(conditions, admissionv1.MatchCondition{
 		Name: "namespaces-with-policies",
-		Expression: fmt.Sprintf(`request.resource.group == '%s' || (has(request.namespace) && request.namespace in ['%s'])`,
-			policies.Group, strings.Join(namespaces, "', '")),
+		Expression: fmt.Sprintf(`request.resource.group in %s || (has(request.namespace) && request.namespace in ['%s'])`,
+			policyGroups(), strings.Join(namespaces, "', '")),
 	})
 }
 

@@ -122,7 +122,10 @@ func marshal(t *testing.T, object any) []byte {
 	return text
 }
 
-const guardRule = "CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies,overridepolicies *"
+const (
+	guardRule  = "CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies,overridepolicies *"
+	accessRule = "CREATE,UPDATE usher.dev/v1alpha1 authorizationpolicies,clusterauthorizationpolicies *"
+)
 
 func TestRulesAreNarrow(t *testing.T) {
 	t.Parallel()
@@ -132,13 +135,13 @@ func TestRulesAreNarrow(t *testing.T) {
 		covered []rule.Covered
 		want    []string
 	}{
-		{"policies themselves, always", nil, []string{guardRule}},
+		{"policies themselves, always", nil, []string{guardRule, accessRule}},
 		{
 			"subresources only with the operation that they have", []rule.Covered{covered("v1", "Pod", all...)},
-			[]string{"CREATE,DELETE,UPDATE /v1 pods *", "UPDATE /v1 pods/ephemeralcontainers,pods/resize *", guardRule},
+			[]string{"CREATE,DELETE,UPDATE /v1 pods *", "UPDATE /v1 pods/ephemeralcontainers,pods/resize *", guardRule, accessRule},
 		},
-		{"new pods only", []rule.Covered{covered("v1", "Pod", usher.Create)}, []string{"CREATE /v1 pods *", guardRule}},
-		{"no operations mean all", []rule.Covered{covered("v1", "Secret")}, []string{"CREATE,DELETE,UPDATE /v1 secrets *", guardRule}},
+		{"new pods only", []rule.Covered{covered("v1", "Pod", usher.Create)}, []string{"CREATE /v1 pods *", guardRule, accessRule}},
+		{"no operations mean all", []rule.Covered{covered("v1", "Secret")}, []string{"CREATE,DELETE,UPDATE /v1 secrets *", guardRule, accessRule}},
 		{
 			"kinds are joined within a group and version, if their operations are the same", []rule.Covered{
 				covered("v1", "Secret", usher.Create), covered("v1", "ConfigMap", usher.Create), covered("v1", "Namespace", usher.Delete),
@@ -146,25 +149,25 @@ func TestRulesAreNarrow(t *testing.T) {
 			},
 			[]string{
 				"CREATE /v1 configmaps,secrets *", "DELETE /v1 namespaces *", "CREATE apps/v1 deployments *", "CREATE batch/v1 jobs *",
-				guardRule,
+				guardRule, accessRule,
 			},
 		},
 		{
 			"CONNECT to a kind that has none", []rule.Covered{covered("v1", "Secret", usher.Connect), covered("v1", "Pod", usher.Connect)},
-			[]string{guardRule},
+			[]string{guardRule, accessRule},
 		},
 		{
 			"ways into pods", []rule.Covered{
 				covered("v1", "PodExecOptions"), covered("v1", "PodAttachOptions"), covered("v1", "PodPortForwardOptions"), covered("v1", "PodProxyOptions"),
 				covered("v1", "ServiceProxyOptions"), covered("v1", "NodeProxyOptions", usher.Connect),
 			},
-			[]string{"CONNECT /v1 nodes/proxy,pods/attach,pods/exec,pods/portforward,pods/proxy,services/proxy *", guardRule},
+			[]string{"CONNECT /v1 nodes/proxy,pods/attach,pods/exec,pods/portforward,pods/proxy,services/proxy *", guardRule, accessRule},
 		},
 		{
 			"kinds of subresources", []rule.Covered{
 				covered("policy/v1", "Eviction", all...), covered("autoscaling/v1", "Scale"), covered("v1", "Binding"), covered("authentication.k8s.io/v1", "TokenRequest"),
 			},
-			[]string{"CREATE /v1 bindings,pods/binding,pods/eviction,serviceaccounts/token *", "UPDATE */* */scale *", guardRule},
+			[]string{"CREATE /v1 bindings,pods/binding,pods/eviction,serviceaccounts/token *", "UPDATE */* */scale *", guardRule, accessRule},
 		},
 		{
 			"everything takes the rest in, but for what it does not have", []rule.Covered{
@@ -175,26 +178,26 @@ func TestRulesAreNarrow(t *testing.T) {
 				"CREATE,UPDATE */* * *",
 			},
 		},
-		{"CONNECT to everything", []rule.Covered{covered("", "", usher.Connect)}, []string{"CONNECT */* */* *", guardRule}},
+		{"CONNECT to everything", []rule.Covered{covered("", "", usher.Connect)}, []string{"CONNECT */* */* *", guardRule, accessRule}},
 		{
 			"CONNECT in a namespace", []rule.Covered{inNamespaces(covered("", "", usher.Connect, usher.Update), "shop")},
 			[]string{
-				"UPDATE /v1 pods/ephemeralcontainers,pods/resize *", "CONNECT */* */* Namespaced", "UPDATE */* * Namespaced", guardRule,
+				"UPDATE /v1 pods/ephemeralcontainers,pods/resize *", "CONNECT */* */* Namespaced", "UPDATE */* * Namespaced", guardRule, accessRule,
 			},
 		},
 		{
 			"everything in a namespace is not cluster-scoped", []rule.Covered{inNamespaces(covered("", "", usher.Delete), "shop"), covered("v1", "Secret", usher.Delete)},
-			[]string{"DELETE /v1 secrets *", "DELETE */* * Namespaced", guardRule},
+			[]string{"DELETE /v1 secrets *", "DELETE */* * Namespaced", guardRule, accessRule},
 		},
 		{
 			"what is cluster-scoped is in no namespace", []rule.Covered{inNamespaces(covered("v1", "Namespace"), "shop")},
-			[]string{guardRule},
+			[]string{guardRule, accessRule},
 		},
 		{
 			"policies that select policies", []rule.Covered{covered("policy.kcloudlabs.io/v1alpha1", "OverridePolicy", usher.Delete, usher.Create)},
 			[]string{
 				"CREATE,DELETE,UPDATE policy.kcloudlabs.io/v1alpha1 overridepolicies *",
-				"CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies *",
+				"CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies *", accessRule,
 			},
 		},
 		{
@@ -203,7 +206,7 @@ func TestRulesAreNarrow(t *testing.T) {
 				covered("authentication.k8s.io/v1", "TokenReview"), covered("authorization.k8s.io/v1", "SubjectAccessReview"),
 				covered("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
 			},
-			[]string{guardRule},
+			[]string{guardRule, accessRule},
 		},
 	}
 	for _, test := range tests {
@@ -270,7 +273,7 @@ func TestNamespaceCondition(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
 	}
-	const head = "request.resource.group == 'policy.kcloudlabs.io' || (has(request.namespace) && request.namespace in "
+	const head = "request.resource.group in ['policy.kcloudlabs.io', 'usher.dev'] || (has(request.namespace) && request.namespace in "
 	pods := covered("v1", "Pod")
 	tests := []struct {
 		reason  string
@@ -313,7 +316,7 @@ func TestUnknownKindsDoNotStopOthers(t *testing.T) {
 	if want := "find resources: the cluster does not have the kinds example.com/v1 Widget"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
-	want := []string{"CREATE /v1 secrets *", "CREATE example.com/v1 widgets *", guardRule}
+	want := []string{"CREATE /v1 secrets *", "CREATE example.com/v1 widgets *", guardRule, accessRule}
 	if diff := cmp.Diff(want, lines(m.Webhooks[0].Rules)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -4,20 +4,35 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/rule"
 )
 
-// policies is the group of the policies, which are always sent when they are created or
-// changed: guard decides on them.
-var policies = v1alpha1.GroupVersion
+// policies are the resources of all kinds of policy, which are always sent when they are
+// created or changed: guard decides on them.
+func policies() []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, kind := range api.Kinds() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind) // right for the names of our kinds
+		all = append(all, resource)
+	}
+	return all
+}
 
-var policyResources = []string{"clusteroverridepolicies", "clustervalidatepolicies", "overridepolicies"}
+// policyGroups are the API groups of policies, as a list in CEL.
+func policyGroups() string {
+	set := map[string]bool{}
+	for _, resource := range policies() {
+		set["'"+resource.Group+"'"] = true
+	}
+	return "[" + strings.Join(sorted(set), ", ") + "]"
+}
 
 // A place is an endpoint whose requests carry objects of a kind, and which operations
 // there are.

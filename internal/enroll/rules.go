@@ -26,8 +26,8 @@ var anything = spot{"*", "*", "*", admissionv1.AllScopes}
 // cluster does not know.
 func (e *Enroller) rules(covered []rule.Covered) ([]admissionv1.RuleWithOperations, []string, error) {
 	spots := map[spot][]usher.Operation{}
-	for _, resource := range policyResources {
-		spots[spot{policies.Group, policies.Version, resource, admissionv1.AllScopes}] = []usher.Operation{usher.Create, usher.Update}
+	for _, p := range policies() {
+		spots[spot{p.Group, p.Version, p.Resource, admissionv1.AllScopes}] = []usher.Operation{usher.Create, usher.Update}
 	}
 	var unknown []string
 	for _, c := range covered {

@@ -22,6 +22,7 @@ type member struct {
 	source   *clustersource.Source
 	resolver *clusterfact.Resolver
 	reporter *report.Reporter
+	scopes   *scopes
 	// registration is nil if it is somebody else's business.
 	registration *registration
 }
@@ -36,6 +37,7 @@ func newMember(c Config) *member {
 			Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Log: c.Log,
 		}),
 	}
+	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.Register {
 		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, m.reporter.Leads, c.Log)
@@ -76,6 +78,7 @@ func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
+	group.Go(func() error { return m.scopes.run(ctx) })
 	if m.registration != nil {
 		coverage := func() rule.Coverage { return rule.Cover(l.Rules()) }
 		group.Go(func() error { return m.registration.run(ctx, coverage, i) })

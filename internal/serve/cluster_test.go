@@ -43,14 +43,14 @@ type fakeCluster struct {
 }
 
 func newFakeCluster() *fakeCluster {
+	kinds := map[schema.GroupVersionResource]string{configMaps: "ConfigMapList"}
+	for _, kind := range api.Kinds() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		kinds[resource] = kind.Kind + "List"
+	}
 	f := &fakeCluster{
-		kube: kubefake.NewClientset(),
-		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-			overrides: "ClusterOverridePolicyList",
-			v1alpha1.GroupVersion.WithResource("overridepolicies"):        "OverridePolicyList",
-			v1alpha1.GroupVersion.WithResource("clustervalidatepolicies"): "ClusterValidatePolicyList",
-			configMaps: "ConfigMapList",
-		}),
+		kube:    kubefake.NewClientset(),
+		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range append(api.Kinds(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}) {

@@ -43,6 +43,11 @@ type Config struct {
 	// of these must have, as common name or alternative name; none means that all may.
 	ClientCAFile string
 	ClientNames  []string
+	// Authorization says how authorization webhooks are answered; nil means not at all.
+	Authorization *Authorization
+	// Immunity says whom authorization policies never deny anything.
+	Immunity Immunity
+
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
 	TLSMinVersion uint16
 

@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
 )
 
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
@@ -27,4 +28,34 @@ func KeepRegistered(
 // Traced wraps a decider in what explains the requests that t picks.
 func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
 	return t.wrap(d, rules, log)
+}
+
+// An ImmunityUnderTest is one that tests look into.
+type ImmunityUnderTest struct{ m *immunity }
+
+// NewImmunity follows files once it is run.
+func NewImmunity(o Immunity, log *slog.Logger) (*ImmunityUnderTest, error) {
+	m, err := newImmunity(o, log)
+	return &ImmunityUnderTest{m}, err
+}
+
+// Run follows the files.
+func (u *ImmunityUnderTest) Run(ctx context.Context) error { return u.m.run(ctx) }
+
+// Immune are the users in the file.
+func (u *ImmunityUnderTest) Immune() []access.Subject { return u.m.immune() }
+
+// Disarmed tells whether the switch is there.
+func (u *ImmunityUnderTest) Disarmed() bool { return u.m.isDisarmed() }
+
+// May asks the API server of a cluster.
+func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
+	return (&member{Cluster: &c}).may(ctx, r)
+}
+
+// ScopeOf reads the discovery of a cluster, and tells the scope of resources.
+func ScopeOf(c Cluster) func(group, resource string) access.Scope {
+	s := newScopes(c.Clients.Kube.Discovery(), slog.New(slog.DiscardHandler))
+	s.read()
+	return s.of
 }

@@ -38,6 +38,11 @@ func newIdentity(ctx context.Context, c Config) (*identity, error) {
 		return &identity{Serving: serving}, nil
 	}
 	all := hosts(c.BindAddress)
+	if c.Authorization != nil {
+		if host, _, err := net.SplitHostPort(c.Authorization.Address); err == nil {
+			all = append(all, hosts(host)...)
+		}
+	}
 	if c.Cluster != nil {
 		all = append(all, c.Cluster.hosts()...)
 	}

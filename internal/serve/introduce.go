@@ -23,6 +23,9 @@ func (s *Server) introduce() {
 	if url := s.MetricsURL(); url != "" {
 		fmt.Fprintf(&b, "Metrics: %s\n", url)
 	}
+	if url := s.AuthorizationURL(); url != "" {
+		fmt.Fprintf(&b, "Authorization: %s/authorize%s\n", url, s.config.Authorization.describe())
+	}
 	trust := ""
 	if ca := s.CAFile(); ca != "" {
 		fmt.Fprintf(&b, "CA bundle: %s\n", ca)
@@ -31,5 +34,5 @@ func (s *Server) introduce() {
 	fmt.Fprintf(&b, "Try it:\n  curl %s'%s/readyz?verbose'\n", trust, s.URL())
 	fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
 	_, _ = s.config.Out.Write([]byte(b.String()))
-	s.config.Log.Info("serving", "url", s.URL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
+	s.config.Log.Info("serving", "url", s.URL(), "authorization", s.AuthorizationURL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
 }

@@ -41,6 +41,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		if s.member != nil {
 			s.member.describe(&b)
 		}
+		if s.immunity.isDisarmed() {
+			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.immunity.Switch)
+		}
 		describe(&b, status)
 	}
 	w.WriteHeader(code)

@@ -22,10 +22,12 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
+	accessengine "github.com/usher-dev/usher/engine/access"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -41,7 +43,10 @@ type Server struct {
 	drain   *drain
 	// member is nil without a cluster.
 	member  *member
-	callers *callers
+	callers *callers.Callers
+	// authorizer is nil if nobody asks for authorization.
+	authorizer *authorizer
+	immunity   *immunity
 
 	webhooks, metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
@@ -63,7 +68,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c.withDefaults(), drain: newDrain(), metrics: metrics.New(nil)}
 	var err error
-	if s.callers, err = newCallers(s.config); err != nil {
+	if s.callers, err = callers.New(callers.Options{CAFile: c.ClientCAFile, Names: c.ClientNames, Log: s.config.Log}); err != nil {
 		return nil, err
 	}
 	if s.config.Cluster != nil {
@@ -74,12 +79,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.live = live.New(live.Options{
-		Facts:    facts,
-		Engine:   engine.Options{FailurePolicy: c.FailurePolicy, RuleTimeout: c.RuleTimeout},
-		Log:      s.config.Log,
-		OnUpdate: s.observe,
-	})
+	if s.immunity, err = newImmunity(c.Immunity, s.config.Log); err != nil {
+		return nil, err
+	}
+	s.live = live.New(s.policies(facts))
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
@@ -88,13 +91,34 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.webhooks = s.server(s.mux())
-	s.webhooks.TLSConfig = s.callers.ask(&tls.Config{
+	s.webhooks.TLSConfig = s.callers.Ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
 	s.metering = s.server(s.meteringMux())
+	if c.Authorization != nil {
+		if s.authorizer, err = s.newAuthorizer(c.Authorization); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+// policies says how policies are kept current and enforced.
+func (s *Server) policies(facts fact.Resolver) live.Options {
+	o := live.Options{
+		Facts:    facts,
+		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
+		Access:   accessengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
+		Log:      s.config.Log,
+		OnUpdate: s.observe,
+	}
+	if s.member != nil {
+		o.Access.Scope, o.May = s.member.scopes.of, s.member.may
+	}
+	return o
 }
 
 // facts is where rules get what their requests do not carry: objects from the cluster or
@@ -131,6 +155,9 @@ func (s *Server) count(status live.Status) {
 	for _, r := range s.live.Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy)
 	}
+	for _, r := range s.live.Access().Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
+	}
 	for _, p := range status.Problems {
 		snapshot.Problems[string(p.Severity)]++
 		if p.Policy == (usher.PolicyRef{}) {
@@ -161,6 +188,9 @@ func (s *Server) close() {
 			_ = l.Close()
 		}
 	}
+	if s.authorizer != nil {
+		_ = s.authorizer.listener.Close()
+	}
 	s.identity.close()
 }
 
@@ -187,7 +217,7 @@ func (s *Server) mux() http.Handler {
 }
 
 func (s *Server) webhook(decides http.Handler) http.Handler {
-	return s.callers.only(s.drain.count(s.loaded(decides)))
+	return s.callers.Only(s.drain.count(s.loaded(decides)))
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API
@@ -243,11 +273,16 @@ func (s *Server) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(running)
 	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
-	group.Go(func() error { return s.callers.run(running) })
+	group.Go(func() error { return s.callers.Run(running) })
+	group.Go(func() error { return s.immunity.run(running) })
 	if s.member != nil {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
 	group.Go(func() error { return served(s.webhooks.ServeTLS(s.listener, "", "")) })
+	if s.authorizer != nil {
+		group.Go(func() error { return s.authorizer.callers.Run(running) })
+		group.Go(s.authorizer.serve)
+	}
 	if s.meterListener != nil {
 		group.Go(func() error { return served(s.metering.Serve(s.meterListener)) })
 	}
@@ -296,7 +331,7 @@ func (s *Server) shutdown() error {
 	quiet, stop := context.WithTimeout(ctx, s.config.ShutdownGrace/2)
 	defer stop()
 	s.drain.quiet(quiet, time.Second)
-	err := s.webhooks.Shutdown(ctx)
+	err := errors.Join(s.webhooks.Shutdown(ctx), s.authorizer.shutdown(ctx))
 	if err != nil {
 		err = fmt.Errorf("shut down: requests in flight did not finish within %s: %w", s.config.ShutdownGrace, err)
 		_ = s.webhooks.Close()

@@ -1,5 +1,5 @@
-// Package decisionlog writes one line of log for each decision: denials at Info, failed
-// rules at Warn (ignored by their failure policy) or Error, everything else at Debug.
+// Package decisionlog writes one line of log for each decision: denials, and what would
+// have been one, at Info, failed rules at Warn (ignored by their failure policy) or Error, everything else at Debug.
 //
 // What objects contain is never logged. Names are, and the reason why a rule failed,
 // without what stands in quotes there, since it may be a value of the object.
@@ -39,6 +39,8 @@ func levelOf(d usher.Decision, err error) slog.Level {
 	}
 	for i := range d.Findings {
 		switch f := &d.Findings[i]; {
+		case f.Outcome == usher.Spared:
+			level = max(level, slog.LevelInfo)
 		case f.Outcome == usher.Failed && f.Ignored:
 			level = max(level, slog.LevelWarn)
 		case f.Outcome == usher.Failed:
@@ -52,26 +54,21 @@ func levelOf(d usher.Decision, err error) slog.Level {
 }
 
 func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []slog.Attr {
-	kind := r.Kind.Kind
-	if r.Subresource != "" {
-		kind += "/" + r.Subresource
+	attrs := append(make([]slog.Attr, 0, 16), slog.String("uid", r.UID), slog.String("phase", string(r.Phase)))
+	if r.Access != nil {
+		attrs = accessAttrs(attrs, r)
+	} else {
+		attrs = objectAttrs(attrs, r)
 	}
-	attrs := []slog.Attr{
-		slog.String("uid", r.UID),
-		slog.String("phase", string(r.Phase)),
-		slog.String("operation", string(r.Operation)),
-		slog.String("kind", kind),
-		slog.String("namespace", r.Namespace),
-		slog.String("name", r.Name),
-		slog.String("user", r.User.Name),
-		slog.String("verdict", verdict(d, err)),
-		slog.Duration("took", took),
-	}
+	attrs = append(attrs, slog.String("verdict", verdict(d, err)), slog.Duration("took", took))
 	if r.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
 	if policies := policies(d.Findings); len(policies) > 0 {
 		attrs = append(attrs, slog.Any("policies", policies))
+	}
+	if spared := spared(d.Findings); len(spared) > 0 {
+		attrs = append(attrs, slog.Any("wouldDeny", spared))
 	}
 	if failed := failures(r, d.Findings); len(failed) > 0 {
 		attrs = append(attrs, slog.Any("failed", failed))
@@ -80,6 +77,20 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = append(attrs, slog.String("error", withheld(r, err)))
 	}
 	return attrs
+}
+
+func objectAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {
+	kind := r.Kind.Kind
+	if r.Subresource != "" {
+		kind += "/" + r.Subresource
+	}
+	return append(attrs,
+		slog.String("operation", string(r.Operation)),
+		slog.String("kind", kind),
+		slog.String("namespace", r.Namespace),
+		slog.String("name", r.Name),
+		slog.String("user", r.User.Name),
+	)
 }
 
 func verdict(d usher.Decision, err error) string {
@@ -94,10 +105,19 @@ func verdict(d usher.Decision, err error) string {
 
 // policies names the policies that did not merely look on.
 func policies(findings []usher.Finding) []string {
+	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Spared })
+}
+
+// spared names the policies that would have denied.
+func spared(findings []usher.Finding) []string {
+	return names(findings, func(o usher.Outcome) bool { return o == usher.Spared })
+}
+
+func names(findings []usher.Finding, wanted func(usher.Outcome) bool) []string {
 	var names []string
 	for i := range findings {
 		f := &findings[i]
-		if name := f.Policy.String(); f.Outcome != usher.Passed && !slices.Contains(names, name) {
+		if name := f.Policy.String(); wanted(f.Outcome) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -37,7 +37,7 @@ func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.
 		Name: m.describe("histogram", name, help, labels),
 		Help: help,
 		// From what a decision costs that no rule is for, to the patience of API servers.
-		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}
 	return prometheus.NewHistogramVec(opts, labels)
 }

@@ -29,6 +29,8 @@ type Metrics struct {
 
 	decisions        *prometheus.CounterVec
 	decisionDuration *prometheus.HistogramVec
+	requests         *prometheus.CounterVec
+	requestDuration  *prometheus.HistogramVec
 	fetches          *prometheus.CounterVec
 	fetchDuration    *prometheus.HistogramVec
 
@@ -52,6 +54,12 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.decisionDuration = m.histogramVec("decision_duration_seconds",
 		"How long decisions took, without reading the request and writing the answer.",
 		"door", "phase")
+	m.requests = m.counterVec("access_requests_total",
+		"Requests to the authorization webhooks, by HTTP status: 503 is what could not be decided.",
+		"endpoint", "code")
+	m.requestDuration = m.histogramVec("access_request_duration_seconds",
+		"How long requests to the authorization webhooks took, with reading and answering.",
+		"endpoint")
 	m.policies.init(m)
 	m.snapshot.init(m)
 	m.cluster.init(m)
@@ -62,7 +70,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -73,6 +74,31 @@ usher_decisions_total{door="other",phase="authorize",verdict="error"} 1
 	}
 }
 
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	h := m.Requests("/authorize", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.Error(w, "no", http.StatusMethodNotAllowed)
+			return
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	for _, method := range []string{"POST", "GET", "POST"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/authorize", nil))
+	}
+	compare(t, registry, `
+# HELP usher_access_requests_total Requests to the authorization webhooks, by HTTP status: 503 is what could not be decided.
+# TYPE usher_access_requests_total counter
+usher_access_requests_total{code="200",endpoint="/authorize"} 2
+usher_access_requests_total{code="405",endpoint="/authorize"} 1
+`, "usher_access_requests_total")
+	if n, err := testutil.GatherAndCount(registry, "usher_access_request_duration_seconds"); n != 1 || err != nil {
+		t.Errorf("durations of %d endpoints, %v, want 1", n, err)
+	}
+}
+
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -82,6 +108,7 @@ func TestPolicies(t *testing.T) {
 		{Policy: label, Outcome: usher.Changed, Took: 250 * time.Millisecond},
 		{Policy: label, Outcome: usher.Passed, Took: 250 * time.Millisecond},
 		{Policy: team, Outcome: usher.Rejected},
+		{Policy: team, Outcome: usher.Spared},
 		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
 		{Policy: gone, Outcome: usher.Failed},
 		{Outcome: usher.Passed},
@@ -107,14 +134,19 @@ usher_policy_errors_total{policy_kind="OverridePolicy",policy_name="add-label",p
 # HELP usher_policy_evaluations_total Rules of the policy that ran.
 # TYPE usher_policy_evaluations_total counter
 usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
-usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 2
+usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 3
 usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 2
+# HELP usher_policy_spared_total Rules of the policy that would have rejected a request, but are on trial or may not reject that user.
+# TYPE usher_policy_spared_total counter
+usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_spared_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
+usher_policy_spared_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
 # HELP usher_policy_patches_total Rules of the policy that changed an object.
 # TYPE usher_policy_patches_total counter
 usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
-`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_patches_total",
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }
 
@@ -184,6 +216,7 @@ usher_fact_fetches_total{kind="object",result="ok"} 2
 // everything makes every metric appear.
 func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
+	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Cluster(func() time.Duration { return 0 }, func() bool { return true })

@@ -315,11 +315,17 @@ func (u *updates) expect(t *testing.T, want string) {
 }
 
 func newClient(objects ...runtime.Object) *fake.FakeDynamicClient {
-	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		overrides:        "OverridePolicyList",
-		clusterOverrides: "ClusterOverridePolicyList",
-		clusterValidates: "ClusterValidatePolicyList",
-	}, objects...)
+	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds(), objects...)
+}
+
+// listKinds are those of all kinds of policy.
+func listKinds() map[schema.GroupVersionResource]string {
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, kind := range api.Kinds() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		kinds[resource] = kind.Kind + "List"
+	}
+	return kinds
 }
 
 func create(t *testing.T, client *fake.FakeDynamicClient, resource schema.GroupVersionResource, p *unstructured.Unstructured) {

@@ -30,7 +30,9 @@ const pollEvery = 25 * time.Millisecond
 // A Config says how to run usher.
 type Config struct {
 	// Binary is the path of usher.
-	Binary     string
+	Binary string
+	// Kubeconfig is that of the cluster; empty means that usher knows of none, and is not
+	// registered.
 	Kubeconfig string
 	// Policies are files and folders with policies besides those in the cluster.
 	Policies []string
@@ -77,14 +79,14 @@ func Start(config Config) (*Process, error) {
 		Log:     filepath.Join(config.Dir, "usher.log"),
 		dir:     filepath.Join(config.Dir, "certificates"),
 	}
-	args := []string{
-		"serve", "--kubeconfig", config.Kubeconfig, "--namespace", Namespace, "--port", webhooks,
-		"--metrics-bind-address", "127.0.0.1:" + metrics,
-	}
-	if config.Service != "" {
-		args = append(args, "--service", config.Service, "--cert-secret", config.Service+"-certificate")
-	} else {
-		args = append(args, "--webhook-url", p.URL, "--cert-dir", p.dir)
+	args := []string{"serve", "--port", webhooks, "--metrics-bind-address", "127.0.0.1:" + metrics}
+	switch cluster := []string{"--kubeconfig", config.Kubeconfig, "--namespace", Namespace}; {
+	case config.Kubeconfig == "":
+		args = append(args, "--cert-dir", p.dir)
+	case config.Service != "":
+		args = append(append(args, cluster...), "--service", config.Service, "--cert-secret", config.Service+"-certificate")
+	default:
+		args = append(append(args, cluster...), "--webhook-url", p.URL, "--cert-dir", p.dir)
 	}
 	for _, path := range config.Policies {
 		args = append(args, "--policies", path)
@@ -177,7 +179,10 @@ func (p *Process) Client() (*http.Client, error) {
 
 // CA is what to trust of usher's certificate; there is no such file when replicas share
 // one.
-func (p *Process) CA() ([]byte, error) { return os.ReadFile(filepath.Join(p.dir, "ca.crt")) }
+func (p *Process) CA() ([]byte, error) { return os.ReadFile(p.CAFile()) }
+
+// CAFile is where that is.
+func (p *Process) CAFile() string { return filepath.Join(p.dir, "ca.crt") }
 
 // Wait blocks until usher has ended by itself, which is an error, or ctx is done.
 func (p *Process) Wait(ctx context.Context) error {

@@ -1,30 +1,51 @@
-package admission
+// Package jsonscan reads JSON in one pass: it takes out what is wanted and checks the
+// grammar of the rest. It does not recurse into values that it steps over. Keys are case-sensitive, and an
+// Object whose fields are read may not have one of them twice.
+package jsonscan
 
 import (
 	"bytes"
 	"fmt"
-
-	usher "github.com/usher-dev/usher"
+	"strings"
 )
 
-// maxDepth is how deep values may be nested. No object of Kubernetes comes near, and what
+// MaxDepth is how deep values may be nested. No object of Kubernetes comes near, and what
 // decides can recurse into one without a thought.
-const maxDepth = 1000
+const MaxDepth = 1000
 
-var errTooDeep = fmt.Errorf("values are nested more than %d levels deep", maxDepth)
+// ErrTooDeep is the error for values that are nested deeper than [MaxDepth].
+var ErrTooDeep = fmt.Errorf("values are nested more than %d levels deep", MaxDepth)
 
-// A scanner reads JSON in one pass, taking out what is wanted and checking the grammar of
-// the rest. It does not recurse into values that it steps over, and copies strings only.
-type scanner struct {
+// A Scanner reads one JSON value. Its methods read what comes next; null stands for a
+// Value that is not there. It is not for several goroutines.
+type Scanner struct {
 	data []byte
 	at   int
 	// open are the brackets around at.
 	open []byte
+	// shared is data as a string, if strings are to be parts of it.
+	shared string
+	// replaced tells that a string did not say anything valid.
+	replaced bool
 }
 
-// object reads an object and calls field for each key; field reads the value. A key that
+// New returns a scanner of data, which it does not change. Strings are copied.
+func New(data []byte) *Scanner { return &Scanner{data: data} }
+
+// Reset makes s scan data, and keeps the room that it has. If shared is not empty, it is
+// data as a string: what is read are parts of it, where there are no escapes, and keep all
+// of it in memory.
+func (s *Scanner) Reset(data []byte, shared string) {
+	*s = Scanner{data: data, open: s.open[:0], shared: shared}
+}
+
+// Replaced reports whether a string that was read had bytes or escapes in it that are no
+// text. U+FFFD stands in their place.
+func (s *Scanner) Replaced() bool { return s.replaced }
+
+// Object reads an object and calls field for each key; field reads the value. A key that
 // comes twice is an error: somebody else who reads the review may choose the other value.
-func (s *scanner) object(field func(s *scanner, key []byte) error) error {
+func (s *Scanner) Object(field func(s *Scanner, key []byte) error) error {
 	if err := s.want('{', "an object"); err != nil {
 		return err
 	}
@@ -51,8 +72,8 @@ func (s *scanner) object(field func(s *scanner, key []byte) error) error {
 	return s.pop('}')
 }
 
-// array reads an array and calls item at the start of each value, which reads it.
-func (s *scanner) array(item func(s *scanner) error) error {
+// Array reads an array and calls item at the start of each value, which reads it.
+func (s *Scanner) Array(item func(s *Scanner) error) error {
 	if err := s.want('[', "an array"); err != nil {
 		return err
 	}
@@ -70,9 +91,9 @@ func (s *scanner) array(item func(s *scanner) error) error {
 	return s.pop(']')
 }
 
-// string reads a string, or null, which leaves the target alone.
-func (s *scanner) string(target *string) error {
-	if s.null() {
+// String reads a string, or null, which leaves the target alone.
+func (s *Scanner) String(target *string) error {
+	if s.Null() {
 		return nil
 	}
 	if err := s.want('"', "a string"); err != nil {
@@ -80,41 +101,83 @@ func (s *scanner) string(target *string) error {
 	}
 	text, err := s.text()
 	if err == nil {
-		*target = string(text)
+		*target = s.toString(text)
 	}
 	return err
 }
 
-// bool reads a boolean, or null, which leaves the target alone.
-func (s *scanner) bool(target *bool) error {
-	if s.null() {
+// Strings reads an array of strings and adds them to target; null among them is empty.
+func (s *Scanner) Strings(target *[]string) error {
+	if s.Null() {
+		return nil
+	}
+	return s.Array(func(s *Scanner) error {
+		var text string
+		err := s.String(&text)
+		*target = append(*target, text)
+		return err
+	})
+}
+
+// StringLists reads an object whose values are arrays of strings.
+func (s *Scanner) StringLists(target *map[string][]string) error {
+	if s.Null() {
+		return nil
+	}
+	lists := map[string][]string{}
+	*target = lists
+	// Most lists have one item: they share their room.
+	room := make([]string, 0, 8)
+	return s.Object(func(s *Scanner, key []byte) error {
+		name, start, absent := s.toString(key), len(room), s.Null()
+		if absent {
+			lists[name] = nil
+			return nil
+		}
+		err := s.Strings(&room)
+		lists[name] = room[start:len(room):len(room)]
+		return err
+	})
+}
+
+// Bool reads a boolean, or null, which leaves the target alone.
+func (s *Scanner) Bool(target *bool) error {
+	if s.Null() {
 		return nil
 	}
 	if c := s.peek(); c != 't' && c != 'f' {
 		return s.wrong("a boolean")
 	}
-	raw, err := s.value()
+	raw, err := s.Value()
 	*target = len(raw) == len("true")
 	return err
 }
 
-// raw reads an object, or null, without looking inside.
-func (s *scanner) raw(target **usher.Object) error {
-	if s.null() {
-		return nil
+// RawObject reads an object without looking inside, and returns its text; nil for null.
+func (s *Scanner) RawObject() ([]byte, error) {
+	if s.Null() {
+		return nil, nil
 	}
 	if err := s.want('{', "an object"); err != nil {
-		return err
+		return nil, err
 	}
-	raw, err := s.value()
-	if err == nil {
-		*target = usher.RawObject(raw)
+	return s.Value()
+}
+
+// Skip steps over one value of any kind, in which no object may have a key twice.
+func (s *Scanner) Skip() error {
+	switch s.peek() {
+	case '{':
+		return s.Object(func(s *Scanner, _ []byte) error { return s.Skip() })
+	case '[':
+		return s.Array((*Scanner).Skip)
 	}
+	_, err := s.begin()
 	return err
 }
 
-// value steps over one value of any kind and returns its text.
-func (s *scanner) value() ([]byte, error) {
+// Value steps over one value of any kind and returns its text.
+func (s *Scanner) Value() ([]byte, error) {
 	s.peek()
 	start, depth := s.at, len(s.open)
 	for {
@@ -137,7 +200,7 @@ func (s *scanner) value() ([]byte, error) {
 
 // begin reads a scalar, an empty container, or the beginning of a container up to its
 // first value, and reports whether it was the last of these.
-func (s *scanner) begin() (opened bool, err error) {
+func (s *Scanner) begin() (opened bool, err error) {
 	switch c := s.peek(); c {
 	case '{':
 		if err := s.push(c); err != nil {
@@ -171,7 +234,7 @@ func (s *scanner) begin() (opened bool, err error) {
 
 // next goes on after a value: to the next one, or out of containers until that at depth
 // is left, and reports whether it was.
-func (s *scanner) next(depth int) (done bool, err error) {
+func (s *Scanner) next(depth int) (done bool, err error) {
 	for len(s.open) > depth {
 		inside := s.open[len(s.open)-1]
 		if s.peek() == ',' {
@@ -190,7 +253,7 @@ func (s *scanner) next(depth int) (done bool, err error) {
 }
 
 // key reads a key and the colon after it.
-func (s *scanner) key() ([]byte, error) {
+func (s *Scanner) key() ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.syntax("a key is wanted")
 	}
@@ -202,7 +265,7 @@ func (s *scanner) key() ([]byte, error) {
 }
 
 // stepKey steps over a key and the colon after it.
-func (s *scanner) stepKey() error {
+func (s *Scanner) stepKey() error {
 	if s.peek() != '"' {
 		return s.syntax("a key is wanted")
 	}
@@ -212,7 +275,7 @@ func (s *scanner) stepKey() error {
 	return s.colon()
 }
 
-func (s *scanner) colon() error {
+func (s *Scanner) colon() error {
 	if s.peek() != ':' {
 		return s.syntax("a colon is wanted after a key")
 	}
@@ -221,7 +284,7 @@ func (s *scanner) colon() error {
 }
 
 // byteAt returns 0, which is no part of JSON, beyond the end.
-func (s *scanner) byteAt(i int) byte {
+func (s *Scanner) byteAt(i int) byte {
 	if i < len(s.data) {
 		return s.data[i]
 	}
@@ -229,7 +292,16 @@ func (s *scanner) byteAt(i int) byte {
 }
 
 // peek steps over white space and returns the byte that follows.
-func (s *scanner) peek() byte {
+func (s *Scanner) peek() byte {
+	if s.at < len(s.data) {
+		if c := s.data[s.at]; c > ' ' {
+			return c
+		}
+	}
+	return s.peekFar()
+}
+
+func (s *Scanner) peekFar() byte {
 	for s.at < len(s.data) {
 		switch c := s.data[s.at]; c {
 		case ' ', '\t', '\n', '\r':
@@ -241,16 +313,16 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) push(bracket byte) error {
-	if len(s.open) == maxDepth {
-		return errTooDeep
+func (s *Scanner) push(bracket byte) error {
+	if len(s.open) == MaxDepth {
+		return ErrTooDeep
 	}
 	s.at++
 	s.open = append(s.open, bracket)
 	return nil
 }
 
-func (s *scanner) pop(bracket byte) error {
+func (s *Scanner) pop(bracket byte) error {
 	if s.peek() != bracket {
 		return s.syntax("a comma or the end is wanted after a value")
 	}
@@ -259,33 +331,33 @@ func (s *scanner) pop(bracket byte) error {
 	return nil
 }
 
-// null steps over null, if that is what comes.
-func (s *scanner) null() bool { return s.peek() == 'n' && s.literal("null") == nil }
+// Null steps over null, if that is what comes.
+func (s *Scanner) Null() bool { return s.peek() == 'n' && s.literal("null") == nil }
 
 // want reports whether a value begins with c, and so is what it should be.
-func (s *scanner) want(c byte, what string) error {
+func (s *Scanner) want(c byte, what string) error {
 	if s.peek() != c {
 		return s.wrong(what)
 	}
 	return nil
 }
 
-// end reports what comes after the value that was everything.
-func (s *scanner) end() error {
+// End reports what comes after the value that was everything.
+func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.data) {
 		return s.syntax("nothing more is wanted")
 	}
 	return nil
 }
 
-func (s *scanner) syntax(what string) error {
+func (s *Scanner) syntax(what string) error {
 	if s.at >= len(s.data) {
 		return fmt.Errorf("JSON ends too early, after %d bytes", len(s.data))
 	}
 	return fmt.Errorf("JSON is broken at byte %d, %q: %s", s.at, s.data[s.at], what)
 }
 
-func (s *scanner) wrong(what string) error {
+func (s *Scanner) wrong(what string) error {
 	got := ""
 	switch s.peek() {
 	case '{':
@@ -322,7 +394,7 @@ func (e *fieldError) Error() string {
 // within adds to a field's path the key that it was found under.
 func within(key []byte, err error) error {
 	if e, ok := err.(*fieldError); ok {
-		name := clip(string(key))
+		name := Clip(string(key))
 		if e.path != "" {
 			name += "." + e.path
 		}
@@ -358,4 +430,13 @@ func (k *keySet) add(key []byte) bool {
 	}
 	k.few[k.n-1] = key
 	return true
+}
+
+// Clip keeps short what is repeated to a caller.
+func Clip(text string) string {
+	const enough = 64
+	if len(text) > enough {
+		return strings.ToValidUTF8(text[:enough], "") + "…"
+	}
+	return text
 }

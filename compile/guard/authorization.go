@@ -1,0 +1,137 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule/access"
+)
+
+// stamp notes when a policy that has to be confirmed was written: the time for that begins
+// anew with every change of what it says.
+func (g *guard) stamp(object api.Object) usher.Patch {
+	p, ok := object.(*v1alpha1.ClusterAuthorizationPolicy)
+	if !ok || p.Spec.ConfirmWithin == nil {
+		return nil
+	}
+	now := g.options.Now().UTC().Format(time.RFC3339)
+	if p.Annotations == nil {
+		return usher.Patch{{Op: "add", Path: "/metadata/annotations", Value: map[string]any{v1alpha1.AnnotationSince: now}}}
+	}
+	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationSince, "/", "~1")
+	return usher.Patch{{Op: "add", Path: path, Value: now}}
+}
+
+// authorize decides on an authorization policy that compiles. If it refuses, d is why.
+func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compiled) (warnings []string, d usher.Decision, refused bool) {
+	if len(c.Access) == 0 {
+		return nil, usher.Decision{}, false
+	}
+	policy := c.Access[0].Policy
+	warnings, why := g.replay(ctx, policy, c.Access)
+	if why == "" {
+		why = g.escalation(ctx, r, c)
+	}
+	if why == "" {
+		return append(warnings, beginning(policy)...), usher.Decision{}, false
+	}
+	d = usher.Denied("%s: %s", c.Ref, why)
+	d.Code, d.Reason = http.StatusForbidden, d.Message
+	d.Findings = []usher.Finding{{Policy: c.Ref, Rule: "spec", Outcome: usher.Rejected, Message: why}}
+	return warnings, d, true
+}
+
+// beginning is advice for those who begin to deny.
+func beginning(p *access.Policy) []string {
+	if p.Effect != access.Deny || p.Trial || !p.Confirm.IsZero() {
+		return nil
+	}
+	return []string{"spec.enforcement: the policy denies at once (begin with Audit, or set confirmWithin, to see whom it would deny)"}
+}
+
+// shown is how many requests a message names.
+const shown = 5
+
+// replay tries a Deny on the requests without which a cluster cannot be operated. It
+// returns why the policy is refused, if it is: it would deny some of them, and is not on
+// trial.
+func (g *guard) replay(ctx context.Context, p *access.Policy, rules []*access.Rule) (warnings []string, why string) {
+	if g.options.Judge == nil || p.Effect != access.Deny {
+		return nil, ""
+	}
+	inForce := *p
+	inForce.Trial, inForce.Confirm, inForce.Until = false, time.Time{}, time.Time{}
+	tried := make([]*access.Rule, len(rules))
+	for i, r := range rules {
+		copied := *r
+		copied.Policy = &inForce
+		tried[i] = &copied
+	}
+	denied, spared := tally(ctx, g.options.Judge(tried))
+	if spared > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.subjects: %d requests of the control plane match, which are spared (add it to excludeSubjects to keep it out of the log)", spared))
+	}
+	if len(denied) == 0 {
+		return warnings, ""
+	}
+	why = fmt.Sprintf("it would deny %d requests without which the cluster cannot be operated: %s", len(denied), some(denied))
+	if p.Trial {
+		return append(warnings, "spec: once enforced, "+why), ""
+	}
+	return warnings, why + " (add these users to excludeSubjects, or narrow the rules)"
+}
+
+// tally returns the critical requests that are denied, and how many would be if their users
+// were not immune.
+func tally(ctx context.Context, judge usher.Decider) (denied []string, spared int) {
+	for _, r := range critical() {
+		d, err := judge.Decide(ctx, r)
+		switch {
+		case err != nil || d.Verdict == usher.Deny:
+			denied = append(denied, describe(r))
+		case len(d.Findings) > 0:
+			spared++
+		}
+	}
+	return denied, spared
+}
+
+func some(texts []string) string {
+	if len(texts) <= shown {
+		return strings.Join(texts, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(texts[:shown], "; "), len(texts)-shown)
+}
+
+// describe is a request to authorize in a few words.
+func describe(r *usher.Request) string {
+	return r.User.Name + " " + asked(r)
+}
+
+// asked is what a request asks for.
+func asked(r *usher.Request) string {
+	if r.Access.NonResource {
+		return r.Access.Verb + " " + r.Access.Path
+	}
+	text := r.Access.Verb + " " + r.Resource.Resource
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Resource.Group != "" {
+		text += "." + r.Resource.Group
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	if r.Namespace != "" {
+		text += " in " + r.Namespace
+	}
+	return text
+}

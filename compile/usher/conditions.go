@@ -1,0 +1,47 @@
+package usher
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
+)
+
+func (c *compilation) conditions(field string, written []v1alpha1.Condition) []access.Condition {
+	var all []access.Condition
+	for i, w := range written {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		source := strings.TrimSpace(w.Cel)
+		if source == "" {
+			c.fail(at+".cel", "the condition has no expression", "write one such as 'mfa' in request.groups")
+			continue
+		}
+		predicate, problems := cel.Compile(source)
+		for _, p := range problems {
+			p.Field = at + ".cel"
+			c.problems = append(c.problems, p)
+		}
+		all = append(all, access.Condition{Name: cmp.Or(w.Name, at), Source: source, Predicate: predicate})
+	}
+	return all
+}
+
+var cueCondition = regexp.MustCompile(`^spec\.(when|unless)\[\d+\]\.cue$`)
+
+// Unknown returns what is to be said of a field that the kinds do not have, besides that:
+// conditions in CUE are asked for, and deliberately missing.
+func Unknown(path string) (rule.Problem, bool) {
+	if !cueCondition.MatchString(path) {
+		return rule.Problem{}, false
+	}
+	return rule.Problem{
+		Severity: rule.Error, Field: path,
+		What: "conditions of authorization policies are not written in CUE: evaluating it takes longer than all the rest of a decision",
+		Do:   "write the condition in CEL, under cel",
+	}, true
+}

@@ -1,0 +1,297 @@
+package authorization
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonscan"
+)
+
+const (
+	defaultMaxBody     = 1 << 20
+	defaultTimeout     = 500 * time.Millisecond
+	defaultMaxInFlight = 1000
+	// longestReserve bounds what is kept of the caller's patience for the way back.
+	longestReserve = 100 * time.Millisecond
+	// keptRoom is the largest buffer that is used again, in bytes.
+	keptRoom    = 64 << 10
+	contentType = "application/json"
+)
+
+type handler struct {
+	decider usher.Decider
+	// only is the verdict that is answered besides no opinion; empty means both.
+	only     usher.Verdict
+	options  Options
+	inFlight atomic.Int64
+	// complained is when the log was told last that there is too much to do, in seconds.
+	complained atomic.Int64
+	// reviews have no name of their own, and get a number after a prefix that other
+	// handlers do not have.
+	prefix  string
+	reviews atomic.Uint64
+	// spaces has workspaces to be used again.
+	spaces sync.Pool
+}
+
+func newHandler(d usher.Decider, only usher.Verdict, o Options) *handler {
+	if o.MaxBody <= 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &handler{
+		decider: d, only: only, options: o, prefix: rand.Text()[:8] + "-",
+		spaces: sync.Pool{New: func() any { return &workspace{body: make([]byte, 0, 4096), out: make([]byte, 0, 512)} }},
+	}
+}
+
+// A refusal is an HTTP error: nothing was decided.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code int, format string, args ...any) *refusal {
+	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+var (
+	errTooLarge  = errors.New("body is too large")
+	errOverload  = &refusal{http.StatusServiceUnavailable, "too many reviews at the same time"}
+	errUndecided = &refusal{http.StatusServiceUnavailable, "no decision was reached"}
+)
+
+// A workspace is what answering one review takes, kept for the next.
+type workspace struct {
+	body, out []byte
+	scanner   jsonscan.Scanner
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := checkHeader(r); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if most := int64(h.options.MaxInFlight); most > 0 {
+		defer h.inFlight.Add(-1)
+		if h.inFlight.Add(1) > most {
+			h.overloaded(w, r)
+			return
+		}
+	}
+	space := h.spaces.Get().(*workspace)
+	err := h.serve(space, r)
+	if err != nil {
+		h.refuse(w, r, err)
+	} else {
+		send(w, space.out)
+	}
+	if cap(space.body) <= keptRoom {
+		h.spaces.Put(space)
+	}
+}
+
+func send(w http.ResponseWriter, answer []byte) {
+	w.Header().Set("Content-Type", contentType)
+	// The caller is gone if this fails: nobody is left to be told.
+	_, _ = w.Write(answer)
+}
+
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	code := http.StatusServiceUnavailable
+	if refusal := (*refusal)(nil); errors.As(err, &refusal) {
+		code = refusal.code
+	}
+	if code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	if code < http.StatusInternalServerError {
+		h.options.Log.WarnContext(r.Context(), "request is not an access review",
+			"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
+	}
+	http.Error(w, err.Error(), code)
+}
+
+// overloaded turns a review away. The log hears of it once a second: it has enough to do.
+func (h *handler) overloaded(w http.ResponseWriter, r *http.Request) {
+	if now := time.Now().Unix(); h.complained.Swap(now) != now {
+		h.options.Log.ErrorContext(r.Context(), "access reviews are turned away",
+			"path", r.URL.Path, "most", h.options.MaxInFlight, "error", errOverload)
+	}
+	if h.options.Shadow {
+		// The review was not read. API servers take an answer without version, too.
+		send(w, []byte(`{"status":{"allowed":false}}`+"\n"))
+		return
+	}
+	http.Error(w, errOverload.text, errOverload.code)
+}
+
+// serve has the answer to one review in space.out.
+func (h *handler) serve(space *workspace, r *http.Request) error {
+	if err := space.read(r.Body, h.options.MaxBody); err != nil {
+		if errors.Is(err, errTooLarge) {
+			return refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", h.options.MaxBody)
+		}
+		return refuse(http.StatusBadRequest, "read body: %v", err)
+	}
+	if len(space.body) == 0 {
+		return refuse(http.StatusBadRequest, "body is empty: a %s is wanted", kind)
+	}
+	// Whoever decides may keep the request: it is not part of the workspace.
+	review := &review{}
+	if err := review.decode(&space.scanner, space.body); err != nil {
+		return refuse(http.StatusBadRequest, "%v", err)
+	}
+	answer, err := h.answer(r, review)
+	if err != nil {
+		return err
+	}
+	space.out = answer.append(space.out[:0], review.apiVersion)
+	return nil
+}
+
+func checkHeader(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed: reviews are posted", r.Method)
+	}
+	header := r.Header.Get("Content-Type")
+	if header != contentType {
+		if media, _, err := mime.ParseMediaType(header); err != nil || media != contentType {
+			return refuse(http.StatusUnsupportedMediaType, "Content-Type is %q: application/json is wanted", header)
+		}
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %q: a body without encoding is wanted", encoding)
+	}
+	return nil
+}
+
+// read reads a body of at most limit bytes into space.
+func (space *workspace) read(r io.Reader, limit int64) error {
+	body := space.body[:0]
+	for {
+		if len(body) == cap(body) {
+			grown := make([]byte, len(body), min(2*int64(cap(body)), limit+1))
+			copy(grown, body)
+			body = grown
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		space.body = body
+		switch {
+		case int64(len(body)) > limit:
+			return errTooLarge
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// answer decides a review.
+func (h *handler) answer(r *http.Request, review *review) (answer, error) {
+	q := &review.request
+	q.UID = h.prefix + strconv.FormatUint(h.reviews.Add(1), 10)
+	if h.reads(q) {
+		if h.only == usher.Deny {
+			return answer{}, nil
+		}
+		return answer{allowed: true, reason: "the authorizer reads its policies"}, nil
+	}
+	ctx, cancel := h.deadline(r)
+	defer cancel()
+	decision, err := h.decide(ctx, q)
+	var a answer
+	if err == nil {
+		a, err = answerOf(decision, h.only)
+	}
+	if err != nil {
+		h.options.Log.ErrorContext(ctx, "access review without a decision", "uid", q.UID, "path", r.URL.Path, "error", err)
+		if h.options.Shadow {
+			return answer{evaluationError: errUndecided.text}, nil
+		}
+		return answer{}, errUndecided
+	}
+	if h.options.Shadow {
+		return answer{}, nil
+	}
+	return a, nil
+}
+
+// reads reports whether q is from this very process, about to read what it decides by. It
+// could not begin to decide otherwise.
+func (h *handler) reads(q *usher.Request) bool {
+	if h.options.Self == "" || q.User.Name != h.options.Self || q.Access.NonResource || q.Subresource != "" {
+		return false
+	}
+	switch q.Resource.Group {
+	case "usher.dev", "policy.kcloudlabs.io", "rbac.authorization.k8s.io":
+	default:
+		return false
+	}
+	switch q.Access.Verb {
+	case "get", "list", "watch":
+		return true
+	}
+	return false
+}
+
+// errPanic stands for a panic, which the log has heard more about.
+var errPanic = errors.New("the decider panicked")
+
+// decide asks the decider. One that panics has not decided.
+func (h *handler) decide(ctx context.Context, r *usher.Request) (decision usher.Decision, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			h.options.Log.ErrorContext(ctx, "decider panicked", "uid", r.UID, "phase", r.Phase,
+				"reason", reason, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return h.decider.Decide(ctx, r)
+}
+
+// deadline returns the context of a decision: it ends a little before the caller loses
+// patience.
+func (h *handler) deadline(r *http.Request) (context.Context, context.CancelFunc) {
+	timeout := h.options.Timeout
+	if said, err := time.ParseDuration(timeoutOf(r)); err == nil && said > 0 {
+		timeout = min(timeout, said-min(said/10, longestReserve))
+	}
+	return context.WithTimeout(r.Context(), timeout)
+}
+
+// timeoutOf returns the timeout parameter of a request. It usually is the only one, and
+// plain.
+func timeoutOf(r *http.Request) string {
+	if text, ok := strings.CutPrefix(r.URL.RawQuery, "timeout="); ok && !strings.ContainsAny(text, "&%+;") {
+		return text
+	}
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return r.URL.Query().Get("timeout")
+}

@@ -1,0 +1,228 @@
+package callers_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/internal/callers"
+)
+
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "clients"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.Raw = der
+	return &authority{template, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+}
+
+func (a *authority) issue(t *testing.T, name string, more x509.Certificate) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more.SerialNumber, more.Subject = big.NewInt(2), pkix.Name{CommonName: name}
+	more.NotBefore, more.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	more.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	der, err := x509.CreateCertificate(rand.Reader, &more, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func write(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A server answers callers with ok.
+type server struct {
+	*httptest.Server
+	callers *callers.Callers
+}
+
+func serve(t *testing.T, o callers.Options) *server {
+	t.Helper()
+	o.Log = slog.New(slog.DiscardHandler)
+	known, err := callers.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = known.Ask(&tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.TLS.Certificates[0], nil },
+	})
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return &server{s, known}
+}
+
+// ask returns the status, 0 if there is no connection.
+func (s *server) ask(t *testing.T, certificate *tls.Certificate, token string) int {
+	t.Helper()
+	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	if certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", token)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	caFile := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, caFile, ours.pem)
+	uri, err := url.Parse("spiffe://cluster/kube-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"kube-apiserver", "api.example", uri.String()}
+	lax := serve(t, callers.Options{CAFile: caFile, Names: names})
+	strict := serve(t, callers.Options{CAFile: caFile, Names: names, Insist: true, Stranger: http.StatusUnauthorized})
+	for _, row := range []struct {
+		reason      string
+		certificate *tls.Certificate
+		lax, strict int
+	}{
+		{"none", nil, 401, 0},
+		{"the common name", ours.issue(t, "kube-apiserver", x509.Certificate{}), 200, 200},
+		{"a DNS name", ours.issue(t, "x", x509.Certificate{DNSNames: []string{"api.example"}}), 200, 200},
+		{"a URI", ours.issue(t, "x", x509.Certificate{URIs: []*url.URL{uri}}), 200, 200},
+		{"another name", ours.issue(t, "system:node:n1", x509.Certificate{DNSNames: []string{"api.example.org"}}), 403, 401},
+		{"another CA", theirs.issue(t, "kube-apiserver", x509.Certificate{}), 0, 0},
+	} {
+		if got := lax.ask(t, row.certificate, ""); got != row.lax {
+			t.Errorf("%s: got %d, want %d", row.reason, got, row.lax)
+		}
+		if got := strict.ask(t, row.certificate, ""); got != row.strict {
+			t.Errorf("%s, and a certificate is insisted on: got %d, want %d", row.reason, got, row.strict)
+		}
+	}
+	// The CA is replaced.
+	write(t, caFile, theirs.pem)
+	if complaint := strict.callers.Reread(""); complaint != "" {
+		t.Error(complaint)
+	}
+	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
+		t.Errorf("a certificate of the new CA: got %d", got)
+	}
+	if got := strict.ask(t, ours.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 0 {
+		t.Errorf("a certificate of the old CA: got %d", got)
+	}
+	// One that is broken changes nothing.
+	write(t, caFile, "nonsense")
+	if complaint := strict.callers.Reread(""); !strings.Contains(complaint, "no certificate in PEM found") {
+		t.Errorf("complaint is %q", complaint)
+	}
+	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
+		t.Errorf("after a broken CA: got %d", got)
+	}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	file := write(t, filepath.Join(t.TempDir(), "token"), "  secret\n")
+	s := serve(t, callers.Options{TokenFile: file})
+	expect := func(reason, token string, want int) {
+		t.Helper()
+		if got := s.ask(t, nil, token); got != want {
+			t.Errorf("%s: got %d, want %d", reason, got, want)
+		}
+	}
+	expect("the token", "Bearer secret", 200)
+	expect("none", "", 401)
+	expect("another", "Bearer other", 401)
+	expect("the beginning", "Bearer secre", 401)
+	expect("another scheme", "Basic secret", 401)
+	write(t, file, "new")
+	s.callers.Reread("")
+	expect("the new token", "Bearer new", 200)
+	expect("the old token", "Bearer secret", 401)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if complaint := s.callers.Reread(""); complaint == "" {
+		t.Error("nobody complains about a file that is gone")
+	}
+	expect("the token of a file that is gone", "Bearer new", 200)
+}
+
+func TestNobodyIsNamed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, callers.Options{})
+	if s.callers != nil || s.ask(t, nil, "") != 200 {
+		t.Error("somebody is refused")
+	}
+	if err := s.callers.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := write(t, filepath.Join(dir, "empty"), " \n")
+	for want, o := range map[string]callers.Options{
+		"load client CA: ":      {CAFile: filepath.Join(dir, "gone")},
+		"no certificate in PEM": {CAFile: empty},
+		"load token: ":          {TokenFile: filepath.Join(dir, "gone")},
+		"the file is empty":     {TokenFile: empty},
+	} {
+		if _, err := callers.New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %q in it", err, want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/door/authorization"
+	"github.com/usher-dev/usher/internal/callers"
+	"github.com/usher-dev/usher/observe/decisionlog"
+)
+
+// An Authorization says how a server answers authorization webhooks. They are at an
+// address of their own: only API servers have business there.
+type Authorization struct {
+	// Address is host:port; port 0 lets the system choose.
+	Address string
+	// ClientCAFile, ClientNames and TokenFile say who may ask, as those of [Config] do for
+	// admission. TokenFile holds a bearer token. Without any everybody may.
+	ClientCAFile string
+	ClientNames  []string
+	TokenFile    string
+
+	// Timeout is how long a decision may take, MaxInFlight how many each endpoint makes at
+	// the same time, MaxBody how large a review may be, in bytes; 0 leaves it to the door.
+	Timeout     time.Duration
+	MaxInFlight int
+	MaxBody     int64
+	// Self is the user that this server is to its API server, who may always read policies.
+	Self string
+	// Shadow makes all answers ones without opinion. Log and metrics tell what they would
+	// have been.
+	Shadow bool
+}
+
+// describe says for people what is unusual.
+func (a *Authorization) describe() string {
+	text := ""
+	if a.Shadow {
+		text += ", as a shadow: no answer has an opinion"
+	}
+	if a.ClientCAFile == "" && a.TokenFile == "" {
+		text += ", for everybody who can reach it"
+	}
+	return text
+}
+
+// maxStreams is how many requests an API server can send at the same time; it sends all of
+// them on one connection, and keeps 600 in flight by default.
+const maxStreams = 1000
+
+// authorizer is what answers authorization webhooks.
+type authorizer struct {
+	server   *http.Server
+	listener net.Listener
+	callers  *callers.Callers
+}
+
+// newAuthorizer opens the port.
+func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
+	known, err := callers.New(callers.Options{
+		CAFile: c.ClientCAFile, Names: c.ClientNames, Insist: true, Stranger: http.StatusUnauthorized,
+		TokenFile: c.TokenFile, Log: s.config.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("authorization: %w", err)
+	}
+	a := &authorizer{callers: known}
+	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
+		return nil, fmt.Errorf("open authorization port: %w", err)
+	}
+	a.server = s.server(s.authorizationMux(c, known))
+	a.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	a.server.TLSConfig = known.Ask(&tls.Config{
+		MinVersion:     s.config.TLSMinVersion,
+		GetCertificate: s.identity.GetCertificate,
+		NextProtos:     []string{"h2", "http/1.1"},
+	})
+	return a, nil
+}
+
+func (s *Server) authorizationMux(c *Authorization, known *callers.Callers) http.Handler {
+	options := authorization.Options{
+		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
+	}
+	mux := http.NewServeMux()
+	for _, endpoint := range []struct {
+		path, suffix string
+		handler      func(usher.Decider, authorization.Options) http.Handler
+	}{
+		{"/authorize", "", authorization.Authorize},
+		{"/authorize/deny", "_deny", authorization.Deny},
+		{"/authorize/allow", "_allow", authorization.Allow},
+	} {
+		door, log := "authorization"+endpoint.suffix, s.config.Log
+		if c.Shadow {
+			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
+		}
+		decider := s.metrics.Wrap(decisionlog.Wrap(s.live, log.With("endpoint", endpoint.path)), door)
+		answers := s.metrics.Requests(endpoint.path, endpoint.handler(decider, options))
+		mux.Handle(endpoint.path, known.Only(s.drain.count(answers)))
+	}
+	mux.HandleFunc("GET /healthz", health)
+	mux.HandleFunc("GET /readyz", s.ready)
+	return mux
+}
+
+// serve serves until the server is shut down.
+func (a *authorizer) serve() error { return served(a.server.ServeTLS(a.listener, "", "")) }
+
+// shutdown ends the server, and finishes requests in flight. A nil authorizer has ended.
+func (a *authorizer) shutdown(ctx context.Context) error {
+	if a == nil {
+		return nil
+	}
+	if err := a.server.Shutdown(ctx); err != nil {
+		return errors.Join(err, a.server.Close())
+	}
+	return nil
+}
+
+// AuthorizationURL is where the authorization webhooks are, empty if they are nowhere.
+func (s *Server) AuthorizationURL() string {
+	if s.authorizer == nil {
+		return ""
+	}
+	return "https://" + s.authorizer.listener.Addr().String()
+}

@@ -1,0 +1,183 @@
+package serve_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/rule/access"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestImmunityFollowsItsFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file, kill := filepath.Join(folder, "immune.yaml"), filepath.Join(folder, "off")
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(file, "- groups: [breakglass]\n")
+	h := &harness{t: t, log: &lockedBuffer{}}
+	m, err := serve.NewImmunity(serve.Immunity{File: file, Switch: kill}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	has := func(group string) bool {
+		q := access.QueryOf(&usher.Request{User: usher.User{Groups: []string{group}}}, nil)
+		for _, s := range m.Immune() {
+			if s.Has(&q) {
+				return true
+			}
+		}
+		return false
+	}
+	if !has("breakglass") || has("firefighters") || m.Disarmed() {
+		t.Fatalf("immune %v, disarmed %t", m.Immune(), m.Disarmed())
+	}
+	put(file, "- users: [a, 'b*']\n- groups: [firefighters]\n")
+	h.eventually("the new file", func() bool { return has("firefighters") && !has("breakglass") })
+	put(file, "- groups: {}\n")
+	put(kill, "")
+	h.eventually("the switch", m.Disarmed)
+	if !has("firefighters") {
+		t.Error("a file that cannot be read has taken away immunity")
+	}
+	if err := os.Remove(kill); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("no switch", func() bool { return !m.Disarmed() })
+}
+
+// What stands in a folder is in force at the webhook, and the switch takes it out of force.
+func TestServeAuthorizesByPoliciesInFiles(t *testing.T) {
+	t.Parallel()
+	folder, kill := t.TempDir(), filepath.Join(t.TempDir(), "off")
+	write(t, filepath.Join(folder, "policy.yaml"), `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterAuthorizationPolicy
+metadata: {name: no-exec}
+spec:
+  effect: Deny
+  subjects: [{groups: [devs]}]
+  rules: [{verbs: [get, create], apiGroups: [""], resources: [pods/exec]}]
+`)
+	h := start(t, serve.Config{
+		Policies: []string{folder}, Authorization: &serve.Authorization{Address: "127.0.0.1:0"},
+		Immunity: serve.Immunity{Switch: kill},
+	})
+	answer := func() string {
+		body, _ := h.answer(h.client.Post(h.server.AuthorizationURL()+"/authorize", "application/json", strings.NewReader(
+			`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "jane", "groups": ["devs"],
+				"resourceAttributes": {"verb": "create", "version": "v1", "resource": "pods", "subresource": "exec", "name": "web", "namespace": "shop"}}}`)))
+		return body
+	}
+	h.eventually("policies are loaded", func() bool { return strings.Contains(answer(), `"denied":true`) })
+	if got := answer(); !strings.Contains(got, "denied by policy no-exec (cluster)") {
+		t.Errorf("answer %s", got)
+	}
+	if metrics := h.metrics(); !strings.Contains(metrics, `usher_snapshot_policies{kind="ClusterAuthorizationPolicy"} 1`) {
+		t.Errorf("the policy is not counted:\n%s", metrics)
+	}
+	write(t, kill, "")
+	h.eventually("denials are switched off", func() bool { return !strings.Contains(answer(), `"denied":true`) })
+	if ready := h.get("/readyz?verbose"); !strings.Contains(ready, "authorization policies deny nothing, since "+kill+" exists") {
+		t.Errorf("/readyz?verbose: %s", ready)
+	}
+}
+
+func TestImmunityErrors(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for text, want := range map[string]string{
+		"":                          "no such file",
+		"groups: [a]":               "cannot unmarshal object",
+		"- group: [a]":              `unknown field "group"`,
+		"- {}":                      "nobody is named",
+		"- serviceAccounts: [a]":    "is no service account",
+		"- users: ['a*b*']\n":       "more than one *",
+		"- users: [x]\n- users: []": "nobody is named",
+	} {
+		file := filepath.Join(folder, "none.yaml")
+		if text != "" {
+			file = filepath.Join(folder, "some.yaml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := serve.NewImmunity(serve.Immunity{File: file}, quiet()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestMayAsksTheAPIServer(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster()
+	var asked []authorizationv1.SubjectAccessReviewSpec
+	f.kube.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		asked = append(asked, review.Spec)
+		review.Status.Allowed = review.Spec.ResourceAttributes != nil && review.Spec.ResourceAttributes.Verb == "use"
+		return true, review, nil
+	})
+	user := usher.User{Name: "jane", UID: "1", Groups: []string{"devs"}, Extra: map[string][]string{"k": {"v"}}}
+	for _, test := range []struct {
+		request *usher.Request
+		want    bool
+	}{
+		{&usher.Request{User: user, Access: &usher.Access{Verb: "use"}, Name: "cluster",
+			Resource: schema.GroupVersionResource{Group: "usher.dev", Version: "*", Resource: "authorizationtiers"}}, true},
+		{&usher.Request{User: user, Access: &usher.Access{Verb: "get", Path: "/metrics", NonResource: true}}, false},
+	} {
+		may, err := serve.May(t.Context(), *f.config, test.request)
+		if err != nil || may != test.want {
+			t.Errorf("%+v: %t, %v, want %t", test.request.Access, may, err, test.want)
+		}
+	}
+	if len(asked) != 2 || asked[0].User != "jane" || asked[0].Extra["k"][0] != "v" || asked[0].ResourceAttributes.Name != "cluster" ||
+		asked[1].NonResourceAttributes == nil || asked[1].NonResourceAttributes.Path != "/metrics" || asked[1].ResourceAttributes != nil {
+		t.Errorf("asked %+v", asked)
+	}
+}
+
+func TestScopesAreThoseOfDiscovery(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster()
+	f.kube.Resources = []*metav1.APIResourceList{
+		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{
+			{Name: "widgets", Kind: "Widget", Namespaced: true}, {Name: "widgets/status", Kind: "Widget"}, {Name: "farms", Kind: "Farm"},
+		}},
+	}
+	scope := serve.ScopeOf(*f.config)
+	for resource, want := range map[string]access.Scope{
+		"widgets": access.ScopeNamespace, "farms": access.ScopeCluster, "others": access.ScopeUnknown, "widgets/status": access.ScopeUnknown,
+	} {
+		if got := scope("example.com", resource); got != want {
+			t.Errorf("%s: scope %d, want %d", resource, got, want)
+		}
+	}
+}

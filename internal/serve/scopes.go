@@ -1,0 +1,83 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/usher-dev/usher/rule/access"
+)
+
+// scopes knows which resources of a cluster are in namespaces, from its discovery, which is
+// read every now and then: requests do not wait for it.
+type scopes struct {
+	discovery discovery.DiscoveryInterface
+	log       *slog.Logger
+	known     atomic.Pointer[map[schema.GroupResource]access.Scope]
+}
+
+// rediscover is how often discovery is read.
+const rediscover = time.Minute
+
+func newScopes(d discovery.DiscoveryInterface, log *slog.Logger) *scopes {
+	s := &scopes{discovery: d, log: log}
+	s.known.Store(&map[schema.GroupResource]access.Scope{})
+	return s
+}
+
+// of tells the scope of a resource, unknown until it has been discovered.
+func (s *scopes) of(group, resource string) access.Scope {
+	return (*s.known.Load())[schema.GroupResource{Group: group, Resource: resource}]
+}
+
+// run reads discovery until ctx is done.
+func (s *scopes) run(ctx context.Context) error {
+	ticker := time.NewTicker(rediscover)
+	defer ticker.Stop()
+	for {
+		s.read()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// read takes over what discovery says. Groups whose servers do not answer keep what was
+// known.
+func (s *scopes) read() {
+	_, lists, err := s.discovery.ServerGroupsAndResources()
+	if err != nil {
+		s.log.Debug("not all resources are discovered", "error", err)
+	}
+	if len(lists) == 0 {
+		return
+	}
+	next := map[schema.GroupResource]access.Scope{}
+	for resource, scope := range *s.known.Load() {
+		next[resource] = scope
+	}
+	for _, list := range lists {
+		group, parseErr := schema.ParseGroupVersion(list.GroupVersion)
+		if parseErr != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			scope := access.ScopeCluster
+			if r.Namespaced {
+				scope = access.ScopeNamespace
+			}
+			next[schema.GroupResource{Group: group.Group, Resource: r.Name}] = scope
+		}
+	}
+	s.known.Store(&next)
+}

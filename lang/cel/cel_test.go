@@ -1,0 +1,157 @@
+package cel_test
+
+import (
+	"strings"
+	"testing"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/access"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func podRequest() *usher.Request {
+	return &usher.Request{
+		Phase: usher.Authorize,
+		User: usher.User{
+			Name: "system:serviceaccount:ci:builder", UID: "u1", Groups: []string{"devs", "system:authenticated"},
+			Extra: map[string][]string{"amr": {"pwd", "mfa"}},
+		},
+		Resource:    schema.GroupVersionResource{Group: "", Version: "v1", Resource: "pods"},
+		Subresource: "log", Name: "web-1", Namespace: "ci",
+		Access: &usher.Access{
+			Verb:   "list",
+			Labels: []usher.Requirement{{Key: "owner", Operator: "In", Values: []string{"builder"}}},
+			Fields: []usher.Requirement{{Key: "spec.nodeName", Operator: "In", Values: []string{"n1"}}},
+		},
+	}
+}
+
+func pathRequest() *usher.Request {
+	return &usher.Request{
+		Phase: usher.Authorize, User: usher.User{Name: "jane"},
+		Access: &usher.Access{Verb: "get", Path: "/metrics", NonResource: true},
+	}
+}
+
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		source string
+		pod    string
+		path   string
+	}{
+		{"true", "true", "true"},
+		{"request.user == 'jane'", "false", "true"},
+		{"request.namespace == 'ci' && request.name.startsWith('web-')", "true", "false"},
+		{"request.verb == 'list' && request.resource == 'pods' && request.subresource == 'log' && request.group == '' && request.version == 'v1'", "true", "false"},
+		{"'devs' in request.groups", "true", "false"},
+		{"request.uid == 'u1'", "true", "false"},
+		{"'mfa' in request.extra['amr']", "true", "no such key: amr"},
+		{"has(request.extra) && request.extra['amr'].exists(m, m == 'mfa')", "true", "false"},
+		{"request.extra.?amr.orValue([]).size() == 2", "true", "false"},
+		{"request.serviceAccount.namespace == request.namespace", "true", "the user is no service account"},
+		{"has(request.serviceAccount) && request.serviceAccount.name == 'builder'", "true", "false"},
+		{"request.resourceAttributes.namespace == 'ci'", "true", "the request is not for a resource"},
+		{"has(request.resourceAttributes)", "true", "false"},
+		{"has(request.nonResourceAttributes) && request.nonResourceAttributes.path == '/metrics'", "false", "true"},
+		{"request.path == '/metrics'", "false", "true"},
+		{"request.selects('owner', request.serviceAccount.name)", "true", "the user is no service account"},
+		{"request.selects('owner', 'joe') || request.selects('team', 'a')", "false", "false"},
+		{"request.selectsField('spec.nodeName', 'n1')", "true", "false"},
+		{"request.isWildcard", "false", "false"},
+		{"request.name.matches('^web-[0-9]$')", "true", "false"},
+		{"ip('10.0.0.1').family() == 4 && quantity('1Ki').isInteger() && 'a,b'.split(',').size() == 2", "true", "true"},
+		{"sets.contains(request.groups, ['devs'])", "true", "false"},
+		{"false && request.extra['none'][0] == 'x'", "false", "false"},
+	} {
+		t.Run(test.source, func(t *testing.T) {
+			t.Parallel()
+			predicate, problems := cel.Compile(test.source)
+			if problems != nil {
+				t.Fatal(problems)
+			}
+			for name, want := range map[string]string{"pod": test.pod, "path": test.path} {
+				q := access.QueryOf(map[string]*usher.Request{"pod": podRequest(), "path": pathRequest()}[name], nil)
+				holds, err := predicate.Holds(&q)
+				switch {
+				case err != nil && !strings.Contains(err.Error(), want):
+					t.Errorf("%s: error %v, want %s", name, err, want)
+				case err == nil && want != map[bool]string{true: "true", false: "false"}[holds]:
+					t.Errorf("%s: %t, want %s", name, holds, want)
+				}
+			}
+		})
+	}
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.Repeat("1,", 200) + "1]"
+	predicate, problems := cel.Compile(list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	q := access.QueryOf(pathRequest(), nil)
+	if holds, err := predicate.Holds(&q); err == nil || holds || !strings.Contains(err.Error(), "cost limit exceeded") {
+		t.Errorf("got %t, %v, want an error about the cost", holds, err)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ source, what, do string }{
+		{"", "Syntax error", ""},
+		{"request.user", "yields string, not bool", "compare it"},
+		{"'x' in request.user.groups", "does not support field selection", "groups, uid and extra are fields of request"},
+		{"user == 'jane'", "undeclared reference to 'user'", "write request.user"},
+		{"object.spec.x == 1", "undeclared reference to 'object'", "docs/authorization.md"},
+		{"request.namespce == 'a'", "undefined field 'namespce'", "docs/authorization.md"},
+		{"request.name.matches('(')", "invalid matches argument", ""},
+	} {
+		t.Run(test.source, func(t *testing.T) {
+			t.Parallel()
+			predicate, problems := cel.Compile(test.source)
+			if predicate != nil || len(problems) == 0 {
+				t.Fatalf("compiled, with problems %v", problems)
+			}
+			if p := problems[0]; p.Severity != rule.Error || !strings.Contains(p.What, test.what) || !strings.Contains(p.Do, test.do) {
+				t.Errorf("problem %+v, want %q, %q", p, test.what, test.do)
+			}
+		})
+	}
+}
+
+func BenchmarkHolds(b *testing.B) {
+	for name, source := range map[string]string{
+		"comparison": "request.verb == 'list'",
+		"clauses":    "request.namespace == 'ci' && request.name.startsWith('web-') && 'devs' in request.groups",
+		"extra":      "'mfa' in request.extra['amr']",
+		"counted":    "request.groups.exists(g, g == 'system:authenticated')",
+	} {
+		b.Run(name, func(b *testing.B) {
+			predicate, problems := cel.Compile(source)
+			if problems != nil {
+				b.Fatal(problems)
+			}
+			q := access.QueryOf(podRequest(), nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := predicate.Holds(&q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, problems := cel.Compile("request.namespace == 'ci' && 'devs' in request.groups"); problems != nil {
+			b.Fatal(problems)
+		}
+	}
+}

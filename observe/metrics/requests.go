@@ -1,0 +1,44 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Requests returns a handler that answers as next does and counts the requests as those to
+// an endpoint of the authorization webhooks. Decisions do not tell of requests that were
+// turned away before.
+func (m *Metrics) Requests(endpoint string, next http.Handler) http.Handler {
+	duration := m.requestDuration.WithLabelValues(endpoint)
+	answered := m.requests.WithLabelValues(endpoint, strconv.Itoa(http.StatusOK))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		counted := &counted{ResponseWriter: w, code: http.StatusOK}
+		defer func() {
+			duration.Observe(time.Since(start).Seconds())
+			counter := answered
+			if counted.code != http.StatusOK {
+				counter = m.requests.With(prometheus.Labels{"endpoint": endpoint, "code": strconv.Itoa(counted.code)})
+			}
+			counter.Inc()
+		}()
+		next.ServeHTTP(counted, r)
+	})
+}
+
+// counted remembers the status of a response.
+type counted struct {
+	http.ResponseWriter
+	code int
+}
+
+func (c *counted) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap gives http.ResponseController what is below.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -1,0 +1,231 @@
+package policytest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	engine "github.com/usher-dev/usher/engine/access"
+)
+
+// accessFormat is that of authorization policies and what they answer. A document is a
+// suite, or a list of suites.
+var accessFormat = format{
+	recognises: func(h head) bool { return h.has("policies", "cases") },
+	load: func(document []byte, file string) ([]Test, error) {
+		suites := []*AccessSuite{{}}
+		var err error
+		if headOf(document).list {
+			err = decodeStrict(document, &suites)
+		} else {
+			err = decodeStrict(document, suites[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+		var tests []Test
+		for i, suite := range suites {
+			suite.file = file
+			if err := suite.complete(); err != nil {
+				return nil, fmt.Errorf("set %d (%s): %w", i, suite.Set, err)
+			}
+			tests = append(tests, suite.tests()...)
+		}
+		return tests, nil
+	},
+}
+
+// An AccessSuite is authorization policies, and cases of what they answer.
+type AccessSuite struct {
+	Set string `json:"set"`
+	// Policies are policies, in full or in short, or names of files with policies.
+	Policies []json.RawMessage `json:"policies"`
+	// Immune are those who are never denied anything, in place of the built-in ones.
+	Immune []json.RawMessage `json:"immune,omitempty"`
+	Cases  []AccessCase      `json:"cases"`
+
+	file  string
+	stage *accessStage
+}
+
+// An AccessCase is one request and what is answered.
+type AccessCase struct {
+	Name string `json:"name"`
+	Note string `json:"note,omitempty"`
+	Skip string `json:"skip,omitempty"`
+	AccessRequest
+
+	Want string `json:"want"`
+	// By is a policy that decides, alone or with others.
+	By string `json:"by,omitempty"`
+	// WouldDeny tells whether a denial was spared.
+	WouldDeny *bool `json:"wouldDeny,omitempty"`
+	// Error tells whether a condition failed.
+	Error *bool `json:"error,omitempty"`
+	// Reason is a part of what is answered to whoever made the request.
+	Reason string `json:"reason,omitempty"`
+}
+
+// An AccessRequest is a request to authorize as people write it down: a SubjectAccessReview
+// without its levels.
+type AccessRequest struct {
+	User   string              `json:"user,omitempty"`
+	UID    string              `json:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
+
+	Verb        string `json:"verb,omitempty"`
+	Group       string `json:"group,omitempty"`
+	Version     string `json:"version,omitempty"`
+	Resource    string `json:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	ObjName     string `json:"objname,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	// Path, if it is set, is that of a request that is not for a resource.
+	Path *string `json:"path,omitempty"`
+
+	Labels []requirement `json:"labels,omitempty"`
+	Fields []requirement `json:"fields,omitempty"`
+	// RawLabels and RawFields are selectors that have not been parsed. They demand nothing.
+	RawLabels string `json:"rawLabels,omitempty"`
+	RawFields string `json:"rawFields,omitempty"`
+}
+
+// Request returns the request in the form that is decided.
+func (r *AccessRequest) Request() *usher.Request {
+	request := &usher.Request{
+		UID: "policytest", Phase: usher.Authorize,
+		User:   usher.User{Name: r.User, UID: r.UID, Groups: r.Groups, Extra: r.Extra},
+		Access: &usher.Access{Verb: r.Verb},
+	}
+	if r.Path != nil {
+		request.Access.Path, request.Access.NonResource = *r.Path, true
+		return request
+	}
+	request.Resource = schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
+	request.Subresource, request.Name, request.Namespace = r.Subresource, r.ObjName, r.Namespace
+	request.Access.Labels, request.Access.Fields = requirements(r.Labels), requirements(r.Fields)
+	return request
+}
+
+// complete checks the suite and compiles its policies.
+func (s *AccessSuite) complete() error {
+	if len(s.Cases) == 0 {
+		return errors.New("cases: there is none")
+	}
+	for i := range s.Cases {
+		if err := s.Cases[i].validate(); err != nil {
+			return fmt.Errorf("cases[%d] (%s): %w", i, s.Cases[i].Name, err)
+		}
+	}
+	var err error
+	s.stage, err = newAccessStage(s)
+	return err
+}
+
+func (c *AccessCase) validate() error {
+	switch {
+	case c.Name == "":
+		return errors.New("name: missing")
+	case !slices.Contains([]string{"Allow", "Deny", "NoOpinion"}, c.Want):
+		return fmt.Errorf("want: %q is none of Allow, Deny and NoOpinion", c.Want)
+	case c.Path == nil && c.Resource == "":
+		return errors.New("resource: missing, and so is path")
+	case c.Path != nil && c.Resource != "":
+		return errors.New("path: a request is for a resource or for a path")
+	}
+	return nil
+}
+
+// name is that of the set, or of the file if it has none.
+func (s *AccessSuite) name() string {
+	if s.Set != "" {
+		return s.Set
+	}
+	return strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file))
+}
+
+func (s *AccessSuite) tests() []Test {
+	tests := make([]Test, len(s.Cases))
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		tests[i] = Test{
+			Name: s.name() + "/" + c.Name, File: s.file, Skip: c.Skip, suite: s,
+			faults: func(ctx context.Context) []string { return s.stage.faults(ctx, c) },
+		}
+	}
+	return tests
+}
+
+// faults are all the ways in which the answer is not what the case wants.
+func (c *AccessCase) faults(x engine.Explanation, d usher.Decision) []string {
+	var faults []string
+	if got := verdict(d); got != c.Want {
+		faults = append(faults, fmt.Sprintf("expected %s, got %s%s", c.Want, got, told(x)))
+	}
+	if by := decisive(x.Decision); c.By != "" && !slices.Contains(by, c.By) {
+		faults = append(faults, fmt.Sprintf("expected that %s decides, it is [%s]%s", c.By, strings.Join(by, ", "), told(x)))
+	}
+	spared, failed := false, false
+	for _, f := range x.Decision.Findings {
+		spared = spared || f.Outcome == usher.Spared
+		failed = failed || f.Outcome == usher.Failed
+	}
+	if c.WouldDeny != nil && *c.WouldDeny != spared {
+		faults = append(faults, fmt.Sprintf("expected wouldDeny: %t, got %t%s", *c.WouldDeny, spared, told(x)))
+	}
+	if c.Error != nil && *c.Error != failed {
+		faults = append(faults, fmt.Sprintf("expected error: %t, got %t%s", *c.Error, failed, told(x)))
+	}
+	if !strings.Contains(d.Message, c.Reason) {
+		faults = append(faults, fmt.Sprintf("expected a reason with %q, got %q", c.Reason, d.Message))
+	}
+	return faults
+}
+
+func verdict(d usher.Decision) string {
+	switch d.Verdict {
+	case usher.Allow:
+		return "Allow"
+	case usher.Deny:
+		return "Deny"
+	case usher.NoOpinion:
+	}
+	return "NoOpinion"
+}
+
+// decisive are the names of the policies that decide.
+func decisive(d usher.Decision) []string {
+	var names []string
+	for _, f := range d.Findings {
+		if !f.Ignored {
+			names = append(names, f.Policy.Name)
+		}
+	}
+	return names
+}
+
+// told tells how an answer came about, for messages.
+func told(x engine.Explanation) string {
+	var b strings.Builder
+	for _, step := range x.Steps {
+		fmt.Fprintf(&b, "\n%s: %s", step.Rule, step.Fate)
+		if step.Why != "" {
+			b.WriteString(", " + step.Why)
+		}
+	}
+	for _, near := range x.Near {
+		fmt.Fprintf(&b, "\nnearly: %s: %s", near.Rule, near.Miss)
+	}
+	if b.Len() == 0 {
+		return "; no policy comes near the request"
+	}
+	return b.String()
+}

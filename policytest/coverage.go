@@ -1,0 +1,132 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	engine "github.com/usher-dev/usher/engine/access"
+	"github.com/usher-dev/usher/rule/access"
+)
+
+// A Coverage tells what the cases of one suite of authorization policies exercise.
+type Coverage struct {
+	Set  string `json:"set"`
+	File string `json:"file"`
+	// Policies and Rules are exercised by a case that they decide, or would if they were not
+	// on trial; Conditions by one in which they hold and one in which they do not.
+	Policies   Share `json:"policies"`
+	Rules      Share `json:"rules"`
+	Conditions Share `json:"conditions"`
+	// Missing is what is not exercised, one line each.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// A Share is how many of several things there are.
+type Share struct {
+	Exercised int `json:"exercised"`
+	Total     int `json:"total"`
+}
+
+func (s *Share) count(exercised bool) {
+	s.Total++
+	if exercised {
+		s.Exercised++
+	}
+}
+
+// Cover tells what tests exercise of the authorization policies that they are about. Tests of
+// other formats do not count.
+func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
+	var all []Coverage
+	for _, s := range suites(tests) {
+		seen := &exercise{policies: map[*access.Policy]bool{}, rules: map[*access.Rule]bool{}, outcomes: map[outcome]bool{}}
+		for i := range s.Cases {
+			if s.Cases[i].Skip != "" {
+				continue
+			}
+			x, err := s.stage.engine.Explain(ctx, s.Cases[i].Request())
+			if err != nil {
+				return nil, fmt.Errorf("cover %s: %w", s.name(), err)
+			}
+			seen.note(x)
+		}
+		all = append(all, seen.coverage(s))
+	}
+	return all, nil
+}
+
+// suites are those that tests are of, each once.
+func suites(tests []Test) []*AccessSuite {
+	var all []*AccessSuite
+	for _, t := range tests {
+		if t.suite != nil && !slices.Contains(all, t.suite) {
+			all = append(all, t.suite)
+		}
+	}
+	return all
+}
+
+// An exercise is what cases have exercised.
+type exercise struct {
+	policies map[*access.Policy]bool
+	rules    map[*access.Rule]bool
+	outcomes map[outcome]bool
+}
+
+// An outcome is that a condition of a policy came to something.
+type outcome struct {
+	policy *access.Policy
+	source string
+	holds  bool
+}
+
+func (e *exercise) note(x engine.Explanation) {
+	for _, step := range x.Steps {
+		if step.Fate == engine.Decides || step.Fate == engine.Spared {
+			e.policies[step.Rule.Policy], e.rules[step.Rule] = true, true
+		}
+		for _, v := range step.Evaluated {
+			if v.Err == nil {
+				e.outcomes[outcome{step.Rule.Policy, v.Condition.Source, v.Holds}] = true
+			}
+		}
+	}
+}
+
+func (e *exercise) coverage(s *AccessSuite) Coverage {
+	c := Coverage{Set: s.name(), File: s.file}
+	miss := func(what string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(what, args...)) }
+	counted := map[*access.Policy]bool{}
+	for _, r := range s.stage.rules {
+		p := r.Policy
+		if !counted[p] {
+			counted[p] = true
+			c.Policies.count(e.policies[p])
+			if !e.policies[p] {
+				miss("%s: decides no case", p.Ref)
+			}
+			e.conditions(p, &c, miss)
+		}
+		c.Rules.count(e.rules[r])
+		if !e.rules[r] && e.policies[p] {
+			miss("%s %s: decides no case", p.Ref, r.Name)
+		}
+	}
+	return c
+}
+
+func (e *exercise) conditions(p *access.Policy, c *Coverage, miss func(string, ...any)) {
+	for _, condition := range slices.Concat(p.When, p.Unless) {
+		holds, fails := e.outcomes[outcome{p, condition.Source, true}], e.outcomes[outcome{p, condition.Source, false}]
+		c.Conditions.count(holds && fails)
+		switch {
+		case !holds && !fails:
+			miss("%s %s: is never evaluated", p.Ref, condition.Name)
+		case !holds:
+			miss("%s %s: never holds", p.Ref, condition.Name)
+		case !fails:
+			miss("%s %s: always holds", p.Ref, condition.Name)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package policytest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Test is one thing that a file wants to hold, whatever the format of the file.
+type Test struct {
+	Name string
+	// File is where the test was loaded from.
+	File string
+	// Skip, if set, says why the test is not run.
+	Skip string
+
+	// faults are all the ways in which the test does not hold.
+	faults func(context.Context) []string
+	// suite is what the test is one of, if that can tell what its tests exercise; else nil.
+	suite *AccessSuite
+}
+
+// Run finds out whether the test holds. Several tests can run at the same time.
+func (t Test) Run(ctx context.Context) Result {
+	result := Result{Name: t.Name, File: t.File, Status: Skipped, Message: t.Skip}
+	if t.Skip != "" {
+		return result
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+	defer cancel()
+	faults := recovered(ctx, t.faults)
+	result.Took = time.Since(start)
+	result.Status = Passed
+	if len(faults) > 0 {
+		result.Status = Failed
+		result.Message = strings.Join(faults, "\n")
+	}
+	return result
+}
+
+// recovered turns a panic into a fault.
+func recovered(ctx context.Context, find func(context.Context) []string) (faults []string) {
+	defer func() {
+		if r := recover(); r != nil {
+			faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
+		}
+	}()
+	return find(ctx)
+}
+
+// A format is a form that documents with tests have. Each is in a file of its own.
+type format struct {
+	// recognises reports whether a document is of this format. Documents are told apart
+	// by what is in them, and of an ordinary list by its first item.
+	recognises func(head) bool
+	// load returns the tests of a document, which is JSON: for admission cases as Kubernetes
+	// reads YAML, for other formats so that n and on are texts. File is where it comes
+	// from, for files that it names and for the results.
+	load func(document []byte, file string) ([]Test, error)
+}
+
+// formats are tried in order; the last one takes the rest. The table never changes.
+var formats = []format{
+	accessFormat,
+	selectorFormat,
+	rbacFormat,
+	requestLineFormat,
+	chainFormat,
+	wireFormat,
+	clientFormat,
+	caseFormat,
+}
+
+// A head is what a document, or the first item of one that is a list, has at the top.
+type head struct {
+	list   bool
+	fields map[string]json.RawMessage
+}
+
+func headOf(document []byte) head {
+	var h head
+	if trimmed := bytes.TrimSpace(document); len(trimmed) > 0 && trimmed[0] == '[' {
+		var items []json.RawMessage
+		if json.Unmarshal(document, &items) != nil || len(items) == 0 {
+			return head{list: true}
+		}
+		h.list, document = true, items[0]
+	}
+	// What is no object has no fields.
+	_ = json.Unmarshal(document, &h.fields)
+	return h
+}
+
+// has reports whether all fields are there.
+func (h head) has(fields ...string) bool {
+	return !slices.ContainsFunc(fields, func(name string) bool { return h.fields[name] == nil })
+}
+
+// load returns the tests of a document.
+func load(d document, file string) ([]Test, error) {
+	h := headOf(d.json)
+	i := slices.IndexFunc(formats, func(f format) bool { return f.recognises(h) })
+	if i == len(formats)-1 {
+		return formats[i].load(d.json, file)
+	}
+	plain, err := d.plain()
+	if err != nil {
+		return nil, err
+	}
+	return formats[i].load(plain, file)
+}

@@ -1,0 +1,110 @@
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/usher-dev/usher/rule/access"
+)
+
+// Mutants tells what became of the mutants of authorization policies.
+type Mutants struct {
+	// Total is how many there were.
+	Total int `json:"total"`
+	// Survivors are those that no case noticed.
+	Survivors []Survivor `json:"survivors,omitempty"`
+}
+
+// A Survivor is a part of a policy that can be left out without a case that fails.
+type Survivor struct {
+	Set  string `json:"set"`
+	File string `json:"file"`
+	// Without names the part.
+	Without string `json:"without"`
+}
+
+// Mutate leaves out one part after the other of the policies that tests are about: each
+// policy, rule and condition, the excluded subjects and the selectors. A case should fail
+// each time; otherwise none tests that part. Tests of other formats do not count.
+func Mutate(ctx context.Context, tests []Test) Mutants {
+	var result Mutants
+	for _, s := range suites(tests) {
+		for _, m := range mutants(s.stage.rules) {
+			result.Total++
+			if !s.notices(ctx, m.rules) {
+				result.Survivors = append(result.Survivors, Survivor{Set: s.name(), File: s.file, Without: m.without})
+			}
+		}
+	}
+	return result
+}
+
+// notices reports whether a case fails with these rules.
+func (s *AccessSuite) notices(ctx context.Context, rules []*access.Rule) bool {
+	stage := s.stage.with(rules)
+	return slices.ContainsFunc(s.Cases, func(c AccessCase) bool {
+		return c.Skip == "" && len(stage.faults(ctx, &c)) > 0
+	})
+}
+
+// A mutant is rules from which one part was left out.
+type mutant struct {
+	without string
+	rules   []*access.Rule
+}
+
+func mutants(rules []*access.Rule) []mutant {
+	var all []mutant
+	for i, r := range rules {
+		first := i == 0 || rules[i-1].Policy != r.Policy
+		single := i+1 == len(rules) || rules[i+1].Policy != r.Policy
+		if first {
+			all = append(all, mutant{r.Policy.Ref.String(), slices.DeleteFunc(slices.Clone(rules), func(o *access.Rule) bool { return o.Policy == r.Policy })})
+			all = append(all, partial(rules, r.Policy)...)
+		}
+		if !first || !single {
+			all = append(all, mutant{r.Policy.Ref.String() + " " + r.Name, slices.Delete(slices.Clone(rules), i, i+1)})
+		}
+	}
+	return all
+}
+
+// partial are the mutants from whose policy p a part was left out that is no rule.
+func partial(rules []*access.Rule, p *access.Policy) []mutant {
+	var all []mutant
+	leave := func(what string, change func(*access.Policy)) {
+		changed := *p
+		change(&changed)
+		all = append(all, mutant{p.Ref.String() + " " + what, replaced(rules, p, &changed)})
+	}
+	for i, c := range p.When {
+		leave(c.Name, func(p *access.Policy) { p.When = slices.Delete(slices.Clone(p.When), i, i+1) })
+	}
+	for i, c := range p.Unless {
+		leave(c.Name, func(p *access.Policy) { p.Unless = slices.Delete(slices.Clone(p.Unless), i, i+1) })
+	}
+	for i := range p.Excluded {
+		leave(fmt.Sprintf("spec.excludeSubjects[%d]", i), func(p *access.Policy) { p.Excluded = slices.Delete(slices.Clone(p.Excluded), i, i+1) })
+	}
+	for i := range p.Labels {
+		leave(fmt.Sprintf("spec.selectors.labels[%d]", i), func(p *access.Policy) { p.Labels = slices.Delete(slices.Clone(p.Labels), i, i+1) })
+	}
+	for i := range p.Fields {
+		leave(fmt.Sprintf("spec.selectors.fields[%d]", i), func(p *access.Policy) { p.Fields = slices.Delete(slices.Clone(p.Fields), i, i+1) })
+	}
+	return all
+}
+
+// replaced are rules whose policy p is changed.
+func replaced(rules []*access.Rule, p, changed *access.Policy) []*access.Rule {
+	all := slices.Clone(rules)
+	for i, r := range all {
+		if r.Policy == p {
+			copied := *r
+			copied.Policy = changed
+			all[i] = &copied
+		}
+	}
+	return all
+}
