@@ -55,9 +55,11 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/...", "internal/callers"}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
-	{"simulate", []string{".", "rule", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/access", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/access", "internal/callers"}},
 	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/cert", "internal/graceful"}},
@@ -65,7 +67,7 @@ var mayImport = []struct {
 	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
 	{"cmd/...", []string{
 		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report",
-		"simulate/...", "internal/...", "door/...", "observe/...", "samples", "webhook",
+		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "samples", "webhook",
 	}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 

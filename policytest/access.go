@@ -157,11 +157,26 @@ func (s *AccessSuite) tests() []Test {
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		tests[i] = Test{
-			Name: s.name() + "/" + c.Name, File: s.file, Skip: c.Skip, suite: s,
+			Name: s.name() + "/" + c.Name, File: s.file, Skip: c.Skip, suite: s, access: c,
 			faults: func(ctx context.Context) []string { return s.stage.faults(ctx, c) },
 		}
 	}
 	return tests
+}
+
+// An AccessSetup is what a test of authorization policies runs on, for those who ask by
+// another way than [Test.Run].
+type AccessSetup struct {
+	Engine  *engine.Engine
+	Request *usher.Request
+}
+
+// Access returns the setup of a test of authorization policies; false for other tests.
+func (t Test) Access() (AccessSetup, bool) {
+	if t.access == nil {
+		return AccessSetup{}, false
+	}
+	return AccessSetup{Engine: t.suite.stage.engine, Request: t.access.Request()}, true
 }
 
 // faults are all the ways in which the answer is not what the case wants.

@@ -23,6 +23,8 @@ type Test struct {
 	faults func(context.Context) []string
 	// suite is what the test is one of, if that can tell what its tests exercise; else nil.
 	suite *AccessSuite
+	// access is the case of a suite, else nil.
+	access *AccessCase
 }
 
 // Run finds out whether the test holds. Several tests can run at the same time.

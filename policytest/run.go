@@ -49,14 +49,23 @@ func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
 
 func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
 
-// Decider returns what decides the request of the case, for those who send it by another
-// way than [Case.Run], and a function that ends it.
-func (c *Case) Decider(ctx context.Context) (usher.Decider, func(), error) {
+// A Setup is what a case runs on, for those who send its request by another way than
+// [Case.Run], or look at what becomes of it.
+type Setup struct {
+	Decider usher.Decider
+	Rules   []rule.Rule
+	Facts   fact.Resolver
+	// Close ends the HTTP services that the case makes up.
+	Close func()
+}
+
+// Setup prepares the case.
+func (c *Case) Setup(ctx context.Context) (*Setup, error) {
 	s, err := c.prepare(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s.decider, s.close, nil
+	return &Setup{Decider: s.decider, Rules: compile.Order(s.compiled), Facts: s.facts, Close: s.close}, nil
 }
 
 // faults are all the ways in which the case does not hold.
@@ -81,6 +90,7 @@ func (c *Case) faults(ctx context.Context) []string {
 type stage struct {
 	stubs    *stubServer
 	decider  usher.Decider
+	facts    fact.Resolver
 	compiled []compile.Compiled
 	refusals []string
 }
@@ -97,8 +107,8 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	facts := fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}))
-	e := engine.New(index.New(compile.Order(s.compiled)), facts, engine.Options{
+	s.facts = fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}))
+	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,
 	})

@@ -55,6 +55,25 @@ func (m *Match) Miss(s *Subject) string {
 	return sel.miss(s, d)
 }
 
+// Hit returns the clauses by which m matches s, such as "CREATE, UPDATE of v1 Pod labelled
+// app=web", and the empty string when it does not.
+func (m *Match) Hit(s *Subject) string {
+	if !m.fits(s) {
+		return ""
+	}
+	narrow := Match{Operations: m.Operations, Namespace: m.Namespace}
+	if len(m.Selectors) == 0 {
+		return narrow.String()
+	}
+	for i := range m.Selectors {
+		if m.Selectors[i].Matches(s) {
+			narrow.Selectors = m.Selectors[i : i+1]
+			return narrow.String()
+		}
+	}
+	return ""
+}
+
 // Near reports whether only the finest clauses of m (names, labels, fields) keep it from
 // matching s: operation, kind and namespace fit. It is false when m matches.
 func (m *Match) Near(s *Subject) bool {

@@ -3,125 +3,61 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/simulate/access"
 )
 
-// rbac is who may do what by the roles and bindings of a cluster made of files. It is for
-// conditions that ask an authorizer; whether the request itself is authorized is not
-// simulated.
-type rbac struct {
-	// roles are by namespace and name; cluster roles have no namespace.
-	roles    map[string][]rbacv1.PolicyRule
-	bindings []roleBinding
-}
+// An offline authorizer says who may do what by the roles and bindings of a cluster made of
+// files. It is for conditions that ask an authorizer; whether the request itself is
+// authorized is not simulated.
+type offline struct{ chain access.Chain }
 
-type roleBinding struct {
-	namespace string
-	role      string
-	subjects  []rbacv1.Subject
-}
-
-func newRBAC(objects []map[string]any) *rbac {
-	r := &rbac{roles: map[string][]rbacv1.PolicyRule{}}
-	for _, tree := range objects {
-		kind := kindOfTree(tree)
-		if kind.Group != rbacv1.GroupName {
-			continue
-		}
-		// What is not a role or binding as the API has it grants nothing.
-		switch kind.Kind {
-		case "Role", "ClusterRole":
-			role := &rbacv1.Role{}
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(tree, role) == nil {
-				r.roles[role.Namespace+"/"+role.Name] = role.Rules
-			}
-		case "RoleBinding", "ClusterRoleBinding":
-			b := &rbacv1.RoleBinding{}
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(tree, b) != nil {
-				continue
-			}
-			role := "/" + b.RoleRef.Name
-			if b.RoleRef.Kind == "Role" {
-				role = b.Namespace + role
-			}
-			r.bindings = append(r.bindings, roleBinding{namespace: b.Namespace, role: role, subjects: b.Subjects})
-		}
+func newOffline(objects []map[string]any) (*offline, error) {
+	found, err := access.FromTrees(objects)
+	if err != nil {
+		return nil, err
 	}
-	return r
+	rbac, _ := access.NewRBAC(found)
+	return &offline{access.Chain{{Name: "system:masters", Authorizer: access.Privileged()}, {Name: "rbac", Authorizer: rbac}}}, nil
 }
 
 // Authorize implements [authorizer.Authorizer].
-func (r *rbac) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	who := a.GetUser()
-	if who == nil {
-		return authorizer.DecisionNoOpinion, "", nil
+func (o *offline) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	answer := o.chain.Authorize(ctx, accessOf(a))
+	switch answer.Verdict {
+	case usher.Allow:
+		return authorizer.DecisionAllow, answer.Reason, answer.Err
+	case usher.Deny:
+		return authorizer.DecisionDeny, answer.Reason, answer.Err
+	case usher.NoOpinion:
 	}
-	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		return authorizer.DecisionAllow, "", nil
-	}
-	for _, b := range r.bindings {
-		if b.namespace != "" && b.namespace != a.GetNamespace() || !slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool { return isSubject(s, b.namespace, who) }) {
-			continue
-		}
-		if slices.ContainsFunc(r.roles[b.role], func(rule rbacv1.PolicyRule) bool { return allows(rule, a) }) {
-			return authorizer.DecisionAllow, "", nil
-		}
-	}
-	return authorizer.DecisionNoOpinion, "", nil
+	return authorizer.DecisionNoOpinion, answer.Reason, answer.Err
 }
 
-func isSubject(s rbacv1.Subject, namespace string, who user.Info) bool {
-	switch s.Kind {
-	case rbacv1.UserKind:
-		return s.Name == who.GetName()
-	case rbacv1.GroupKind:
-		return slices.Contains(who.GetGroups(), s.Name)
-	case rbacv1.ServiceAccountKind:
-		if s.Namespace != "" {
-			namespace = s.Namespace
-		}
-		return who.GetName() == "system:serviceaccount:"+namespace+":"+s.Name
+func accessOf(a authorizer.Attributes) *usher.Request {
+	r := &usher.Request{
+		Phase:       usher.Authorize,
+		Resource:    schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()},
+		Subresource: a.GetSubresource(),
+		Name:        a.GetName(),
+		Namespace:   a.GetNamespace(),
+		Access:      &usher.Access{Verb: a.GetVerb(), NonResource: !a.IsResourceRequest()},
 	}
-	return false
-}
-
-func allows(rule rbacv1.PolicyRule, a authorizer.Attributes) bool {
-	if !has(rule.Verbs, a.GetVerb()) {
-		return false
+	if r.Access.NonResource {
+		r.Access.Path = a.GetPath()
 	}
-	if !a.IsResourceRequest() {
-		return slices.ContainsFunc(rule.NonResourceURLs, func(url string) bool {
-			prefix, all := cutStar(url)
-			return url == a.GetPath() || all && len(a.GetPath()) >= len(prefix) && a.GetPath()[:len(prefix)] == prefix
-		})
+	if who := a.GetUser(); who != nil {
+		r.User = usher.User{Name: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
 	}
-	resource := a.GetResource()
-	if a.GetSubresource() != "" {
-		resource += "/" + a.GetSubresource()
-	}
-	named := len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName())
-	return named && has(rule.APIGroups, a.GetAPIGroup()) &&
-		(has(rule.Resources, resource) || a.GetSubresource() != "" && slices.Contains(rule.Resources, "*/"+a.GetSubresource()))
-}
-
-func cutStar(url string) (string, bool) {
-	if n := len(url); n > 0 && url[n-1] == '*' {
-		return url[:n-1], true
-	}
-	return url, false
-}
-
-func has(list []string, word string) bool {
-	return slices.Contains(list, "*") || slices.Contains(list, word)
+	return r
 }
 
 // reviews asks a live API server.

@@ -59,7 +59,10 @@ func FromObjects(objects []map[string]any) (*Cluster, error) {
 	}
 	memory.addNamespaces()
 	c.config = &rest.Config{Host: "http://cluster.invalid", Transport: memory, QPS: -1}
-	c.authorizer = newRBAC(objects)
+	var err error
+	if c.authorizer, err = newOffline(objects); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

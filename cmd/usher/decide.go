@@ -61,13 +61,7 @@ objects cannot be used.`,
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.policies, "policies", "p", nil, "file or folder with policies (repeatable)")
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
-	flags.StringVar(&f.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (CREATE, or UPDATE with --old)")
-	offer(cmd, "operation", "CREATE", "UPDATE", "DELETE", "CONNECT")
-	flags.StringArrayVar(&f.old, "old", nil, "file or folder with the objects as they were before an UPDATE (repeatable)")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request, for objects that have none")
-	flags.StringVar(&f.user, "user", "", "name of the user who asks")
-	flags.StringArrayVar(&f.groups, "group", nil, "group of the user (repeatable)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say that the request is a dry run")
+	f.registerQuestion(cmd)
 	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.server, "server", "", "ask the webhook at this URL")
@@ -76,6 +70,18 @@ objects cannot be used.`,
 	f.output.register(cmd, "text", "json", "yaml")
 	f.color.register(cmd)
 	return cmd
+}
+
+// registerQuestion adds the flags that say what is asked about the objects.
+func (f *decideFlags) registerQuestion(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (CREATE, or UPDATE with --old)")
+	offer(cmd, "operation", "CREATE", "UPDATE", "DELETE", "CONNECT")
+	flags.StringArrayVar(&f.old, "old", nil, "file or folder with the objects as they were before an UPDATE (repeatable)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request, for objects that have none")
+	flags.StringVar(&f.user, "user", "", "name of the user who asks")
+	flags.StringArrayVar(&f.groups, "group", nil, "group of the user (repeatable)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say that the request is a dry run")
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s streams) error {
@@ -140,14 +146,22 @@ func (f *decideFlags) decider(ctx context.Context, s streams) (usher.Decider, []
 		d, err := dial(ctx, f.server, f.caFile, f.wait)
 		return d, nil, err
 	}
-	policies, err := usablePolicies(s, f.policies)
+	policies, facts, err := f.loaded(s)
 	if err != nil {
 		return nil, nil, err
 	}
+	return policies.decider(facts), policies.rules, nil
+}
+
+// loaded are the policies, and what they get facts from.
+func (f *decideFlags) loaded(s streams) (policySet, fact.Resolver, error) {
+	policies, err := usablePolicies(s, f.policies)
+	if err != nil {
+		return policySet{}, nil, err
+	}
 	trees, err := object.Load(f.facts...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--facts: %w", err)
+		return policySet{}, nil, fmt.Errorf("--facts: %w", err)
 	}
-	facts := fact.Route(object.FromTrees(trees), httpFacts(f.allowLocalFacts))
-	return policies.decider(facts), policies.rules, nil
+	return policies, fact.Route(object.FromTrees(trees), httpFacts(f.allowLocalFacts)), nil
 }

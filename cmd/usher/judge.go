@@ -30,6 +30,13 @@ type judgement struct {
 	Result map[string]any `json:"result,omitempty"`
 
 	before map[string]any
+	asked  []asked
+}
+
+// An asked is one question and its answer.
+type asked struct {
+	request  *usher.Request
+	decision usher.Decision
 }
 
 // A ruleResult is what one rule said.
@@ -92,6 +99,7 @@ func (j *judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) 
 	if err != nil {
 		decision = undecided(err)
 	}
+	j.asked = append(j.asked, asked{r, decision})
 	j.Warnings = append(j.Warnings, decision.Warnings...)
 	for _, f := range decision.Findings {
 		result := ruleResult{Phase: r.Phase, Finding: f}

@@ -106,17 +106,21 @@ func (j *judgement) printRules(b *strings.Builder, p palette) {
 
 func outcome(r *ruleResult, p palette) string {
 	word := fmt.Sprintf("%-8s", r.Outcome)
-	switch r.Outcome {
-	case usher.Changed:
+	if r.Ignored {
+		word += " (ignored)"
+	}
+	return paintOutcome(r.Outcome, word, r.Ignored, p)
+}
+
+func paintOutcome(o usher.Outcome, word string, ignored bool, p palette) string {
+	switch {
+	case o == usher.Changed:
 		return paint(p.cyan, word)
-	case usher.Rejected:
+	case o == usher.Failed && ignored:
+		return paint(p.yellow, word)
+	case o == usher.Rejected, o == usher.Failed:
 		return paint(p.red, word)
-	case usher.Failed:
-		if r.Ignored {
-			return paint(p.yellow, word+" (ignored)")
-		}
-		return paint(p.red, word)
-	case usher.Passed:
+	case o == usher.Passed:
 		return paint(p.green, word)
 	}
 	return word

@@ -67,6 +67,12 @@ they are written, and which writes to refuse.`,
   # what would they do with this object, and why?
   usher decide -p policies/ -f pod.yaml
 
+  # and exactly why does each rule do what it does?
+  usher explain -p policies/ -f pod.yaml
+
+  # what would the API server do, with all webhooks and policies of a cluster?
+  usher simulate -f pod.yaml --cluster cluster/
+
   # do they do what their test cases say?
   usher test cases/
 
@@ -87,6 +93,7 @@ they are written, and which writes to refuse.`,
 	root.AddCommand(
 		newServe(s),
 		newDecide(s),
+		newExplain(s),
 		newSimulate(s),
 		newCheck(s),
 		newRender(s),

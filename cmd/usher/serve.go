@@ -18,14 +18,16 @@ import (
 )
 
 type serveFlags struct {
-	config        serve.Config
-	member        memberFlags
-	legacy        legacyFlags
-	authorization authorizationFlags
-	failurePolicy string
-	tlsMinVersion string
-	logFormat     string
-	logLevel      string
+	config          serve.Config
+	member          memberFlags
+	legacy          legacyFlags
+	failurePolicy   string
+	tlsMinVersion   string
+	logFormat       string
+	logLevel        string
+	traceLabel      string
+	traceAnnotation string
+	authorization   authorizationFlags
 }
 
 func newServe(s streams) *cobra.Command {
@@ -109,6 +111,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "largest review that is decided")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long the answer of an HTTP service is used again; 0 asks every time")
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
+	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "share of requests to explain in the log, rule by rule: 0.01 is one in a hundred")
+	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
+	flags.StringVar(&f.traceAnnotation, "trace-annotation", "", "explain requests about objects with this annotation in the log: key or key=value")
 	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests in flight may take to finish on SIGTERM")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -136,6 +141,10 @@ func (f *serveFlags) complete(cmd *cobra.Command, s streams) error {
 	if c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0") {
 		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
 	}
+	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
+		return fmt.Errorf("--trace-sample %v: not between 0 and 1", c.Trace.Sample)
+	}
+	c.Trace.Label, c.Trace.Annotation = markOf(f.traceLabel), markOf(f.traceAnnotation)
 	if err := f.checkFiles(); err != nil {
 		return err
 	}
@@ -180,6 +189,12 @@ func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 		c.Log.Warn("--cert-dir has no effect: the certificate is kept in a Secret", "secret", c.Cluster.CertSecret)
 	}
 	return err
+}
+
+// markOf reads key or key=value.
+func markOf(text string) serve.Mark {
+	key, value, _ := strings.Cut(text, "=")
+	return serve.Mark{Key: key, Value: value}
 }
 
 func (f *serveFlags) checkFiles() error {

@@ -64,7 +64,7 @@ that a client would get.
 
 Webhooks are called at their URL. One that is a Service is called where --service says;
 without that nobody answers, and its failurePolicy decides. With --usher POLICIES those of
-Usher are answered in process, and registered if the cluster has no registration of Usher.
+Usher are answered in process; a --cluster without a registration of Usher gets one.
 --record keeps all answers in a file, and --replay answers from it: nothing is called then.
 
 Not simulated: authentication and authorization, defaults and validation of built-in kinds

@@ -64,11 +64,11 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 	if c.Skip != "" {
 		return c.Skip
 	}
-	decider, end, err := c.Decider(t.Context())
+	setup, err := c.Setup(t.Context())
 	if err != nil {
 		return "the case cannot be set up: " + err.Error()
 	}
-	defer end()
+	defer setup.Close()
 	r, err := c.Request.For(c.Phase)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 			return reason
 		}
 	}
-	w := &witness{decider: decider}
+	w := &witness{decider: setup.Decider}
 	got := open(t, w).Send(t, r)
 	seen, decision := w.saw()
 	if seen == nil {

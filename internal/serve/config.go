@@ -61,6 +61,9 @@ type Config struct {
 	FactTTL         time.Duration
 	AllowLocalFacts bool
 
+	// Trace picks requests that are explained in the log.
+	Trace Trace
+
 	// ShutdownGrace bounds how long requests in flight may take to finish; 0 means 10 s.
 	ShutdownGrace time.Duration
 

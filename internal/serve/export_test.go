@@ -25,6 +25,11 @@ func KeepRegistered(
 	}
 }
 
+// Traced wraps a decider in what explains the requests that t picks.
+func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
+	return t.wrap(d, rules, log)
+}
+
 // An ImmunityUnderTest is one that tests look into.
 type ImmunityUnderTest struct{ m *immunity }
 

@@ -196,7 +196,7 @@ func (s *Server) close() {
 
 func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
-	decider := s.metrics.Wrap(decisionlog.Wrap(s.live, s.config.Log), "admission")
+	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.Rules, s.config.Log), s.config.Log), "admission")
 	mux := http.NewServeMux()
 	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
 	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))

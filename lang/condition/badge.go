@@ -138,6 +138,27 @@ func (b *badge) tooFew(target, current any) (bool, error) {
 	return needed.Cmp(remaining) > 0, nil
 }
 
+// Explain implements [rule.Explainer].
+func (b *badge) Explain(in *rule.Input) (rule.Reading, error) {
+	reading := rule.Reading{Condition: b.String()}
+	if running, err := runningPod(in.Object); !running || err != nil {
+		return reading, err
+	}
+	for _, r := range []*reference.Reference{b.target, b.current} {
+		value, err := valueOf(r, in)
+		if err != nil {
+			return reading, err
+		}
+		reading.Values = append(reading.Values, value)
+	}
+	if reading.Values[0].Absent || reading.Values[1].Absent {
+		return reading, nil
+	}
+	var err error
+	reading.Holds, err = b.tooFew(reading.Values[0].Value, reading.Values[1].Value)
+	return reading, err
+}
+
 // String is the badge in one line.
 func (b *badge) String() string {
 	name := "minAvailable"

@@ -211,6 +211,29 @@ func (c *comparison) hits(in *rule.Input) (bool, error) {
 	return hit, nil
 }
 
+// Explain implements [rule.Explainer].
+func (c *comparison) Explain(in *rule.Input) (rule.Reading, error) {
+	reading := rule.Reading{Condition: c.String()}
+	for _, r := range []*reference.Reference{c.data, c.value} {
+		if r == nil {
+			continue
+		}
+		value, err := valueOf(r, in)
+		if err != nil {
+			return reading, err
+		}
+		reading.Values = append(reading.Values, value)
+	}
+	var err error
+	reading.Holds, err = c.hits(in)
+	return reading, err
+}
+
+func valueOf(r *reference.Reference, in *rule.Input) (rule.Value, error) {
+	value, exists, err := r.Value(in)
+	return rule.Value{Name: r.String(), Value: value, Absent: !exists}, err
+}
+
 // right is the right-hand side: the constant, if there is one, or else value, processed.
 func (c *comparison) right(value any, in *rule.Input) (any, error) {
 	if c.constant != nil {

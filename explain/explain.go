@@ -1,0 +1,256 @@
+// Package explain tells how a decision came about: of each rule, whether it matched and by
+// which clause, what its programs looked at, what it said and changed, and what it cost.
+package explain
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/rule"
+)
+
+// An Explanation is one decision, rule by rule.
+type Explanation struct {
+	Phase    usher.Phase   `json:"phase"`
+	Verdict  usher.Verdict `json:"verdict"`
+	Code     int32         `json:"code,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Message  string        `json:"message,omitempty"`
+	Warnings []string      `json:"warnings,omitempty"`
+	Rules    []Rule        `json:"rules"`
+}
+
+// A Rule is one rule's part in a decision.
+type Rule struct {
+	// Policy is zero for built-in rules.
+	Policy  usher.PolicyRef `json:"policy,omitzero"`
+	Name    string          `json:"rule"`
+	Matched bool            `json:"matched"`
+	// Clause is the one by which the rule matched, or the one that kept it from that, with
+	// the values of the object.
+	Clause string `json:"clause"`
+	// Outcome is empty for a rule that did not match, or was not run: Unrun then says why.
+	Outcome usher.Outcome `json:"outcome,omitempty"`
+	Unrun   string        `json:"unrun,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Ignored bool          `json:"ignored,omitempty"`
+	Steps   []Step        `json:"steps,omitempty"`
+	Patch   usher.Patch   `json:"patch,omitempty"`
+	// Took is how long the rule ran for this decision.
+	Took time.Duration `json:"took,omitempty"`
+	// Cost is nil unless it was measured.
+	Cost *Cost `json:"cost,omitempty"`
+}
+
+// A Step is one program of a rule.
+type Step struct {
+	Name    string `json:"name"`
+	Program string `json:"program"`
+	// Reading is what the program looked at, nil if it cannot tell. Error is why not.
+	Reading *rule.Reading `json:"reading,omitempty"`
+	Error   string        `json:"error,omitempty"`
+}
+
+// Options say what to find out besides what the decision says. The zero value finds out
+// nothing that takes long.
+type Options struct {
+	// Facts, if not nil, gets facts that programs need to tell what they look at.
+	Facts fact.Resolver
+	// Measure runs each rule that matched again and again to find out what it costs.
+	Measure bool
+}
+
+// Of explains the decision d about r that an engine with these rules came to.
+func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decision, o Options) (Explanation, error) {
+	e := Explanation{
+		Phase: r.Phase, Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Rules: []Rule{},
+	}
+	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings)}
+	var err error
+	if x.tree, err = r.Subject().Tree(); err != nil {
+		return e, err
+	}
+	if r.Object != nil {
+		if x.old, err = r.OldObject.Tree(); err != nil {
+			return e, err
+		}
+	}
+	for _, pass := range passes(rules, r.Phase) {
+		subject := rule.SubjectOf(r, x.tree)
+		for i := range rules {
+			if rules[i].Phase == r.Phase && rules[i].Pass == pass {
+				e.Rules = append(e.Rules, x.rule(ctx, &rules[i], &subject))
+			}
+		}
+	}
+	return e, nil
+}
+
+// passes are those of a phase, in order.
+func passes(rules []rule.Rule, phase usher.Phase) []int {
+	var all []int
+	for i := range rules {
+		if rules[i].Phase == phase && !slices.Contains(all, rules[i].Pass) {
+			all = append(all, rules[i].Pass)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// An explaining follows a decision through its rules.
+type explaining struct {
+	request *usher.Request
+	options Options
+	// findings are those of rules that have not had their turn.
+	findings []usher.Finding
+	// tree is the object as the rules so far have left it.
+	tree, old map[string]any
+	ended     bool
+}
+
+func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Subject) Rule {
+	told := Rule{Policy: r.Policy, Name: r.Name}
+	if !r.Match.Matches(s) {
+		told.Clause = r.Match.Miss(s)
+		return told
+	}
+	told.Matched, told.Clause = true, r.Match.Hit(s)
+	told.Steps = x.steps(ctx, r)
+	if x.options.Measure {
+		told.Cost = measure(ctx, r, x.at(), x.options.Facts)
+	}
+	i := slices.IndexFunc(x.findings, func(f usher.Finding) bool { return f.Policy == r.Policy && f.Rule == r.Name })
+	switch {
+	case i >= 0:
+		x.follow(&told, x.findings[i])
+		x.findings = slices.Delete(x.findings, i, i+1)
+	case x.ended:
+		told.Unrun = "the decision was reached"
+	case r.Policy == usher.PolicyRef{}:
+		told.Outcome = usher.Passed
+	default:
+		told.Unrun = "an earlier rule of the policy had ended it"
+	}
+	return told
+}
+
+// follow takes over what a rule said, and changes the object as the rule did.
+func (x *explaining) follow(told *Rule, f usher.Finding) {
+	told.Outcome, told.Message, told.Ignored, told.Patch, told.Took = f.Outcome, f.Message, f.Ignored, f.Patch, f.Took
+	if f.Err != nil {
+		told.Error = f.Err.Error()
+	}
+	if x.request.Phase != usher.Mutate {
+		return
+	}
+	x.ended = f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
+	// It has been applied before.
+	if tree, _, err := jsonpatch.Apply(x.tree, f.Patch); err == nil {
+		x.tree = tree
+	}
+}
+
+// at is the request with the object as it is now.
+func (x *explaining) at() *usher.Request {
+	now := *x.request
+	if now.Object != nil {
+		now.Object = usher.TreeObject(x.tree)
+	}
+	return &now
+}
+
+// maxFacts bounds the facts that a program may need to tell what it looks at.
+const maxFacts = 16
+
+func (x *explaining) steps(ctx context.Context, r *rule.Rule) []Step {
+	steps := make([]Step, len(r.Steps))
+	known := &fact.Known{}
+	for i, s := range r.Steps {
+		steps[i] = Step{Name: s.Name, Program: s.Program.String()}
+		explainer, ok := s.Program.(rule.Explainer)
+		if !ok {
+			continue
+		}
+		reading, err := x.read(ctx, explainer, known)
+		if len(reading.Values) > 0 || reading.Condition != "" {
+			steps[i].Reading = &reading
+		}
+		if err != nil {
+			steps[i].Error = err.Error()
+		}
+	}
+	return steps
+}
+
+// read asks a program what it looks at, again each time that a fact it lacks is known.
+func (x *explaining) read(ctx context.Context, p rule.Explainer, known *fact.Known) (rule.Reading, error) {
+	in := &rule.Input{Request: x.request, Object: x.tree, OldObject: x.old, Facts: known}
+	for range maxFacts {
+		reading, err := p.Explain(in)
+		missing, ok := errors.AsType[*fact.Missing](err)
+		if !ok || x.options.Facts == nil {
+			return reading, err
+		}
+		value, err := x.options.Facts.Resolve(ctx, missing.Ref)
+		known.Set(missing.Ref, value, err)
+	}
+	return p.Explain(in)
+}
+
+// withheld stands for what is not told.
+const withheld = "(withheld)"
+
+// Withheld returns the explanation without anything that may be part of an object: for those
+// that hold secrets.
+func (e Explanation) Withheld() Explanation {
+	e.Message, e.Warnings = mask(e.Message), nil
+	e.Rules = slices.Clone(e.Rules)
+	for i := range e.Rules {
+		r := &e.Rules[i]
+		r.Message, r.Error = mask(r.Message), mask(r.Error)
+		r.Patch = slices.Clone(r.Patch)
+		for j := range r.Patch {
+			if r.Patch[j].Value != nil {
+				r.Patch[j].Value = withheld
+			}
+		}
+		r.Steps = slices.Clone(r.Steps)
+		for j := range r.Steps {
+			r.Steps[j] = r.Steps[j].withheld()
+		}
+		if !r.Matched {
+			r.Clause = mask(r.Clause)
+		}
+	}
+	return e
+}
+
+func (s Step) withheld() Step {
+	s.Error = mask(s.Error)
+	if s.Reading == nil {
+		return s
+	}
+	reading := *s.Reading
+	reading.Values = slices.Clone(reading.Values)
+	for i := range reading.Values {
+		if !reading.Values[i].Absent {
+			reading.Values[i].Value = withheld
+		}
+	}
+	s.Reading = &reading
+	return s
+}
+
+func mask(text string) string {
+	if text == "" {
+		return ""
+	}
+	return withheld
+}

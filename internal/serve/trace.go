@@ -1,0 +1,100 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"math"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/explain"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Trace says which requests are explained in the log, rule by rule. The zero value picks
+// none.
+type Trace struct {
+	// Label and Annotation pick objects that carry this key, or "key=value".
+	Label, Annotation Mark
+	// Sample is the share of all requests that is picked, from 0 to 1.
+	Sample float64
+}
+
+// A Mark is a label or annotation: any value if Value is empty. Without Key there is none.
+type Mark struct{ Key, Value string }
+
+func (t Trace) enabled() bool { return t.Label.Key != "" || t.Annotation.Key != "" || t.Sample > 0 }
+
+// wrap returns a decider that decides as d does, and explains the requests that are picked
+// by the rules, which are those in force at about the time.
+func (t Trace) wrap(d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
+	if !t.enabled() {
+		return d
+	}
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		decision, err := d.Decide(ctx, r)
+		if err != nil || !t.picks(r) {
+			return decision, err
+		}
+		// The context may be over when the decision is; explaining needs nobody's answer.
+		told, err := explain.Of(context.WithoutCancel(ctx), rules(), r, decision, explain.Options{})
+		if err != nil {
+			log.WarnContext(ctx, "decision cannot be explained", "uid", r.UID, "error", err)
+			return decision, nil
+		}
+		if isSecret(r.Kind.Kind) {
+			told = told.Withheld()
+		}
+		log.InfoContext(ctx, "trace", "uid", r.UID, "operation", string(r.Operation), "kind", r.Kind.Kind,
+			"namespace", r.Namespace, "name", r.Name, "user", r.User.Name, "explanation", asJSON{told})
+		return decision, nil
+	})
+}
+
+// picks reports whether a request is to be explained.
+func (t Trace) picks(r *usher.Request) bool {
+	if t.Sample > 0 && share(r.UID) < t.Sample {
+		return true
+	}
+	if t.Label.Key == "" && t.Annotation.Key == "" {
+		return false
+	}
+	tree, err := r.Subject().Tree()
+	if err != nil {
+		return false
+	}
+	metadata, _ := tree["metadata"].(map[string]any)
+	return t.Label.in(metadata["labels"]) || t.Annotation.in(metadata["annotations"])
+}
+
+func (m Mark) in(values any) bool {
+	tree, _ := values.(map[string]any)
+	value, ok := tree[m.Key]
+	return m.Key != "" && ok && (m.Value == "" || value == m.Value)
+}
+
+// share places a request between 0 and 1: always the same one at the same place.
+func share(uid string) float64 {
+	hash := sha256.Sum256([]byte(uid))
+	return float64(binary.BigEndian.Uint64(hash[:])>>11) / math.Exp2(53)
+}
+
+// isSecret reports whether objects of a kind hold credentials.
+func isSecret(kind string) bool {
+	switch kind {
+	case "Secret", "TokenRequest", "TokenReview":
+		return true
+	}
+	return false
+}
+
+// asJSON is a value that both formats of the log show as JSON.
+type asJSON struct{ value any }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (a asJSON) MarshalText() ([]byte, error) { return json.Marshal(a.value) }
+
+// MarshalJSON implements [json.Marshaler].
+func (a asJSON) MarshalJSON() ([]byte, error) { return json.Marshal(a.value) }
