@@ -36,8 +36,8 @@ var mayImport = []struct {
 	{"lang/...", []string{".", "api/...", "fact", "rule", "lang/..."}},
 	{"compile/...", []string{".", "api/...", "fact", "rule", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
-	{"engine", []string{".", "fact", "rule", "internal/jsonpatch"}},
-	{"door/...", []string{".", "internal/jsontree"}},
+	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
+	{"door/...", []string{".", "internal/deadline", "internal/jsontree"}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
@@ -61,6 +61,7 @@ var mayImport = []struct {
 	{"internal/enroll", []string{".", "api/...", "rule"}},
 	// A client of webhooks in general.
 	{"internal/load", nil},
+	{"internal/deadline", nil},
 	// Generators that make runs; they work on files and know nothing of the code.
 	{"hack/...", nil},
 }

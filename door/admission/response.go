@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -56,7 +55,7 @@ func respond(q *usher.Request, d usher.Decision) (*admissionv1.AdmissionResponse
 	if len(d.Patch) == 0 || q.Phase != usher.Mutate || q.Operation == usher.Delete {
 		return response, nil
 	}
-	patch, err := json.Marshal(d.Patch)
+	patch, err := d.Patch.AppendJSON(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

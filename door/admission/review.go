@@ -1,15 +1,10 @@
 package admission
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -199,17 +194,4 @@ func clip(text string) string {
 		return strings.ToValidUTF8(text[:enough], "") + "…"
 	}
 	return text
-}
-
-// encodeReview encodes the answer to r.
-func encodeReview(r *review, response *admissionv1.AdmissionResponse) ([]byte, error) {
-	response.UID = types.UID(r.request.UID)
-	answer, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: r.apiVersion, Kind: r.kind},
-		Response: response,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode AdmissionReview: %w", err)
-	}
-	return answer, nil
 }

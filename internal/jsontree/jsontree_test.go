@@ -165,6 +165,27 @@ func prune(tree map[string]any, paths [][]string) map[string]any {
 	return pruned
 }
 
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{
+		nil, true, false, "", "plain /-_.:", `"\`, "<&>", "ä\u2028\xff\x7f\x00\n", int64(-5), int64(math.MaxInt64), 0.1, 1.0, 1e21, -0.0, 7, uint8(3),
+		[]any{}, []any(nil), []any{int64(1), "a", []any{nil}}, map[string]any{}, map[string]any(nil), map[string]any{"b": "<", "a": []any{1.5}},
+		[]string{"x"}, json.RawMessage(`{"a": 1}`),
+	} {
+		want, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := jsontree.Append([]byte("x"), value)
+		if string(got) != "x"+string(want) || err != nil {
+			t.Errorf("Append(%#v) = %s, %v; json.Marshal gives %s", value, got, err, want)
+		}
+	}
+	if _, err := jsontree.Append(nil, []any{math.NaN()}); err == nil {
+		t.Error("NaN is encoded")
+	}
+}
+
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	w := &jsontree.Paths{}
