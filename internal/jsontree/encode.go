@@ -62,9 +62,17 @@ func AppendString(to []byte, s string) []byte {
 // plain reports whether json.Marshal writes s as it is.
 func plain(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
+		if !literally[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// literally has the bytes that json.Marshal writes as they are wherever they stand.
+var literally = func() (table [256]bool) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		table[c] = strings.IndexByte(`"\\<>&`, c) < 0
+	}
+	return table
+}()

@@ -113,6 +113,9 @@ func (s *Server) facts() (fact.Resolver, error) {
 
 // observe hands on what is in force now.
 func (s *Server) observe(status live.Status) {
+	if status.Generation == 1 {
+		dropPages()
+	}
 	s.count(status)
 	if s.member != nil {
 		s.member.observe(status, s.live)
@@ -236,6 +239,7 @@ func (s *Server) CAFile() string { return s.identity.caFile }
 // up. It returns nil if all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
+	collectLess()
 	s.introduce()
 	// What serves outlives ctx: requests in flight still need policies.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
