@@ -17,7 +17,10 @@ import (
 type Index struct {
 	rules  []rule.Rule
 	stages []stage
+	// looks are the paths to what selectors look at, likely has those to what the rules for
+	// a kind want besides, where that may be worth while.
 	looks  *usher.Paths
+	likely map[likelyKey]*usher.Paths
 }
 
 // A stage holds the rules of one pass of one phase.
@@ -50,13 +53,8 @@ func operations(op usher.Operation) [2]operation {
 // New returns an index of rules, which come in emission order and must not change any
 // more.
 func New(rules []rule.Rule) *Index {
-	ix := &Index{rules: rules, looks: rule.SubjectPaths()}
+	ix := &Index{rules: rules}
 	for i := range rules {
-		for j := range rules[i].Match.Selectors {
-			for _, field := range rules[i].Match.Selectors[j].Fields {
-				ix.looks.Add(field.Path...)
-			}
-		}
 		ix.stage(rules[i].Phase, rules[i].Pass).add(int32(i), &rules[i].Match)
 	}
 	for _, st := range ix.stages {
@@ -67,6 +65,7 @@ func New(rules []rule.Rule) *Index {
 			b.arrange(rules)
 		}
 	}
+	ix.look()
 	return ix
 }
 
@@ -125,9 +124,6 @@ func add[K comparable](buckets map[K]*bucket, key K, e entry) {
 
 // Rules returns the rules in emission order. They are shared: do not change them.
 func (ix *Index) Rules() []rule.Rule { return ix.rules }
-
-// Looks returns the paths to all that Matching looks at in objects.
-func (ix *Index) Looks() *usher.Paths { return ix.looks }
 
 // Passes returns the passes of a phase that have rules, in ascending order.
 func (ix *Index) Passes(phase usher.Phase) []int {

@@ -108,26 +108,34 @@ func (s *scanner) raw(target **usher.Object) error {
 	if err := s.want('{', "an object"); err != nil {
 		return err
 	}
-	raw, err := s.value()
-	if err == nil {
-		*target = usher.RawObject(raw)
+	start := s.at
+	sound, err := s.step()
+	switch {
+	case err != nil:
+		return err
+	case sound:
+		*target = usher.SoundObject(s.data[start:s.at])
+	default:
+		*target = usher.RawObject(s.data[start:s.at])
 	}
-	return err
+	return nil
 }
 
 // value steps over one value of any kind and returns its text.
 func (s *scanner) value() ([]byte, error) {
 	s.peek()
 	start := s.at
-	end, err := jsontree.Skip(s.data, start, maxDepth-len(s.open))
-	s.at = end
-	switch {
-	case errors.Is(err, jsontree.ErrTooDeep):
-		return nil, errTooDeep
-	case err != nil:
-		return nil, err
+	_, err := s.step()
+	return s.data[start:s.at], err
+}
+
+// step steps over one value, and reports whether it can be decoded.
+func (s *scanner) step() (sound bool, err error) {
+	s.at, sound, err = jsontree.Check(s.data, s.at, maxDepth-len(s.open))
+	if errors.Is(err, jsontree.ErrTooDeep) {
+		err = errTooDeep
 	}
-	return s.data[start:end], nil
+	return sound, err
 }
 
 // key reads a key and the colon after it.

@@ -113,6 +113,12 @@ func compare(t *testing.T, data []byte) {
 		if err != nil {
 			continue
 		}
+		if end, sound, err := jsontree.Check(data, 0, 10000); err != nil || !sound || len(bytes.TrimSpace(data[end:])) > 0 {
+			t.Fatalf("%.200q: ends at %d, sound %t, %v", data, end, sound, err)
+		}
+		if again, err := jsontree.SelectSound(data, selection); err != nil || !same(part, again) {
+			t.Fatalf("%.200q: selecting %q unchecked gives %v, %v", data, paths, again, err)
+		}
 		if pruned := prune(want, paths); !same(pruned, part) {
 			t.Fatalf("%.200q: selecting %q: -want +got:\n%s", data, paths, cmp.Diff(pruned, part))
 		}
@@ -302,6 +308,7 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
 		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
+		{"head of sound", func() (map[string]any, error) { return jsontree.SelectSound(pod, head) }},
 		{"reference", func() (map[string]any, error) {
 			tree := map[string]any{}
 			return tree, reference.Unmarshal(pod, &tree)
