@@ -309,6 +309,10 @@ func BenchmarkDecode(b *testing.B) {
 		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
 		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
 		{"head of sound", func() (map[string]any, error) { return jsontree.SelectSound(pod, head) }},
+		{"check", func() (map[string]any, error) {
+			_, _, err := jsontree.Check(pod, 0, 1000)
+			return nil, err
+		}},
 		{"reference", func() (map[string]any, error) {
 			tree := map[string]any{}
 			return tree, reference.Unmarshal(pod, &tree)

@@ -13,15 +13,17 @@ const (
 	// little is in use. What is in use with a hundred policies is a few MB, and Go would
 	// collect garbage many times a second.
 	room = 12 << 20
-	// mostRoom bounds the percentage that this comes to.
-	mostRoom = 1000
+	// leastRoom and mostRoom bound the percentage that this comes to. Policies by the
+	// thousand are seldom garbage, and going through them costs each request its share.
+	leastRoom = 200
+	mostRoom  = 1000
 )
 
 // tuned makes the first server of the process tune its garbage collector.
 var tuned atomic.Bool
 
 // collectLess makes garbage collections as rare as room allows, unless GOGC says how often
-// they should be. With more in use than room it leaves Go's own pace.
+// they should be.
 func collectLess() {
 	if os.Getenv("GOGC") == "" && tuned.CompareAndSwap(false, true) {
 		tuneAfterCollections(100)
@@ -50,7 +52,7 @@ func roomPercent(live uint64) int {
 	if live == 0 {
 		return mostRoom
 	}
-	return int(min(max(100*room/live, 100), mostRoom))
+	return int(min(max(100*room/live, leastRoom), mostRoom))
 }
 
 func liveBytes() uint64 {
