@@ -5,6 +5,7 @@
 package index
 
 import (
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +68,29 @@ func New(rules []rule.Rule) *Index {
 	}
 	ix.look()
 	return ix
+}
+
+// Update is New for rules that differ from those of last, which may be nil, in few places.
+// That costs next to nothing if all are for the same requests as before.
+func Update(last *Index, rules []rule.Rule) *Index {
+	if last == nil || !slices.EqualFunc(last.rules, rules, sameRequests) {
+		return New(rules)
+	}
+	// Nothing but the place of a rule is kept elsewhere.
+	ix := &Index{rules: rules, stages: last.stages}
+	ix.look()
+	return ix
+}
+
+// sameRequests reports whether two rules are run at the same time for the same requests.
+func sameRequests(a, b rule.Rule) bool {
+	return a.Phase == b.Phase && a.Pass == b.Pass && a.Match.Namespace == b.Match.Namespace &&
+		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors)
+}
+
+// same reports whether two slices are one, or say the same.
+func same[E any](a, b []E) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || reflect.DeepEqual(a, b))
 }
 
 // stage returns the stage of a pass, made if need be.
