@@ -27,6 +27,7 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	{"fact", nil},
 	{"rule", []string{".", "fact"}},
+	{"rule/ruletest", []string{".", "rule"}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
