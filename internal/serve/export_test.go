@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -20,4 +22,15 @@ func KeepRegistered(
 		s := r.status()
 		return s.done, s.err
 	}
+}
+
+// MostBytes bounds the bodies of all requests that are decided at a time.
+const MostBytes = mostBytes
+
+// Limit returns a handler that lets no more requests at a time through to next, the others
+// waiting that long for their turn. It calls shed for those that it turns away.
+func Limit(inFlight int, turn time.Duration, log *slog.Logger, shed func(), next http.Handler) http.Handler {
+	g := newGate(inFlight, log, shed)
+	g.turn = turn
+	return g.limit(next)
 }

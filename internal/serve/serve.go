@@ -42,6 +42,7 @@ type Server struct {
 	// member is nil without a cluster.
 	member  *member
 	callers *callers
+	gate    *gate
 
 	webhooks, metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
@@ -66,6 +67,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if s.callers, err = newCallers(s.config); err != nil {
 		return nil, err
 	}
+	s.gate = newGate(s.config.MaxInFlight, s.config.Log, s.metrics.Shed)
 	if s.config.Cluster != nil {
 		s.member = newMember(s.config)
 		s.metrics.Cluster(s.member.source.Staleness, s.member.isRegistered())
@@ -182,8 +184,8 @@ func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.live, s.config.Log), "admission")
 	mux := http.NewServeMux()
-	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
-	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
+	mux.Handle("/"+string(usher.Mutate), s.webhook(s.gate.limit(admission.Mutate(decider, options))))
+	mux.Handle("/"+string(usher.Validate), s.webhook(s.gate.limit(admission.Validate(decider, options))))
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux

@@ -29,6 +29,7 @@ type Metrics struct {
 
 	decisions        *prometheus.CounterVec
 	decisionDuration *prometheus.HistogramVec
+	shed             prometheus.Counter
 	fetches          *prometheus.CounterVec
 	fetchDuration    *prometheus.HistogramVec
 
@@ -52,6 +53,8 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.decisionDuration = m.histogramVec("decision_duration_seconds",
 		"How long decisions took, without reading the request and writing the answer.",
 		"door", "phase")
+	m.shed = m.plainCounter("requests_shed_total",
+		"Admission requests that were told to try again (429), because too many came at a time.")
 	m.policies.init(m)
 	m.snapshot.init(m)
 	m.cluster.init(m)
@@ -62,7 +65,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.shed, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 
@@ -91,6 +94,9 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 		return decision, err
 	})
 }
+
+// Shed counts a request that was turned away.
+func (m *Metrics) Shed() { m.shed.Inc() }
 
 func phaseLabel(phase usher.Phase) string {
 	switch phase {
