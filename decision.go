@@ -1,13 +1,14 @@
 package usher
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 // A Verdict is what a [Decider] says of a request.
@@ -102,15 +103,39 @@ var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // MarshalJSON writes a null value as such and leaves it out for remove only: an add
 // without value is not valid.
-func (op PatchOp) MarshalJSON() ([]byte, error) {
-	if op.Op == "remove" {
-		return json.Marshal(struct {
-			Op   string `json:"op"`
-			Path string `json:"path"`
-		}{op.Op, op.Path})
+func (op PatchOp) MarshalJSON() ([]byte, error) { return op.appendJSON(nil) }
+
+func (op *PatchOp) appendJSON(to []byte) ([]byte, error) {
+	to = append(to, `{"op":`...)
+	to = jsontree.AppendString(to, op.Op)
+	to = append(to, `,"path":`...)
+	to = jsontree.AppendString(to, op.Path)
+	if op.Op != "remove" {
+		to = append(to, `,"value":`...)
+		var err error
+		if to, err = jsontree.Append(to, op.Value); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", op.Path, err)
+		}
 	}
-	type plain PatchOp
-	return json.Marshal(plain(op))
+	return append(to, '}'), nil
+}
+
+// AppendJSON appends the patch as JSON, as json.Marshal would write it.
+func (p Patch) AppendJSON(to []byte) ([]byte, error) {
+	if p == nil {
+		return append(to, "null"...), nil
+	}
+	to = append(to, '[')
+	for i := range p {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		var err error
+		if to, err = p[i].appendJSON(to); err != nil {
+			return nil, err
+		}
+	}
+	return append(to, ']'), nil
 }
 
 // A PolicyRef names a policy. Namespace is empty for cluster-scoped kinds.

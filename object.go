@@ -21,8 +21,10 @@ func AllPaths() *Paths { return jsontree.All() }
 // An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
 // stands for an absent one. It is safe for concurrent use.
 type Object struct {
-	raw  []byte
-	tree map[string]any
+	raw []byte
+	// sound tells that raw is known to be an object that can be decoded.
+	sound bool
+	tree  map[string]any
 
 	decode    sync.Once
 	decodeErr error
@@ -38,6 +40,10 @@ func RawObject(raw []byte) *Object {
 	}
 	return &Object{raw: raw}
 }
+
+// SoundObject is RawObject for what is known to be a JSON object whose numbers are all in
+// range, so that it need not be checked again.
+func SoundObject(raw []byte) *Object { return &Object{raw: raw, sound: true} }
 
 // TreeObject returns the object in tree, which must not change any more, or nil for a
 // nil tree. Integers are int64 and other numbers float64, as Tree returns them.
@@ -75,7 +81,11 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || o.raw == nil || paths.Whole() {
 		return o.Tree()
 	}
-	part, err := jsontree.Select(o.raw, paths)
+	decode := jsontree.Select
+	if o.sound {
+		decode = jsontree.SelectSound
+	}
+	part, err := decode(o.raw, paths)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}

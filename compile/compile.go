@@ -92,12 +92,18 @@ func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
 // they have to be emitted: by phase and pass, then by the policies' names and namespaces,
 // whatever the order of cs, then as they stand in the policy.
 func Order(cs []Compiled) []rule.Rule {
-	rules := kcloudlabs.BuiltIn()
-	for _, c := range cs {
-		rules = append(rules, c.Rules...)
+	builtIn := kcloudlabs.BuiltIn()
+	var all []*rule.Rule
+	for i := range builtIn {
+		all = append(all, &builtIn[i])
+	}
+	for i := range cs {
+		for j := range cs[i].Rules {
+			all = append(all, &cs[i].Rules[j])
+		}
 	}
 	phases := []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate}
-	slices.SortStableFunc(rules, func(a, b rule.Rule) int {
+	slices.SortStableFunc(all, func(a, b *rule.Rule) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase)),
 			cmp.Compare(a.Pass, b.Pass),
@@ -105,6 +111,10 @@ func Order(cs []Compiled) []rule.Rule {
 			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
 		)
 	})
+	rules := make([]rule.Rule, len(all))
+	for i, r := range all {
+		rules[i] = *r
+	}
 	return rules
 }
 

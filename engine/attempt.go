@@ -9,7 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -18,8 +18,7 @@ import (
 type result struct {
 	rejected bool
 	message  string
-	// tree is the object as the rule has left it, patch what it changed.
-	tree     map[string]any
+	// patch is what the rule changed.
 	patch    usher.Patch
 	warnings []string
 }
@@ -38,7 +37,7 @@ type attempt struct {
 // A frame is what a program is given. It is not used again for another rule: a program
 // may have left something behind that still looks at it.
 type frame struct {
-	deadline
+	ctx   deadline.Context
 	input rule.Input
 }
 
@@ -46,11 +45,11 @@ type frame struct {
 func attemptRule(ctx context.Context, d *deciding, r *rule.Rule, start time.Time) (res result, err error) {
 	a := attempt{deciding: d, rule: r}
 	a.frame = &frame{
-		deadline: deadline{Context: ctx, at: start.Add(d.engine.options.RuleTimeout)},
-		input:    rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known},
+		ctx:   deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)},
+		input: rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known},
 	}
 	defer func() {
-		a.frame.release()
+		a.frame.ctx.Release()
 		if value := recover(); value != nil {
 			err = &PanicError{Value: value, Stack: debug.Stack()}
 		}
@@ -70,7 +69,7 @@ func (a *attempt) explain(err error) error {
 }
 
 func (a *attempt) steps(ctx context.Context) (result, error) {
-	res := result{tree: a.tree}
+	var res result
 	for i := range a.rule.Steps {
 		a.step = &a.rule.Steps[i]
 		out, err := a.outcome(ctx)
@@ -84,40 +83,20 @@ func (a *attempt) steps(ctx context.Context) (result, error) {
 		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
 			continue
 		}
-		if err := a.reach(&res, out.Patch); err != nil {
-			return result{}, err
-		}
-		tree, patch, err := jsonpatch.Apply(res.tree, out.Patch)
+		patch, err := a.change(out.Patch)
 		if err != nil {
 			return result{}, err
 		}
-		res.tree, res.patch = tree, append(res.patch, patch...)
-		a.frame.input.Object = tree
+		res.patch = append(res.patch, patch...)
+		a.frame.input.Object = a.tree
 	}
 	return res, nil
-}
-
-// reach makes the places that patch acts on part of the tree, if a program has not said
-// that it wants them.
-func (a *attempt) reach(res *result, patch usher.Patch) error {
-	for i := range patch {
-		if a.paths.CoversPointer(patch[i].Path) {
-			continue
-		}
-		if err := a.widen(usher.AllPaths()); err != nil {
-			return err
-		}
-		tree, _, err := jsonpatch.Apply(a.tree, res.patch)
-		res.tree = tree
-		return err
-	}
-	return nil
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.
 func (a *attempt) outcome(ctx context.Context) (rule.Outcome, error) {
 	for {
-		out, err := a.step.Program.Run(&a.frame.deadline, &a.frame.input)
+		out, err := a.step.Program.Run(&a.frame.ctx, &a.frame.input)
 		if err == nil {
 			return out, nil
 		}
@@ -127,7 +106,7 @@ func (a *attempt) outcome(ctx context.Context) (rule.Outcome, error) {
 			}
 			continue
 		}
-		if a.frame.Err() != nil && ctx.Err() == nil {
+		if a.frame.ctx.Err() != nil && ctx.Err() == nil {
 			err = &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
 		}
 		return rule.Outcome{}, err
@@ -144,7 +123,7 @@ func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
 		return fmt.Errorf("asked for more than %d facts, the next being %s", a.asked, ref)
 	}
 	a.asked++
-	left := time.Until(a.frame.at)
+	left := time.Until(a.frame.ctx.At)
 	value, err := a.engine.resolver.Resolve(ctx, ref)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -153,10 +132,10 @@ func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
 		err = fmt.Errorf("fact %s: %w", ref, err)
 	}
 	a.known.Set(ref, value, err)
-	a.frame.release()
+	a.frame.ctx.Release()
 	a.frame = &frame{
-		deadline: deadline{Context: ctx, at: time.Now().Add(left)},
-		input:    a.frame.input,
+		ctx:   deadline.Context{Context: ctx, At: time.Now().Add(left)},
+		input: a.frame.input,
 	}
 	return nil
 }

@@ -53,9 +53,13 @@ func places(findings []usher.Finding, applies func(*usher.Finding) bool) string 
 		if !applies(f) {
 			continue
 		}
+		if more > 0 {
+			more++
+			continue
+		}
 		p := place(f.Policy, f.Rule)
 		switch {
-		case more > 0 || b.Len() > 0 && b.Len()+len(p) > maxAudit:
+		case b.Len() > 0 && b.Len()+len(p) > maxAudit:
 			more++
 			continue
 		case b.Len() > 0:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,12 +17,18 @@ import (
 type deciding struct {
 	engine  *Engine
 	request *usher.Request
-	// tree is the object as the rules so far have left it, of which paths is there, and
-	// applied is what they have changed. old is the other object of an update, nil until
-	// the first rule matches, of which oldPaths is there.
+	// tree is the object as the rules so far have left it, of which paths is there, editor
+	// what it is changed with, nil as long as it is not, and applied what has changed: the
+	// first kept operations are those of rules that are done, the others of the one at work.
+	// The tree is broken if an operation has failed.
+	// old is the other object of an update, nil until the first rule matches, of which
+	// oldPaths is there.
 	tree     map[string]any
 	paths    *usher.Paths
+	editor   *jsonpatch.Editor
 	applied  usher.Patch
+	kept     int
+	broken   bool
 	old      map[string]any
 	oldPaths *usher.Paths
 	known    fact.Known
@@ -80,15 +87,66 @@ func (d *deciding) widen(paths *usher.Paths) error {
 	if paths.Within(d.paths) {
 		return nil
 	}
-	tree, err := d.request.Subject().Part(paths)
+	d.paths = paths
+	return d.restore()
+}
+
+// restore makes the tree anew: the object of the request, with what was applied.
+func (d *deciding) restore() error {
+	tree, err := d.request.Subject().Part(d.paths)
 	if err != nil {
 		return err
 	}
-	if tree, _, err = jsonpatch.Apply(tree, d.applied); err != nil {
+	d.tree, d.editor = tree, nil
+	if len(d.applied) == 0 {
+		return nil
+	}
+	d.editor = jsonpatch.NewEditor(tree)
+	if _, err := d.editor.Apply(d.applied); err != nil {
 		return fmt.Errorf("change object again: %w", err)
 	}
-	d.tree, d.paths = tree, paths
+	d.tree = d.editor.Tree()
 	return nil
+}
+
+// change applies what the rule at work wants to change, and returns what did change. The
+// places that it acts on become part of the tree, if no program has said that it wants
+// them.
+func (d *deciding) change(patch usher.Patch) (usher.Patch, error) {
+	for i := range patch {
+		if !d.paths.CoversPointer(patch[i].Path) {
+			if err := d.widen(usher.AllPaths()); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	if d.editor == nil {
+		d.editor = jsonpatch.NewEditor(d.tree)
+	}
+	d.broken = true
+	effective, err := d.editor.Apply(patch)
+	if err != nil {
+		return nil, err
+	}
+	d.broken = false
+	d.tree, d.applied = d.editor.Tree(), append(d.applied, effective...)
+	return effective, nil
+}
+
+// keep makes what the rule at work has changed stay.
+func (d *deciding) keep() { d.kept = len(d.applied) }
+
+// undo takes back what the rule at work has changed.
+func (d *deciding) undo() error {
+	// A program that failed may have left something behind that still looks at the tree,
+	// which then must not change any more: a new editor copies.
+	d.editor = nil
+	if !d.broken && len(d.applied) == d.kept {
+		return nil
+	}
+	d.applied, d.broken = d.applied[:d.kept], false
+	return d.restore()
 }
 
 func (d *deciding) widenOld(paths *usher.Paths) error {
@@ -108,6 +166,12 @@ func (d *deciding) widenOld(paths *usher.Paths) error {
 func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
 	start := time.Now()
 	res, err := attemptRule(ctx, d, r, start)
+	if err != nil || res.rejected {
+		if undone := d.undo(); undone != nil {
+			err = errors.Join(err, undone)
+		}
+	}
+	d.keep()
 	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: time.Since(start)}
 	switch {
 	case err != nil:

@@ -33,9 +33,9 @@ type kindFilter interface {
 	MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool
 }
 
-// A looker is a [Matcher] that says what it looks at in objects.
+// A looker is a [Matcher] that says what it looks at in objects of a kind.
 type looker interface {
-	Looks() *usher.Paths
+	Looks(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths
 }
 
 // A FailurePolicy tells what becomes of a request when a rule fails.
@@ -64,7 +64,7 @@ type Options struct {
 type Engine struct {
 	matcher  Matcher
 	kinds    kindFilter // nil if the matcher is none
-	looks    *usher.Paths
+	looker   looker     // nil if the matcher is none
 	resolver fact.Resolver
 	options  Options
 	passes   map[usher.Phase][]int
@@ -87,11 +87,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	}
 	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}}
 	e.kinds, _ = m.(kindFilter)
-	if l, ok := m.(looker); ok {
-		e.looks = l.Looks()
-	} else {
-		e.looks = usher.AllPaths()
-	}
+	e.looker, _ = m.(looker)
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		e.passes[phase] = m.Passes(phase)
 	}
@@ -120,11 +116,15 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	if len(passes) == 0 || !e.mayMatch(r) {
 		return usher.Allowed(), nil
 	}
-	tree, err := r.Subject().Part(e.looks)
+	looks := usher.AllPaths()
+	if e.looker != nil {
+		looks = e.looker.Looks(r.Phase, r.Kind)
+	}
+	tree, err := r.Subject().Part(looks)
 	if err != nil {
 		return undecodable(r, err), nil
 	}
-	d := &deciding{engine: e, request: r, tree: tree, paths: e.looks}
+	d := &deciding{engine: e, request: r, tree: tree, paths: looks}
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

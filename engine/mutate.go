@@ -36,9 +36,6 @@ func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, er
 				return d.deny(http.StatusInternalServerError, failure(&finding)), nil
 			}
 			patch = append(patch, finding.Patch...)
-			if res.tree != nil {
-				d.tree, d.applied = res.tree, append(d.applied, res.patch...)
-			}
 		}
 	}
 	return d.allow(patch), nil

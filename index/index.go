@@ -5,6 +5,7 @@
 package index
 
 import (
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +18,10 @@ import (
 type Index struct {
 	rules  []rule.Rule
 	stages []stage
+	// looks are the paths to what selectors look at, likely has those to what the rules for
+	// a kind want besides, where that may be worth while.
 	looks  *usher.Paths
+	likely map[likelyKey]*usher.Paths
 }
 
 // A stage holds the rules of one pass of one phase.
@@ -50,13 +54,8 @@ func operations(op usher.Operation) [2]operation {
 // New returns an index of rules, which come in emission order and must not change any
 // more.
 func New(rules []rule.Rule) *Index {
-	ix := &Index{rules: rules, looks: rule.SubjectPaths()}
+	ix := &Index{rules: rules}
 	for i := range rules {
-		for j := range rules[i].Match.Selectors {
-			for _, field := range rules[i].Match.Selectors[j].Fields {
-				ix.looks.Add(field.Path...)
-			}
-		}
 		ix.stage(rules[i].Phase, rules[i].Pass).add(int32(i), &rules[i].Match)
 	}
 	for _, st := range ix.stages {
@@ -67,7 +66,31 @@ func New(rules []rule.Rule) *Index {
 			b.arrange(rules)
 		}
 	}
+	ix.look()
 	return ix
+}
+
+// Update is New for rules that differ from those of last, which may be nil, in few places.
+// That costs next to nothing if all are for the same requests as before.
+func Update(last *Index, rules []rule.Rule) *Index {
+	if last == nil || !slices.EqualFunc(last.rules, rules, sameRequests) {
+		return New(rules)
+	}
+	// Nothing but the place of a rule is kept elsewhere.
+	ix := &Index{rules: rules, stages: last.stages}
+	ix.look()
+	return ix
+}
+
+// sameRequests reports whether two rules are run at the same time for the same requests.
+func sameRequests(a, b rule.Rule) bool {
+	return a.Phase == b.Phase && a.Pass == b.Pass && a.Match.Namespace == b.Match.Namespace &&
+		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors)
+}
+
+// same reports whether two slices are one, or say the same.
+func same[E any](a, b []E) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || reflect.DeepEqual(a, b))
 }
 
 // stage returns the stage of a pass, made if need be.
@@ -125,9 +148,6 @@ func add[K comparable](buckets map[K]*bucket, key K, e entry) {
 
 // Rules returns the rules in emission order. They are shared: do not change them.
 func (ix *Index) Rules() []rule.Rule { return ix.rules }
-
-// Looks returns the paths to all that Matching looks at in objects.
-func (ix *Index) Looks() *usher.Paths { return ix.looks }
 
 // Passes returns the passes of a phase that have rules, in ascending order.
 func (ix *Index) Passes(phase usher.Phase) []int {

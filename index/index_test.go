@@ -37,6 +37,35 @@ func TestMatchingFindsWhatScanFinds(t *testing.T) {
 	}
 }
 
+func TestUpdateFindsWhatScanFinds(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		g := &generator{bytes: noise(seed, 1600)}
+		rules := g.rules()
+		ix := index.New(rules)
+		for range 6 {
+			rules = slices.Clone(rules)
+			switch i := g.below(len(rules)); g.below(4) {
+			case 0: // another program
+				rules[i].Name += "'"
+			case 1: // the same match, decoded again
+				rules[i].Match.Operations = slices.Clone(rules[i].Match.Operations)
+				rules[i].Match.Selectors = slices.Clone(rules[i].Match.Selectors)
+			case 2:
+				rules[i] = rule.Rule{Phase: g.phase(), Pass: g.pass(), Match: g.match()}
+			case 3:
+				rules = slices.Insert(rules, i, rule.Rule{Phase: g.phase(), Pass: g.pass(), Match: g.match()})
+			}
+			ix = index.Update(ix, rules)
+			if len(ix.Rules()) != len(rules) || &ix.Rules()[0] != &rules[0] {
+				t.Fatal("the rules are not those that were given")
+			}
+			s := g.subject()
+			compare(t, ix, &s)
+		}
+	}
+}
+
 func FuzzIndex(f *testing.F) {
 	for seed := range uint64(32) {
 		f.Add(noise(seed, 64<<(seed%5)))
@@ -57,9 +86,13 @@ func compare(t *testing.T, ix *index.Index, s *rule.Subject) []*rule.Rule {
 	var all []*rule.Rule
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		found := 0
+		part := partOf(t, s, ix.Looks(phase, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)))
 		for _, pass := range []int{-3, 0, 1} {
 			before := []*rule.Rule{nil}
 			got, want := ix.Matching(before, phase, pass, s), ix.Scan(before, phase, pass, s)
+			if again := ix.Matching(before, phase, pass, part); !slices.Equal(again, want) {
+				t.Fatalf("%s/%d, %+v: of what Looks says %v match, of all %v", phase, pass, s, lines(again[1:]), lines(want[1:]))
+			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%s/%d, %+v:\nMatching %v\nScan     %v\nof %v", phase, pass, s, lines(got[1:]), lines(want[1:]), rules(ix))
 			}
@@ -75,6 +108,23 @@ func compare(t *testing.T, ix *index.Index, s *rule.Subject) []*rule.Rule {
 		}
 	}
 	return all
+}
+
+// partOf returns the subject with no more of its object than lies at the paths.
+func partOf(t *testing.T, s *rule.Subject, paths *usher.Paths) *rule.Subject {
+	t.Helper()
+	if len(s.Object) == 0 {
+		return s
+	}
+	raw, err := usher.TreeObject(s.Object).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := *s
+	if part.Object, err = usher.RawObject(raw).Part(paths); err != nil {
+		t.Fatal(err)
+	}
+	return &part
 }
 
 func lines(rules []*rule.Rule) []string {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/engine"
@@ -61,6 +63,7 @@ type Live struct {
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
 	unused   []Policy
+	index    *index.Index
 }
 
 // A snapshot is everything that holds at one time. It is immutable and replaced whole.
@@ -164,23 +167,28 @@ type built struct {
 // build compiles what is new among the policies of sets and puts everything together.
 func (l *Live) build(sets []*merged) built {
 	known := make(map[usher.PolicyRef]*version, len(l.known))
-	var versions []*version
+	var refs []usher.PolicyRef
+	var used []api.Policy
 	var unused []Policy
 	var problems []rule.Problem
+	first := make(map[usher.PolicyRef]int, len(l.known))
 	for _, set := range sets {
 		problems = append(problems, set.problems...)
 		for _, policy := range set.policies {
 			ref := compile.Ref(policy.Object)
-			if first, twice := known[ref]; twice {
-				problem := duplicate(ref, policy, first)
+			if i, twice := first[ref]; twice {
+				problem := duplicate(ref, policy, used[i])
 				problems = append(problems, problem)
 				unused = append(unused, unusedPolicy(ref, policy, problem))
 				continue
 			}
-			v := l.known[ref].next(policy)
-			known[ref] = v
-			versions = append(versions, v)
+			first[ref] = len(used)
+			refs, used = append(refs, ref), append(used, policy)
 		}
+	}
+	versions := l.versions(refs, used)
+	for i, v := range versions {
+		known[refs[i]] = v
 	}
 	status := Status{Policies: map[string]int{}}
 	policies := unused
@@ -210,7 +218,8 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []Policy, status St
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = len(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
-	writes := guard.Wrap(engine.New(index.New(rules), l.options.Facts, l.options.Engine), l.options.guard())
+	l.index = index.Update(l.index, rules)
+	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard())
 	next.decider = usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		if r.Phase == usher.Authorize {
 			return next.access.Decide(ctx, r)
@@ -236,4 +245,20 @@ func (o Options) guard() guard.Options {
 // judge returns the engine for access rules.
 func (l *Live) judge(rules []*access.Rule) *accessengine.Engine {
 	return accessengine.New(accessindex.New(rules), l.options.Access)
+}
+
+// versions compiles what is new among policies, as many at a time as there are processors.
+func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
+	versions := make([]*version, len(policies))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(policies)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(policies); i = int(next.Add(1)) - 1 {
+				versions[i] = l.known[refs[i]].next(policies[i])
+			}
+		})
+	}
+	workers.Wait()
+	return versions
 }

@@ -93,8 +93,8 @@ func compilePolicy(policy api.Policy) (compiled compile.Compiled) {
 }
 
 // duplicate is the problem of a policy that another source holds too.
-func duplicate(ref usher.PolicyRef, policy api.Policy, first *version) rule.Problem {
-	position, other := policy.Position(""), first.newest.Policy.Position("")
+func duplicate(ref usher.PolicyRef, policy, first api.Policy) rule.Problem {
+	position, other := policy.Position(""), first.Position("")
 	p := rule.Problem{
 		Policy: ref, Severity: rule.Error, File: position.File, Line: position.Line,
 		What: "another source holds a policy of this name, which is the one that counts",

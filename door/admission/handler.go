@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -16,6 +18,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/answer"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/jsonscan"
 )
 
@@ -121,14 +124,21 @@ func checkHeader(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed: reviews are posted", r.Method)
 	}
-	header := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(header); err != nil || media != "application/json" {
+	if header := r.Header.Get("Content-Type"); !isJSON(header) {
 		return refuse(http.StatusUnsupportedMediaType, "Content-Type is %q: application/json is wanted", header)
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %q: a body without encoding is wanted", encoding)
 	}
 	return nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == "application/json"
 }
 
 // readBody returns the body, or its beginning if it is larger than limit. Length is what
@@ -192,14 +202,29 @@ func (h *handler) deny(ctx context.Context, review *review, status *metav1.Statu
 
 // deadline returns the context of a decision: it ends a little before the caller loses
 // patience.
-func (h *handler) deadline(r *http.Request) (context.Context, context.CancelFunc) {
+func (h *handler) deadline(r *http.Request) (context.Context, func()) {
 	if h.timeout < 0 {
 		return r.Context(), func() {}
 	}
 	timeout := h.timeout
-	if said, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && said > 0 {
+	if said := patience(r.URL); said > 0 {
 		said = min(said, longestTimeout)
 		timeout = said - min(said/10, longestReserve)
 	}
-	return context.WithTimeout(r.Context(), timeout)
+	ctx := &deadline.Context{Context: r.Context(), At: time.Now().Add(timeout)}
+	return ctx, ctx.Release
+}
+
+// patience returns how long the caller says that it waits, 0 if it does not say.
+func patience(u *url.URL) time.Duration {
+	// What an API server writes needs no parser.
+	text, ok := strings.CutPrefix(u.RawQuery, "timeout=")
+	if !ok || strings.ContainsAny(text, "&%+;") {
+		text = u.Query().Get("timeout")
+	}
+	said, err := time.ParseDuration(text)
+	if err != nil {
+		return 0
+	}
+	return said
 }

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -33,7 +32,7 @@ func respond(q *usher.Request, d usher.Decision) (*admissionv1.AdmissionResponse
 	if len(operations) == 0 {
 		return response, nil
 	}
-	patch, err := json.Marshal(operations)
+	patch, err := operations.AppendJSON(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

@@ -1,14 +1,9 @@
 package admission
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-
-	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonscan"
@@ -135,11 +130,16 @@ func readUser(s *jsonscan.Scanner, user *usher.User) error {
 
 // raw reads an object, or null, without looking inside.
 func raw(s *jsonscan.Scanner, target **usher.Object) error {
-	text, err := s.RawObject()
-	if err == nil && text != nil {
+	text, sound, err := s.RawObject()
+	switch {
+	case err != nil || text == nil:
+		return err
+	case sound:
+		*target = usher.SoundObject(text)
+	default:
 		*target = usher.RawObject(text)
 	}
-	return err
+	return nil
 }
 
 // check reports what keeps a review from being decided.
@@ -174,17 +174,4 @@ func (r *review) check() error {
 func (r *review) identified() bool {
 	return r.kind == kind && (r.apiVersion == v1 || r.apiVersion == v1beta1) &&
 		r.request.UID != "" && len(r.request.UID) <= maxUID
-}
-
-// encodeReview encodes the answer to r.
-func encodeReview(r *review, response *admissionv1.AdmissionResponse) ([]byte, error) {
-	response.UID = types.UID(r.request.UID)
-	answer, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: r.apiVersion, Kind: r.kind},
-		Response: response,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode AdmissionReview: %w", err)
-	}
-	return answer, nil
 }

@@ -58,7 +58,7 @@ func (r *review) read(s *jsonscan.Scanner, body []byte) error {
 			return s.String(&r.kind)
 		case "spec":
 			if r.apiVersion == "" {
-				waiting, err = s.RawObject()
+				waiting, _, err = s.RawObject()
 				return err
 			}
 			return r.spec(s)

@@ -29,12 +29,48 @@ func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch,
 	if len(patch) > 1 {
 		e.own = &owned{}
 	}
+	effective, err := e.run(patch)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.root, effective, nil
+}
+
+// An Editor applies one patch after the other. It copies what it changes once, and from
+// then on changes the copy: what Tree returned before may change with the next patch.
+type Editor struct {
+	editor editor
+}
+
+// NewEditor returns an Editor of tree, which is left alone.
+func NewEditor(tree map[string]any) *Editor {
+	return &Editor{editor{root: tree, own: &owned{}}}
+}
+
+// Tree returns the object as the patches have left it.
+func (e *Editor) Tree() map[string]any { return e.editor.root }
+
+// Apply applies a patch and returns what happened, as the function of that name does. After
+// an error the tree is somewhere in between, and the Editor of no more use.
+func (e *Editor) Apply(patch usher.Patch) (usher.Patch, error) {
 	for i := range patch {
-		if err := e.apply(&patch[i]); err != nil {
-			return nil, nil, err
+		if isContainer(patch[i].Value) {
+			// It may be part of the tree, and is not to change with it.
+			e.editor.own = &owned{}
+			break
 		}
 	}
-	return e.root, e.effective, nil
+	return e.editor.run(patch)
+}
+
+func isContainer(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return false
 }
 
 // An editor holds the tree as the operations so far have left it.
@@ -44,6 +80,16 @@ type editor struct {
 	effective usher.Patch
 	// tokens is room for those of the place that is looked at.
 	tokens []string
+}
+
+func (e *editor) run(patch usher.Patch) (usher.Patch, error) {
+	e.effective = nil
+	for i := range patch {
+		if err := e.apply(&patch[i]); err != nil {
+			return nil, err
+		}
+	}
+	return e.effective, nil
 }
 
 func (e *editor) apply(op *usher.PatchOp) error {

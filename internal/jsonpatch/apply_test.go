@@ -227,6 +227,28 @@ func TestApplyShares(t *testing.T) {
 	}
 }
 
+func TestEditorDoesNotChangeCopies(t *testing.T) {
+	t.Parallel()
+	e := jsonpatch.NewEditor(decodeTree(t, `{"a":{"x":{}},"b":{}}`))
+	apply := func(op usher.PatchOp) usher.Patch {
+		effect, err := e.Apply(usher.Patch{op})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return effect
+	}
+	apply(usher.PatchOp{Op: "add", Path: "/a/x/y", Value: "1"})
+	copied := apply(usher.PatchOp{Op: "add", Path: "/b/copy", Value: e.Tree()["a"]})
+	apply(usher.PatchOp{Op: "add", Path: "/a/x/z", Value: "2"})
+	apply(usher.PatchOp{Op: "add", Path: "/b/copy/w", Value: "3"})
+	if diff := cmp.Diff(decodeTree(t, `{"a":{"x":{"y":"1","z":"2"}},"b":{"copy":{"x":{"y":"1"},"w":"3"}}}`), e.Tree()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(decodePatch(t, `[{"op":"add","path":"/b/copy","value":{"x":{"y":"1"}}}]`), copied); diff != "" {
+		t.Errorf("what was said to have happened: -want +got:\n%s", diff)
+	}
+}
+
 func TestApplyToNothing(t *testing.T) {
 	t.Parallel()
 	got, _, err := jsonpatch.Apply(nil, usher.Patch{{Op: "add", Path: "/a", Value: int64(1)}})

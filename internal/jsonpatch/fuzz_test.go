@@ -31,6 +31,71 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
+// FuzzEditor compares an Editor, which changes its copies in place, with Apply: same trees
+// and errors, and nothing that it returned or was given changes afterwards.
+func FuzzEditor(f *testing.F) {
+	f.Add([]byte("abcdefghijklmnopqrstuvwxyz"))
+	f.Add(bytes.Repeat([]byte{7, 3, 250, 11, 90, 31}, 40))
+	f.Fuzz(compareEditor)
+}
+
+func TestEditorLikeApply(t *testing.T) {
+	t.Parallel()
+	state := uint32(7)
+	for range 3000 {
+		data := make([]byte, 300)
+		for i := range data {
+			state = state*1664525 + 1013904223
+			data[i] = byte(state >> 24)
+		}
+		compareEditor(t, data)
+	}
+}
+
+func compareEditor(t *testing.T, data []byte) {
+	t.Helper()
+	s := &script{data: data}
+	tree := s.object(3)
+	before := encode(t, tree)
+	e, want := jsonpatch.NewEditor(tree), tree
+	var effects []usher.Patch
+	var effectTexts []string
+	for range 8 {
+		patch := s.patch()[:1]
+		if value, ok := e.Tree()[s.key()]; ok && s.next(4) == 0 {
+			// As a program does that copies part of the object.
+			patch = append(usher.Patch{{Op: "add", Path: "/" + pick(s, "a", "b"), Value: value}}, patch...)
+		}
+		text := encode(t, patch)
+		result, wantEffect, wantErr := jsonpatch.Apply(want, decodePatch(t, string(text)))
+		effect, err := e.Apply(patch)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("%s with %s: error %v, Apply gives %v", encode(t, want), text, err, wantErr)
+		}
+		if err != nil {
+			// An Editor is of no more use then.
+			e = jsonpatch.NewEditor(want)
+			continue
+		}
+		want = result
+		if got := encode(t, e.Tree()); string(got) != string(encode(t, want)) {
+			t.Fatalf("%s: got %s, Apply gives %s", text, got, encode(t, want))
+		}
+		if got := encode(t, effect); string(got) != string(encode(t, wantEffect)) {
+			t.Fatalf("%s: effective %s, of Apply %s", text, got, encode(t, wantEffect))
+		}
+		effects, effectTexts = append(effects, effect), append(effectTexts, string(encode(t, effect)))
+	}
+	for i := range effects {
+		if got := string(encode(t, effects[i])); got != effectTexts[i] {
+			t.Fatalf("an effective patch changed from %s to %s", effectTexts[i], got)
+		}
+	}
+	if after := encode(t, tree); !bytes.Equal(before, after) {
+		t.Fatalf("the input changed from %s to %s", before, after)
+	}
+}
+
 func TestApplyLikeReference(t *testing.T) {
 	t.Parallel()
 	state := uint32(1)

@@ -156,15 +156,18 @@ func (s *Scanner) Bool(target *bool) error {
 	return err
 }
 
-// RawObject reads an object without looking inside, and returns its text; nil for null.
-func (s *Scanner) RawObject() ([]byte, error) {
+// RawObject reads an object without looking inside, and returns its text; nil for null. It
+// is sound if it can be decoded.
+func (s *Scanner) RawObject() (text []byte, sound bool, err error) {
 	if s.Null() {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err := s.want('{', "an object"); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return s.Value()
+	start := s.at
+	sound, err = s.step()
+	return s.data[start:s.at], sound, err
 }
 
 // Skip steps over one value of any kind, in which no object may have a key twice.
@@ -183,15 +186,17 @@ func (s *Scanner) Skip() error {
 func (s *Scanner) Value() ([]byte, error) {
 	s.peek()
 	start := s.at
-	end, err := jsontree.Skip(s.data, start, MaxDepth-len(s.open))
-	s.at = end
-	switch {
-	case errors.Is(err, jsontree.ErrTooDeep):
-		return nil, ErrTooDeep
-	case err != nil:
-		return nil, err
+	_, err := s.step()
+	return s.data[start:s.at], err
+}
+
+// step steps over one value, and reports whether it can be decoded.
+func (s *Scanner) step() (sound bool, err error) {
+	s.at, sound, err = jsontree.Check(s.data, s.at, MaxDepth-len(s.open))
+	if errors.Is(err, jsontree.ErrTooDeep) {
+		err = ErrTooDeep
 	}
-	return s.data[start:end], nil
+	return sound, err
 }
 
 // key reads a key and the colon after it.

@@ -113,6 +113,12 @@ func compare(t *testing.T, data []byte) {
 		if err != nil {
 			continue
 		}
+		if end, sound, err := jsontree.Check(data, 0, 10000); err != nil || !sound || len(bytes.TrimSpace(data[end:])) > 0 {
+			t.Fatalf("%.200q: ends at %d, sound %t, %v", data, end, sound, err)
+		}
+		if again, err := jsontree.SelectSound(data, selection); err != nil || !same(part, again) {
+			t.Fatalf("%.200q: selecting %q unchecked gives %v, %v", data, paths, again, err)
+		}
 		if pruned := prune(want, paths); !same(pruned, part) {
 			t.Fatalf("%.200q: selecting %q: -want +got:\n%s", data, paths, cmp.Diff(pruned, part))
 		}
@@ -163,6 +169,27 @@ func prune(tree map[string]any, paths [][]string) map[string]any {
 		}
 	}
 	return pruned
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{
+		nil, true, false, "", "plain /-_.:", `"\`, "<&>", "ä\u2028\xff\x7f\x00\n", int64(-5), int64(math.MaxInt64), 0.1, 1.0, 1e21, -0.0, 7, uint8(3),
+		[]any{}, []any(nil), []any{int64(1), "a", []any{nil}}, map[string]any{}, map[string]any(nil), map[string]any{"b": "<", "a": []any{1.5}},
+		[]string{"x"}, json.RawMessage(`{"a": 1}`),
+	} {
+		want, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := jsontree.Append([]byte("x"), value)
+		if string(got) != "x"+string(want) || err != nil {
+			t.Errorf("Append(%#v) = %s, %v; json.Marshal gives %s", value, got, err, want)
+		}
+	}
+	if _, err := jsontree.Append(nil, []any{math.NaN()}); err == nil {
+		t.Error("NaN is encoded")
+	}
 }
 
 func TestCovers(t *testing.T) {
@@ -281,6 +308,11 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
 		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
+		{"head of sound", func() (map[string]any, error) { return jsontree.SelectSound(pod, head) }},
+		{"check", func() (map[string]any, error) {
+			_, _, err := jsontree.Check(pod, 0, 1000)
+			return nil, err
+		}},
 		{"reference", func() (map[string]any, error) {
 			tree := map[string]any{}
 			return tree, reference.Unmarshal(pod, &tree)

@@ -3,27 +3,29 @@ package jsontree
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
 // ErrTooDeep is the error for values that are nested too deep.
 var ErrTooDeep = errors.New("values are nested too deep")
 
-// Skip returns where the value ends that begins at data[at], after white space maybe. It
-// checks the grammar, but neither whether text is UTF-8 nor whether numbers can be
-// represented. Containers may be nested up to depth levels; beyond that the error is
-// [ErrTooDeep].
-func Skip(data []byte, at, depth int) (end int, err error) {
+// Check returns where the value ends that begins at data[at], after white space maybe. It
+// checks the grammar, but not whether text is UTF-8: decoding repairs that. The value is
+// sound if all numbers in it can be represented, and so [Decode] cannot fail. Containers
+// may be nested up to depth levels; beyond that the error is [ErrTooDeep].
+func Check(data []byte, at, depth int) (end int, sound bool, err error) {
 	s := skipper{data: data, depth: depth}
-	return s.value(at)
+	end, err = s.value(at)
+	return end, !s.excessive, err
 }
 
 // A skipper steps over values. It does not recurse.
 type skipper struct {
 	data  []byte
 	depth int
-	// ranges makes it check that numbers are in range.
-	ranges bool
+	// excessive tells that a number was out of range.
+	excessive bool
 }
 
 // What a skipper expects.
@@ -131,8 +133,9 @@ func (s *skipper) scalar(i int) (int, error) {
 	default:
 		end, whole, err := number(s.data, i)
 		// Without an exponent it takes more than 300 digits to be out of range.
-		if err == nil && s.ranges && (!whole || end-i > 300) {
-			_, err = float(string(s.data[i:end]))
+		if err == nil && (!whole || end-i > 300) {
+			_, outOfRange := float(string(s.data[i:end]))
+			s.excessive = s.excessive || outOfRange != nil
 		}
 		return end, err
 	}
@@ -140,6 +143,49 @@ func (s *skipper) scalar(i int) (int, error) {
 		return i, Syntax(s.data, i, "a value is wanted")
 	}
 	return i + len(word), nil
+}
+
+// pass steps over the value that begins at data[i], which is sound.
+func pass(data []byte, i int) int {
+	switch data[i] {
+	case '"':
+		return passText(data, i)
+	case '{', '[':
+	default:
+		for i < len(data) && strings.IndexByte(",]} \t\n\r", data[i]) < 0 {
+			i++
+		}
+		return i
+	}
+	for depth := 0; ; {
+		switch data[i] {
+		case '"':
+			i = passText(data, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+}
+
+// passText steps over the string that begins at data[i], which is sound.
+func passText(data []byte, i int) int {
+	for i++; ; {
+		i += ordinary(data[i:])
+		switch data[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i += 2
+		default:
+			i++
+		}
+	}
 }
 
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }

@@ -57,6 +57,9 @@ type Config struct {
 	RequestTimeout time.Duration
 	// MaxBody is in bytes.
 	MaxBody int64
+	// MaxInFlight is how many admission requests are decided at a time; more wait for up to
+	// a second, and are then told to try again. 0 means 400.
+	MaxInFlight int
 	// FactTTL is how long the answer to an HTTP fact may be used again.
 	FactTTL         time.Duration
 	AllowLocalFacts bool

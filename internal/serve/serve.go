@@ -45,6 +45,7 @@ type Server struct {
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
 	immunity   *immunity
+	gate       *gate
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -70,6 +71,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if s.callers, err = callers.New(callers.Options{CAFile: c.ClientCAFile, Names: c.ClientNames, Log: s.config.Log}); err != nil {
 		return nil, err
 	}
+	s.gate = newGate(s.config.MaxInFlight, s.config.Log, s.metrics.Shed)
 	if s.config.Cluster != nil {
 		s.member = newMember(s.config)
 		s.metrics.Cluster(s.member.source.Staleness, s.member.isRegistered())
@@ -137,6 +139,9 @@ func (s *Server) facts() (fact.Resolver, error) {
 
 // observe hands on what is in force now.
 func (s *Server) observe(status live.Status) {
+	if status.Generation == 1 {
+		dropPages()
+	}
 	s.count(status)
 	if s.member != nil {
 		s.member.observe(status, s.live)
@@ -198,8 +203,8 @@ func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.Rules, s.config.Log), s.config.Log), "admission")
 	mux := http.NewServeMux()
-	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
-	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
+	mux.Handle("/"+string(usher.Mutate), s.webhook(s.gate.limit(admission.Mutate(decider, options))))
+	mux.Handle("/"+string(usher.Validate), s.webhook(s.gate.limit(admission.Validate(decider, options))))
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux
@@ -255,6 +260,7 @@ func (s *Server) CAFile() string { return s.identity.caFile }
 // up. It returns nil if all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
+	collectLess()
 	s.introduce()
 	// What serves outlives ctx: requests in flight still need policies.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,7 +1,6 @@
 package condition_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +9,7 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/lang/condition"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 func TestBadge(t *testing.T) {
@@ -46,7 +46,7 @@ func TestBadge(t *testing.T) {
 		if program == nil {
 			t.Fatal(problems)
 		}
-		got := run(program, &rule.Input{Object: pod("Running", test.target, test.current)})
+		got := run(t, program, &rule.Input{Object: pod("Running", test.target, test.current)})
 		if got != test.want {
 			t.Errorf("%s: %d of %d: %q, want %q: %s", program, test.current, test.target, got, test.want, test.reason)
 		}
@@ -54,8 +54,8 @@ func TestBadge(t *testing.T) {
 }
 
 // run is the message of a rejection, or what came instead.
-func run(program rule.Program, in *rule.Input) string {
-	outcome, err := program.Run(context.Background(), in)
+func run(t testing.TB, program rule.Program, in *rule.Input) string {
+	outcome, err := ruletest.Run(t, program, in)
 	if err != nil {
 		return "error"
 	}
@@ -86,7 +86,7 @@ func TestBadgeIsForRunningPods(t *testing.T) {
 		{map[string]any{"kind": "Node", "status": map[string]any{"phase": "Running"}}, "", "not a pod"},
 	}
 	for _, test := range tests {
-		if got := run(program, &rule.Input{Object: test.object}); got != test.want {
+		if got := run(t, program, &rule.Input{Object: test.object}); got != test.want {
 			t.Errorf("%v: %q, want %q: %s", test.object, got, test.want, test.reason)
 		}
 		params, err := condition.Params(template)(&rule.Input{Object: test.object})

@@ -1,7 +1,6 @@
 package condition_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/condition"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 // A testCase is what this package can check of a case: one policy with one template.
@@ -118,7 +118,7 @@ func (c *testCase) check(t *testing.T) {
 	if in.Object == nil {
 		in.Object, in.OldObject = in.OldObject, nil
 	}
-	outcome, err := c.run(program, in)
+	outcome, err := c.run(t, program, in)
 	switch {
 	case want.Code == 500:
 		if err == nil {
@@ -134,11 +134,11 @@ func (c *testCase) check(t *testing.T) {
 }
 
 // run runs the program until it lacks no fact.
-func (c *testCase) run(program rule.Program, in *rule.Input) (rule.Outcome, error) {
+func (c *testCase) run(t testing.TB, program rule.Program, in *rule.Input) (rule.Outcome, error) {
 	known := &fact.Known{}
 	in.Facts = known
 	for {
-		outcome, err := program.Run(context.Background(), in)
+		outcome, err := ruletest.Run(t, program, in)
 		var missing *fact.Missing
 		if !errors.As(err, &missing) {
 			return outcome, err

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/condition"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 // parse reads a template in YAML.
@@ -131,7 +132,7 @@ func TestComparisons(t *testing.T) {
 			t.Errorf("%s %s%s: %v", test.path, test.cond, test.rest, problems)
 			continue
 		}
-		outcome, err := program.Run(context.Background(), &rule.Input{Object: object()})
+		outcome, err := ruletest.Run(t, program, &rule.Input{Object: object()})
 		got := pass
 		switch {
 		case err != nil:
@@ -167,7 +168,7 @@ func TestAffectMode(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		got, err := program.Run(context.Background(), &rule.Input{Object: object()})
+		got, err := ruletest.Run(t, program, &rule.Input{Object: object()})
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 			t.Errorf("affectMode %s, %s: %v (-want +got): %s\n%s", test.mode, test.path, err, test.reason, diff)
 		}
@@ -177,11 +178,11 @@ func TestAffectMode(t *testing.T) {
 func TestMessageFails(t *testing.T) {
 	t.Parallel()
 	program, _ := condition.Compile(parse(t, `{type: condition, condition: {cond: Exist, message: "no \\(object.nope)", dataRef: {from: current, path: /metadata/name}}}`))
-	outcome, err := program.Run(context.Background(), &rule.Input{Object: object()})
+	outcome, err := ruletest.Run(t, program, &rule.Input{Object: object()})
 	if err == nil || outcome.Verdict == usher.Deny {
 		t.Errorf("outcome %+v, %v; a message that cannot be written is an error", outcome, err)
 	}
-	outcome, err = program.Run(context.Background(), &rule.Input{Object: map[string]any{}})
+	outcome, err = ruletest.Run(t, program, &rule.Input{Object: map[string]any{}})
 	if err != nil || outcome.Verdict == usher.Deny {
 		t.Errorf("outcome %+v, %v; no hit needs no message", outcome, err)
 	}
@@ -240,14 +241,14 @@ func TestFacts(t *testing.T) {
 		{"apps/v1 ReplicaSet shop/r", map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "b"}}}},
 	}
 	for _, answer := range answers {
-		_, err := program.Run(context.Background(), in)
+		_, err := ruletest.Run(t, program, in)
 		var missing *fact.Missing
 		if !errors.As(err, &missing) || missing.Ref.String() != answer.ref {
 			t.Fatalf("error %v, want one that asks for %s", err, answer.ref)
 		}
 		known.Set(missing.Ref, answer.value, nil)
 	}
-	got, err := program.Run(context.Background(), in)
+	got, err := ruletest.Run(t, program, in)
 	if want := (rule.Outcome{Verdict: usher.Deny, Message: "differ"}); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("outcome %+v, %v, want %+v", got, err, want)
 	}
@@ -398,5 +399,37 @@ func BenchmarkCondition(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What a condition looks at is more than its data: ruletest.Run gives it no more than it
+// says.
+func TestInterpolationsAreWanted(t *testing.T) {
+	t.Parallel()
+	object := map[string]any{"data": "x", "value": map[string]any{"deep": "x"}, "message": map[string]any{"deep": "because"}, "other": "y"}
+	old := map[string]any{"value": "x"}
+	for _, value := range []v1alpha1.ConstantValue{
+		{String: new(`\(object.value.deep)`)},
+		{String: new(`\(oldObject.value)`)},
+		{StringSlice: []string{"n", `\(object.value.deep)`}},
+	} {
+		cond := v1alpha1.CondEqual
+		if value.StringSlice != nil {
+			cond = v1alpha1.CondIn
+		}
+		program, problems := condition.Compile(&v1alpha1.ValidateRuleTemplate{
+			Type: v1alpha1.TemplateCondition,
+			Condition: &v1alpha1.ValidateCondition{
+				Cond: cond, Value: &value, Message: `no, \(object.message.deep)`,
+				DataRef: &v1alpha1.ResourceRefer{From: v1alpha1.FromCurrentObject, Path: "/data"},
+			},
+		})
+		if program == nil {
+			t.Fatal(problems)
+		}
+		got, err := ruletest.Run(t, program, &rule.Input{Object: object, OldObject: old})
+		if err != nil || got.Message != "no, because" {
+			t.Errorf("%s: %+v, %v", program, got, err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package condition_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/lang/condition"
 	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 func TestRender(t *testing.T) {
@@ -145,7 +145,7 @@ func settle(t *testing.T, program rule.Program, in *rule.Input) string {
 	known := &fact.Known{}
 	in.Facts = known
 	for range 5 {
-		outcome, err := program.Run(context.Background(), in)
+		outcome, err := ruletest.Run(t, program, in)
 		var missing *fact.Missing
 		switch {
 		case errors.As(err, &missing) && missing.Ref.HTTP != nil:

@@ -14,6 +14,7 @@ import (
 // is made first, whatever follows.
 func (p *plan) metadata(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	all := inObject("metadata", string(t.Type))
+	p.object.Add("metadata", string(t.Type))
 	p.steps = append(p.steps, ensure(all))
 	if t.Operation == v1alpha1.OperatorRemove {
 		key, problems := p.key(t.Path)

@@ -1,7 +1,6 @@
 package template_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/template"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 // A testCase is what these tests need of a case file.
@@ -130,7 +130,7 @@ func TestCases(t *testing.T) {
 			if program == nil {
 				t.Fatal("template needs an evaluator")
 			}
-			patch, err := c.decide(program)
+			patch, err := c.decide(t, program)
 			c.check(t, patch, err)
 		})
 	}
@@ -171,13 +171,13 @@ func TestRenderedPolicies(t *testing.T) {
 }
 
 // decide runs the program as an engine would.
-func (c *testCase) decide(program rule.Program) (usher.Patch, error) {
+func (c *testCase) decide(t testing.TB, program rule.Program) (usher.Patch, error) {
 	in := &rule.Input{Object: c.Request.Object, Facts: &fact.Known{}}
 	if c.Request.Operation == "UPDATE" {
 		in.OldObject = c.Request.OldObject
 	}
 	for range 5 {
-		outcome, err := program.Run(context.Background(), in)
+		outcome, err := ruletest.Run(t, program, in)
 		var missing *fact.Missing
 		if !errors.As(err, &missing) {
 			return outcome.Patch, err

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/lang/template"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 // differ checks that the real evaluator comes to the same patch by what Render prints as
@@ -33,7 +34,7 @@ func differ(t testing.TB, tmpl *v1alpha1.OverrideRuleTemplate, in *rule.Input) {
 		t.Fatalf("the rendered program does not compile: %v\n%s", problems, text)
 	}
 	want, wantErr := slow.Run(context.Background(), in)
-	got, err := native.Run(context.Background(), in)
+	got, err := ruletest.Run(t, native, in)
 	if missing, ok := sameMissing(wantErr, err); ok {
 		t.Fatalf("fact is not known: %v", missing)
 	}
@@ -78,7 +79,7 @@ func TestEvaluatedCases(t *testing.T) {
 			if program == nil {
 				t.Fatalf("the rendered program does not compile: %v", problems)
 			}
-			patch, err := c.decide(program)
+			patch, err := c.decide(t, program)
 			c.check(t, patch, err)
 		})
 	}

@@ -102,15 +102,12 @@ type plan struct {
 	object, old usher.Paths
 }
 
-// want finds out what the steps look at: the map that they act on or the pod, and what is
+// want adds what the steps look at besides the map that they act on: the pod, and what is
 // referred to.
 func (p *plan) want() {
 	if p.inPod {
 		p.object.Add("spec")
 		p.object.Add("template", "spec")
-	} else {
-		p.object.Add("metadata", "annotations")
-		p.object.Add("metadata", "labels")
 	}
 	for _, t := range p.texts {
 		t.Want(&p.object, &p.old)

@@ -32,6 +32,10 @@ func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.Co
 	return prometheus.NewCounterVec(opts, labels)
 }
 
+func (m *Metrics) plainCounter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: m.describe("counter", name, help, nil), Help: help})
+}
+
 func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
 	opts := prometheus.HistogramOpts{
 		Name: m.describe("histogram", name, help, labels),

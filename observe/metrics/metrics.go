@@ -31,6 +31,7 @@ type Metrics struct {
 	decisionDuration *prometheus.HistogramVec
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
+	shed             prometheus.Counter
 	fetches          *prometheus.CounterVec
 	fetchDuration    *prometheus.HistogramVec
 
@@ -60,6 +61,8 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.requestDuration = m.histogramVec("access_request_duration_seconds",
 		"How long requests to the authorization webhooks took, with reading and answering.",
 		"endpoint")
+	m.shed = m.plainCounter("requests_shed_total",
+		"Admission requests that were told to try again (429), because too many came at a time.")
 	m.policies.init(m)
 	m.snapshot.init(m)
 	m.cluster.init(m)
@@ -70,7 +73,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.shed, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 
@@ -99,6 +102,9 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 		return decision, err
 	})
 }
+
+// Shed counts a request that was turned away.
+func (m *Metrics) Shed() { m.shed.Inc() }
 
 func phaseLabel(phase usher.Phase) string {
 	switch phase {

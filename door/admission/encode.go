@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/usher-dev/usher/internal/jsontree"
+)
+
+// encodeReview encodes the answer to r, as json.Marshal would an AdmissionReview.
+func encodeReview(r *review, response *admissionv1.AdmissionResponse) ([]byte, error) {
+	response.UID = types.UID(r.request.UID)
+	b := make([]byte, 0, 256+base64.StdEncoding.EncodedLen(len(response.Patch)))
+	b = append(b, `{"kind":`...)
+	b = jsontree.AppendString(b, r.kind)
+	b = append(b, `,"apiVersion":`...)
+	b = jsontree.AppendString(b, r.apiVersion)
+	b = append(b, `,"response":{"uid":`...)
+	b = jsontree.AppendString(b, r.request.UID)
+	b = fmt.Appendf(b, `,"allowed":%t`, response.Allowed)
+	b, err := appendStatus(b, response.Result)
+	if err != nil {
+		return nil, fmt.Errorf("encode AdmissionReview: %w", err)
+	}
+	if len(response.Patch) > 0 {
+		b = append(b, `,"patch":"`...)
+		b = base64.StdEncoding.AppendEncode(b, response.Patch)
+		b = append(b, '"')
+	}
+	if response.PatchType != nil {
+		b = append(b, `,"patchType":`...)
+		b = jsontree.AppendString(b, string(*response.PatchType))
+	}
+	b = appendAudit(b, response.AuditAnnotations)
+	for i, warning := range response.Warnings {
+		b = append(b, first(i, `,"warnings":[`)...)
+		b = jsontree.AppendString(b, warning)
+	}
+	if len(response.Warnings) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, "}}"...), nil
+}
+
+func appendStatus(b []byte, status *metav1.Status) ([]byte, error) {
+	switch {
+	case status == nil:
+		return b, nil
+	case status.Status == "" && status.Message == "" && status.Reason == "" && status.Details == nil && status.Code == http.StatusOK:
+		return append(b, `,"status":{"metadata":{},"code":200}`...), nil
+	}
+	encoded, err := json.Marshal(status)
+	b = append(b, `,"status":`...)
+	return append(b, encoded...), err
+}
+
+func appendAudit(b []byte, audit map[string]string) []byte {
+	if len(audit) == 0 {
+		return b
+	}
+	for i, key := range slices.Sorted(maps.Keys(audit)) {
+		b = append(b, first(i, `,"auditAnnotations":{`)...)
+		b = jsontree.AppendString(b, key)
+		b = append(b, ':')
+		b = jsontree.AppendString(b, audit[key])
+	}
+	return append(b, '}')
+}
+
+// first is what stands before the i-th item: the opening, or a comma.
+func first(i int, opening string) string {
+	if i == 0 {
+		return opening
+	}
+	return ","
+}

@@ -1,0 +1,66 @@
+// Package deadline holds a context that ends at a time and costs next to nothing as long as
+// nobody waits for that.
+package deadline
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Context ends at a time, or with the one it is made of. Unlike one of
+// context.WithDeadline it needs no timer as long as nobody waits for Done: most work is
+// over long before. It must not be copied once it is used.
+type Context struct {
+	context.Context
+	At    time.Time
+	timer atomic.Pointer[timer]
+}
+
+type timer struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline implements [context.Context].
+func (d *Context) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.At) {
+		return at, true
+	}
+	return d.At, true
+}
+
+// Done implements [context.Context].
+func (d *Context) Done() <-chan struct{} {
+	t := d.timer.Load()
+	if t == nil {
+		ctx, cancel := context.WithDeadline(d.Context, d.At)
+		t = &timer{Context: ctx, cancel: cancel}
+		if !d.timer.CompareAndSwap(nil, t) {
+			cancel()
+			t = d.timer.Load()
+		}
+	}
+	return t.Done()
+}
+
+// Err implements [context.Context].
+func (d *Context) Err() error {
+	if t := d.timer.Load(); t != nil {
+		return t.Err()
+	}
+	if err := d.Context.Err(); err != nil {
+		return err
+	}
+	if time.Now().Before(d.At) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Release ends the context for those who wait for it.
+func (d *Context) Release() {
+	if t := d.timer.Load(); t != nil {
+		t.cancel()
+	}
+}

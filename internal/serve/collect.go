@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync/atomic"
+)
+
+const (
+	// room is how much may be allocated between two garbage collections, in bytes, however
+	// little is in use. What is in use with a hundred policies is a few MB, and Go would
+	// collect garbage many times a second.
+	room = 12 << 20
+	// leastRoom and mostRoom bound the percentage that this comes to. Policies by the
+	// thousand are seldom garbage, and going through them costs each request its share.
+	leastRoom = 200
+	mostRoom  = 1000
+)
+
+// tuned makes the first server of the process tune its garbage collector.
+var tuned atomic.Bool
+
+// collectLess makes garbage collections as rare as room allows, unless GOGC says how often
+// they should be.
+func collectLess() {
+	if os.Getenv("GOGC") == "" && tuned.CompareAndSwap(false, true) {
+		tuneAfterCollections(100)
+	}
+}
+
+// tuneAfterCollections sets the pace anew after each collection: what it leaves behind is
+// what is in use.
+func tuneAfterCollections(percent int) {
+	mark := new([16]byte)
+	runtime.AddCleanup(mark, func(percent int) {
+		next := roomPercent(liveBytes())
+		if 10*abs(next-percent) > percent {
+			debug.SetGCPercent(next)
+			percent = next
+		}
+		tuneAfterCollections(percent)
+	}, percent)
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// roomPercent is how many percent of what is in use may be allocated until the next
+// collection.
+func roomPercent(live uint64) int {
+	if live == 0 {
+		return mostRoom
+	}
+	return int(min(max(100*room/live, leastRoom), mostRoom))
+}
+
+func liveBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

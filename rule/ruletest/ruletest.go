@@ -1,0 +1,57 @@
+// Package ruletest holds what tests of programs have in common.
+package ruletest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Run runs a program. One that says what it wants is run on that alone, too, and must come
+// to the same.
+func Run(t testing.TB, p rule.Program, in *rule.Input) (rule.Outcome, error) {
+	t.Helper()
+	outcome, err := p.Run(context.Background(), in)
+	selective, ok := p.(rule.Selective)
+	if !ok {
+		return outcome, err
+	}
+	part := *in
+	object, old := selective.Wants()
+	part.Object, part.OldObject = partOf(t, in.Object, object), partOf(t, in.OldObject, old)
+	again, againErr := p.Run(context.Background(), &part)
+	if fmt.Sprint(err) != fmt.Sprint(againErr) {
+		t.Errorf("%s: error %v, but %v with what it wants of %v", p, err, againErr, in.Object)
+	}
+	if diff := cmp.Diff(outcome, again); diff != "" {
+		t.Errorf("%s: with all of %v, and with what it wants: -all +part:\n%s", p, in.Object, diff)
+	}
+	return outcome, err
+}
+
+// partOf returns what lies at the paths, or all of a tree that JSON would make something
+// else of: 1.0 becomes 1.
+func partOf(t testing.TB, tree map[string]any, paths *usher.Paths) map[string]any {
+	t.Helper()
+	if tree == nil {
+		return nil
+	}
+	raw, err := usher.TreeObject(tree).Raw()
+	if err != nil {
+		return tree
+	}
+	if again, err := usher.RawObject(raw).Tree(); err != nil || !reflect.DeepEqual(tree, again) {
+		return tree
+	}
+	part, err := usher.RawObject(raw).Part(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return part
+}
