@@ -104,7 +104,7 @@ func askAgain(b *testing.B, client *http.Client, url, body string) {
 	})
 	b.StopTimer()
 	// Unlike the time that passes, it does not depend on what else the machine does.
-	b.ReportMetric(float64((processorTime(b) - before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }
 
 // processorTime is what this process has used of processors.
