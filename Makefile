@@ -62,7 +62,8 @@ unit: ## unit tests of every package, fuzz targets on their corpus
 	$(GO) test ./...
 
 # The packages in which goroutines meet.
-RACE := . ./engine ./live ./fact/... ./lang/cue ./door/... ./observe/... ./source/... ./webhook ./internal/...
+RACE := . ./engine/... ./live ./fact/... ./lang/cue ./door/admission ./door/apiserver ./door/authorization ./door/conversion ./door/transport \
+  ./observe/... ./plugin ./source/... ./webhook ./internal/...
 
 .PHONY: race
 race: ## the race detector on the packages with concurrency

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,6 +67,7 @@ servers, relative to --dir.`,
 	flags.StringVar(&o.ClientKeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
 	flags.StringVar(&o.TokenFile, "token-file", "", "file with the bearer token that API servers send")
 	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what becomes of requests that cannot be decided before RBAC: NoOpinion or Deny")
+	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
 	flags.StringVar(&o.Self, "self", "", "the user that Usher is to its API server")
 	flags.StringVar(&f.match, "match", "", "what is sent to the webhook that denies: policies or all (default: policies if they are given)")
 	flags.BoolVar(&f.legacy, "legacy", false, "write the kubeconfig of a single webhook")

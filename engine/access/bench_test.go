@@ -61,6 +61,9 @@ func requests() []*usher.Request {
 }
 
 func TestDecideAllocatesNothing(t *testing.T) {
+	if racing {
+		t.Skip("under the race detector pools forget what they hold now and then")
+	}
 	e := engine.New(index.New(many(10000)), engine.Options{})
 	want := []usher.Verdict{usher.Allow, usher.Deny, usher.NoOpinion}
 	for i, r := range requests() {

@@ -46,14 +46,14 @@ func TestAuthorizationWithoutUsher(t *testing.T) {
 	t.Logf("denials are back %v after usher answers again", took)
 }
 
-// goesOn expects that RBAC's answers come, and soon: each webhook is waited for a second.
+// goesOn expects that RBAC's answers come, and soon: each webhook is waited for three seconds.
 func (a *authorized) goesOn(t *testing.T, when string) {
 	t.Helper()
 	for i := range 5 {
 		// A name that was not asked for before is not remembered.
 		began := time.Now()
 		err := a.getSecret(patience(t), a.as(t, fmt.Sprintf("jane-%d-%d", i, began.UnixNano()), "devs"), "other")
-		if took := time.Since(began); err != nil || took > 5*time.Second {
+		if took := time.Since(began); err != nil || took > 15*time.Second {
 			t.Errorf("%s: what RBAC allows: %v after %v", when, err, took)
 		}
 	}
@@ -112,7 +112,7 @@ func TestAuthorizationFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "RBAC to be asked again", func() error { return a.getSecret(patience(t), stranger, "other") })
-	expectForbidden(t, "the one that is hidden", a.getSecret(patience(t), stranger, "db-root"), reason)
+	eventually(t, "the denial to be back", func() error { return a.stillDenied(t) })
 }
 
 // TestAuthorizationShadow has usher answer without opinion, and say what it would have said.

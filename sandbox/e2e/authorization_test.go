@@ -107,6 +107,8 @@ func newAuthorized(t *testing.T, how arrangement) *authorized {
 	a.between = newNetwork(t, a.address)
 	args := append([]string{
 		"authz", "config", "--server", "https://" + a.between.address(), "--ca-file", a.process.CAFile(), "--token-file", token, "--out", a.config,
+		// Machines that run tests can be slow, and what is not decided in time is not denied.
+		"--timeout=3s",
 	}, how.config...)
 	for i := range args {
 		args[i] = strings.Replace(args[i], "POLICIES", a.policies, 1)

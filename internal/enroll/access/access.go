@@ -41,6 +41,9 @@ type Options struct {
 	// FailurePolicy is what becomes of requests that the first webhook cannot decide:
 	// NoOpinion, also if it is empty, or Deny.
 	FailurePolicy string
+	// Timeout is how long API servers wait for an answer, at most 30 seconds; 0 means one
+	// second.
+	Timeout time.Duration
 	// Self is the user that Usher is to its API server, whose requests are not sent.
 	Self string
 	// Rules are those in force. Only requests that they may deny are sent to the webhook
@@ -52,9 +55,10 @@ type Options struct {
 // Timeouts of the webhooks. A denial, and a new one, takes as long to be noticed as API
 // servers remember that there was none.
 const (
-	timeout      = time.Second
-	allowedTTL   = 30 * time.Second
-	undecidedTTL = 10 * time.Second
+	defaultTimeout = time.Second
+	maxTimeout     = 30 * time.Second
+	allowedTTL     = 30 * time.Second
+	undecidedTTL   = 10 * time.Second
 )
 
 // configurationVersion is that of the AuthorizationConfiguration that is written.
@@ -130,6 +134,9 @@ func (o Options) withDefaults() (Options, error) {
 	if !path.IsAbs(o.Dir) {
 		return o, fmt.Errorf("folder %q: API servers want a path that begins with /", o.Dir)
 	}
+	if o.Timeout = cmp.Or(o.Timeout, defaultTimeout); o.Timeout < 0 || o.Timeout > maxTimeout {
+		return o, fmt.Errorf("timeout %s: API servers want more than 0 and at most %s", o.Timeout, maxTimeout)
+	}
 	switch o.FailurePolicy = cmp.Or(o.FailurePolicy, apiserverv1.FailurePolicyNoOpinion); {
 	case o.FailurePolicy != apiserverv1.FailurePolicyNoOpinion && o.FailurePolicy != apiserverv1.FailurePolicyDeny:
 		return o, fmt.Errorf("failure policy %q: use NoOpinion or Deny", o.FailurePolicy)
@@ -153,7 +160,7 @@ func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.We
 	return &apiserverv1.WebhookConfiguration{
 		AuthorizedTTL:                            metav1.Duration{Duration: allowedTTL},
 		UnauthorizedTTL:                          metav1.Duration{Duration: undecidedTTL},
-		Timeout:                                  metav1.Duration{Duration: timeout},
+		Timeout:                                  metav1.Duration{Duration: o.Timeout},
 		SubjectAccessReviewVersion:               "v1",
 		MatchConditionSubjectAccessReviewVersion: "v1",
 		FailurePolicy:                            failurePolicy,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,6 +147,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{"begins with /", func(o *enroll.Options) { o.Dir = "here" }},
 		{"use NoOpinion or Deny", func(o *enroll.Options) { o.FailurePolicy = "Fail" }},
 		{"lock everybody out", func(o *enroll.Options) { o.FailurePolicy, o.Server = "Deny", "https://usher.usher-system.svc" }},
+		{"at most 30s", func(o *enroll.Options) { o.Timeout = time.Minute }},
 		{"come together", func(o *enroll.Options) { o.ClientKeyFile = "" }},
 	} {
 		o := options
