@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
 	utilcompatibility "k8s.io/apiserver/pkg/util/compatibility"
@@ -68,6 +69,9 @@ func newServer(o *options.RecommendedOptions) (*genericapiserver.GenericAPIServe
 	}
 	config := genericapiserver.NewRecommendedConfig(shop.Codecs)
 	config.EffectiveVersion = utilcompatibility.DefaultBuildEffectiveVersion()
+	namer := apiopenapi.NewDefinitionNamer(shop.Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	if err := o.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("configure server: %w", err)
 	}

@@ -52,11 +52,10 @@ func (strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object
 }
 
 func (strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
-	order, ok := object.(*shop.Order)
-	if ok && order.Spec.Lines == nil {
-		return field.ErrorList{field.Required(field.NewPath("spec", "item"), "say what is ordered")}
+	if order, ok := object.(*shop.Order); ok && len(order.Spec.Lines) > 0 && order.Spec.Lines[0].Item != "" {
+		return nil
 	}
-	return nil
+	return field.ErrorList{field.Required(field.NewPath("spec", "item"), "say what is ordered")}
 }
 
 func (s strategy) ValidateUpdate(ctx context.Context, object, _ runtime.Object) field.ErrorList {

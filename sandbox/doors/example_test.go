@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,6 +76,14 @@ func serveExample(t *testing.T) *rig {
 			t.Logf("end of the example's log:\n%s", text[max(0, len(text)-8000):])
 		}
 	})
+	// The API server wants to see the service that it passes requests on to. Where that really
+	// is, the sandbox has been told.
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	must[*corev1.Namespace](t)(r.kube.CoreV1().Namespaces().Create(patience(t), shop, metav1.CreateOptions{}))
+	must[*corev1.Service](t)(r.kube.CoreV1().Services("shop").Create(patience(t), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "apiserver"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}, metav1.CreateOptions{}))
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.shop.example.com"},
 		"spec": map[string]any{
@@ -86,6 +95,12 @@ func serveExample(t *testing.T) *rig {
 	if _, err := r.dynamic.Resource(services).Create(patience(t), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	var last error
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("last error of the example: %v", last)
+		}
+	})
 	eventually(t, "the example serves", func() bool {
 		select {
 		case err := <-ended:
@@ -93,8 +108,8 @@ func serveExample(t *testing.T) *rig {
 			t.Fatalf("the example ended: %v", err)
 		default:
 		}
-		_, err := r.dynamic.Resource(orders).List(patience(t), metav1.ListOptions{})
-		return err == nil
+		_, last = r.dynamic.Resource(orders).List(patience(t), metav1.ListOptions{})
+		return last == nil
 	})
 	return r
 }
@@ -128,6 +143,10 @@ func TestExampleServer(t *testing.T) {
 	}
 	_, err := all.Create(ctx, order("many", "tea", 11), metav1.CreateOptions{})
 	wantDenied(t, "create", err, "11 of tea are too many")
+	applied := get(all.Apply(ctx, "applied", order("applied", "tea", 6), byTest))
+	if is, _, _ := unstructured.NestedBool(applied.Object, "spec", "gift"); !is || len(applied.GetManagedFields()) == 0 {
+		t.Errorf("applied %v, want a gift with managed fields", applied.Object)
+	}
 	_, err = all.Patch(ctx, "plain", types.MergePatchType, []byte(`{"spec":{"count":12}}`), metav1.PatchOptions{})
 	wantDenied(t, "patch", err, "12 of tea are too many")
 	wantDenied(t, "delete", all.Delete(ctx, "gift", metav1.DeleteOptions{}), "gifts are not taken back")

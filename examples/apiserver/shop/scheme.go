@@ -66,7 +66,7 @@ func newScheme() *runtime.Scheme {
 
 func fromV1(in *v1.Order, out *Order) {
 	out.ObjectMeta, out.Spec = in.ObjectMeta, OrderSpec{Gift: in.Spec.Gift}
-	if in.Spec.Item != "" {
+	if in.Spec.Item != "" || in.Spec.Count != 0 {
 		out.Spec.Lines = []Line{{Item: in.Spec.Item, Count: in.Spec.Count}}
 	}
 }

@@ -53,3 +53,12 @@ func (l *OrderList) DeepCopyObject() runtime.Object {
 	}
 	return out
 }
+
+// OpenAPIModelName is the name of the schema.
+func (Order) OpenAPIModelName() string { return "com.example.shop.v1.Order" }
+
+// OpenAPIModelName is the name of the schema.
+func (OrderSpec) OpenAPIModelName() string { return "com.example.shop.v1.OrderSpec" }
+
+// OpenAPIModelName is the name of the schema.
+func (OrderList) OpenAPIModelName() string { return "com.example.shop.v1.OrderList" }
