@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,15 +21,9 @@ type question struct {
 
 // requests are the questions that the command line asks.
 func (f *decideFlags) requests(s streams) ([]question, error) {
-	inputs, err := readInputs(f.files, s.in)
+	inputs, olds, err := readWithOld(f.files, f.old, s.in)
 	if err != nil {
 		return nil, err
-	}
-	var olds []input
-	if len(f.old) > 0 {
-		if olds, err = readInputs(f.old, s.in); err != nil {
-			return nil, fmt.Errorf("--old: %w", err)
-		}
 	}
 	questions := make([]question, 0, len(inputs))
 	for _, in := range inputs {
@@ -41,6 +36,17 @@ func (f *decideFlags) requests(s streams) ([]question, error) {
 		questions = append(questions, question{file: in.file, request: r})
 	}
 	return questions, nil
+}
+
+// readWithOld reads objects, and those that they were before.
+func readWithOld(files, old []string, stdin io.Reader) (inputs, olds []input, err error) {
+	if inputs, err = readInputs(files, stdin); err != nil || len(old) == 0 {
+		return inputs, nil, err
+	}
+	if olds, err = readInputs(old, stdin); err != nil {
+		return nil, nil, fmt.Errorf("--old: %w", err)
+	}
+	return inputs, olds, nil
 }
 
 func (f *decideFlags) request(in input, olds []input) (*usher.Request, error) {

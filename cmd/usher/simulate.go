@@ -315,15 +315,9 @@ type simulation struct {
 }
 
 func (f *simulateFlags) requests(s streams) ([]simulation, error) {
-	inputs, err := readInputs(f.files, s.in)
+	inputs, olds, err := readWithOld(f.files, f.old, s.in)
 	if err != nil {
 		return nil, err
-	}
-	var olds []input
-	if len(f.old) > 0 {
-		if olds, err = readInputs(f.old, s.in); err != nil {
-			return nil, fmt.Errorf("--old: %w", err)
-		}
 	}
 	requests := make([]simulation, 0, len(inputs))
 	for _, in := range inputs {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,10 +53,10 @@ func TestSimulate(t *testing.T) {
 				if want.Code != situation.Code {
 					t.Fatalf("the API server answers %d, and the situation is about %d: %s", want.Code, situation.Code, want.Error)
 				}
-				if diff := cmp.Diff(want, copied[situation.Name]); diff != "" {
+				if diff := cmp.Diff(want, copied[situation.Name], inTime(want)); diff != "" {
 					t.Errorf("from files: -API server +simulate:\n%s", diff)
 				}
-				if diff := cmp.Diff(want, live[situation.Name]); diff != "" {
+				if diff := cmp.Diff(want, live[situation.Name], inTime(want)); diff != "" {
 					t.Errorf("from the cluster: -API server +simulate:\n%s", diff)
 				}
 			})
@@ -123,6 +124,15 @@ type answered struct {
 	Warnings []string
 	Audit    map[string]string
 	Object   map[string]any
+}
+
+// inTime leaves out the audit annotations of a request that takes too long: the server writes
+// the event when time is up, and what a plugin says at that moment comes too late or not.
+func inTime(want answered) cmp.Option {
+	if want.Code == http.StatusGatewayTimeout {
+		return cmpopts.IgnoreFields(answered{}, "Audit")
+	}
+	return nil
 }
 
 type simulation struct {
