@@ -67,6 +67,38 @@ func TestRuleString(t *testing.T) {
 	}
 }
 
+// slow is a program that is slow for a reason.
+type slow string
+
+func (s slow) String() string { return "slow" }
+
+func (s slow) Slow() string { return string(s) }
+
+func (slow) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
+
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason string
+		steps  []rule.Step
+		want   map[string]string
+	}{
+		{"no steps", nil, nil},
+		{"programs that are never slow", []rule.Step{{Name: "plaintext", Program: program("1 op")}}, nil},
+		{"programs that could be and are not", []rule.Step{{Name: "cue", Program: slow("")}}, nil},
+		{"one of several", []rule.Step{{Name: "plaintext", Program: program("1 op")}, {Name: "cue", Program: slow("it has a definition")}},
+			map[string]string{"cue": "it has a definition"}},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			r := rule.Rule{Steps: test.steps}
+			if diff := cmp.Diff(test.want, r.Slow()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestSelectorString(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

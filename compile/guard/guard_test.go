@@ -202,6 +202,8 @@ const (
 		`{"plaintext":[{"path":"/metadata/labels/a","op":"add","value":"1"}]}}]}}`
 	badOverride = header + `"ClusterOverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":[` +
 		`{"overriders":{"cue":"patches: ["}},{"overriders":{"cue":"patches: [{op: \"add\", path: nowhere}]"}}]}}`
+	hugeOverride = header + `"ClusterOverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":[` +
+		`{"overriders":{"cue":"patches: []\nx: 1000000*(1000000*\"x\")"}}]}}`
 	templateOverride = header + `"ClusterOverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":[{"overriders":` +
 		`{"template":{"type":"labels","operation":"add","path":"a","value":{"string":"b"}}}}]}}`
 	badTemplates = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"validateRules":[` +
@@ -251,6 +253,10 @@ func TestWhoDecides(t *testing.T) {
 		{
 			reason: "every problem is named", phase: usher.Validate, operation: usher.Create, object: badOverride, code: 403,
 			mentions: []string{"ClusterOverridePolicy p", "spec.overrideRules[0].overriders.cue", "spec.overrideRules[1].overriders.cue", "nowhere"},
+		},
+		{
+			reason: "what no process could hold", phase: usher.Validate, operation: usher.Create, object: hugeOverride, code: 403,
+			mentions: []string{"spec.overrideRules[0].overriders.cue", "may become a text of more than"},
 		},
 		{
 			reason: "every rendering error is named", phase: usher.Mutate, operation: usher.Create, object: badTemplates, code: 500,

@@ -121,6 +121,9 @@ type structure struct {
 	names  []string
 	values []any
 	index  map[string]int
+	// unordered says that some fields depend on conditions or loops: in which order the
+	// evaluator would have them is not known.
+	unordered bool
 }
 
 // fewFields is up to how many fields a structure looks for a name one after the other.

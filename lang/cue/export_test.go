@@ -43,3 +43,24 @@ func (p *Program) Closures(in *rule.Input) (rule.Outcome, bool) {
 	}
 	return p.translation.run(p.form, params)
 }
+
+// ClosuresOfParts is Closures with nothing of the input but what p reads.
+func (p *Program) ClosuresOfParts(in *rule.Input) (rule.Outcome, bool) {
+	params, err := p.params(in)
+	if err != nil || p.translation == nil {
+		return rule.Outcome{}, false
+	}
+	keys := newKeySet(1 << 30)
+	j := projection{limits: &Limits{Values: 1 << 30, Bytes: 1 << 30}, keys: &keys}
+	parts := map[string]any{}
+	for name, value := range params {
+		need, ok := p.reads[name]
+		if !ok {
+			continue
+		}
+		if parts[name], err = j.value(value, need, 0); err != nil {
+			return rule.Outcome{}, false
+		}
+	}
+	return p.translation.run(p.form, parts)
+}

@@ -3,7 +3,6 @@ package cue
 import (
 	"math"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -286,37 +285,11 @@ func (t *translator) match(b *ast.BinaryExpr, in *env) code {
 		if !ok || s > choice {
 			return nil, unclear
 		}
-		re := pattern(m, f)
-		if re == nil {
+		p := pattern(m, f)
+		if p == nil || !p.affordable(m, text) {
 			return nil, unclear
 		}
-		return re.MatchString(text) == wanted, known
-	}
-}
-
-// pattern translates a regular expression; the result is nil where it is not clear which.
-func (t *translator) pattern(x ast.Expr, in *env) func(*machine, *frame) *regexp.Regexp {
-	if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-		text, err := literal.Unquote(lit.Value)
-		re, compiled := regexp.Compile(text)
-		if err != nil || compiled != nil || strings.HasPrefix(strings.TrimLeft(lit.Value, "#"), "'") {
-			t.cannot(x, "it has a regular expression that is none")
-			return nil
-		}
-		return func(*machine, *frame) *regexp.Regexp { return re }
-	}
-	pattern := t.expr(x, in)
-	return func(m *machine, f *frame) *regexp.Regexp {
-		v, s := pattern(m, f)
-		text, ok := v.(string)
-		if !ok || s > choice || !m.spend(100+10*len(text)) {
-			return nil
-		}
-		re, err := regexp.Compile(text)
-		if err != nil {
-			return nil
-		}
-		return re
+		return p.re.MatchString(text) == wanted, known
 	}
 }
 

@@ -1,8 +1,6 @@
 package cue
 
 import (
-	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -103,78 +101,6 @@ func length(of code) code {
 			return int64(n), known
 		}
 		return nil, unclear
-	}
-}
-
-// regexpFunction translates the functions of package regexp.
-func (t *translator) regexpFunction(x *ast.CallExpr, name string, in *env) code {
-	use, ok := regexpFunctions()[name]
-	if !ok {
-		return t.cannot(x, "it calls %s", name)
-	}
-	pattern, args := t.pattern(x.Args[0], in), t.args(x.Args[1:], in)
-	return func(m *machine, f *frame) (any, status) {
-		values, ok := args(m, f)
-		if !ok {
-			return nil, unclear
-		}
-		re := pattern(m, f)
-		if re == nil {
-			return nil, unclear
-		}
-		return use(m, re, values)
-	}
-}
-
-func regexpFunctions() map[string]func(*machine, *regexp.Regexp, []any) (any, status) {
-	return map[string]func(*machine, *regexp.Regexp, []any) (any, status){
-		"regexp.Match": func(_ *machine, re *regexp.Regexp, args []any) (any, status) {
-			if text, ok := one[string](args); ok {
-				return re.MatchString(text), known
-			}
-			return nil, unclear
-		},
-		"regexp.Find": func(_ *machine, re *regexp.Regexp, args []any) (any, status) {
-			text, ok := one[string](args)
-			at := re.FindStringIndex(text)
-			if !ok || at == nil {
-				return nil, unclear
-			}
-			return text[at[0]:at[1]], known
-		},
-		"regexp.FindSubmatch": func(m *machine, re *regexp.Regexp, args []any) (any, status) {
-			text, ok := one[string](args)
-			found := re.FindStringSubmatch(text)
-			if !ok || found == nil {
-				return nil, unclear
-			}
-			return m.texts(found)
-		},
-		"regexp.FindAll": func(m *machine, re *regexp.Regexp, args []any) (any, status) {
-			text, n, ok := two[string, int64](args)
-			if !ok || n > math.MaxInt32 || n < math.MinInt32 {
-				return nil, unclear
-			}
-			found := re.FindAllString(text, int(n))
-			if found == nil {
-				return nil, unclear
-			}
-			return m.texts(found)
-		},
-		"regexp.ReplaceAll": func(m *machine, re *regexp.Regexp, args []any) (any, status) {
-			text, by, ok := two[string, string](args)
-			if !ok || !m.spend(len(text)*(len(by)+1)/16) {
-				return nil, unclear
-			}
-			return re.ReplaceAllString(text, by), known
-		},
-		"regexp.ReplaceAllLiteral": func(m *machine, re *regexp.Regexp, args []any) (any, status) {
-			text, by, ok := two[string, string](args)
-			if !ok || !m.spend(len(text)*(len(by)+1)/16) {
-				return nil, unclear
-			}
-			return re.ReplaceAllLiteralString(text, by), known
-		},
 	}
 }
 

@@ -133,6 +133,9 @@ func (t *translator) loop(clause *ast.ForClause, clauses []ast.Clause, in *env, 
 			}
 			return true
 		case *structure:
+			if v.unordered && len(v.names) > 1 {
+				return false
+			}
 			for i, name := range v.names {
 				if !isHidden(name) && !round(name, v.values[i]) {
 					return false
@@ -157,14 +160,26 @@ func (t *translator) structure(x *ast.StructLit, in *env) code {
 	if names, values := plain(x.Elts); names != nil {
 		return t.plainStructure(x, names, values, in)
 	}
-	emit := t.fields(x.Elts, in)
+	emit, unordered := t.fields(x.Elts, in), !isPlain(x.Elts)
 	return func(m *machine, f *frame) (any, status) {
-		into := collector{fields: &structure{}}
+		into := collector{fields: &structure{unordered: unordered}}
 		if !emit(m, f, &into) {
 			return nil, unclear
 		}
 		return into.fields, known
 	}
+}
+
+// isPlain reports whether there are only fields whose names are written out.
+func isPlain(decls []ast.Decl) bool {
+	return !slices.ContainsFunc(decls, func(decl ast.Decl) bool {
+		field, ok := decl.(*ast.Field)
+		if !ok {
+			return true
+		}
+		_, static := staticLabel(field.Label)
+		return !static
+	})
 }
 
 // plain returns the names and values of a few fields that are written out, with different
@@ -232,7 +247,7 @@ func (t *translator) lazyStructure(x *ast.StructLit, in *env) code {
 	p, _ := t.lazy(x, in)
 	return func(m *machine, f *frame) (any, status) {
 		f = p.frame(f)
-		v := &structure{}
+		v := &structure{unordered: len(p.conditions) > 0}
 		for _, i := range p.conditions {
 			if _, s := f.get(m, i); s > choice {
 				return nil, unclear

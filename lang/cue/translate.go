@@ -61,6 +61,7 @@ func (p *Program) translate() {
 	}
 }
 
+// A translator makes codes of expressions.
 type translator struct {
 	params []string
 	// mentioned are the scopes to whose names something refers.
@@ -110,28 +111,27 @@ func (e *env) find(id *ast.Ident) (hops, slot int, ok bool) {
 	return 0, 0, false
 }
 
-// A lazyStruct is a file or struct literal whose fields refer to each other: each field is
-// evaluated when it is first needed.
+// A lazyStruct is the translation of a file or struct literal whose fields refer to each
+// other: each field is evaluated when it is first needed.
 type lazyStruct struct {
 	t    *translator
 	env  *env
 	plan *plan
-	// slots are those of fields, declared their declarations.
-	slots    map[string]int
-	declared map[int][]declaration
-	lets     map[int]ast.Expr
-	// conditions are those that hold a slot, and the slots of those before.
+	// slots are those of the fields; the rest is what is in each slot.
+	slots      map[string]int
+	declared   map[int][]declaration
+	lets       map[int]ast.Expr
 	conditions map[int]condition
 	isFile     bool
 }
 
-// A declaration gives a field a value if conditions hold; param is true for that of a
-// parameter.
+// A declaration gives a field a value if the conditions in these slots hold.
 type declaration struct {
 	value      ast.Expr
 	conditions []int
 }
 
+// A condition counts only if those before it hold.
 type condition struct {
 	test   ast.Expr
 	before []int
@@ -178,7 +178,9 @@ func (s *lazyStruct) collect(scope ast.Node, decls []ast.Decl, conditions []int)
 			s.env.add(scope, name, i)
 			s.declared[i] = append(s.declared[i], declaration{d.Value, conditions})
 		case *ast.LetClause:
-			s.let(d, d, d.Expr)
+			i := s.slot("")
+			s.env.lets[d] = i
+			s.lets[i] = d.Expr
 		case *ast.Comprehension:
 			s.conditional(d, conditions)
 		case *ast.ImportDecl, *ast.Package, *ast.CommentGroup, *ast.Attribute:
@@ -186,12 +188,6 @@ func (s *lazyStruct) collect(scope ast.Node, decls []ast.Decl, conditions []int)
 			s.t.cannot(decl, "it embeds a value in a struct whose fields are mentioned")
 		}
 	}
-}
-
-func (s *lazyStruct) let(key ast.Node, _ ast.Node, x ast.Expr) {
-	i := s.slot("")
-	s.env.lets[key] = i
-	s.lets[i] = x
 }
 
 // conditional collects the fields under if clauses.

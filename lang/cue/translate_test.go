@@ -160,6 +160,9 @@ func agree(t testing.TB, p *cue.Program, in *rule.Input) bool {
 	if !ok {
 		return false
 	}
+	if parts, ok := p.ClosuresOfParts(in); !ok || !cmp.Equal(got, parts) {
+		t.Errorf("closures say %v, %v of nothing but %v", got, parts, p.Reads())
+	}
 	want, err := p.Slowly().Run(context.Background(), in)
 	if limited(err) {
 		return true
