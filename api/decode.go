@@ -43,6 +43,16 @@ func IsPolicy(kind schema.GroupVersionKind) bool {
 	return ok
 }
 
+// IsGroup reports whether the kinds of an API group are policies.
+func IsGroup(group string) bool {
+	for kind := range kinds {
+		if kind.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
 // Decode reads one policy from JSON. Field names are case-sensitive; those that the kind
 // does not have, and those that are written twice, are returned in the policy and are
 // not an error. The status, which is not the author's, may be anything: what is wrong

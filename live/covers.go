@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/api"
 )
 
 // Covers reports whether the policies in force, or those that are written, want a request
@@ -21,7 +21,7 @@ func (l *Live) Covers(r *usher.Request) bool {
 	switch {
 	case exemptResource(r), exemptUser(r), r.Phase != usher.Mutate && r.Phase != usher.Validate:
 		return false
-	case r.Resource.Group == v1alpha1.GroupVersion.Group:
+	case api.IsGroup(r.Resource.Group):
 		return writesPolicy(r)
 	}
 	current := l.current.Load()

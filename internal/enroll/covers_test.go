@@ -144,6 +144,8 @@ func requests() []usher.Request {
 		{"apps/v1/deployments", "scale", "autoscaling/v1/Scale", usher.Operations()[1:2], false},
 		{"authorization.k8s.io/v1/localsubjectaccessreviews", "", "authorization.k8s.io/v1/LocalSubjectAccessReview", usher.Operations()[:1], false},
 		{"policy.kcloudlabs.io/v1alpha1/overridepolicies", "", "policy.kcloudlabs.io/v1alpha1/OverridePolicy", usher.Operations()[:3], false},
+		{"usher.dev/v1alpha1/authorizationpolicies", "", "usher.dev/v1alpha1/AuthorizationPolicy", usher.Operations()[:3], false},
+		{"usher.dev/v1alpha1/clusterauthorizationpolicies", "status", "usher.dev/v1alpha1/ClusterAuthorizationPolicy", usher.Operations()[1:2], false},
 		{"policy.kcloudlabs.io/v1alpha1/overridepolicies", "status", "policy.kcloudlabs.io/v1alpha1/OverridePolicy", usher.Operations()[1:2], false},
 		{"v1/nodes", "", "v1/Node", usher.Operations()[:3], true},
 		{"v1/nodes", "proxy", "v1/NodeProxyOptions", usher.Operations()[3:], true},
