@@ -60,7 +60,7 @@ func newRoot(s streams) *cobra.Command {
 		Use:   "usher",
 		Short: "Decide what may enter a Kubernetes cluster",
 		Long: `Usher is a policy engine for Kubernetes. Policies say what to change about objects as
-they are written, and which writes to refuse.`,
+they are written, which writes to refuse, and who may do what.`,
 		Example: `  # what is wrong with these policies?
   usher check policies/
 
