@@ -63,7 +63,8 @@ type entrant struct {
 func run(ctx context.Context, o options, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not finished after %s: allow more with --timeout", o.timeout))
 	defer cancel()
-	specs, err := o.specs()
+	all := suite.List()
+	specs, err := o.pick(all)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d specs of Kubernetes %s\n\n", len(specs), upstream())
+	fmt.Fprintf(out, "Kubernetes %s: %d of %d specs\n\n", upstream(), len(specs), len(all))
 	met := true
 	for _, e := range entrants {
 		began := time.Now()
@@ -87,9 +88,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// specs are those that were asked for.
-func (o *options) specs() ([]spec.Spec, error) {
-	all := suite.List()
+// pick returns the specs that were asked for.
+func (o *options) pick(all []spec.Spec) ([]spec.Spec, error) {
 	if err := verdict.Check(all); err != nil {
 		return nil, err
 	}
@@ -109,8 +109,11 @@ func (o *options) specs() ([]spec.Spec, error) {
 	return specs, nil
 }
 
-// entrants are the servers that were asked for.
+// entrants are the servers that were asked for, if what they need is there.
 func (o *options) entrants() ([]entrant, error) {
+	if _, err := os.Stat(o.sandbox); err != nil {
+		return nil, fmt.Errorf("find usher-sandbox: %w: name it with --sandbox-bin or $USHER_SANDBOX_BIN", err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +46,9 @@ type Node struct {
 	services listers.ServiceLister
 	running  sync.WaitGroup
 
-	mu       sync.Mutex
-	pods     map[types.UID]*pod
-	lastIP   netip.Addr
-	problems []string
+	mu     sync.Mutex
+	pods   map[types.UID]*pod
+	lastIP netip.Addr
 }
 
 // New is a node on which nothing runs yet.
@@ -64,12 +62,15 @@ func New(o Options) *Node {
 }
 
 // Run runs the cluster's pods until ctx is done, and returns when the last process has
-// ended.
+// ended. It does not wait for that if a program cannot be started or ends by itself, nor if
+// the API server cannot be told about pods: this is its error.
 func (n *Node) Run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	_, err := n.objects.Core().V1().Services().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if service, ok := object.(*corev1.Service); ok {
-				n.note("service "+service.Namespace+"/"+service.Name, n.publishService(ctx, service))
+				check(fail, n.publishService(ctx, service))
 			}
 		},
 	})
@@ -79,7 +80,7 @@ func (n *Node) Run(ctx context.Context) error {
 	_, err = n.objects.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if created, ok := object.(*corev1.Pod); ok {
-				n.start(ctx, created)
+				n.start(ctx, fail, created)
 			}
 		},
 		// Pods that are on no node are removed as soon as somebody deletes them.
@@ -99,28 +100,20 @@ func (n *Node) Run(ctx context.Context) error {
 	<-ctx.Done()
 	n.objects.Shutdown()
 	n.running.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return cause
+	}
 	return nil
 }
 
-// Problems are what went wrong with pods so far: programs that cannot be started, or that
-// end by themselves.
-func (n *Node) Problems() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.problems)
-}
-
-// note keeps what went wrong, unless it is that something was stopped.
-func (n *Node) note(what string, err error) {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return
+// check ends a node for an error, unless it is that something was stopped.
+func check(fail context.CancelCauseFunc, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fail(err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.problems = append(n.problems, fmt.Sprintf("%s: %v", what, err))
 }
 
-func (n *Node) start(ctx context.Context, created *corev1.Pod) {
+func (n *Node) start(ctx context.Context, fail context.CancelCauseFunc, created *corev1.Pod) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pod{manifest: created, stop: cancel, ports: map[int32]int{}}
 	n.mu.Lock()
@@ -130,7 +123,9 @@ func (n *Node) start(ctx context.Context, created *corev1.Pod) {
 	n.mu.Unlock()
 	n.running.Go(func() {
 		defer cancel()
-		n.note("pod "+created.Namespace+"/"+created.Name, n.run(ctx, p))
+		if err := n.run(ctx, p); err != nil {
+			check(fail, fmt.Errorf("run pod %s/%s: %w", created.Namespace, created.Name, err))
+		}
 	})
 }
 

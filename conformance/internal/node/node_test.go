@@ -99,31 +99,39 @@ func certificate(t *testing.T) map[string][]byte {
 	}
 }
 
-// start runs a node until the test ends, and returns where its network is entered.
-func start(t *testing.T, client kubernetes.Interface, program node.Program) (n *node.Node, network, logs string) {
+// start runs a node until the test ends, and returns where its network is entered, where the
+// logs are, and the error with which it ends.
+func start(t *testing.T, client kubernetes.Interface, program node.Program) (network, logs string, ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	logs = t.TempDir()
-	n = node.New(node.Options{
+	n := node.New(node.Options{
 		Client:   client,
 		Programs: map[string]node.Program{"server": program},
 		Volumes:  t.TempDir(),
 		Logs:     logs,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- n.Run(ctx) }()
-	go func() { ended <- n.ServeNetwork(ctx, listener) }()
+	t.Cleanup(cancel)
+	served := make(chan error, 1)
+	go func() { served <- n.ServeNetwork(ctx, listener) }()
+	ran := make(chan error, 1)
+	go func() {
+		err := n.Run(ctx)
+		cancel()
+		ran <- errors.Join(err, <-served)
+		close(ran)
+	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := errors.Join(<-ended, <-ended); err != nil {
-			t.Errorf("node ended: %v", err)
+		if err := <-ran; err != nil {
+			t.Errorf("the node ended: %v", err)
 		}
 	})
-	return n, listener.Addr().String(), logs
+	return listener.Addr().String(), logs, ran
 }
 
 // ask asks the server of that name for a page, as an API server asks a webhook.
@@ -161,7 +169,7 @@ func TestPodsServeBehindServices(t *testing.T) {
 	secret, pod, service := objects(t)
 	client := fake.NewClientset(secret, pod, service)
 	program := node.Program{Command: []string{os.Args[0], "serve"}, Args: []string{"-last=after the rest"}}
-	n, network, _ := start(t, client, program)
+	network, _, _ := start(t, client, program)
 
 	eventually(t, "the pod is an endpoint of the service", func() bool {
 		slices, err := client.DiscoveryV1().EndpointSlices("shop").List(ctx, metav1.ListOptions{})
@@ -190,9 +198,6 @@ func TestPodsServeBehindServices(t *testing.T) {
 		_, err := ask(network, "hook.shop.svc")
 		return err != nil
 	})
-	if problems := n.Problems(); len(problems) != 0 {
-		t.Errorf("problems: %q", problems)
-	}
 }
 
 func TestPodsOfOtherImagesOnlySeemToRun(t *testing.T) {
@@ -201,7 +206,7 @@ func TestPodsOfOtherImagesOnlySeemToRun(t *testing.T) {
 	_, pod, _ := objects(t)
 	pod.Spec.Containers[0].Image = "registry.example/pause:3.10"
 	client := fake.NewClientset(pod)
-	n, _, logs := start(t, client, node.Program{Command: []string{os.Args[0], "serve"}})
+	_, logs, _ := start(t, client, node.Program{Command: []string{os.Args[0], "serve"}})
 	eventually(t, "the pod seems to run", func() bool {
 		got, err := client.CoreV1().Pods("shop").Get(ctx, "hook", metav1.GetOptions{})
 		return err == nil && got.Status.Phase == corev1.PodRunning
@@ -209,12 +214,9 @@ func TestPodsOfOtherImagesOnlySeemToRun(t *testing.T) {
 	if entries, err := os.ReadDir(logs); err != nil || len(entries) != 0 {
 		t.Errorf("a program ran: %v, %v", entries, err)
 	}
-	if problems := n.Problems(); len(problems) != 0 {
-		t.Errorf("problems: %q", problems)
-	}
 }
 
-func TestProblems(t *testing.T) {
+func TestANodeEndsWith(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -244,10 +246,14 @@ func TestProblems(t *testing.T) {
 			secret, pod, _ := objects(t)
 			test.change(pod)
 			client := fake.NewClientset(secret, pod)
-			n, _, logs := start(t, client, node.Program{Command: []string{os.Args[0], "serve"}})
-			eventually(t, "the problem is known", func() bool { return len(n.Problems()) > 0 })
-			if got := n.Problems()[0]; !strings.HasPrefix(got, "pod shop/hook: ") || !strings.Contains(got, test.want) {
-				t.Errorf("problem %q does not have %q: %s", got, test.want, test.reason)
+			_, logs, ended := start(t, client, node.Program{Command: []string{os.Args[0], "serve"}})
+			select {
+			case err := <-ended:
+				if err == nil || err.Error() != "run pod shop/hook: "+test.want {
+					t.Errorf("the node ended with %v, want %q: %s", err, test.want, test.reason)
+				}
+			case <-time.After(deadline):
+				t.Fatalf("the node still runs after %s: %s", deadline, test.reason)
 			}
 			log, err := os.ReadFile(filepath.Join(logs, "shop.log"))
 			if test.log == "" != errors.Is(err, fs.ErrNotExist) || !strings.Contains(string(log), test.log) {

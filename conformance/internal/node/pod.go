@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -41,13 +43,25 @@ type pod struct {
 // run runs a pod until ctx is done, or something is wrong with it: a program that cannot be
 // started, or that ends by itself.
 func (n *Node) run(ctx context.Context, p *pod) error {
-	volumes := filepath.Join(n.options.Volumes, string(p.manifest.UID))
-	defer os.RemoveAll(volumes)
 	ctx, fail := context.WithCancelCause(ctx)
 	// Whatever the way out, no process outlives its pod.
 	var programs sync.WaitGroup
 	defer programs.Wait()
 	defer fail(nil)
+	volumes := filepath.Join(n.options.Volumes, string(p.manifest.UID))
+	defer os.RemoveAll(volumes)
+	err := n.bringUp(ctx, p, volumes, func(container string, command *exec.Cmd) {
+		programs.Go(func() { fail(ended(container, command.Wait())) })
+	})
+	if err == nil {
+		<-ctx.Done()
+	}
+	// What went wrong because a program ended is not worth a word beside that.
+	return cmp.Or(context.Cause(ctx), err)
+}
+
+// bringUp starts the programs of a pod and tells everybody that it runs.
+func (n *Node) bringUp(ctx context.Context, p *pod, volumes string, started func(string, *exec.Cmd)) error {
 	for i := range p.manifest.Spec.Containers {
 		container := &p.manifest.Spec.Containers[i]
 		program, ok := n.options.Programs[imageName(container.Image)]
@@ -58,19 +72,15 @@ func (n *Node) run(ctx context.Context, p *pod) error {
 		if err != nil {
 			return fmt.Errorf("start container %s: %w", container.Name, err)
 		}
-		programs.Go(func() { fail(ended(container.Name, command.Wait())) })
+		started(container.Name, command)
 		if err := n.awaitReady(ctx, p, container); err != nil {
-			return err
+			return fmt.Errorf("wait until container %s is ready: %w", container.Name, err)
 		}
 	}
 	if err := n.setRunning(ctx, p); err != nil {
 		return err
 	}
-	if err := n.publishPod(ctx, p); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return context.Cause(ctx)
+	return n.publishPod(ctx, p)
 }
 
 func ended(container string, err error) error {
@@ -195,7 +205,7 @@ func (n *Node) awaitReady(ctx context.Context, p *pod, container *corev1.Contain
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until container %s is ready: %w (%v)", container.Name, context.Cause(ctx), err)
+			return fmt.Errorf("%w after %s: %v", ctx.Err(), readyAfter, err)
 		case <-ticker.C:
 		}
 	}
@@ -247,7 +257,9 @@ func (n *Node) setRunning(ctx context.Context, p *pod) error {
 		return fmt.Errorf("encode status: %w", err)
 	}
 	pods := n.options.Client.CoreV1().Pods(p.manifest.Namespace)
-	if _, err := pods.Patch(ctx, p.manifest.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = pods.Patch(ctx, p.manifest.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	// A pod that is gone is about to be stopped.
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write status: %w", err)
 	}
 	return nil
