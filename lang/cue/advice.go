@@ -13,7 +13,7 @@ import (
 
 // advise warns of what a source does not do the way its author must have meant.
 func (c *compilation) advise(file *ast.File, source string) {
-	a := &advisor{compilation: c, source: source, shapes: shapes{}, tracer: tracer{
+	a := &advisor{compilation: c, source: source, shapes: shapes{}, looks: 2_000_000, tracer: tracer{
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
 	}}
 	a.declarations(file.Decls)
@@ -35,6 +35,8 @@ type advisor struct {
 	tracer
 	source string
 	shapes shapes
+	// looks counts down to where looking for more is not worth the time.
+	looks int
 }
 
 func (a *advisor) operation(b *ast.BinaryExpr) {
@@ -313,6 +315,9 @@ func (a *advisor) contains(e ast.Node, match func(ast.Node) bool) bool {
 	look = func(root ast.Node) bool {
 		found := false
 		ast.Walk(root, func(n ast.Node) bool {
+			if a.looks--; a.looks < 0 {
+				return false
+			}
 			if found || match(n) {
 				found = true
 				return false

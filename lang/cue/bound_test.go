@@ -38,6 +38,8 @@ func TestWithinBounds(t *testing.T) {
 		{"numbers that grow", chain(`2`, `$ * $`, 15), nil},
 		{"products of ever more names", chain(`1`, `$ * $`, 200), nil},
 		{"sums of ever more names", chain(`[0]`, `$`, 3) + "b0: object\n" + strings.ReplaceAll(chain(`b0`, `[$][0]`, 100), "a", "c"), nil},
+		{"interpolations of ever more names", chain(`"x"`, `"\($)"`, 2000), nil},
+		{"selections from ever more names", chain(`object.a`, `$.b`, 2000), nil},
 		{"sums", chain(`1`, `$ + 1`, 500), nil},
 		{"a recursive definition", "#T: {v: int, next?: #T}\nx: #T & {v: 1, next: {v: 2, next: v: 3}}", nil},
 		{"a recursive definition with alternatives", "#T: {v: int, next: #T | *null}\nx: #T & {v: 1}", nil},

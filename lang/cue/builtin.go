@@ -80,10 +80,10 @@ func (c *callee) predeclared(name string) *extent {
 	case "and":
 		v := nothing()
 		for _, p := range c.arg(0).parts {
-			v.join(p.value)
+			c.join(v, p.value)
 		}
 		for _, a := range c.arg(0).alts {
-			v.join(c.anyOf(a))
+			c.join(v, c.anyOf(a))
 		}
 		c.embeds(v)
 		v.cost += c.result.cost

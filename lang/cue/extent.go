@@ -159,11 +159,13 @@ func (v *extent) hasLits() bool {
 
 // written is how many bytes it may become in a text.
 func (v *extent) written() float64 {
-	n := max(v.text, 5)
-	if v.number >= 0 {
-		n = max(n, digits(v.number)+40)
+	switch {
+	case v.number >= 0:
+		return max(v.text, digits(v.number)+40)
+	case v.text >= 0:
+		return v.text
 	}
-	return n
+	return 5
 }
 
 // digits is how many digits a number of this size has; those of the largest are
@@ -189,45 +191,6 @@ func (v *extent) settle() {
 	}
 	if v.ways <= 1 || v.isScalar() {
 		v.ways = 0
-	}
-}
-
-// join unifies v with other: each of the two may add to the other.
-func (v *extent) join(other *extent) {
-	switch {
-	case other.number < 0:
-	case v.number < 0:
-		v.exact, v.signed = other.exact, other.signed
-	default:
-		v.exact = v.exact && other.exact && v.signed == other.signed
-	}
-	v.text = max(v.text, other.text)
-	v.number = max(v.number, other.number)
-	v.least = min(v.least, other.least)
-	v.cost += other.cost
-	v.members += other.members
-	v.parts = append(v.parts, other.parts...)
-	v.trees = append(v.trees, other.trees...)
-	if other.any != nil {
-		v.any = other.any
-	}
-	if other.ways > 1 {
-		v.ways = max(v.ways, 1) * other.ways
-	}
-	for _, lit := range other.lits {
-		if !slices.Contains(v.lits, lit) {
-			v.lits = append(v.lits, lit)
-		}
-	}
-	if len(v.alts) == 0 && !slices.ContainsFunc(other.alts, (*extent).hasLits) {
-		// What refers to nothing cannot come to refer to something else by unification.
-		v.alts, v.each = other.alts, other.each
-		return
-	}
-	for _, a := range other.alts {
-		ways := v.ways
-		v.join(a)
-		v.ways = ways
 	}
 }
 

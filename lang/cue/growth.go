@@ -19,6 +19,8 @@ type estimate struct {
 	// excess is the first expression that may become too large, nil if there is none.
 	excess *excess
 	shapes shapes
+	// indices are those of the literals that have been looked into.
+	indices map[ast.Node]*index
 }
 
 // Bounds are the sizes above which an estimate is an excess.
@@ -60,11 +62,11 @@ type excess struct {
 // growthOf returns the first thing in file that may become too large when the evaluator
 // gets input, nil if there is none.
 func growthOf(file *ast.File, input *extent, b bounds) *excess {
-	e := &estimate{bounds: b, steps: mostSteps, shapes: shapes{}}
+	e := &estimate{bounds: b, steps: mostSteps, shapes: shapes{}, indices: map[ast.Node]*index{}}
 	root := &extent{}
 	root.lits = []literalIn{{file, nil}}
 	if input != nil {
-		root.join(input)
+		e.join(root, input)
 	}
 	e.embeds(root)
 	total := e.total(root)

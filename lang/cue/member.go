@@ -2,6 +2,7 @@ package cue
 
 import (
 	"math"
+	"slices"
 
 	"cuelang.org/go/cue/ast"
 )
@@ -9,10 +10,50 @@ import (
 // unify returns what both x and y may add to.
 func (e *estimate) unify(x, y *extent) *extent {
 	v := nothing()
-	v.join(x)
-	v.join(y)
+	e.join(v, x)
+	e.join(v, y)
 	e.embeds(v)
 	return v
+}
+
+// join unifies v with other: each of the two may add to the other.
+func (e *estimate) join(v, other *extent) {
+	e.steps -= len(other.lits)*(len(v.lits)+1)/16 + len(other.parts) + len(other.trees) + len(other.alts)
+	switch {
+	case other.number < 0:
+	case v.number < 0:
+		v.exact, v.signed = other.exact, other.signed
+	default:
+		v.exact = v.exact && other.exact && v.signed == other.signed
+	}
+	v.text = max(v.text, other.text)
+	v.number = max(v.number, other.number)
+	v.least = min(v.least, other.least)
+	v.cost += other.cost
+	v.members += other.members
+	v.parts = append(v.parts, other.parts...)
+	v.trees = append(v.trees, other.trees...)
+	if other.any != nil {
+		v.any = other.any
+	}
+	if other.ways > 1 {
+		v.ways = max(v.ways, 1) * other.ways
+	}
+	for _, lit := range other.lits {
+		if !slices.Contains(v.lits, lit) {
+			v.lits = append(v.lits, lit)
+		}
+	}
+	if len(v.alts) == 0 && !slices.ContainsFunc(other.alts, (*extent).hasLits) {
+		// What refers to nothing cannot come to refer to something else by unification.
+		v.alts, v.each = other.alts, other.each
+		return
+	}
+	for _, a := range other.alts {
+		ways := v.ways
+		e.join(v, a)
+		v.ways = ways
+	}
 }
 
 // embeds adds to v what its literals embed, which may depend on what v has become.
@@ -46,7 +87,7 @@ func (e *estimate) embedIn(v *extent, decls []ast.Decl, in *scope) {
 	for _, decl := range decls {
 		switch d := decl.(type) {
 		case *ast.EmbedDecl:
-			v.join(e.eval(d.Expr, in))
+			e.join(v, e.eval(d.Expr, in))
 		case *ast.Comprehension:
 			body, ok := d.Value.(*ast.StructLit)
 			if !ok {
@@ -98,6 +139,41 @@ func (e *estimate) walkDecls(v *extent, decls []ast.Decl, in *scope, times float
 	}
 }
 
+// An index has the declarations of a literal by the name of the field, and those that may
+// be of any.
+type index struct {
+	named  map[string][]ast.Decl
+	others []ast.Decl
+}
+
+// declared visits the fields that v declares under a name, and those that may have it.
+func (e *estimate) declared(v *extent, name string, f visit) {
+	for _, lit := range v.lits {
+		x, ok := e.indices[lit.node]
+		if !ok {
+			x = indexOf(declsOf(lit.node))
+			e.indices[lit.node] = x
+		}
+		in := e.inside(v, lit)
+		e.walkDecls(v, x.named[name], in, 1, &extent{}, f)
+		e.walkDecls(v, x.others, in, 1, &extent{}, f)
+	}
+}
+
+func indexOf(decls []ast.Decl) *index {
+	x := &index{named: map[string][]ast.Decl{}}
+	for _, decl := range decls {
+		if field, ok := decl.(*ast.Field); ok {
+			if name, ok := staticLabel(labelOf(field)); ok {
+				x.named[name] = append(x.named[name], decl)
+				continue
+			}
+		}
+		x.others = append(x.others, decl)
+	}
+	return x
+}
+
 // labelOf returns a field's label without its alias.
 func labelOf(field *ast.Field) ast.Node {
 	if alias, ok := field.Label.(*ast.Alias); ok {
@@ -116,7 +192,7 @@ func (e *estimate) field(v *extent, name string) *extent {
 	}
 	v.fields[name] = nothing()
 	var found []*extent
-	e.walk(v, &extent{}, func(field *ast.Field, declared string, in *scope, _ float64) {
+	e.declared(v, name, func(field *ast.Field, declared string, in *scope, _ float64) {
 		if declared == name || declared == "" {
 			found = append(found, e.fieldValue(field, in))
 		}
@@ -177,7 +253,7 @@ func (e *estimate) together(found []*extent) *extent {
 	}
 	v := nothing()
 	for _, f := range found {
-		v.join(f)
+		e.join(v, f)
 	}
 	e.embeds(v)
 	return v

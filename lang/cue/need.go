@@ -58,6 +58,21 @@ func (n *need) add(other *need) {
 	}
 }
 
+// size returns how many parts n has.
+func (n *need) size() int {
+	if n == nil {
+		return 0
+	}
+	size := 1 + n.each.size()
+	for _, sub := range n.fields {
+		size += sub.size()
+	}
+	for _, sub := range n.elements {
+		size += sub.size()
+	}
+	return size
+}
+
 // reaches reports whether anything that n reads may become a field name.
 func (n *need) reaches() bool {
 	if n == nil || n.names {

@@ -72,7 +72,12 @@ type tracer struct {
 	known map[any]bool
 	// needs are what the uses of a key add up to; nil while that is being found out.
 	needs map[any]*need
+	// nodes counts what is put together, which may be far more than the source.
+	nodes int
 }
+
+// mostNeeds is how many parts of needs are put together; then all is needed.
+const mostNeeds = 200_000
 
 // A use is one mention: the path behind it, and what is done with what is there.
 type use struct {
@@ -251,11 +256,16 @@ func (t *tracer) needOf(key any) *need {
 	t.needs[key] = nil
 	total := &need{}
 	for _, u := range t.uses[key] {
+		used := t.useNeed(u)
+		if t.nodes += len(u.path) + used.size(); t.nodes > mostNeeds {
+			total = &need{whole: true, names: true}
+			break
+		}
 		at := total
 		for _, s := range u.path {
 			at = at.step(s)
 		}
-		at.add(t.useNeed(u))
+		at.add(used)
 	}
 	t.needs[key] = total
 	return total

@@ -56,7 +56,12 @@ func (e *estimate) eval(x ast.Expr, in *scope) *extent {
 func (e *estimate) interpolation(x *ast.Interpolation, in *scope) *extent {
 	v := nothing()
 	v.text = 0
-	for _, elt := range x.Elts {
+	texts, ok := textsOf(x)
+	for i, elt := range x.Elts {
+		if i%2 == 0 && ok {
+			v.text += float64(len(texts[i/2]))
+			continue
+		}
 		part := e.eval(elt, in)
 		v.text += part.written()
 		v.cost += e.use(elt, part)
