@@ -7,6 +7,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10m
 BENCHTIME ?= 1s
 ROUNDS ?= 5
+SOAKTIME ?= 30m
 USHER := bin/usher
 SANDBOX := bin/usher-sandbox
 # Without the plugins and settings that somebody may have for helm.
@@ -41,7 +42,7 @@ e2e: build $(SANDBOX) ## tests against a real API server, with faults
 	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 ./...
 
 .PHONY: test
-test: lint drift unit race cases ## everything that CI runs
+test: lint drift unit race cases gate ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus
@@ -87,6 +88,18 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 .PHONY: bench
 bench: build ## compare with webhooks that do as little as can be done; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
+
+.PHONY: gate
+gate: ## fail if a decision costs a fifth more, next to decoding the review, than is recorded
+	$(GO) run ./bench gate
+
+.PHONY: record
+record: ## record what decisions cost now, for the gate
+	$(GO) run ./bench gate -record
+
+.PHONY: soak
+soak: build ## SOAKTIME (30m) at 80 % of what the server can do, while policies are edited
+	hack/soak.sh $(USHER) $(SOAKTIME)
 
 .PHONY: microbench
 microbench: ## one benchmark a stage, with allocations
