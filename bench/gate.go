@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -70,16 +71,25 @@ func runGate(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	best := measureCosts(handlers, body)
+	return judge(os.Stdout, recorded, func() map[string]cost { return measureCosts(handlers, body) })
+}
+
+// judge measures and returns an error if that is worse than recorded. What is too slow, and
+// nothing else, may prove that it was chance.
+func judge(w io.Writer, recorded map[string]cost, measure func() map[string]cost) error {
+	best := measure()
 	for range attempts - 1 {
-		if len(regressions(recorded, best)) == 0 {
+		worse := regressions(recorded, best)
+		if len(worse) == 0 || slices.ContainsFunc(worse, func(text string) bool { return !strings.Contains(text, ": ratio ") }) {
 			break
 		}
-		best = better(best, measureCosts(handlers, body))
+		best = better(best, measure())
 	}
 	for _, name := range slices.Sorted(maps.Keys(best)) {
-		fmt.Printf("%-28s ratio %5.2f (%5.2f)  allocations %6.0f (%6.0f)  bytes %7.0f (%7.0f)\n", name,
-			best[name].Ratio, recorded[name].Ratio, best[name].Allocs, recorded[name].Allocs, best[name].Bytes, recorded[name].Bytes)
+		if _, err := fmt.Fprintf(w, "%-34s ratio %5.2f (%5.2f)  allocations %6.0f (%6.0f)  bytes %7.0f (%7.0f)\n", name,
+			best[name].Ratio, recorded[name].Ratio, best[name].Allocs, recorded[name].Allocs, best[name].Bytes, recorded[name].Bytes); err != nil {
+			return err
+		}
 	}
 	if worse := regressions(recorded, best); len(worse) > 0 {
 		return fmt.Errorf("decisions cost more than a fifth more than recorded; make it cheaper, or say why and record it (make record):\n  %s",
