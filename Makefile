@@ -42,7 +42,7 @@ e2e: build $(SANDBOX) ## tests against a real API server, with faults
 	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 ./...
 
 .PHONY: test
-test: lint drift unit race cases gate ## everything that CI runs
+test: lint drift unit race cases gate e2e ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus

@@ -39,14 +39,22 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
 	{"door/...", []string{".", "internal/deadline", "internal/jsontree"}},
+	{"samples", []string{"."}},
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api", "fact", "rule", "source", "compile/...", "index", "engine"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule", "compile/...", "index", "engine", "internal/jsonpatch"}},
+	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
+	{"webhook", []string{"internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},
-	{"cmd/...", []string{".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/..."}},
+	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
+	{"cmd/...", []string{
+		".", "api/...", "fact/...", "rule", "source/...", "compile/...", "index", "engine", "live", "policytest", "report", "internal/...",
+		"door/...", "observe/...", "samples", "webhook",
+	}},
+	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and asks them from outside; its gate measures the way from door to engine.
 	{"bench", []string{".", "api", "rule", "compile/...", "index", "engine", "door/admission", "internal/load", "internal/cert"}},
@@ -56,6 +64,9 @@ var mayImport = []struct {
 	// Objects decode themselves with it.
 	{"internal/jsontree", nil},
 	{"internal/cert", nil},
+	{"internal/graceful", nil},
+	// It works on files and knows nothing of certificates but their text.
+	{"internal/cabundle", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
@@ -76,10 +87,10 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	{"k8s.io/apiserver/pkg/admission", nil},
 	{"k8s.io/apiserver/pkg/authorization", nil},
-	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, the Secret with the certificate
-	// (internal/cert), webhook configurations (internal/enroll), and those who make clients.
+	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
+	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/cert", "internal/enroll", "internal/serve", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -2,7 +2,11 @@ package usher
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/usher-dev/usher/internal/jsontree"
 )
@@ -29,6 +33,9 @@ type Decision struct {
 	// admission); Message is the sentence for whoever made the request.
 	Reason  string
 	Message string
+	// Fields are what is wrong with which field, for those who show each: kubectl does for
+	// the reason Invalid. Message says all of it too.
+	Fields field.ErrorList
 
 	// Patch changes the object, in order. Only Mutate decisions carry one.
 	Patch Patch
@@ -49,6 +56,21 @@ func Denied(format string, args ...any) Decision {
 	return Decision{Verdict: Deny, Message: fmt.Sprintf(format, args...)}
 }
 
+// Validated returns a decision that lets the request pass if there are no errors, and
+// otherwise refuses it as invalid, as an API server does.
+func Validated(errs field.ErrorList) Decision {
+	if len(errs) == 0 {
+		return Allowed()
+	}
+	return Decision{
+		Verdict: Deny,
+		Code:    http.StatusUnprocessableEntity,
+		Reason:  "Invalid",
+		Message: errs.ToAggregate().Error(),
+		Fields:  errs,
+	}
+}
+
 // Patched returns a decision that lets the request pass with changes.
 func Patched(ops ...PatchOp) Decision { return Decision{Verdict: Allow, Patch: ops} }
 
@@ -65,6 +87,19 @@ type PatchOp struct {
 	// do not change it.
 	Value any `json:"value"`
 }
+
+// Pointer returns the JSON pointer (RFC 6901) that leads through the keys, as the path of
+// a [PatchOp]: the key of a label may have slashes in it.
+func Pointer(keys ...string) string {
+	var b strings.Builder
+	for _, key := range keys {
+		b.WriteByte('/')
+		_, _ = pointerEscapes.WriteString(&b, key)
+	}
+	return b.String()
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // MarshalJSON writes a null value as such and leaves it out for remove only: an add
 // without value is not valid.

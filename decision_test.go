@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -89,5 +90,35 @@ func TestDeciderFunc(t *testing.T) {
 	})
 	if got, err := d.Decide(t.Context(), r); err != nil || got.Message != "1" {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestPointer(t *testing.T) {
+	t.Parallel()
+	for want, keys := range map[string][]string{
+		"":                              nil,
+		"/":                             {""},
+		"/metadata/labels/a~1b":         {"metadata", "labels", "a/b"},
+		"/metadata/annotations/~01~1~0": {"metadata", "annotations", "~1/~"},
+	} {
+		if got := usher.Pointer(keys...); got != want {
+			t.Errorf("%q: got %s, want %s", keys, got, want)
+		}
+	}
+}
+
+func TestValidated(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(usher.Allowed(), usher.Validated(nil)); diff != "" {
+		t.Errorf("no errors: -want +got:\n%s", diff)
+	}
+	image := field.NewPath("spec", "containers").Index(0).Child("image")
+	errs := field.ErrorList{field.Required(image, "where from?"), field.Invalid(image, "a:latest", "no latest")}
+	want := usher.Decision{
+		Verdict: usher.Deny, Code: 422, Reason: "Invalid", Fields: errs,
+		Message: `[spec.containers[0].image: Required value: where from?, spec.containers[0].image: Invalid value: "a:latest": no latest]`,
+	}
+	if diff := cmp.Diff(want, usher.Validated(errs)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

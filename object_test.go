@@ -2,6 +2,7 @@ package usher_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,38 @@ func BenchmarkTree(b *testing.B) {
 	for b.Loop() {
 		if _, err := usher.RawObject(raw).Tree(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestInto(t *testing.T) {
+	t.Parallel()
+	type target struct {
+		Name  string `json:"name"`
+		Count int64  `json:"count"`
+		Any   any    `json:"any"`
+	}
+	tests := []struct {
+		reason string
+		object *usher.Object
+		want   target
+		err    string
+	}{
+		{"bytes", usher.RawObject([]byte(`{"name":"a","count":9007199254740993,"any":1,"more":2}`)), target{"a", 9007199254740993, int64(1)}, ""},
+		{"a tree", usher.TreeObject(map[string]any{"name": "a", "any": 0.5}), target{"a", 0, 0.5}, ""},
+		{"other letters are another name", usher.RawObject([]byte(`{"NAME":"a"}`)), target{}, ""},
+		{"another type", usher.RawObject([]byte(`{"name":7}`)), target{}, "decode object: json: cannot unmarshal number into Go struct field target.name of type string"},
+		{"no object", nil, target{}, "decode object: the request has none"},
+		{"no JSON", usher.TreeObject(map[string]any{"name": func() {}}), target{}, "encode object: json: unsupported type: func()"},
+	}
+	for _, test := range tests {
+		var got target
+		err := test.object.Into(&got)
+		if text := fmt.Sprint(err); err != nil && text != test.err || err == nil && test.err != "" {
+			t.Errorf("%s: error %v, want %s", test.reason, err, test.err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
 	}
 }

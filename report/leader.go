@@ -74,6 +74,8 @@ func (r *Reporter) lead(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	r.leads.Store(true)
+	defer r.leads.Store(false)
 	r.options.Log.Info("this replica writes policy status", "identity", r.options.Identity)
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
@@ -210,7 +212,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		}
 		since, n := l.seen[p.UID].since, shard(p.UID)
 		known := l.known[p.UID]
-		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now))}
+		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered}
 		status, settled := next(known, p, o, now)
 		if !settled {
 			rest = min(rest, patience(o.known))

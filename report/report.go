@@ -17,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,6 +49,7 @@ type Reporter struct {
 
 	mu     sync.Mutex
 	newest *view
+	leads  atomic.Bool
 	// leading is held by the one goroutine that writes status.
 	leading sync.Mutex
 }
@@ -79,6 +81,9 @@ func (r *Reporter) view() *view {
 	defer r.mu.Unlock()
 	return r.newest
 }
+
+// Leads reports whether this replica is the one that writes status.
+func (r *Reporter) Leads() bool { return r.leads.Load() }
 
 // Run reports until ctx is done, when it returns nil. It begins with the first snapshot:
 // a replica that does not know the policies neither publishes nor writes. An error means

@@ -154,6 +154,55 @@ func TestEnforcedMeansEveryLiveReplica(t *testing.T) {
 	})
 }
 
+func TestEnforcedMeansThatAPIServersAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		one := c.replica("one")
+		one.Observe(good(1))
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		unregistered := good(1)
+		unregistered.Unregistered = "may not patch"
+		one.Observe(unregistered)
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 1") // It was asked for before.
+		unregistered = good(2)
+		unregistered.Unregistered = "may not patch"
+		one.Observe(unregistered)
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "False NotRegistered 2")
+		if text := strings.Join(c.status("a"), "\n"); !strings.Contains(text, "API servers may not ask for it: may not patch") {
+			t.Errorf("status does not say why:\n%s", text)
+		}
+		one.Observe(good(2))
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 2")
+	})
+}
+
+func TestOneReplicaLeads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		one, stop := c.stoppable("one")
+		one.Observe(good(1))
+		time.Sleep(time.Second)
+		two := c.replica("two")
+		two.Observe(good(1))
+		time.Sleep(time.Minute)
+		if !one.Leads() || two.Leads() {
+			t.Errorf("one leads: %t, two leads: %t, want one alone", one.Leads(), two.Leads())
+		}
+		stop()
+		time.Sleep(time.Minute)
+		if one.Leads() || !two.Leads() {
+			t.Errorf("after its end one leads: %t, two leads: %t", one.Leads(), two.Leads())
+		}
+	})
+}
+
 func TestLastGoodVersionThatOneReplicaNeverSaw(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,9 @@ type Snapshot struct {
 	// different replicas have nothing to do with each other.
 	Generation int64
 	Policies   []Policy
+	// Unregistered is why API servers may not ask for all that the policies need; empty if
+	// they do. Versions that were enforced before are taken to be still asked for.
+	Unregistered string
 }
 
 // A Policy is what one replica makes of one policy.

@@ -34,6 +34,8 @@ type outlook struct {
 	// known is for how long the leader has known the version, and apart for how long
 	// there have been replicas that do not confirm it.
 	known, apart time.Duration
+	// unregistered is why API servers may not ask for it.
+	unregistered string
 }
 
 // next is the status that policy p is to have in place of the one it has; nil if it is
@@ -112,6 +114,9 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *me
 		return c, true
 	case !p.Compiled:
 		return lastGoodCondition(c, p, o), len(o.lagging) == 0
+	case o.unregistered != "" && !confirmed(known, p):
+		c.Reason, c.Message = v1alpha1.ReasonNotRegistered, short("API servers may not ask for it: "+o.unregistered)
+		return c, true
 	case len(o.lagging) == 0 || confirmed(known, p):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
 		c.Message = "every replica enforces this version"

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,8 +24,12 @@ var klogFlags = map[string]bool{
 	"skip-headers": true, "skip-log-headers": true, "one-output": true,
 }
 
-func (f *legacyFlags) register(flags *pflag.FlagSet) {
+// register adds them to flags, apart from those that mean something there.
+func (f *legacyFlags) register(flags *pflag.FlagSet, meant ...string) {
 	for name, alone := range klogFlags {
+		if slices.Contains(meant, name) {
+			continue
+		}
 		shorthand := ""
 		if name == "v" {
 			shorthand = name

@@ -1,6 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"testing"
 
@@ -8,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(run()) }})
+	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(run()) }, "ask": ask})
 }
 
 func TestScripts(t *testing.T) {
@@ -21,4 +27,39 @@ func TestScripts(t *testing.T) {
 		},
 		RequireExplicitExec: true,
 	})
+}
+
+// ask is what scripts call in the place of an API server: ask CA URL [REVIEW] posts a
+// review, or gets a page, and prints the answer.
+func ask() {
+	ca, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		fail(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	var response *http.Response
+	if len(os.Args) > 3 {
+		review, readErr := os.ReadFile(os.Args[3])
+		if readErr != nil {
+			fail(readErr)
+		}
+		response, err = client.Post(os.Args[2], "application/json", bytes.NewReader(review))
+	} else {
+		response, err = client.Get(os.Args[2])
+	}
+	if err != nil {
+		fail(err)
+	}
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		fail(err)
+	}
+	fmt.Printf("%d %s\n", response.StatusCode, answer)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "ask:", err)
+	os.Exit(1)
 }

@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -43,11 +44,11 @@ func respond(q *usher.Request, d usher.Decision) (*admissionv1.AdmissionResponse
 	switch d.Verdict {
 	case usher.Deny:
 		response.Result = failure(d.Code, d.Reason, d.Message)
-		response.Result.Details = details(q, d.Findings)
+		response.Result.Details = details(q, &d)
 		return response, nil
 	case usher.Allow, usher.NoOpinion:
 		response.Allowed = true
-		response.Result = &metav1.Status{Code: http.StatusOK}
+		response.Result = &metav1.Status{Code: http.StatusOK, Message: cut(d.Message, maxMessage)}
 	default:
 		return nil, fmt.Errorf("verdict %q is not known", d.Verdict)
 	}
@@ -85,8 +86,27 @@ func failure(code int32, reason, message string) *metav1.Status {
 	}
 }
 
-// details names the policies that are the reason of a denial.
-func details(q *usher.Request, findings []usher.Finding) *metav1.StatusDetails {
+// details names the fields and the policies that are the reason of a denial.
+func details(q *usher.Request, d *usher.Decision) *metav1.StatusDetails {
+	causes := append(fieldCauses(d.Fields), findingCauses(d.Findings)...)
+	if len(causes) == 0 {
+		return nil
+	}
+	causes = causes[:min(len(causes), maxCauses)]
+	return &metav1.StatusDetails{Name: q.Name, Group: q.Kind.Group, Kind: q.Kind.Kind, Causes: causes}
+}
+
+func fieldCauses(errs field.ErrorList) []metav1.StatusCause {
+	var causes []metav1.StatusCause
+	for _, err := range errs[:min(len(errs), maxCauses)] {
+		causes = append(causes, metav1.StatusCause{
+			Type: metav1.CauseType(err.Type), Message: cut(err.ErrorBody(), maxMessage), Field: cut(err.Field, maxMessage),
+		})
+	}
+	return causes
+}
+
+func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 	var causes []metav1.StatusCause
 	for i := range findings {
 		f := &findings[i]
@@ -103,10 +123,7 @@ func details(q *usher.Request, findings []usher.Finding) *metav1.StatusDetails {
 			break
 		}
 	}
-	if len(causes) == 0 {
-		return nil
-	}
-	return &metav1.StatusDetails{Name: q.Name, Group: q.Kind.Group, Kind: q.Kind.Kind, Causes: causes}
+	return causes
 }
 
 func failureOf(f *usher.Finding) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhook "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 
 	usher "github.com/usher-dev/usher"
@@ -147,5 +148,35 @@ func TestAuditAnnotations(t *testing.T) {
 		if !valid.MatchString(key) || len(key) > 63 {
 			t.Errorf("key %q is not valid", key)
 		}
+	}
+}
+
+// Fields come before what policies say: they are for people.
+func TestFieldErrorsAreCauses(t *testing.T) {
+	t.Parallel()
+	image := field.NewPath("spec", "containers").Index(0).Child("image")
+	d := usher.Validated(field.ErrorList{field.Required(image, ""), field.Invalid(image, "a:latest", "no latest")})
+	d.Findings = []usher.Finding{{Policy: usher.PolicyRef{Kind: "K", Name: "n"}, Rule: "r", Outcome: usher.Rejected, Message: "no"}}
+	want := &metav1.Status{
+		Status: "Failure", Code: 422, Reason: "Invalid", Message: d.Message,
+		Details: &metav1.StatusDetails{Name: "web", Kind: "Pod", Causes: []metav1.StatusCause{
+			{Type: "FieldValueRequired", Message: "Required value", Field: "spec.containers[0].image"},
+			{Type: "FieldValueInvalid", Message: `Invalid value: "a:latest": no latest`, Field: "spec.containers[0].image"},
+			{Type: "PolicyRejected", Message: "no", Field: "K n r"},
+		}},
+	}
+	if diff := cmp.Diff(want, answer(t, d).Result); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	d.Fields = nil
+	for range 1000 {
+		d.Fields = append(d.Fields, field.Invalid(image, strings.Repeat("é", 1<<14), ""))
+	}
+	causes := answer(t, d).Result.Details.Causes
+	if n := len(causes); n != 100 {
+		t.Errorf("%d causes", n)
+	}
+	if n := len(causes[0].Message); n > 16<<10 {
+		t.Errorf("a cause of %d bytes", n)
 	}
 }

@@ -189,5 +189,5 @@ func covers(leaf *x509.Certificate, hosts []string) bool {
 var (
 	errNoCertificate = errors.New("no certificate in PEM found")
 	errNoKey         = errors.New("no key in PEM found")
-	errNotECDSA      = errors.New("not an ECDSA key")
+	errNotCA         = errors.New("it is not the certificate of a CA")
 )

@@ -1,7 +1,6 @@
 package cert
 
 import (
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,12 +66,11 @@ func (k *keeper) authority() (*authority, error) {
 		if err != nil {
 			return nil, err
 		}
-		key, ok := pair.certificate.PrivateKey.(*ecdsa.PrivateKey)
-		if !ok {
-			return nil, fmt.Errorf("load key %s: %w", k.path(caKey), errNotECDSA)
+		if !pair.certificate.Leaf.IsCA {
+			return nil, fmt.Errorf("load CA %s: %w", k.path(caCert), errNotCA)
 		}
 		if k.maker.lasts(pair.certificate.Leaf) {
-			return &authority{certificate: pair.certificate.Leaf, key: key, certPEM: certPEM}, nil
+			return &authority{certificate: pair.certificate.Leaf, key: pair.certificate.PrivateKey, certPEM: certPEM}, nil
 		}
 	}
 	made, err := k.maker.makeCA()

@@ -1,6 +1,8 @@
 package cert
 
 import (
+	"cmp"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -25,14 +27,16 @@ const (
 // A maker makes certificates.
 type maker struct {
 	hosts []string
-	now   func() time.Time
-	ca    *authority
+	// lifetime is that of serving certificates; 0 means a year.
+	lifetime time.Duration
+	now      func() time.Time
+	ca       *authority
 }
 
 // An authority is a CA.
 type authority struct {
 	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	key         crypto.PrivateKey
 	certPEM     []byte
 }
 
@@ -89,7 +93,7 @@ func (m *maker) makeLeaf(ca *authority) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make serving key: %w", err)
 	}
-	template, err := m.template("usher", leafLifetime)
+	template, err := m.template("usher", cmp.Or(m.lifetime, leafLifetime))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +139,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+func encodeKey(key crypto.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)

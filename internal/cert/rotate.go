@@ -2,7 +2,6 @@ package cert
 
 import (
 	"bytes"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -81,11 +80,7 @@ func (r *rotation) read(values map[string][]byte) error {
 		}
 		return fmt.Errorf("load %s: %w; %s", caKey, err, remedy)
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		return fmt.Errorf("load %s: %w; %s", caKey, errNotECDSA, remedy)
-	}
-	r.newest = &authority{certificate: all[0], key: key, certPEM: encode("CERTIFICATE", all[0].Raw)}
+	r.newest = &authority{certificate: all[0], key: pair.PrivateKey, certPEM: encode("CERTIFICATE", all[0].Raw)}
 	r.trusted, r.caPEM = all, certPEM
 	return nil
 }

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -19,7 +17,16 @@ const (
 	lookEvery = time.Minute
 	// patience is how long an API server may take.
 	patience = 15 * time.Second
+	// races is how often in a row another replica may be faster.
+	races = 4
 )
+
+// Secrets are those of one namespace. The clients of client-go are such.
+type Secrets interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
+	Create(ctx context.Context, secret *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error)
+	Update(ctx context.Context, secret *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
+}
 
 // FromSecret returns a certificate of a CA of its own that replicas share: both are kept
 // in a Secret, which is made if it does not exist or has no values, and read again every
@@ -31,18 +38,18 @@ const (
 //
 // It needs to get, create and update the Secret. Nothing is put in the place of values
 // that somebody else has made.
-func FromSecret(ctx context.Context, kube kubernetes.Interface, namespace, name string, o Options) (*Serving, error) {
+func FromSecret(ctx context.Context, secrets Secrets, namespace, name string, o Options) (*Serving, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
 	}
-	k := &secretKeeper{kube: kube, namespace: namespace, name: name, maker: &maker{hosts: o.Hosts, now: time.Now}}
+	k := &secretKeeper{secrets: secrets, namespace: namespace, name: name, maker: &maker{hosts: o.Hosts, now: time.Now}}
 	s := &Serving{log: o.Log, every: lookEvery, load: k.renew}
 	return s.start(ctx)
 }
 
 // A secretKeeper makes certificates and keeps them in a Secret.
 type secretKeeper struct {
-	kube            kubernetes.Interface
+	secrets         Secrets
 	namespace, name string
 	maker           *maker
 	// known are the values that were last in force: what a Secret is made from again that
@@ -54,12 +61,15 @@ type secretKeeper struct {
 func (k *secretKeeper) renew(ctx context.Context, last *identity) (*identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var next *identity
+	next, err := k.attempt(ctx, last == nil)
 	// Another replica may do the same at the same time: then its values count.
-	err := retry.OnError(retry.DefaultBackoff, isRace, func() (err error) {
+	for race, pause := 1, 10*time.Millisecond; isRace(err) && race < races; race, pause = race+1, 5*pause {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 		next, err = k.attempt(ctx, last == nil)
-		return err
-	})
+	}
 	if err != nil {
 		hint := ""
 		if apierrors.IsForbidden(err) {
@@ -77,8 +87,7 @@ func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAl
 
 // attempt reads the Secret once and writes it at most once.
 func (k *secretKeeper) attempt(ctx context.Context, starting bool) (*identity, error) {
-	secrets := k.kube.CoreV1().Secrets(k.namespace)
-	secret, err := secrets.Get(ctx, k.name, metav1.GetOptions{})
+	secret, err := k.secrets.Get(ctx, k.name, metav1.GetOptions{})
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
 		return nil, err
@@ -101,7 +110,7 @@ func (k *secretKeeper) attempt(ctx context.Context, starting bool) (*identity, e
 			Type: corev1.SecretTypeTLS,
 			Data: values,
 		}
-		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+		_, err = k.secrets.Create(ctx, secret, metav1.CreateOptions{})
 	case !r.changed:
 	default:
 		secret = secret.DeepCopy()
@@ -109,7 +118,7 @@ func (k *secretKeeper) attempt(ctx context.Context, starting bool) (*identity, e
 			secret.Data = map[string][]byte{}
 		}
 		maps.Copy(secret.Data, values)
-		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		_, err = k.secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return nil, err

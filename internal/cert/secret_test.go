@@ -47,7 +47,7 @@ func open(t *testing.T, kube *fake.Clientset, hosts ...string) (*cert.Serving, e
 	if len(hosts) == 0 {
 		hosts = []string{service}
 	}
-	return cert.FromSecret(t.Context(), kube, namespace, name, cert.Options{Hosts: hosts, Log: slog.New(slog.DiscardHandler)})
+	return cert.FromSecret(t.Context(), kube.CoreV1().Secrets(namespace), namespace, name, cert.Options{Hosts: hosts, Log: slog.New(slog.DiscardHandler)})
 }
 
 func stored(t *testing.T, kube *fake.Clientset) *corev1.Secret {
@@ -328,7 +328,7 @@ func TestAfterALongSleep(t *testing.T) {
 // running starts a replica that is followed, in a bubble.
 func running(t *testing.T, kube *fake.Clientset, log *slog.Logger) *cert.Serving {
 	t.Helper()
-	s, err := cert.FromSecret(t.Context(), kube, namespace, name, cert.Options{Hosts: []string{service}, Log: log})
+	s, err := cert.FromSecret(t.Context(), kube.CoreV1().Secrets(namespace), namespace, name, cert.Options{Hosts: []string{service}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func BenchmarkFromSecret(b *testing.B) {
 	kube := fake.NewClientset()
 	options := cert.Options{Hosts: []string{service}, Log: slog.New(slog.DiscardHandler)}
 	for b.Loop() {
-		if _, err := cert.FromSecret(b.Context(), kube, namespace, name, options); err != nil {
+		if _, err := cert.FromSecret(b.Context(), kube.CoreV1().Secrets(namespace), namespace, name, options); err != nil {
 			b.Fatal(err)
 		}
 	}

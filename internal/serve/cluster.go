@@ -38,7 +38,7 @@ func newMember(c Config) *member {
 	}
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.Register {
-		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, c.Log)
+		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, m.reporter.Leads, c.Log)
 	}
 	return m
 }
@@ -49,7 +49,8 @@ func (m *member) facts(c Config) fact.Resolver {
 	return cached.New(m.resolver, min(c.FactTTL, objectTTL))
 }
 
-// observe hands on what is in force now.
+// observe hands on what is in force now: policies count as enforced when API servers ask
+// for what they need.
 func (m *member) observe(status live.Status, l *live.Live) {
 	policies := l.Policies()
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: make([]report.Policy, len(policies))}
@@ -60,10 +61,14 @@ func (m *member) observe(status live.Status, l *live.Live) {
 			Problems: p.Problems,
 		}
 	}
-	m.reporter.Observe(snapshot)
-	if m.registration != nil {
-		m.registration.signal()
+	if m.registration == nil {
+		m.reporter.Observe(snapshot)
+		return
 	}
+	m.registration.signal(func(err error) {
+		snapshot.Unregistered = text(err)
+		m.reporter.Observe(snapshot)
+	})
 }
 
 // run takes part until ctx is done, and then gives up what others may take over.

@@ -14,9 +14,10 @@ import (
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
 // have changed, and what tells how it is doing.
 func KeepRegistered(
-	ctx context.Context, e enroller, mapper meta.ResettableRESTMapper, log *slog.Logger, coverage func() rule.Coverage, ca trust,
-) (signal func(), status func() (done bool, err error)) {
-	r := newRegistration(e, mapper, log)
+	ctx context.Context, e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger,
+	coverage func() rule.Coverage, ca trust,
+) (signal func(tell func(error)), status func() (done bool, err error)) {
+	r := newRegistration(e, mapper, leads, log)
 	go func() { _ = r.run(ctx, coverage, ca) }()
 	return r.signal, func() (bool, error) {
 		s := r.status()

@@ -76,8 +76,9 @@ func sharedCertificate(ctx context.Context, c Config) (*cert.Serving, error) {
 	deadline := time.Now().Add(most)
 	// Every replica has to ask for the same hosts: nothing here may depend on the replica.
 	o := cert.Options{Hosts: append(loopback(), c.Cluster.hosts()...), Log: c.Log}
+	secrets := c.Cluster.Clients.Kube.CoreV1().Secrets(c.Cluster.Namespace)
 	for {
-		serving, err := cert.FromSecret(ctx, c.Cluster.Clients.Kube, c.Cluster.Namespace, c.Cluster.CertSecret, o)
+		serving, err := cert.FromSecret(ctx, secrets, c.Cluster.Namespace, c.Cluster.CertSecret, o)
 		if err == nil || !passing(err) || time.Now().After(deadline) {
 			return serving, err
 		}

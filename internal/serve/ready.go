@@ -28,7 +28,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	code := http.StatusOK
 	switch {
-	case s.drain.begun():
+	case s.webhooks.Ending():
 		code = http.StatusServiceUnavailable
 		b.WriteString("not ready: shutting down\n")
 	case status.Generation == 0:

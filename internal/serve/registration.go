@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -39,15 +38,28 @@ type enroller interface {
 }
 
 // A registration keeps API servers asking for what the policies need. Every replica does
-// the same: whoever comes second finds nothing to write.
+// the same when its policies change: whoever comes second finds nothing to write. Only
+// the one that leads looks again without a reason, for replicas may need different things
+// for long, if one of them has the last good version of a policy and another one never
+// had it: they must not undo each other's work for ever.
 type registration struct {
 	enroller enroller
 	mapper   meta.ResettableRESTMapper
+	leads    func() bool
 	log      *slog.Logger
 	changed  chan struct{}
 
 	mu    sync.Mutex
 	state registered
+	// waiting is to be told what became of the newest change; nil if it has been.
+	waiting *handover
+}
+
+// A handover goes to whoever waits until API servers ask for what a change of policies needs.
+type handover struct {
+	// tell is called with nil when they do, and before that with what keeps them from it.
+	tell func(error)
+	told error
 }
 
 // A registered tells what became of the newest attempt.
@@ -65,12 +77,16 @@ type needs struct {
 	caBundle []byte
 }
 
-func newRegistration(e enroller, mapper meta.ResettableRESTMapper, log *slog.Logger) *registration {
-	return &registration{enroller: e, mapper: mapper, log: log, changed: make(chan struct{}, 1)}
+func newRegistration(e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
+	return &registration{enroller: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1)}
 }
 
-// signal says that policies have changed.
-func (r *registration) signal() {
+// signal says that policies have changed, and who is to be told what becomes of it. A
+// newer change takes the place of one that is not done.
+func (r *registration) signal(tell func(error)) {
+	r.mu.Lock()
+	r.waiting = &handover{tell: tell}
+	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -99,35 +115,57 @@ func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, c
 		return nil
 	case <-r.changed:
 	}
-	var done *needs
+	k := &keeping{registration: r, coverage: coverage, ca: ca}
 	backoff := newBackoff()
 	for {
-		want := needs{coverage: coverage(), caBundle: ca.CA()}
+		waiting, want := r.waits(), k.needs()
 		pause := checkEvery
 		err := r.attempt(ctx, want)
 		var unknown *enroll.UnknownKindsError
 		switch {
 		case err == nil:
-			done, backoff = &want, newBackoff()
+			k.done, backoff = &want, newBackoff()
 		case errors.As(err, &unknown) && unknown.Error() == err.Error():
 			// Everything that can be registered is. What has come lately is only not known yet.
-			done, backoff, pause = &want, newBackoff(), lookEvery
+			k.done, backoff, pause = &want, newBackoff(), lookEvery
 			if text(r.status().err) != text(err) {
 				pause = retryFirst
 			}
 			r.mapper.Reset()
 		default:
-			done, pause = nil, backoff.Step()
+			k.done, pause = nil, backoff.Step()
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		r.tell(done != nil, err)
-		if !r.await(ctx, pause, ca.Changes(), func() bool {
-			return done == nil || !reflect.DeepEqual(done.coverage, coverage()) || !bytes.Equal(done.caBundle, ca.CA())
-		}) {
+		r.tell(k.done != nil, err)
+		if k.done != nil {
+			err = nil
+		}
+		r.handOver(waiting, err)
+		if !k.await(ctx, pause) {
 			return nil
 		}
+	}
+}
+
+func (r *registration) waits() *handover {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting
+}
+
+// handOver tells what became of the change that h stands for, each thing once.
+func (r *registration) handOver(h *handover, err error) {
+	if h == nil || err != nil && text(h.told) == text(err) {
+		return
+	}
+	h.told = err
+	h.tell(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.waiting == h {
+		r.waiting = nil
 	}
 }
 
@@ -141,9 +179,20 @@ func (r *registration) attempt(ctx context.Context, n needs) error {
 	return r.enroller.Apply(ctx, n.coverage, n.caBundle)
 }
 
+// keeping is a registration at work.
+type keeping struct {
+	*registration
+	coverage func() rule.Coverage
+	ca       trust
+	// done is what is registered, as far as is known; nil after an error.
+	done *needs
+}
+
+func (k *keeping) needs() needs { return needs{coverage: k.coverage(), caBundle: k.ca.CA()} }
+
 // await returns when it is time for the next attempt: after the pause, or when what is
 // needed differs. It returns false when ctx is done.
-func (r *registration) await(ctx context.Context, pause time.Duration, ca <-chan struct{}, differs func() bool) bool {
+func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(wait.Jitter(pause, 0.1))
 	defer timer.Stop()
 	for {
@@ -151,19 +200,35 @@ func (r *registration) await(ctx context.Context, pause time.Duration, ca <-chan
 		case <-ctx.Done():
 			return false
 		case <-timer.C:
-			return true
-		case <-r.changed:
-		case <-ca:
+			if k.done == nil || k.leads() {
+				return true
+			}
+			timer.Reset(wait.Jitter(checkEvery, 0.1))
+			continue
+		case <-k.changed:
+		case <-k.ca.Changes():
+		}
+		if !k.differs() {
+			continue
 		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(settling):
-		}
-		if differs() {
 			return true
 		}
 	}
+}
+
+// differs reports whether something else is needed than is registered. Who waits for a
+// change that needs nothing else has waited long enough.
+func (k *keeping) differs() bool {
+	waiting, want := k.waits(), k.needs()
+	if k.done == nil || !reflect.DeepEqual(*k.done, want) {
+		return true
+	}
+	k.handOver(waiting, nil)
+	return false
 }
 
 // tell notes what became of an attempt, and logs what is new about it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,10 +27,12 @@ type registrar struct {
 	meta.RESTMapper
 	t      *testing.T
 	log    bytes.Buffer
-	signal func()
 	status func() (bool, error)
 	ca     chan struct{}
 	resets atomic.Int32
+	// follows says that another replica leads.
+	follows atomic.Bool
+	change  func(tell func(error))
 
 	mu      sync.Mutex
 	kind    string
@@ -43,9 +46,13 @@ func register(t *testing.T) *registrar {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
-	r.signal, r.status = serve.KeepRegistered(ctx, r, r, log, r.coverage, r)
+	leads := func() bool { return !r.follows.Load() }
+	r.change, r.status = serve.KeepRegistered(ctx, r, r, leads, log, r.coverage, r)
 	return r
 }
+
+// signal says that policies have changed.
+func (r *registrar) signal() { r.change(func(error) {}) }
 
 func (r *registrar) coverage() rule.Coverage {
 	r.mu.Lock()
@@ -115,6 +122,57 @@ func TestRegistrationFollowsPoliciesAndCA(t *testing.T) {
 		r.ca <- struct{}{}
 		r.expect(time.Second, "another CA", "Service CA2")
 		r.expect(3*time.Minute, "somebody may have meddled with it", "Service CA2")
+	})
+}
+
+// A change of policies has arrived when API servers ask for what it needs.
+func TestChangesAreToldWhatBecameOfThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := register(t)
+		var told []string
+		change := func(name string) {
+			r.change(func(err error) { r.set(func() { told = append(told, fmt.Sprintf("%s: %v", name, err)) }) })
+		}
+		expect := func(d time.Duration, reason string, want ...string) {
+			t.Helper()
+			r.after(d)
+			if diff := cmp.Diff(want, told); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", reason, diff)
+			}
+			told = nil
+		}
+		change("first")
+		expect(time.Second, "when it is registered", "first: <nil>")
+		change("same")
+		expect(0, "at once if nothing else is needed", "same: <nil>")
+		r.set(func() { r.kind, r.err = "Secret", errors.New("forbidden") })
+		change("refused")
+		expect(10*time.Second, "the error, once", "refused: forbidden")
+		change("overtaking")
+		expect(time.Second, "the newer change only", "overtaking: forbidden")
+		r.set(func() { r.err = nil })
+		expect(2*time.Minute, "when the API server allows it", "overtaking: <nil>")
+		expect(time.Hour, "nothing more")
+		r.set(func() { r.kind, r.err = "Widget", &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}} })
+		change("unknown")
+		expect(time.Second, "nobody can ask for a kind that does not exist", "unknown: <nil>")
+	})
+}
+
+func TestOnlyTheLeaderLooksAgainWithoutReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := register(t)
+		r.follows.Store(true)
+		r.signal()
+		r.expect(time.Second, "with the first policies", "Pod CA")
+		r.expect(time.Hour, "another replica looks")
+		r.set(func() { r.kind = "Secret" })
+		r.signal()
+		r.expect(time.Second, "what changed is a reason", "Secret CA")
+		r.follows.Store(false)
+		r.expect(3*time.Minute, "it leads now", "Secret CA")
 	})
 }
 

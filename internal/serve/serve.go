@@ -7,9 +7,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -26,6 +24,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -38,13 +37,13 @@ type Server struct {
 	config  Config
 	live    *live.Live
 	metrics *metrics.Metrics
-	drain   *drain
 	// member is nil without a cluster.
 	member  *member
 	callers *callers
 	gate    *gate
 
-	webhooks, metering *http.Server
+	webhooks *graceful.Server
+	metering *http.Server
 	// listener and meterListener are open from New on; the latter may be nil.
 	listener, meterListener net.Listener
 	identity                *identity
@@ -62,7 +61,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("load policies: %w", err)
 		}
 	}
-	s := &Server{config: c.withDefaults(), drain: newDrain(), metrics: metrics.New(nil)}
+	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
 	if s.callers, err = newCallers(s.config); err != nil {
 		return nil, err
@@ -89,13 +88,14 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.close()
 		return nil, err
 	}
-	s.webhooks = s.server(s.mux())
+	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
+	s.webhooks.Handler = s.mux()
 	s.webhooks.TLSConfig = s.callers.ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
-	s.metering = s.server(s.meteringMux())
+	s.metering = graceful.HTTP(s.meteringMux(), s.config.Log)
 	return s, nil
 }
 
@@ -169,17 +169,6 @@ func (s *Server) close() {
 	s.identity.close()
 }
 
-func (s *Server) server(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute,
-		WriteTimeout:      2 * time.Minute,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(s.config.Log.With("from", "net/http").Handler(), slog.LevelWarn),
-	}
-}
-
 func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.live, s.config.Log), "admission")
@@ -192,7 +181,7 @@ func (s *Server) mux() http.Handler {
 }
 
 func (s *Server) webhook(decides http.Handler) http.Handler {
-	return s.callers.only(s.drain.count(s.loaded(decides)))
+	return s.callers.only(s.webhooks.Count(s.loaded(decides)))
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API
@@ -253,9 +242,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.member != nil {
 		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
 	}
-	group.Go(func() error { return served(s.webhooks.ServeTLS(s.listener, "", "")) })
+	group.Go(func() error { return graceful.Served(s.webhooks.ServeTLS(s.listener, "", "")) })
 	if s.meterListener != nil {
-		group.Go(func() error { return served(s.metering.Serve(s.meterListener)) })
+		group.Go(func() error { return graceful.Served(s.metering.Serve(s.meterListener)) })
 	}
 	group.Go(func() error {
 		defer stop()
@@ -284,29 +273,8 @@ func (s *Server) sources() []source.Source {
 	return all
 }
 
-func served(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve: %w", err)
-}
-
-// shutdown ends the servers. The port stays open at first: whoever has not noticed yet
-// that the server is not ready any more still gets an answer, on a connection that is
-// then closed.
 func (s *Server) shutdown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownGrace)
-	defer cancel()
-	s.config.Log.Info("shutting down", "grace", s.config.ShutdownGrace)
-	s.drain.begin()
-	quiet, stop := context.WithTimeout(ctx, s.config.ShutdownGrace/2)
-	defer stop()
-	s.drain.quiet(quiet, time.Second)
-	err := s.webhooks.Shutdown(ctx)
-	if err != nil {
-		err = fmt.Errorf("shut down: requests in flight did not finish within %s: %w", s.config.ShutdownGrace, err)
-		_ = s.webhooks.Close()
-	}
+	err := s.webhooks.End()
 	_ = s.metering.Close()
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // advise warns of what a source does not do the way its author must have meant.
 func (c *compilation) advise(file *ast.File, source string) {
-	a := &advisor{compilation: c, source: source, tracer: tracer{
+	a := &advisor{compilation: c, source: source, shapes: shapes{}, tracer: tracer{
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
 	}}
 	a.declarations(file.Decls)
@@ -34,6 +34,7 @@ type advisor struct {
 	*compilation
 	tracer
 	source string
+	shapes shapes
 }
 
 func (a *advisor) operation(b *ast.BinaryExpr) {
@@ -270,7 +271,7 @@ func (a *advisor) interpolation(x *ast.Interpolation) {
 // listComparison warns of lists whose elements v0.4.3 compared differently.
 func (a *advisor) listComparison(b *ast.BinaryExpr) {
 	for _, side := range []ast.Expr{b.X, b.Y} {
-		if shapeOf(side, 0) != aList {
+		if a.shapes.of(side) != aList {
 			continue
 		}
 		if a.contains(side, func(n ast.Node) bool { _, ok := n.(*ast.StructLit); return ok }) {

@@ -22,7 +22,7 @@ const (
 // disjunction of both ways; a product that turns out to be one fails when it is computed.
 // It reports whether the source has not become too large by it.
 func (c *compilation) keepListArithmetic(file *ast.File) bool {
-	changed := false
+	s, changed := shapes{}, false
 	inner := map[ast.Node]bool{}
 	astutil.Apply(file, func(cursor astutil.Cursor) bool {
 		// The left operand of a sum is part of the sum.
@@ -38,9 +38,9 @@ func (c *compilation) keepListArithmetic(file *ast.File) bool {
 		var replacement ast.Expr
 		switch {
 		case b.Op == token.ADD && !inner[b]:
-			replacement = listSum(b)
+			replacement = s.listSum(b)
 		case b.Op == token.MUL:
-			replacement = listProduct(b)
+			replacement = s.listProduct(b)
 		}
 		if replacement != nil {
 			cursor.Replace(replacement)
@@ -70,11 +70,11 @@ func size(file *ast.File) int {
 
 // listSum returns what stands for a sum that is or may be one of lists, nil if it is
 // none.
-func listSum(b *ast.BinaryExpr) ast.Expr {
+func (s shapes) listSum(b *ast.BinaryExpr) ast.Expr {
 	operands := sumOf(b)
 	sum := anything
 	for _, operand := range operands {
-		switch shapeOf(operand, 0) {
+		switch s.of(operand) {
 		case noList:
 			return nil
 		case aList:
@@ -106,11 +106,11 @@ func sumOf(b *ast.BinaryExpr) []ast.Expr {
 
 // listProduct returns what stands for a product that surely is one of a list, nil
 // otherwise.
-func listProduct(b *ast.BinaryExpr) ast.Expr {
+func (s shapes) listProduct(b *ast.BinaryExpr) ast.Expr {
 	switch {
-	case shapeOf(b.X, 0) == aList:
+	case s.of(b.X) == aList:
 		return call("Repeat", b.X, b.Y)
-	case shapeOf(b.Y, 0) == aList:
+	case s.of(b.Y) == aList:
 		return call("Repeat", b.Y, b.X)
 	}
 	return nil
@@ -123,15 +123,25 @@ func call(fun string, args ...ast.Expr) ast.Expr {
 	return &ast.CallExpr{Fun: &ast.SelectorExpr{X: pkg, Sel: ast.NewIdent(fun)}, Args: args}
 }
 
-// shapeOf returns what is known of the value of e. What one declaration of a name says
-// is enough: others can only make the value more special.
-func shapeOf(e ast.Expr, depth int) shape {
-	if depth > 50 {
-		return anything
+// Shapes remember what is known of expressions; while that is being found out, nothing is.
+type shapes map[ast.Expr]shape
+
+// of returns what is known of the value of e. What one declaration of a name says is
+// enough: others can only make the value more special.
+func (s shapes) of(e ast.Expr) shape {
+	known, ok := s[e]
+	if !ok {
+		s[e] = anything
+		known = s.find(e)
+		s[e] = known
 	}
+	return known
+}
+
+func (s shapes) find(e ast.Expr) shape {
 	switch x := e.(type) {
 	case *ast.ParenExpr:
-		return shapeOf(x.X, depth+1)
+		return s.of(x.X)
 	case *ast.BasicLit, *ast.Interpolation, *ast.StructLit:
 		return noList
 	case *ast.UnaryExpr:
@@ -141,21 +151,21 @@ func shapeOf(e ast.Expr, depth int) shape {
 	case *ast.ListLit:
 		return aList
 	case *ast.Ident:
-		return shapeOfName(x, depth)
+		return s.ofName(x)
 	case *ast.CallExpr:
 		return shapeOfCall(x)
 	case *ast.BinaryExpr:
-		return shapeOfOperation(x, depth)
+		return s.ofOperation(x)
 	}
 	return anything
 }
 
-func shapeOfName(id *ast.Ident, depth int) shape {
+func (s shapes) ofName(id *ast.Ident) shape {
 	switch scope := id.Scope.(type) {
 	case *ast.ForClause:
 		return anything
 	case *ast.LetClause:
-		return shapeOf(scope.Expr, depth+1)
+		return s.of(scope.Expr)
 	}
 	switch node := id.Node.(type) {
 	case nil:
@@ -163,9 +173,9 @@ func shapeOfName(id *ast.Ident, depth int) shape {
 			return noList
 		}
 	case *ast.LetClause:
-		return shapeOf(node.Expr, depth+1)
+		return s.of(node.Expr)
 	case ast.Expr:
-		return shapeOf(node, depth+1)
+		return s.of(node)
 	}
 	return anything
 }
@@ -214,10 +224,10 @@ func shapeOfBuiltin(path, name string) shape {
 	return anything
 }
 
-func shapeOfOperation(b *ast.BinaryExpr, depth int) shape {
+func (s shapes) ofOperation(b *ast.BinaryExpr) shape {
 	switch b.Op {
 	case token.ADD, token.MUL:
-		x, y := shapeOf(b.X, depth+1), shapeOf(b.Y, depth+1)
+		x, y := s.of(b.X), s.of(b.Y)
 		switch {
 		case x == aList || y == aList:
 			return aList
@@ -225,9 +235,9 @@ func shapeOfOperation(b *ast.BinaryExpr, depth int) shape {
 			return noList
 		}
 	case token.AND:
-		return max(shapeOf(b.X, depth+1), shapeOf(b.Y, depth+1))
+		return max(s.of(b.X), s.of(b.Y))
 	case token.OR:
-		if x := shapeOf(b.X, depth+1); x == shapeOf(b.Y, depth+1) {
+		if x := s.of(b.X); x == s.of(b.Y) {
 			return x
 		}
 	default:

@@ -44,7 +44,7 @@ func Compile(source string, form Form, o Options) (*Program, []rule.Problem) {
 			fmt.Sprintf("define %s", form.output()))
 	}
 	c.importsExist(file)
-	if !c.keepListArithmetic(file) {
+	if !c.bound(p, file, source) || !c.keepListArithmetic(file) {
 		return nil, c.problems
 	}
 	if err := astutil.SanitizeFiles([]*ast.File{file}); err != nil {

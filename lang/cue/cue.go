@@ -109,6 +109,7 @@ type Program struct {
 	// labels says what of the input, besides its field names, the evaluator may come to
 	// remember for good.
 	labels labelUse
+	bound  bound
 }
 
 // Run evaluates the source. It needs a free place in the evaluator, and gives up when

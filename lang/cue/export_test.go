@@ -10,7 +10,7 @@ func (p *Program) Whole() *Program {
 	}
 	return &Program{
 		form: p.form, extra: p.extra, evaluator: p.evaluator, context: p.context, value: p.value,
-		output: p.output, reads: whole, fetches: p.fetches, labels: p.labels,
+		output: p.output, reads: whole, fetches: p.fetches, labels: p.labels, bound: p.bound,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"time"
 
 	"github.com/usher-dev/usher/fact"
@@ -65,6 +67,9 @@ func (p *Program) runFetching(ctx context.Context, in *rule.Input, input map[str
 	if err == nil {
 		err = j.keys.admit(j.hashes)
 	}
+	if err == nil {
+		err = p.boundFetched(input, output, j.size())
+	}
 	if err != nil {
 		return rule.Outcome{}, fmt.Errorf("evaluate cue: read the answer of %s: %w", fact.Ref{HTTP: first.request}, err)
 	}
@@ -76,6 +81,15 @@ func (p *Program) runFetching(ctx context.Context, in *rule.Input, input map[str
 		}
 		return p.outcome(value)
 	})
+}
+
+// boundFetched checks the input together with what was fetched, which has this size.
+func (p *Program) boundFetched(input map[string]any, output any, size inputSize) error {
+	both := maps.Clone(input)
+	both[processing] = map[string]any{"output": output}
+	// The size of the input is not known any more.
+	size.values = math.Inf(1)
+	return p.bound.check(both, size)
 }
 
 // bodyOf returns the body of the value of a fact.HTTP.

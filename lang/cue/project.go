@@ -34,6 +34,9 @@ func (p *Program) project(params map[string]any) (map[string]any, error) {
 		}
 		input[name] = projected
 	}
+	if err := p.bound.check(input, j.size()); err != nil {
+		return nil, fmt.Errorf("evaluate cue: %w", err)
+	}
 	if err := j.keys.admit(j.hashes); err != nil {
 		return nil, fmt.Errorf("evaluate cue: %w", err)
 	}
@@ -47,7 +50,14 @@ type projection struct {
 	labels labelUse
 
 	values, bytes int
-	hashes        []uint64
+	// largest is the largest of the numbers.
+	largest float64
+	hashes  []uint64
+}
+
+// size is how large what has been copied is.
+func (j *projection) size() inputSize {
+	return inputSize{float64(j.values), float64(j.bytes), j.largest}
 }
 
 func (j *projection) value(value any, n *need, depth int) (any, error) {
@@ -69,8 +79,12 @@ func (j *projection) value(value any, n *need, depth int) (any, error) {
 		j.remember(v, n)
 		return v, nil
 	case float64:
+		j.largest = max(j.largest, math.Abs(v))
 		return number(v), nil
-	case nil, bool, int64:
+	case int64:
+		j.largest = max(j.largest, math.Abs(float64(v)))
+		return v, nil
+	case nil, bool:
 		return v, nil
 	}
 	return nil, fmt.Errorf("unexpected %T in a JSON tree", value)

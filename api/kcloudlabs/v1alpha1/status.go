@@ -59,6 +59,9 @@ const (
 	ReasonNotEnforced = "NotEnforced"
 	// ReasonPropagating: a live replica does not decide by the newest version yet.
 	ReasonPropagating = "Propagating"
+	// ReasonNotRegistered: the webhook configurations could not be written, so that API
+	// servers may not ask about what the policy selects.
+	ReasonNotRegistered = "NotRegistered"
 	// ReasonLastGoodVersion: the newest version does not compile, an older one is in force.
 	ReasonLastGoodVersion = "LastGoodVersion"
 	// ReasonReplicasDiffer: the newest version does not compile, and of the older ones not

@@ -1,4 +1,4 @@
-package serve
+package graceful
 
 import (
 	"context"
@@ -8,15 +8,13 @@ import (
 )
 
 // A drain counts requests in flight, and tells when the last one is done once no more
-// are wanted.
+// are wanted. The zero value is ready to use.
 type drain struct {
 	mu       sync.Mutex
 	inFlight int
 	closing  bool
 	last     time.Time
 }
-
-func newDrain() *drain { return &drain{} }
 
 // count counts the requests of a handler.
 func (d *drain) count(next http.Handler) http.Handler {

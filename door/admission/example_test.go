@@ -1,0 +1,59 @@
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/door/admission"
+)
+
+// A mutating webhook: pods get an annotation, and a map for it if they have none. The
+// complete program is in examples/sdk/annotate.
+func ExampleMutate() {
+	const key, value = "example.com/greeting", "hello"
+	annotate := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+		var pod corev1.Pod
+		if err := r.Object.Into(&pod); err != nil {
+			return usher.Decision{}, err
+		}
+		if len(pod.Annotations) == 0 {
+			return usher.Patched(usher.PatchOp{Op: "add", Path: "/metadata/annotations", Value: map[string]any{key: value}}), nil
+		}
+		return usher.Patched(usher.PatchOp{Op: "add", Path: usher.Pointer("metadata", "annotations", key), Value: value}), nil
+	})
+
+	mux := http.NewServeMux()
+	mux.Handle("/mutate", admission.Mutate(annotate, admission.Options{}))
+
+	// A decider is tested without a server.
+	for _, pod := range []string{`{"metadata":{}}`, `{"metadata":{"annotations":{"a":"b"}}}`} {
+		decision, _ := annotate(context.Background(), &usher.Request{Object: usher.RawObject([]byte(pod))})
+		patch, _ := json.Marshal(decision.Patch)
+		fmt.Println(string(patch))
+	}
+	// Output:
+	// [{"op":"add","path":"/metadata/annotations","value":{"example.com/greeting":"hello"}}]
+	// [{"op":"add","path":"/metadata/annotations/example.com~1greeting","value":"hello"}]
+}
+
+// A validating webhook: nothing is written to namespaces that are frozen.
+func ExampleValidate() {
+	decide := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+		if r.Namespace == "frozen" {
+			return usher.Denied("namespace %s is frozen", r.Namespace), nil
+		}
+		return usher.Allowed(), nil
+	})
+
+	mux := http.NewServeMux()
+	mux.Handle("/validate", admission.Validate(decide, admission.Options{}))
+
+	decision, _ := decide(context.Background(), &usher.Request{Namespace: "frozen"})
+	fmt.Println(decision.Verdict, decision.Message)
+	// Output: deny namespace frozen is frozen
+}

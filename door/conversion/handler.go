@@ -1,0 +1,200 @@
+package conversion
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const (
+	defaultMaxBody = 128 << 20
+	// maxMessage is the longest reason for a failure, in bytes.
+	maxMessage = 16 << 10
+)
+
+type handler struct {
+	converter Converter
+	maxBody   int64
+	log       *slog.Logger
+	// complaint is the failure that was logged last, and when.
+	complaint struct {
+		sync.Mutex
+		text string
+		at   time.Time
+	}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	review, code, err := h.read(w, r)
+	if err != nil {
+		h.log.WarnContext(r.Context(), "request is not a conversion review",
+			"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
+		if code == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", http.MethodPost)
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	objects, err := h.convertAll(r.Context(), review.Request)
+	if err != nil {
+		h.complain(r.Context(), review.Request, err)
+	}
+	answer, err := json.Marshal(review.answer(objects, err))
+	if err != nil {
+		h.log.ErrorContext(r.Context(), "encode ConversionReview", "uid", review.Request.UID, "error", err)
+		http.Error(w, "encode ConversionReview: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The caller is gone if this fails: nobody is left to be told.
+	_, _ = w.Write(answer)
+}
+
+// complain logs a failure. An API server that cannot fill its cache asks again ten times a
+// second, for as long as it takes.
+func (h *handler) complain(ctx context.Context, r *request, err error) {
+	const often = time.Minute
+	level := slog.LevelError
+	h.complaint.Lock()
+	if text := err.Error(); text == h.complaint.text && time.Since(h.complaint.at) < often {
+		level = slog.LevelDebug
+	} else {
+		h.complaint.text, h.complaint.at = text, time.Now()
+	}
+	h.complaint.Unlock()
+	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", err)
+}
+
+// read returns the review that was posted, or the HTTP status for what is none.
+func (h *handler) read(w http.ResponseWriter, r *http.Request) (*review, int, error) {
+	if r.Method != http.MethodPost {
+		return nil, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed: reviews are posted", r.Method)
+	}
+	header := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(header); err != nil || media != "application/json" {
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("Content-Type is %q: application/json is wanted", header)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("Content-Encoding is %q: a body without encoding is wanted", encoding)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("body is larger than %d bytes", h.maxBody)
+	}
+	if err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("read body: %w", err)
+	}
+	review, err := decodeReview(body)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	return review, 0, nil
+}
+
+// convertAll converts all objects, in order, or none.
+func (h *handler) convertAll(ctx context.Context, r *request) ([]json.RawMessage, error) {
+	converted := make([]json.RawMessage, 0, len(r.Objects))
+	for i, raw := range r.Objects {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("objects[%d]: the caller does not wait any more: %w", i, err)
+		}
+		object, before, err := decodeObject(raw)
+		if err != nil {
+			return nil, fmt.Errorf("objects[%d]: %w", i, err)
+		}
+		if raw, err = h.convertOne(ctx, object, before, r.DesiredAPIVersion); err != nil {
+			return nil, fmt.Errorf("%s: %w", before, err)
+		}
+		converted = append(converted, raw)
+	}
+	return converted, nil
+}
+
+func decodeObject(raw json.RawMessage) (*unstructured.Unstructured, identity, error) {
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(raw); err != nil {
+		return nil, identity{}, fmt.Errorf("decode object: %w", err)
+	}
+	before, err := identityOf(object)
+	return object, before, err
+}
+
+// convertOne converts object, and checks what an API server will check.
+func (h *handler) convertOne(ctx context.Context, object *unstructured.Unstructured, before identity, to string) (json.RawMessage, error) {
+	if err := h.convert(ctx, object, to); err != nil {
+		return nil, err
+	}
+	after, err := identityOf(object)
+	if err != nil {
+		return nil, fmt.Errorf("the converter has spoilt the object: %w", err)
+	}
+	if before != after {
+		return nil, fmt.Errorf("the converter has made it %s: the kind, name, namespace and uid of an object have to stay", after)
+	}
+	object.SetAPIVersion(to)
+	converted, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode object: %w", err)
+	}
+	return converted, nil
+}
+
+// errPanic is all that a caller learns about a panic; the log knows more.
+var errPanic = errors.New("the converter panicked")
+
+// convert asks the converter. One that panics has not converted; http.ErrAbortHandler is
+// left to the server, which hangs up without an answer.
+func (h *handler) convert(ctx context.Context, object *unstructured.Unstructured, to string) (err error) {
+	defer func() {
+		switch reason := recover(); reason {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(reason)
+		default:
+			h.log.ErrorContext(ctx, "converter panicked", "to", to, "reason", reason, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return h.converter.Convert(ctx, object, to)
+}
+
+// An identity is what a conversion must not change.
+type identity struct{ kind, namespace, name, uid string }
+
+func (i identity) String() string {
+	name := i.name
+	if i.namespace != "" {
+		name = i.namespace + "/" + name
+	}
+	return strings.TrimSpace(i.kind + " " + name)
+}
+
+var errNoMetadata = errors.New("metadata is missing")
+
+// identityOf returns the identity of an object that has metadata.
+func identityOf(o *unstructured.Unstructured) (identity, error) {
+	if _, ok := o.Object["metadata"].(map[string]any); !ok {
+		return identity{}, errNoMetadata
+	}
+	return identity{kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), uid: string(o.GetUID())}, nil
+}
+
+// cut returns text in valid UTF-8 that is not too long.
+func cut(text string) string {
+	const more = "…"
+	if len(text) > maxMessage {
+		text = text[:maxMessage-len(more)] + more
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}

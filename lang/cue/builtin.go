@@ -1,0 +1,491 @@
+package cue
+
+import (
+	"math"
+	"regexp"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/literal"
+	"cuelang.org/go/cue/token"
+)
+
+// call returns how large what a function returns may be.
+func (e *estimate) call(x *ast.CallExpr, in *scope) *extent {
+	args := make([]*extent, len(x.Args))
+	v := nothing()
+	for i, arg := range x.Args {
+		args[i] = e.eval(arg, in)
+		v.cost += e.use(arg, args[i])
+	}
+	c := &callee{estimate: e, call: x, args: args, result: v}
+	switch fun := x.Fun.(type) {
+	case *ast.Ident:
+		if fun.Node == nil {
+			return c.predeclared(strings.TrimPrefix(fun.Name, "__"))
+		}
+	case *ast.SelectorExpr:
+		pkg, ok := fun.X.(*ast.Ident)
+		if !ok {
+			break
+		}
+		if spec, ok := pkg.Node.(*ast.ImportSpec); ok {
+			path, _ := literal.Unquote(spec.Path.Value)
+			path, _, _ = strings.Cut(path, ":")
+			name, _ := staticLabel(fun.Sel)
+			return c.builtin(path + "." + name)
+		}
+	}
+	return c.other()
+}
+
+// A callee is a function with what it is called with.
+type callee struct {
+	*estimate
+	call   *ast.CallExpr
+	args   []*extent
+	result *extent
+}
+
+// arg returns the i-th argument.
+func (c *callee) arg(i int) *extent {
+	if i < len(c.args) {
+		return c.args[i]
+	}
+	return nothing()
+}
+
+// text and number return how long or large the i-th argument may be, 0 if it is none.
+func (c *callee) text(i int) float64   { return max(c.arg(i).text, 0) }
+func (c *callee) number(i int) float64 { return max(c.arg(i).number, 0) }
+
+// repeats returns how often the i-th argument says.
+func (c *callee) repeats(i int) float64 {
+	if n := only(c.arg(i)); n != nil && n.signed < 0 {
+		return 0
+	}
+	return c.number(i)
+}
+
+func (c *callee) predeclared(name string) *extent {
+	switch name {
+	case "len":
+		v := c.result
+		v.number = max(c.count(c.arg(0)), c.text(0))
+		v.least = 1
+		// The length of a list that is mentioned needs no copy of it.
+		return v
+	case "close":
+		return c.arg(0)
+	case "and":
+		v := nothing()
+		for _, p := range c.arg(0).parts {
+			v.join(p.value)
+		}
+		for _, a := range c.arg(0).alts {
+			v.join(c.anyOf(a))
+		}
+		c.embeds(v)
+		v.cost += c.result.cost
+		return v
+	case "or":
+		v := nothing()
+		v.alts, v.cost = []*extent{c.anyOf(c.arg(0))}, c.result.cost
+		v.settle()
+		if !v.isScalar() {
+			v.ways = max(c.count(c.arg(0)), 1)
+		}
+		return v
+	case "div", "mod", "quo", "rem":
+		c.result.number = c.number(0) + c.number(1)
+		c.result.least = 1
+		return c.result
+	}
+	return c.other()
+}
+
+// other is the extent of what a function returns that makes no more than a few times
+// its arguments.
+func (c *callee) other() *extent {
+	v, size := c.result, 64.0
+	for _, arg := range c.args {
+		size += c.total(arg) + digits(max(arg.number, 0))
+		v.number = max(v.number, arg.number)
+	}
+	v.text = 6 * size
+	v.number = max(v.number, c.parsed())
+	v.any = &inputSize{values: size, bytes: size, number: v.number}
+	v.least = 1e-300
+	return c.checked(c.call, v)
+}
+
+// parsed is how large a number the arguments may have as text.
+func (c *callee) parsed() float64 {
+	longest := 0.0
+	for i := range c.args {
+		longest = max(longest, c.text(i))
+	}
+	return math.Pow(10, min(longest, 300))
+}
+
+// scalar is the extent of a result that is a text and number of at most this size.
+func (c *callee) scalar(text, number float64) *extent {
+	c.result.text, c.result.number, c.result.least = text, number, 1
+	return c.checked(c.call, c.result)
+}
+
+// listOf is the extent of a list of this many texts that together have so many bytes.
+func (c *callee) listOf(n, bytes float64) *extent {
+	c.checkMade(c.call, n)
+	member := nothing()
+	member.text, member.number, member.least = bytes, 0x10ffff, 1
+	v := c.result
+	v.members = n
+	v.parts = []part{{member, 0}}
+	v.cost += n + bytes
+	return v
+}
+
+func (c *callee) builtin(name string) *extent {
+	if tree := c.computed(name); tree != nil {
+		v := treeExtent(tree)
+		v.cost = c.result.cost
+		return v
+	}
+	switch name {
+	case "strings.Repeat":
+		return c.scalar(times(c.text(0), c.repeats(1)), -1)
+	case "strings.Replace":
+		return c.scalar(c.replaced(), -1)
+	case "regexp.ReplaceAll", "regexp.ReplaceAllLiteral":
+		return c.scalar(c.text(1)+times(c.text(1)+1, c.text(2)+c.backReferences()*c.text(1)), -1)
+	case "strings.Join":
+		list := c.arg(0)
+		return c.scalar(c.total(list)+c.count(list)*c.text(1), -1)
+	case "strings.Split", "strings.SplitN", "strings.SplitAfter", "strings.SplitAfterN", "strings.Fields", "strings.Runes":
+		return c.listOf(c.pieces(), c.text(0))
+	case "strings.ToUpper", "strings.ToLower", "strings.ToTitle", "strings.ToCamel", "strings.Trim", "strings.TrimLeft",
+		"strings.TrimRight", "strings.TrimSpace", "strings.TrimPrefix", "strings.TrimSuffix", "strings.SliceRunes", "strings.ByteSlice":
+		return c.scalar(3*c.text(0), -1)
+	case "strings.HasPrefix", "strings.HasSuffix", "strings.Contains", "strings.ContainsAny", "strings.Count", "strings.Index",
+		"strings.IndexAny", "strings.LastIndex", "strings.LastIndexAny", "strings.Compare", "strings.ByteAt", "regexp.Match", "regexp.Valid":
+		return c.scalar(-1, max(c.text(0), 255))
+	case "regexp.Find":
+		return c.scalar(c.text(1), -1)
+	case "regexp.FindAll", "regexp.FindSubmatch", "regexp.FindNamedSubmatch", "regexp.FindAllSubmatch", "regexp.FindAllNamedSubmatch":
+		return c.submatches(name)
+	case "list.Range":
+		return c.listRange()
+	case "list.Repeat":
+		c.concat(c.result, c.repeats(1), c.arg(0))
+		c.checkMade(c.call, c.result.members)
+		return c.result
+	case "list.Concat":
+		return c.flat(c.arg(0))
+	case "list.FlattenN":
+		return c.flattened(c.arg(0))
+	case "list.Drop", "list.Take", "list.Slice", "list.Sort", "list.SortStable", "list.SortStrings", "list.Reverse":
+		return c.arg(0)
+	case "list.Contains", "list.IsSorted", "list.IsSortedStrings", "list.UniqueItems":
+		return c.scalar(-1, 1)
+	case "list.Min":
+		if v := c.least(); v != nil {
+			return v
+		}
+		return c.scalar(-1, max(c.anyOf(c.arg(0)).number, 0))
+	case "list.Sum", "list.Avg", "list.Max":
+		member := c.anyOf(c.arg(0))
+		return c.scalar(-1, max(c.count(c.arg(0)), 1)*max(member.number, 0))
+	case "bits.Lsh", "math/bits.Lsh", "math/bits.Set", "math/bits.Clear":
+		if by := c.number(1); by > longestShift {
+			c.exceed(c.call, "may be a number of more than %d bits", longestShift)
+		}
+		return c.scalar(-1, math.Inf(1))
+	case "math.Pow":
+		return c.scalar(-1, math.Pow(c.number(0)+1, c.number(1)))
+	case "math.Round", "math.Floor", "math.Ceil", "math.Trunc", "math.RoundToEven", "math.Abs", "math.Sqrt":
+		return c.scalar(-1, c.number(0)+1)
+	case "strconv.Atoi", "strconv.ParseInt", "strconv.ParseUint", "strconv.ParseFloat", "strconv.ParseNumber":
+		return c.scalar(-1, c.parsedNumber())
+	case "strconv.FormatInt", "strconv.FormatUint":
+		return c.scalar(4*digits(c.number(0))+2, -1)
+	case "strconv.FormatFloat":
+		return c.scalar(c.number(2)+400, -1)
+	case "text/template.Execute":
+		return c.template()
+	case "encoding/json.Unmarshal":
+		switch c.beginning() {
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			return c.scalar(-1, c.parsed())
+		case '{', '[':
+			v := c.other()
+			v.text, v.number = -1, -1
+			return v
+		}
+	case "encoding/json.Indent":
+		return c.scalar(times(c.text(0)+1, c.text(1)+min(c.text(0), deepest)*c.text(2)+1), -1)
+	case "encoding/yaml.Unmarshal", "encoding/yaml.UnmarshalStream", "encoding/yaml.Validate", "encoding/yaml.ValidatePartial":
+		return c.yaml()
+	}
+	return c.other()
+}
+
+// computed returns the result of a function that takes a text apart, if the text is known,
+// nil otherwise. Its pieces together are no larger than the text.
+func (c *callee) computed(name string) any {
+	text, ok := c.known(0)
+	if !ok {
+		return nil
+	}
+	by, known := c.known(1)
+	switch {
+	case name == "strings.TrimSpace":
+		return strings.TrimSpace(text)
+	case name == "strings.ToLower":
+		return strings.ToLower(text)
+	case name == "strings.ToUpper":
+		return strings.ToUpper(text)
+	case name == "strings.Fields":
+		return trees(strings.Fields(text))
+	case !known:
+	case name == "strings.TrimPrefix":
+		return strings.TrimPrefix(text, by)
+	case name == "strings.TrimSuffix":
+		return strings.TrimSuffix(text, by)
+	case name == "strings.Split":
+		return trees(strings.Split(text, by))
+	}
+	return nil
+}
+
+func trees(texts []string) []any {
+	list := make([]any, len(texts))
+	for i, text := range texts {
+		list[i] = text
+	}
+	return list
+}
+
+// known returns the i-th argument if it is a text of the input or written out.
+func (c *callee) known(i int) (string, bool) {
+	if i >= len(c.args) {
+		return "", false
+	}
+	if lit, ok := c.call.Args[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		text, err := literal.Unquote(lit.Value)
+		return text, err == nil
+	}
+	v := c.args[i]
+	if len(v.trees) != 1 || len(v.alts)+len(v.parts)+len(v.lits) > 0 || v.any != nil {
+		return "", false
+	}
+	text, ok := v.trees[0].(string)
+	return text, ok
+}
+
+// replaced bounds strings.Replace: as many replacements as there can be, of what is
+// replaced where that is written out.
+func (c *callee) replaced() float64 {
+	places := c.text(0) + 1
+	if len(c.call.Args) > 1 {
+		if lit, ok := c.call.Args[1].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if old, err := literal.Unquote(lit.Value); err == nil && old != "" {
+				places = c.text(0) / float64(len(old))
+			}
+		}
+	}
+	if n := c.arg(3).number; n >= 0 && !isNegative(c.call.Args[3]) {
+		places = min(places, n)
+	}
+	return c.text(0) + places*c.text(2)
+}
+
+func isNegative(x ast.Expr) bool {
+	_, ok := x.(*ast.BasicLit)
+	return !ok
+}
+
+// pieces bounds how many a text is split into.
+func (c *callee) pieces() float64 { return c.text(0) + 1 }
+
+// backReferences bounds how often a replacement repeats what it replaces.
+func (c *callee) backReferences() float64 {
+	if len(c.call.Args) > 2 {
+		if lit, ok := c.call.Args[2].(*ast.BasicLit); ok {
+			return float64(strings.Count(lit.Value, "$"))
+		}
+	}
+	return c.text(2)
+}
+
+func (c *callee) submatches(name string) *extent {
+	groups := c.text(0) + 1
+	matches := 1.0
+	if strings.Contains(name, "All") {
+		matches = c.text(1) + 1
+		if n := c.arg(2).number; n >= 0 && len(c.call.Args) > 2 && !isNegative(c.call.Args[2]) {
+			matches = min(matches, n)
+		}
+	}
+	v := c.result
+	v.any = &inputSize{values: matches * groups, bytes: groups * c.text(1), number: -1}
+	v.text = c.text(1)
+	return c.checked(c.call, v)
+}
+
+func (c *callee) listRange() *extent {
+	step := 1.0
+	if len(c.args) > 2 {
+		step = min(c.arg(2).least, math.Inf(1))
+	}
+	// What is not there yet counts when it is.
+	if math.IsInf(step, 1) {
+		step = 1
+	}
+	length := c.number(0) + c.number(1)
+	if from, to := only(c.arg(0)), only(c.arg(1)); from != nil && to != nil {
+		length = math.Abs(to.signed - from.signed)
+	}
+	n := math.Ceil(length / step)
+	c.checkMade(c.call, n)
+	member := nothing()
+	member.number, member.least = max(c.number(0), c.number(1)), min(step, 1)
+	c.result.members = n
+	c.result.parts = []part{{member, n}}
+	return c.result
+}
+
+// least returns the least member of a list of numbers that are all known, or nil.
+func (c *callee) least() *extent {
+	list := c.arg(0)
+	if len(list.trees)+len(list.alts) > 0 || list.any != nil || len(list.parts) == 0 {
+		return nil
+	}
+	n := math.Inf(1)
+	for _, p := range list.parts {
+		member := only(p.value)
+		if member == nil {
+			return nil
+		}
+		n = min(n, member.signed)
+	}
+	return exactly(c.result, n)
+}
+
+// flat returns the members of the members of a list.
+func (c *callee) flat(list *extent) *extent {
+	v := c.result
+	if len(list.trees)+len(list.alts) == 0 && list.any == nil && len(list.parts) <= manyParts {
+		for _, p := range list.parts {
+			c.concat(v, p.times, p.value)
+		}
+	} else {
+		c.concat(v, c.count(list), c.anyOf(list))
+	}
+	c.checkMade(c.call, v.members)
+	return v
+}
+
+// flattened returns the members of a list, and of members that are lists, to any depth.
+func (c *callee) flattened(list *extent) *extent {
+	c.flatten(list, 1, 0)
+	c.checkMade(c.call, c.result.members)
+	return c.result
+}
+
+func (c *callee) flatten(list *extent, times float64, depth int) {
+	if depth > 20 || len(c.result.parts) > 10*manyParts || c.excess != nil {
+		c.result.members += times * c.total(list)
+		c.result.parts = append(c.result.parts, part{list, times})
+		return
+	}
+	if len(list.trees)+len(list.alts) > 0 || list.any != nil {
+		members := c.anyOf(list)
+		c.flattenMember(members, times*c.count(list), depth)
+		return
+	}
+	for _, p := range list.parts {
+		c.flattenMember(p.value, times*p.times, depth)
+	}
+}
+
+func (c *callee) flattenMember(member *extent, times float64, depth int) {
+	if member.any == nil && member.isList() {
+		c.flatten(member, times, depth+1)
+	}
+	if !member.isList() || member.any != nil || len(member.alts) > 0 || len(member.lits) > 0 {
+		c.result.members += times
+		c.result.parts = append(c.result.parts, part{member, times})
+	}
+}
+
+func (c *callee) parsedNumber() float64 {
+	if a := c.arg(0); len(a.trees) == 1 && len(a.alts) == 0 {
+		if s, ok := a.trees[0].(string); ok && len(s) < 400 {
+			return magnitude(s)
+		}
+	}
+	return math.Pow(10, min(c.text(0), 300))
+}
+
+// controls are the actions of a template that may make it grow or go on and on.
+var controls = regexp.MustCompile(`range|template|define|block|printf|break|continue`)
+
+// template accepts templates that are written out and do not multiply.
+func (c *callee) template() *extent {
+	lit, ok := c.call.Args[0].(*ast.BasicLit)
+	if !ok || controls.MatchString(lit.Value) {
+		c.exceed(c.call, "is a template of which there is no telling how large it may become")
+		return c.result
+	}
+	return c.scalar(times(c.text(0), 8*c.total(c.arg(1))), -1)
+}
+
+// beginning returns the first character of a text that is written out, 0 otherwise.
+func (c *callee) beginning() byte {
+	if len(c.call.Args) == 0 {
+		return 0
+	}
+	written := ""
+	switch x := c.call.Args[0].(type) {
+	case *ast.BasicLit:
+		written = x.Value
+	case *ast.Interpolation:
+		if lit, ok := x.Elts[0].(*ast.BasicLit); ok {
+			written = lit.Value
+		}
+	}
+	if !strings.HasPrefix(written, `"`) || strings.HasPrefix(written, `"""`) {
+		return 0
+	}
+	if written = strings.TrimLeft(written[1:], " "); written == "" {
+		return 0
+	}
+	return written[0]
+}
+
+// yaml bounds what a document may become: its aliases expand to 50,000 nodes at most.
+func (c *callee) yaml() *extent {
+	const mostNodes = 50_000
+	v := c.other()
+	v.any.values += mostNodes
+	if c.mayContain(0, "*") {
+		v.any.bytes *= mostNodes
+	}
+	return v
+}
+
+// mayContain reports whether the i-th argument may be a text with sub in it.
+func (c *callee) mayContain(i int, sub string) bool {
+	if i < len(c.call.Args) {
+		if lit, ok := c.call.Args[i].(*ast.BasicLit); ok {
+			return strings.Contains(lit.Value, sub)
+		}
+	}
+	for _, tree := range c.arg(i).trees {
+		if text, ok := tree.(string); ok && strings.Contains(text, sub) {
+			return true
+		}
+	}
+	return len(c.arg(i).trees) == 0 || len(c.arg(i).alts) > 0
+}

@@ -1,0 +1,362 @@
+package cue
+
+import (
+	"math"
+
+	"cuelang.org/go/cue/ast"
+)
+
+// unify returns what both x and y may add to.
+func (e *estimate) unify(x, y *extent) *extent {
+	v := nothing()
+	v.join(x)
+	v.join(y)
+	e.embeds(v)
+	return v
+}
+
+// embeds adds to v what its literals embed, which may depend on what v has become.
+func (e *estimate) embeds(v *extent) {
+	for i := 0; i < len(v.lits) && e.excess == nil; i++ {
+		lit := v.lits[i]
+		known := len(v.lits)
+		e.embedIn(v, declsOf(lit.node), e.inside(v, lit))
+		if len(v.lits) > known {
+			v.fields = nil
+		}
+	}
+}
+
+// inside returns the scope of what is in a literal of v.
+func (e *estimate) inside(v *extent, lit literalIn) *scope {
+	return &scope{outer: lit.in, node: lit.node, value: v}
+}
+
+func declsOf(node ast.Node) []ast.Decl {
+	switch x := node.(type) {
+	case *ast.File:
+		return x.Decls
+	case *ast.StructLit:
+		return x.Elts
+	}
+	return nil
+}
+
+func (e *estimate) embedIn(v *extent, decls []ast.Decl, in *scope) {
+	for _, decl := range decls {
+		switch d := decl.(type) {
+		case *ast.EmbedDecl:
+			v.join(e.eval(d.Expr, in))
+		case *ast.Comprehension:
+			body, ok := d.Value.(*ast.StructLit)
+			if !ok {
+				continue
+			}
+			inner, _, live := e.clauses(d, in, &extent{})
+			if !live {
+				continue
+			}
+			e.embedIn(v, body.Elts, &scope{outer: inner, node: body, value: v})
+		}
+	}
+}
+
+// A visit is what walk calls for every field that a literal declares: the name, "" for
+// any, and how often it is declared.
+type visit func(field *ast.Field, name string, in *scope, times float64)
+
+// walk visits the fields that v declares.
+func (e *estimate) walk(v *extent, cost *extent, f visit) {
+	for _, lit := range v.lits {
+		e.walkDecls(v, declsOf(lit.node), e.inside(v, lit), 1, cost, f)
+	}
+}
+
+func (e *estimate) walkDecls(v *extent, decls []ast.Decl, in *scope, times float64, cost *extent, f visit) {
+	for _, decl := range decls {
+		switch d := decl.(type) {
+		case *ast.Field:
+			label := labelOf(d)
+			name, ok := staticLabel(label)
+			if !ok {
+				name = ""
+			}
+			f(d, name, in, times)
+		case *ast.Comprehension:
+			body, ok := d.Value.(*ast.StructLit)
+			if !ok || !e.enter() {
+				continue
+			}
+			took := &extent{}
+			inner, rounds, live := e.clauses(d, in, took)
+			cost.cost += times * took.cost
+			if live {
+				e.walkDecls(v, body.Elts, &scope{outer: inner, node: body, value: v}, times*rounds, cost, f)
+			}
+			e.depth--
+		}
+	}
+}
+
+// labelOf returns a field's label without its alias.
+func labelOf(field *ast.Field) ast.Node {
+	if alias, ok := field.Label.(*ast.Alias); ok {
+		return alias.Expr
+	}
+	return field.Label
+}
+
+// field returns the extent of one field of v.
+func (e *estimate) field(v *extent, name string) *extent {
+	if f, ok := v.fields[name]; ok {
+		return f
+	}
+	if v.fields == nil {
+		v.fields = map[string]*extent{}
+	}
+	v.fields[name] = nothing()
+	var found []*extent
+	e.walk(v, &extent{}, func(field *ast.Field, declared string, in *scope, _ float64) {
+		if declared == name || declared == "" {
+			found = append(found, e.fieldValue(field, in))
+		}
+	})
+	if v.any != nil {
+		found = append(found, inputExtent(*v.any))
+	}
+	for _, tree := range v.trees {
+		if object, ok := tree.(map[string]any); ok {
+			if child, ok := object[name]; ok {
+				found = append(found, treeExtent(child))
+			}
+		}
+	}
+	f := e.together(found)
+	if alts := e.ofAlts(v, func(a *extent) *extent { return e.field(a, name) }); alts != nil {
+		f = alts.orUnified(e, f, len(found) > 0)
+	}
+	if v.fields == nil {
+		v.fields = map[string]*extent{}
+	}
+	v.fields[name] = f
+	return f
+}
+
+// orUnified returns v, or what it and f add up to if f is there.
+func (v *extent) orUnified(e *estimate, f *extent, there bool) *extent {
+	if !there {
+		return v
+	}
+	return e.unify(v, f)
+}
+
+// ofAlts returns what of each of the alternatives of v is chosen by one, nil if v has no
+// alternatives.
+func (e *estimate) ofAlts(v *extent, one func(*extent) *extent) *extent {
+	if len(v.alts) == 0 {
+		return nil
+	}
+	joined := nothing()
+	for _, a := range v.alts {
+		if e.excess != nil {
+			break
+		}
+		joined.alts = append(joined.alts, one(a))
+	}
+	if len(joined.alts) == 1 {
+		return joined.alts[0]
+	}
+	joined.settle()
+	return joined
+}
+
+// together returns what several declarations add up to.
+func (e *estimate) together(found []*extent) *extent {
+	if len(found) == 1 {
+		return found[0]
+	}
+	v := nothing()
+	for _, f := range found {
+		v.join(f)
+	}
+	e.embeds(v)
+	return v
+}
+
+// fieldValue returns the extent of the value that one declaration gives a field.
+func (e *estimate) fieldValue(field *ast.Field, in *scope) *extent {
+	if !e.enter() {
+		return nothing()
+	}
+	defer func() { e.depth-- }()
+	inner := &scope{outer: in, node: field, value: nothing()}
+	value := field.Value
+	if value == nil {
+		return nothing()
+	}
+	inner.value = e.eval(value, inner)
+	return inner.value
+}
+
+// element returns the extent of the i-th member of v.
+func (e *estimate) element(v *extent, i int) *extent {
+	if len(v.trees) == 1 && len(v.lits)+len(v.parts)+len(v.alts) == 0 && v.any == nil {
+		list, ok := v.trees[0].([]any)
+		if !ok || i >= len(list) {
+			return nothing()
+		}
+		return treeExtent(list[i])
+	}
+	return e.anyOf(v)
+}
+
+// anyOf returns the extent of any member or field of v.
+func (e *estimate) anyOf(v *extent) *extent {
+	if v.anyMember != nil {
+		return v.anyMember
+	}
+	v.anyMember = nothing()
+	joined := nothing()
+	e.walk(v, &extent{}, func(field *ast.Field, name string, in *scope, _ float64) {
+		if name != "" {
+			joined.alts = append(joined.alts, e.field(v, name))
+			return
+		}
+		joined.alts = append(joined.alts, e.fieldValue(field, in))
+	})
+	for _, p := range v.parts {
+		joined.alts = append(joined.alts, p.value)
+	}
+	for _, tree := range v.trees {
+		switch t := tree.(type) {
+		case map[string]any:
+			e.steps -= len(t)
+			for _, child := range t {
+				joined.alts = append(joined.alts, treeExtent(child))
+			}
+		case []any:
+			e.steps -= len(t)
+			for _, child := range t {
+				joined.alts = append(joined.alts, treeExtent(child))
+			}
+		}
+	}
+	if v.any != nil {
+		joined.alts = append(joined.alts, inputExtent(*v.any))
+	}
+	for _, a := range v.alts {
+		joined.alts = append(joined.alts, e.anyOf(a))
+	}
+	if len(joined.alts) == 1 {
+		joined = joined.alts[0]
+	}
+	joined.settle()
+	v.anyMember = joined
+	return joined
+}
+
+// count returns how many members or fields v may have.
+func (e *estimate) count(v *extent) float64 {
+	n := v.members
+	e.walk(v, &extent{}, func(_ *ast.Field, _ string, _ *scope, times float64) { n += times })
+	for _, tree := range v.trees {
+		switch t := tree.(type) {
+		case map[string]any:
+			n += float64(len(t))
+		case []any:
+			n += float64(len(t))
+		}
+	}
+	if v.any != nil {
+		n += v.any.values
+	}
+	most := 0.0
+	for _, a := range v.alts {
+		most = max(most, e.count(a))
+	}
+	return n + most
+}
+
+// total returns what it takes to evaluate v with everything in it, in values and bytes.
+func (e *estimate) total(v *extent) float64 {
+	if v.state == summed {
+		return v.total
+	}
+	if v.state == summing || e.excess != nil || e.depth >= deepestEstimate {
+		return 0
+	}
+	v.state = summing
+	e.depth++
+	defer func() { e.depth-- }()
+	total := 1 + v.cost + max(v.text, 0) + digits(max(v.number, 0))
+	own := &extent{}
+	seen := map[string]bool{}
+	e.walk(v, own, func(field *ast.Field, name string, in *scope, times float64) {
+		switch {
+		case name == "":
+			total += times * (1 + e.label(field, in) + e.total(e.fieldValue(field, in)))
+		case !seen[name] || times > 1:
+			seen[name] = true
+			total += times * (1 + float64(len(name)) + e.total(e.field(v, name)))
+		}
+	})
+	total += own.cost
+	for _, p := range v.parts {
+		total += p.times * e.total(p.value)
+	}
+	for _, tree := range v.trees {
+		total += e.weight(tree)
+	}
+	if v.any != nil {
+		total += v.any.values + v.any.bytes
+	}
+	most := 0.0
+	for _, a := range v.alts {
+		if v.each {
+			most += e.total(a)
+		} else {
+			most = max(most, e.total(a))
+		}
+	}
+	total += most
+	if v.ways > 1 && !v.each {
+		total *= v.ways
+	}
+	if math.IsNaN(total) {
+		total = math.Inf(1)
+	}
+	v.total, v.state = total, summed
+	return total
+}
+
+// label returns what it takes to evaluate the label of a field that is computed.
+func (e *estimate) label(field *ast.Field, in *scope) float64 {
+	switch x := labelOf(field).(type) {
+	case *ast.ListLit:
+		if len(x.Elts) == 1 {
+			return e.total(e.eval(x.Elts[0], in))
+		}
+	case ast.Expr:
+		return e.total(e.eval(x, in))
+	}
+	return 0
+}
+
+// weight returns how many values and bytes a tree has.
+func (e *estimate) weight(tree any) float64 {
+	e.steps--
+	total := 1.0
+	switch t := tree.(type) {
+	case string:
+		total += float64(len(t))
+	case map[string]any:
+		for name, child := range t {
+			total += float64(len(name)) + e.weight(child)
+		}
+	case []any:
+		for _, child := range t {
+			total += e.weight(child)
+		}
+	}
+	return total
+}

@@ -1,0 +1,197 @@
+// Package webhook serves webhooks to API servers: over HTTPS, with a certificate that is
+// read again when it changes, and with an end that loses no request.
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/annotate", admission.Mutate(usher.DeciderFunc(annotate), admission.Options{}))
+//	err := webhook.Serve(ctx, mux, webhook.Options{CertFile: "tls.crt", KeyFile: "tls.key"})
+//
+// It answers probes at /healthz and /readyz itself; every other path is the handler's.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usher-dev/usher/internal/cert"
+	"github.com/usher-dev/usher/internal/graceful"
+)
+
+// Options say where and how to serve. The zero value is good for trying things out.
+type Options struct {
+	// Address is host:port; empty means :8443, port 0 lets the system choose.
+	Address string
+	// CertFile and KeyFile are the certificate, with those between it and the CA, and its
+	// key, in PEM. They come together or not, and are read again when they change. Without
+	// them a CA makes a certificate for localhost, both kept in memory: see [Server.CA].
+	CertFile, KeyFile string
+	// TLS is what connections are like: for example which client certificates are asked
+	// for. Nil means TLS 1.3. A certificate in it, or something that gets one, takes the
+	// place of the files.
+	TLS *tls.Config
+	// Ready returns why requests should not be sent here yet; nil means that they can
+	// be from the start. It is called by several goroutines.
+	Ready func() error
+	// Grace bounds how long requests may take to finish when the server ends; 0 means 10
+	// seconds.
+	Grace time.Duration
+	// Log is slog.Default if nil.
+	Log *slog.Logger
+}
+
+// AddFlags lets a command line say Address, CertFile and KeyFile.
+func (o *Options) AddFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.Address, "address", cmp.Or(o.Address, ":8443"), "host:port to listen on")
+	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "certificate in PEM; read again when it changes")
+	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "private key in PEM of the certificate")
+}
+
+// A Server serves webhooks. Use [New], which opens its port, and then [Server.Run].
+type Server struct {
+	server   *graceful.Server
+	listener net.Listener
+	// certificate is nil if it is the business of Options.TLS.
+	certificate *cert.Serving
+	ready       func() error
+	log         *slog.Logger
+}
+
+// Serve serves until ctx is done, and then finishes the requests that it has.
+func Serve(ctx context.Context, handler http.Handler, o Options) error {
+	s, err := New(handler, o)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// New loads the certificate and opens the port.
+func New(handler http.Handler, o Options) (*Server, error) {
+	s := &Server{ready: o.Ready, log: o.Log}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.server = graceful.New(cmp.Or(o.Grace, 10*time.Second), s.log)
+	s.server.Handler = s.probes(s.server.Count(handler))
+	if err := s.secure(o); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.listener, err = net.Listen("tcp", cmp.Or(o.Address, ":8443")); err != nil {
+		return nil, fmt.Errorf("open webhook port: %w", err)
+	}
+	return s, nil
+}
+
+// secure says what connections are like.
+func (s *Server) secure(o Options) error {
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	if o.TLS != nil {
+		config = o.TLS.Clone()
+	}
+	s.server.TLSConfig = config
+	if len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil {
+		return nil
+	}
+	var err error
+	switch {
+	case (o.CertFile == "") != (o.KeyFile == ""):
+		return fmt.Errorf("load certificate: CertFile and KeyFile come together, %q and %q do not", o.CertFile, o.KeyFile)
+	case o.CertFile != "":
+		s.certificate, err = cert.Files(o.CertFile, o.KeyFile, "", s.log)
+	default:
+		s.certificate, err = cert.SelfSigned(cert.Options{Log: s.log})
+	}
+	if err != nil {
+		return err
+	}
+	config.GetCertificate = s.certificate.GetCertificate
+	return nil
+}
+
+// URL is where the webhooks are, as seen from this machine.
+func (s *Server) URL() string {
+	address := s.listener.Addr().(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "localhost"
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
+}
+
+// CA returns the certificate to trust, in PEM, if the server has made its own; otherwise
+// nil.
+func (s *Server) CA() []byte {
+	if s.certificate == nil {
+		return nil
+	}
+	return s.certificate.CA()
+}
+
+// Run serves until ctx is done, and then ends in order: /readyz fails, requests in flight
+// are finished, connections closed. It returns nil if all requests finished within the
+// grace period. Call it once.
+func (s *Server) Run(ctx context.Context) error {
+	// What serves outlives ctx, by the grace period.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, running := errgroup.WithContext(running)
+	if s.certificate != nil {
+		group.Go(func() error { return s.certificate.Run(running) })
+	}
+	group.Go(func() error { return graceful.Served(s.server.ServeTLS(s.listener, "", "")) })
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-running.Done():
+		}
+		return s.server.End()
+	})
+	s.log.Info("serving", "url", s.URL())
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	s.log.Info("server ended")
+	return nil
+}
+
+// probes answers probes in front of next.
+func (s *Server) probes(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("/readyz", s.answerReady)
+	mux.Handle("/", next)
+	return mux
+}
+
+func (s *Server) answerReady(w http.ResponseWriter, _ *http.Request) {
+	if s.server.Ending() {
+		answer(w, http.StatusServiceUnavailable, "not ready: shutting down")
+		return
+	}
+	if s.ready != nil {
+		if err := s.ready(); err != nil {
+			answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+			return
+		}
+	}
+	answer(w, http.StatusOK, "ok")
+}
+
+// answer writes a few words. There is no line end after them: some compare.
+func answer(w http.ResponseWriter, code int, words string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, words)
+}

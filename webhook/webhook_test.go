@@ -1,0 +1,244 @@
+package webhook_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/webhook"
+)
+
+// patience is how long something may take that takes no time.
+const patience = 20 * time.Second
+
+// A running is a server that runs until the test ends.
+type running struct {
+	*webhook.Server
+	client *http.Client
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func start(t *testing.T, handler http.Handler, o webhook.Options) *running {
+	t.Helper()
+	o.Address = "127.0.0.1:0"
+	o.Log = slog.New(slog.DiscardHandler)
+	server, err := webhook.New(handler, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Server: server, cancel: cancel, ended: make(chan error, 1), client: trusting(server.CA())}
+	go func() { r.ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		r.client.CloseIdleConnections()
+	})
+	return r
+}
+
+func trusting(ca []byte) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+}
+
+// get returns the status and the body; the status is 0 if there is no answer.
+func (r *running) get(path string) (int, string) {
+	response, err := r.client.Get(r.URL() + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
+}
+
+func (r *running) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the server does not end")
+		return nil
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited in vain until %s", what)
+		case <-ticker.C:
+		}
+	}
+}
+
+func says(words string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/hook", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, words) })
+	return mux
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	r := start(t, says("hello"), webhook.Options{})
+	for path, want := range map[string]string{"/hook": "hello", "/readyz": "ok", "/healthz": "ok"} {
+		if code, got := r.get(path); code != http.StatusOK || got != want {
+			t.Errorf("%s: %d %q", path, code, got)
+		}
+	}
+	if code, _ := r.get("/nothing"); code != http.StatusNotFound {
+		t.Errorf("what the handler does not know is answered with %d", code)
+	}
+	r.cancel()
+	if err := r.end(t); err != nil {
+		t.Error(err)
+	}
+	if code, body := r.get("/hook"); code != 0 {
+		t.Errorf("it answers after its end: %d %s", code, body)
+	}
+}
+
+func TestServerFinishesRequests(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		_, _ = io.WriteString(w, "done")
+	}), webhook.Options{})
+	answers := make(chan string, 1)
+	go func() {
+		_, body := r.get("/")
+		answers <- body
+	}()
+	<-arrived
+	r.cancel()
+	eventually(t, "it is not ready any more", func() bool {
+		code, body := r.get("/readyz")
+		return code == http.StatusServiceUnavailable && body == "not ready: shutting down"
+	})
+	if code, _ := r.get("/healthz"); code != http.StatusOK {
+		t.Errorf("it is not healthy while it finishes: %d", code)
+	}
+	close(release)
+	if got := <-answers; got != "done" {
+		t.Errorf("the request in flight got %q", got)
+	}
+	if err := r.end(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that does not finish does not keep the server for ever.
+func TestServerGivesUp(t *testing.T) {
+	t.Parallel()
+	arrived, gone := make(chan struct{}), make(chan struct{})
+	r := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+		close(gone)
+	}), webhook.Options{Grace: 50 * time.Millisecond})
+	go r.get("/")
+	<-arrived
+	r.cancel()
+	if err := r.end(t); err == nil || !strings.Contains(err.Error(), "requests in flight did not finish within 50ms") {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		t.Error("the request goes on")
+	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	var warm atomic.Bool
+	r := start(t, says(""), webhook.Options{Ready: func() error {
+		if !warm.Load() {
+			return errors.New("the oven is cold")
+		}
+		return nil
+	}})
+	if code, body := r.get("/readyz"); code != http.StatusServiceUnavailable || body != "not ready: the oven is cold" {
+		t.Errorf("cold: %d %s", code, body)
+	}
+	warm.Store(true)
+	if code, body := r.get("/readyz"); code != http.StatusOK || body != "ok" {
+		t.Errorf("warm: %d %s", code, body)
+	}
+}
+
+// What is said about TLS is heeded: here that callers need a certificate, and which one
+// the server has.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	other := start(t, says(""), webhook.Options{})
+	certificate := certificateOf(t, other)
+	r := start(t, says("hello"), webhook.Options{TLS: &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil },
+	}})
+	if r.CA() != nil {
+		t.Error("it has made a certificate that nobody asked for")
+	}
+	r.client = trusting(other.CA())
+	if code, body := r.get("/hook"); code != 0 || !strings.Contains(body, "certificate required") {
+		t.Errorf("without a certificate: %d %s", code, body)
+	}
+	r.client = trusting(other.CA())
+	r.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{*certificate}
+	if code, body := r.get("/hook"); code != http.StatusOK || body != "hello" {
+		t.Errorf("with a certificate: %d %s", code, body)
+	}
+}
+
+func certificateOf(t *testing.T, r *running) *tls.Certificate {
+	t.Helper()
+	certificate, err := webhook.CertificateOf(r.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+func TestURL(t *testing.T) {
+	t.Parallel()
+	r := start(t, says("hello"), webhook.Options{})
+	if !strings.HasPrefix(r.URL(), "https://127.0.0.1:") {
+		t.Errorf("the URL is %s", r.URL())
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		reason  string
+		options webhook.Options
+		want    string
+	}{
+		{"a key without a certificate", webhook.Options{KeyFile: "tls.key"}, `load certificate: CertFile and KeyFile come together, "" and "tls.key" do not`},
+		{"files that are not there", webhook.Options{CertFile: "nowhere.crt", KeyFile: "nowhere.key"}, "load certificate: open nowhere.crt: "},
+		{"an address that is none", webhook.Options{Address: "nonsense"}, "open webhook port: "},
+	}
+	for _, test := range tests {
+		if err := webhook.Serve(t.Context(), says(""), test.options); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", test.reason, err, test.want)
+		}
+	}
+}
