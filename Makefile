@@ -7,6 +7,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10m
 BENCHTIME ?= 1s
 ROUNDS ?= 5
+SOAKTIME ?= 30m
 USHER := bin/usher
 SANDBOX := bin/usher-sandbox
 CONFORMANCE := bin/usher-conformance
@@ -55,7 +56,7 @@ conformance: build $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhook
 	@$(CONFORMANCE) --usher-bin $(USHER) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
-test: lint drift unit race cases e2e ## everything that CI runs
+test: lint drift unit race cases gate e2e ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus
@@ -104,6 +105,18 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 .PHONY: bench
 bench: build ## compare with webhooks that do as little as can be done; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
+
+.PHONY: gate
+gate: ## fail if a decision costs a fifth more, next to decoding the review, than is recorded
+	$(GO) run ./bench gate
+
+.PHONY: record
+record: ## record what decisions cost now, for the gate
+	$(GO) run ./bench gate -record
+
+.PHONY: soak
+soak: build ## SOAKTIME (30m) at 80 % of what the server can do, while policies are edited
+	hack/soak.sh $(USHER) $(SOAKTIME)
 
 .PHONY: microbench
 microbench: ## one benchmark a stage, with allocations; authorization beside RBAC

@@ -21,10 +21,11 @@ func AllPaths() *Paths { return jsontree.All() }
 // An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
 // stands for an absent one. It is safe for concurrent use.
 type Object struct {
-	raw []byte
-	// sound tells that raw is known to be an object that can be decoded.
-	sound bool
-	tree  map[string]any
+	raw  []byte
+	tree map[string]any
+	// bytes tells that the object came as raw, and sound that this is known to be an object
+	// that can be decoded.
+	bytes, sound bool
 
 	decode    sync.Once
 	decodeErr error
@@ -38,12 +39,12 @@ func RawObject(raw []byte) *Object {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
 		return nil
 	}
-	return &Object{raw: raw}
+	return &Object{raw: raw, bytes: true}
 }
 
 // SoundObject is RawObject for what is known to be a JSON object whose numbers are all in
 // range, so that it need not be checked again.
-func SoundObject(raw []byte) *Object { return &Object{raw: raw, sound: true} }
+func SoundObject(raw []byte) *Object { return &Object{raw: raw, bytes: true, sound: true} }
 
 // TreeObject returns the object in tree, which must not change any more, or nil for a
 // nil tree. Integers are int64 and other numbers float64, as Tree returns them.
@@ -78,7 +79,7 @@ func (o *Object) Tree() (map[string]any, error) {
 // Part returns at least what lies at the paths, as Tree would. That is cheaper for an
 // object that came as bytes, but nothing of it is kept. It fails where Tree does.
 func (o *Object) Part(paths *Paths) (map[string]any, error) {
-	if o == nil || o.raw == nil || paths.Whole() {
+	if o == nil || !o.bytes || paths.Whole() {
 		return o.Tree()
 	}
 	decode := jsontree.Select

@@ -3,6 +3,7 @@
 //
 //	go run ./bench                 compare, and write bench/results.md
 //	go run ./bench -run cue        only what has cue in its name, and the references
+//	go run ./bench gate            fail if decisions cost more than is recorded
 //
 // What counts is the ratio of CPU time per request to that of the ordinary webhook, which
 // decodes the review with encoding/json and allows: it differs little between machines.
@@ -35,6 +36,9 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	if len(args) == 4 && args[0] == "reference" {
 		return runReference(args[1], args[2], args[3])
+	}
+	if len(args) > 0 && args[0] == "gate" {
+		return runGate(ctx, args[1:])
 	}
 	return compare(ctx, args)
 }

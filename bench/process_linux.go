@@ -37,3 +37,11 @@ func memoryOf(pid int) (int64, error) {
 	kilobytes, err := strconv.ParseInt(fields[0], 10, 64)
 	return kilobytes << 10, err
 }
+
+// ownCPU returns the CPU time that this process has used.
+func ownCPU() time.Duration {
+	var at unix.Timespec
+	// It cannot fail.
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &at)
+	return time.Duration(at.Nano())
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/door/admission"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/rule"
+)
+
+// gatedHandlers are the webhooks that the gate compares: the door with what is behind it,
+// without network, metrics and log.
+func gatedHandlers() (map[string]http.Handler, error) {
+	handlers := map[string]http.Handler{ordinary: http.HandlerFunc(answerOrdinary)}
+	targets := []target{
+		{name: "no policy", paths: []string{"/validate"}},
+		{name: "1000 that do not match", policies: missing(1000), paths: []string{"/mutate"}},
+	}
+	for _, l := range languages {
+		targets = append(targets, l.target(1))
+		if l.name == "template" || l.name == "validate template" {
+			targets = append(targets, l.target(100))
+		}
+	}
+	for _, t := range targets {
+		h, err := t.handler()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.name, err)
+		}
+		handlers[t.name] = h
+	}
+	return handlers, nil
+}
+
+// handler is the webhook of a target in process.
+func (t target) handler() (http.Handler, error) {
+	var policies []api.Policy
+	for _, text := range strings.Split(t.policies, "\n---\n") {
+		if text == "" {
+			continue
+		}
+		policy, err := api.Decode([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, policy)
+	}
+	rules, problems := compile.Policies(policies)
+	if errs := rule.Errors(problems); len(errs) > 0 {
+		return nil, fmt.Errorf("compile policies: %v", errs)
+	}
+	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}), guard.Options{})
+	options := admission.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	if t.paths[0] == "/mutate" {
+		return admission.Mutate(decider, options), nil
+	}
+	return admission.Validate(decider, options), nil
+}
