@@ -174,7 +174,7 @@ func prune(tree map[string]any, paths [][]string) map[string]any {
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{
-		nil, true, false, "", "plain /-_.:", `"\`, "<&>", "ä\u2028\xff\x7f\x00\n", int64(-5), int64(math.MaxInt64), 0.1, 1.0, 1e21, -0.0, 7, uint8(3),
+		nil, true, false, "", "plain /-_.:", `"\`, "<&>", "ä\u2028\xff\x7f\x00\n", int64(-5), int64(math.MaxInt64), 0.1, 1.0, 1e21, math.Copysign(0, -1), 7, uint8(3),
 		[]any{}, []any(nil), []any{int64(1), "a", []any{nil}}, map[string]any{}, map[string]any(nil), map[string]any{"b": "<", "a": []any{1.5}},
 		[]string{"x"}, json.RawMessage(`{"a": 1}`),
 	} {
