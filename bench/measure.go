@@ -73,7 +73,8 @@ func (r *rig) run(ctx context.Context, p plan, targets []target, body []byte) ([
 		if len(s.failures) > 0 {
 			return nil, fmt.Errorf("%s does not answer: %v", s.name, s.failures)
 		}
-		if got := s.verdict(); got != s.want {
+		// A server that is asked for more than it can do may deny for want of time.
+		if got := s.verdict(); !strings.Contains(got, s.want) {
 			return nil, fmt.Errorf("%s answers %s instead of %s", s.name, got, s.want)
 		}
 	}
