@@ -61,7 +61,7 @@ var mayImport = []struct {
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/access", "internal/callers"}},
-	{"plugin", []string{"door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
+	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},

@@ -1,0 +1,53 @@
+package access
+
+import (
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule/access"
+)
+
+// Grants are what a user may do in a namespace, whatever else a request says.
+type Grants struct {
+	Allowed []access.Grant
+	// Incomplete tells that the user may be allowed more, or refused some of this: what
+	// depends on conditions, selectors or patterns is not listed, and neither are denials.
+	Incomplete bool
+}
+
+// Grants returns what the policies allow a user in a namespace, in the order of evaluation;
+// the empty one stands for what is in none.
+func (e *Engine) Grants(user usher.User, namespace string) Grants {
+	q := access.QueryOf(&usher.Request{User: user, Access: &usher.Access{}}, nil)
+	q.Namespace = access.Value{Text: namespace}
+	var grants Grants
+	for _, r := range e.matcher.Rules() {
+		if !e.inForce(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) {
+			continue
+		}
+		switch grant, listable := r.Grant(); {
+		case r.Policy.Effect == access.Deny && (e.spares(&q) || e.options.Disarmed != nil && e.options.Disarmed()):
+		case r.Policy.Effect != access.Allow || depends(r.Policy) || !listable:
+			grants.Incomplete = true
+		default:
+			grants.Allowed = append(grants.Allowed, grant)
+		}
+	}
+	return grants
+}
+
+// inForce reports whether a policy has an effect now.
+func (e *Engine) inForce(p *access.Policy) bool {
+	now := e.options.Now()
+	switch {
+	case p.Trial, !p.Until.IsZero() && !now.Before(p.Until):
+		return false
+	case p.Effect == access.Deny && !p.Confirm.IsZero() && !now.Before(p.Confirm):
+		return false
+	}
+	return true
+}
+
+// depends reports whether it takes more than the target of a request to tell whether a
+// policy applies.
+func depends(p *access.Policy) bool {
+	return len(p.When) > 0 || len(p.Unless) > 0 || len(p.Labels) > 0 || len(p.Fields) > 0
+}
