@@ -63,12 +63,14 @@ unit: ## unit tests of every package, fuzz targets on their corpus
 	$(GO) test ./...
 
 # The packages in which goroutines meet.
-RACE := . ./engine/... ./live ./fact/... ./lang/cue ./door/admission ./door/apiserver ./door/authorization ./door/conversion ./door/transport \
+RACE := . ./engine/... ./live ./fact/... ./door/admission ./door/apiserver ./door/authorization ./door/conversion ./door/transport \
   ./observe/... ./plugin ./source/... ./webhook ./internal/...
 
 .PHONY: race
 race: ## the race detector on the packages with concurrency
 	$(GO) test -race $(RACE)
+# Its other tests are long computations in one goroutine, which the detector makes last for minutes.
+	$(GO) test -race -run Concurrent ./lang/cue
 
 .PHONY: cases
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
@@ -103,8 +105,9 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: build ## compare with webhooks that do as little as can be done; BENCHTIME, ROUNDS and BENCHFLAGS make it short
+bench: build ## compare with webhooks that do as little as can be done, and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
+	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
 
 .PHONY: gate
 gate: ## fail if a decision costs a fifth more, next to decoding the review, than is recorded
@@ -119,6 +122,5 @@ soak: build ## SOAKTIME (30m) at 80 % of what the server can do, while policies 
 	hack/soak.sh $(USHER) $(SOAKTIME)
 
 .PHONY: microbench
-microbench: ## one benchmark a stage, with allocations; authorization beside RBAC
+microbench: ## one benchmark a stage, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
-	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
