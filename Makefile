@@ -43,7 +43,7 @@ sandbox: build $(SANDBOX) ## a Kubernetes control plane with Usher and the examp
 
 .PHONY: e2e
 e2e: build $(SANDBOX) ## tests against a real API server, with faults
-	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 ./...
+	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -timeout 30m -count=1 ./...
 
 # As with the control plane, of which it compiles four hundred packages more.
 .PHONY: $(CONFORMANCE)
