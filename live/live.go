@@ -102,6 +102,9 @@ func (l *Live) Status() Status { return l.current.Load().status }
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
 func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
 
+// Coverage is what the rules in force have to be asked about. It is shared: do not change it.
+func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
+
 // Access is the engine that decides requests to authorize by the policies that hold now; nil
 // before every source has handed over its policies.
 func (l *Live) Access() *accessengine.Engine { return l.current.Load().access }

@@ -12,7 +12,11 @@ import (
 // option of that name of [apiserver.NewAuthorizer].
 func Rules(l *live.Live) apiserver.Lister {
 	return apiserver.ListerFunc(func(_ context.Context, user usher.User, namespace string) (apiserver.Rules, error) {
-		granted := l.Access().Grants(user, namespace)
+		engine := l.Access()
+		if engine == nil {
+			return apiserver.Rules{}, live.ErrNotLoaded
+		}
+		granted := engine.Grants(user, namespace)
 		rules := apiserver.Rules{Incomplete: granted.Incomplete}
 		for _, g := range granted.Allowed {
 			if len(g.Paths) > 0 {

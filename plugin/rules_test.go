@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,5 +73,16 @@ func TestRules(t *testing.T) {
 	resources, _, _, err = z.RulesFor(t.Context(), &user.DefaultInfo{Name: "jane", Groups: []string{"readers"}}, "lab")
 	if err != nil || len(resources) > 0 {
 		t.Errorf("in another namespace: %v, %v", resources, err)
+	}
+}
+
+// Servers ask before the policies are there, too.
+func TestRulesBeforeThereAreAny(t *testing.T) {
+	t.Parallel()
+	l := live.New(live.Options{})
+	z := apiserver.NewAuthorizer(l, apiserver.AuthorizerOptions{Rules: plugin.Rules(l)})
+	_, _, incomplete, err := z.RulesFor(t.Context(), &user.DefaultInfo{Name: "jane"}, "shop")
+	if !errors.Is(err, live.ErrNotLoaded) || !incomplete {
+		t.Errorf("rules: %v, incomplete %t, want that they are not known", err, incomplete)
 	}
 }

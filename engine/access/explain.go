@@ -98,6 +98,7 @@ func (s *state) step(ctx context.Context, place int32) Step {
 		by := s.engine.entries[s.decisive].Policy
 		overruled = entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect
 	}
+	why := s.engine.sparing(entry.Policy, &s.query)
 	switch {
 	case !applies:
 		step.Fate, step.Why = s.fate(entry, err)
@@ -106,8 +107,8 @@ func (s *state) step(ctx context.Context, place int32) Step {
 		}
 	case overruled:
 		step.Fate, step.Why = Overruled, "by "+s.engine.entries[s.decisive].Policy.Place()
-	case s.spared(entry.Policy) != "":
-		step.Fate, step.Why = Spared, s.spared(entry.Policy)
+	case why != "":
+		step.Fate, step.Why = Spared, why
 		s.once(ctx, place, entry)
 	default:
 		step.Fate = Decides
@@ -128,7 +129,7 @@ func (s *state) fate(e *entry, err error) (Fate, string) {
 	switch {
 	case err != nil:
 		return Skipped, err.Error()
-	case !e.Policy.Until.IsZero() && !s.engine.options.Now().Before(e.Policy.Until):
+	case s.engine.ended(e.Policy):
 		return Ended, "since " + e.Policy.Until.UTC().Format("2006-01-02T15:04:05Z")
 	case !e.Policy.Selects(&s.query):
 		return Unselected, "selectors: " + wanted(e.Policy)

@@ -20,11 +20,10 @@ func (e *Engine) Grants(user usher.User, namespace string) Grants {
 	q.Namespace = access.Value{Text: namespace}
 	var grants Grants
 	for _, r := range e.matcher.Rules() {
-		if !e.inForce(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) {
+		if e.ended(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) || e.sparing(r.Policy, &q) != "" {
 			continue
 		}
 		switch grant, listable := r.Grant(); {
-		case r.Policy.Effect == access.Deny && (e.spares(&q) || e.options.Disarmed != nil && e.options.Disarmed()):
 		case r.Policy.Effect != access.Allow || depends(r.Policy) || !listable:
 			grants.Incomplete = true
 		default:
@@ -32,18 +31,6 @@ func (e *Engine) Grants(user usher.User, namespace string) Grants {
 		}
 	}
 	return grants
-}
-
-// inForce reports whether a policy has an effect now.
-func (e *Engine) inForce(p *access.Policy) bool {
-	now := e.options.Now()
-	switch {
-	case p.Trial, !p.Until.IsZero() && !now.Before(p.Until):
-		return false
-	case p.Effect == access.Deny && !p.Confirm.IsZero() && !now.Before(p.Confirm):
-		return false
-	}
-	return true
 }
 
 // depends reports whether it takes more than the target of a request to tell whether a

@@ -84,7 +84,7 @@ func (s *state) weigh(ctx context.Context, place int32, entry *entry) bool {
 	if !applies {
 		return false
 	}
-	if why := s.spared(entry.Policy); why != "" {
+	if why := s.engine.sparing(entry.Policy, &s.query); why != "" {
 		s.add(spared(entry, why))
 		return true
 	}
@@ -126,7 +126,7 @@ func (s *state) decision() usher.Decision {
 // applies reports whether the policy of an entry that matches is in force for the request.
 // With an error the policy matches or not as it says of errors.
 func (s *state) applies(ctx context.Context, e *entry) (bool, error) {
-	if until := e.Policy.Until; !until.IsZero() && !s.engine.options.Now().Before(until) {
+	if s.engine.ended(e.Policy) {
 		return false, nil
 	}
 	if !e.Policy.Selects(&s.query) {
@@ -186,9 +186,14 @@ func (s *state) evaluate(ctx context.Context, c *access.Condition) (holds bool, 
 	return holds, nil
 }
 
-// spared says why a policy that applies has no effect, "" if it has.
-func (s *state) spared(p *access.Policy) string {
-	o := &s.engine.options
+// ended reports whether a policy is not valid any more.
+func (e *Engine) ended(p *access.Policy) bool {
+	return !p.Until.IsZero() && !e.options.Now().Before(p.Until)
+}
+
+// sparing says why a policy that applies to q has no effect, "" if it has.
+func (e *Engine) sparing(p *access.Policy, q *access.Query) string {
+	o := &e.options
 	switch {
 	case p.Trial:
 		return "on trial: its enforcement is Audit"
@@ -196,7 +201,7 @@ func (s *state) spared(p *access.Policy) string {
 		return ""
 	case !p.Confirm.IsZero() && !o.Now().Before(p.Confirm):
 		return "on trial: nobody has confirmed it in time"
-	case s.engine.spares(&s.query):
+	case e.spares(q):
 		return "the user is immune"
 	case o.Disarmed != nil && o.Disarmed():
 		return "denials are switched off"

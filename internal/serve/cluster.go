@@ -11,7 +11,6 @@ import (
 	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report"
-	"github.com/usher-dev/usher/rule"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
@@ -80,8 +79,7 @@ func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
 	if m.registration != nil {
-		coverage := func() rule.Coverage { return rule.Cover(l.Rules()) }
-		group.Go(func() error { return m.registration.run(ctx, coverage, i) })
+		group.Go(func() error { return m.registration.run(ctx, l.Coverage, i) })
 	}
 	return group.Wait()
 }
