@@ -93,51 +93,58 @@ func hex(digits []byte) rune {
 
 // unquote returns what the inside of a string says, whose escapes are valid.
 func unquote(inside []byte) string {
-	text := make([]byte, 0, len(inside)+2*utf8.UTFMax)
+	text, _ := AppendUnquoted(make([]byte, 0, len(inside)+2*utf8.UTFMax), inside)
+	return string(text)
+}
+
+// AppendUnquoted appends what the inside of a string says, whose escapes are valid. Bytes
+// and escapes that are no text become replacement characters; sound tells that there are none.
+func AppendUnquoted(to, inside []byte) (text []byte, sound bool) {
+	sound = true
 	for {
 		n := ordinary(inside)
-		text, inside = append(text, inside[:n]...), inside[n:]
+		to, inside = append(to, inside[:n]...), inside[n:]
 		switch {
 		case len(inside) == 0:
-			return string(text)
+			return to, sound
 		case inside[0] == '\\':
-			var r rune
-			r, inside = unescape(inside)
-			text = utf8.AppendRune(text, r)
+			r, rest, valid := unescape(inside)
+			to, inside, sound = utf8.AppendRune(to, r), rest, sound && valid
 		default:
 			r, size := utf8.DecodeRune(inside)
-			text, inside = utf8.AppendRune(text, r), inside[size:]
+			to, inside, sound = utf8.AppendRune(to, r), inside[size:], sound && (r != utf8.RuneError || size > 1)
 		}
 	}
 }
 
 // unescape returns the character of the escape that text begins with, or the two escapes
-// of a surrogate pair, and what follows. Half a pair becomes a replacement character.
-func unescape(text []byte) (rune, []byte) {
+// of a surrogate pair, and what follows. Half a pair becomes a replacement character, and is
+// not valid.
+func unescape(text []byte) (r rune, rest []byte, valid bool) {
 	switch c := text[1]; c {
 	case 'b':
-		return '\b', text[2:]
+		return '\b', text[2:], true
 	case 'f':
-		return '\f', text[2:]
+		return '\f', text[2:], true
 	case 'n':
-		return '\n', text[2:]
+		return '\n', text[2:], true
 	case 'r':
-		return '\r', text[2:]
+		return '\r', text[2:], true
 	case 't':
-		return '\t', text[2:]
+		return '\t', text[2:], true
 	case 'u':
 	default:
-		return rune(c), text[2:]
+		return rune(c), text[2:], true
 	}
-	r := hex(text[2:6])
+	r = hex(text[2:6])
 	text = text[6:]
 	if !utf16.IsSurrogate(r) {
-		return r, text
+		return r, text, true
 	}
 	if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
 		if pair := utf16.DecodeRune(r, hex(text[2:6])); pair != unicode.ReplacementChar {
-			return pair, text[6:]
+			return pair, text[6:], true
 		}
 	}
-	return unicode.ReplacementChar, text
+	return unicode.ReplacementChar, text, false
 }
