@@ -15,6 +15,9 @@ import (
 // such as "metadata", "labels".
 type Paths = jsontree.Paths
 
+// An Outline is what the scan of a JSON value found out about it.
+type Outline = jsontree.Outline
+
 // AllPaths returns the paths to everything.
 func AllPaths() *Paths { return jsontree.All() }
 
@@ -23,9 +26,9 @@ func AllPaths() *Paths { return jsontree.All() }
 type Object struct {
 	raw  []byte
 	tree map[string]any
-	// bytes tells that the object came as raw, and sound that this is known to be an object
-	// that can be decoded.
-	bytes, sound bool
+	// bytes tells that the object came as raw, and outline what is known of that.
+	bytes   bool
+	outline Outline
 
 	decode    sync.Once
 	decodeErr error
@@ -42,9 +45,11 @@ func RawObject(raw []byte) *Object {
 	return &Object{raw: raw, bytes: true}
 }
 
-// SoundObject is RawObject for what is known to be a JSON object whose numbers are all in
-// range, so that it need not be checked again.
-func SoundObject(raw []byte) *Object { return &Object{raw: raw, bytes: true, sound: true} }
+// SurveyedObject is RawObject for a JSON object of which something is known, so that it need
+// not be checked again.
+func SurveyedObject(raw []byte, outline Outline) *Object {
+	return &Object{raw: raw, bytes: true, outline: outline}
+}
 
 // TreeObject returns the object in tree, which must not change any more, or nil for a
 // nil tree. Integers are int64 and other numbers float64, as Tree returns them.
@@ -82,11 +87,7 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || !o.bytes || paths.Whole() {
 		return o.Tree()
 	}
-	decode := jsontree.Select
-	if o.sound {
-		decode = jsontree.SelectSound
-	}
-	part, err := decode(o.raw, paths)
+	part, err := jsontree.SelectSurveyed(o.raw, paths, o.outline)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}

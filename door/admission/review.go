@@ -130,16 +130,11 @@ func readUser(s *jsonscan.Scanner, user *usher.User) error {
 
 // raw reads an object, or null, without looking inside.
 func raw(s *jsonscan.Scanner, target **usher.Object) error {
-	text, sound, err := s.RawObject()
-	switch {
-	case err != nil || text == nil:
-		return err
-	case sound:
-		*target = usher.SoundObject(text)
-	default:
-		*target = usher.RawObject(text)
+	text, outline, err := s.RawObject()
+	if err == nil && text != nil {
+		*target = usher.SurveyedObject(text, outline)
 	}
-	return nil
+	return err
 }
 
 // check reports what keeps a review from being decided.

@@ -156,18 +156,17 @@ func (s *Scanner) Bool(target *bool) error {
 	return err
 }
 
-// RawObject reads an object without looking inside, and returns its text; nil for null. It
-// is sound if it can be decoded.
-func (s *Scanner) RawObject() (text []byte, sound bool, err error) {
+// RawObject reads an object without looking inside, and returns its text; nil for null.
+func (s *Scanner) RawObject() (text []byte, outline jsontree.Outline, err error) {
 	if s.Null() {
-		return nil, false, nil
+		return nil, outline, nil
 	}
 	if err := s.want('{', "an object"); err != nil {
-		return nil, false, err
+		return nil, outline, err
 	}
 	start := s.at
-	sound, err = s.step()
-	return s.data[start:s.at], sound, err
+	s.at, outline, err = jsontree.Survey(s.data, start, MaxDepth-len(s.open))
+	return s.data[start:s.at], outline, tooDeep(err)
 }
 
 // Skip steps over one value of any kind, in which no object may have a key twice.
@@ -186,17 +185,16 @@ func (s *Scanner) Skip() error {
 func (s *Scanner) Value() ([]byte, error) {
 	s.peek()
 	start := s.at
-	_, err := s.step()
-	return s.data[start:s.at], err
+	end, _, err := jsontree.Check(s.data, start, MaxDepth-len(s.open))
+	s.at = end
+	return s.data[start:end], tooDeep(err)
 }
 
-// step steps over one value, and reports whether it can be decoded.
-func (s *Scanner) step() (sound bool, err error) {
-	s.at, sound, err = jsontree.Check(s.data, s.at, MaxDepth-len(s.open))
+func tooDeep(err error) error {
 	if errors.Is(err, jsontree.ErrTooDeep) {
-		err = ErrTooDeep
+		return ErrTooDeep
 	}
-	return sound, err
+	return err
 }
 
 // key reads a key and the colon after it.

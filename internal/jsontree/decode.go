@@ -25,18 +25,14 @@ func Decode(data []byte) (map[string]any, error) { return Select(data, all) }
 // Select returns of the object in data what lies at the paths, as if the rest were not
 // there. It fails where [Decode] does: also if the rest is broken.
 func Select(data []byte, paths *Paths) (map[string]any, error) {
-	return decode(data, paths, false)
+	return SelectSurveyed(data, paths, Outline{})
 }
 
-// SelectSound is Select for data that is known to be sound, as [Check] says.
-func SelectSound(data []byte, paths *Paths) (map[string]any, error) {
-	return decode(data, paths, true)
-}
-
-func decode(data []byte, paths *Paths, sound bool) (map[string]any, error) {
+// SelectSurveyed is Select for data of which [Survey] gave the outline.
+func SelectSurveyed(data []byte, paths *Paths, outline Outline) (map[string]any, error) {
 	var members [16]member
 	var items [16]any
-	d := decoder{data: data, text: unsafe.String(unsafe.SliceData(data), len(data)), sound: sound, members: members[:0], items: items[:0]}
+	d := decoder{data: data, text: unsafe.String(unsafe.SliceData(data), len(data)), Outline: outline, members: members[:0], items: items[:0]}
 	if c := d.peek(); c != '{' {
 		if err := d.value(); err != nil {
 			return nil, err
@@ -70,8 +66,9 @@ type decoder struct {
 	// text is data as a string, of which decoded strings are parts.
 	text string
 	at   int
-	// sound tells that nothing need be checked.
-	sound bool
+	// Outline is what is known of data. If it is sound, nothing need be checked. Parts that
+	// begin before at may be missing.
+	Outline
 	// depth counts the containers around at.
 	depth int
 	// members and items are those of the containers around at that are not complete yet.
@@ -178,8 +175,9 @@ func (d *decoder) wanted(paths *Paths) (any, error) {
 // value steps over a value and checks it.
 func (d *decoder) value() error {
 	if d.sound {
-		d.peek()
-		d.at = pass(d.data, d.at)
+		if c := d.peek(); (c != '{' && c != '[') || !d.leap() {
+			d.at = pass(d.data, d.at)
+		}
 		return nil
 	}
 	end, sound, err := Check(d.data, d.at, maxDepth-d.depth)
@@ -188,6 +186,18 @@ func (d *decoder) value() error {
 		err = errRange
 	}
 	return err
+}
+
+// leap steps over the container that begins here, if the outline says where it ends.
+func (d *decoder) leap() bool {
+	for len(d.parts) > 0 && int(d.parts[0].start) < d.at {
+		d.parts = d.parts[1:]
+	}
+	if len(d.parts) == 0 || int(d.parts[0].start) > d.at {
+		return false
+	}
+	d.at = int(d.parts[0].end)
+	return true
 }
 
 func (d *decoder) enter() error {

@@ -116,7 +116,12 @@ func compare(t *testing.T, data []byte) {
 		if end, sound, err := jsontree.Check(data, 0, 10000); err != nil || !sound || len(bytes.TrimSpace(data[end:])) > 0 {
 			t.Fatalf("%.200q: ends at %d, sound %t, %v", data, end, sound, err)
 		}
-		if again, err := jsontree.SelectSound(data, selection); err != nil || !same(part, again) {
+		// What lies before a value does not count.
+		end, outline, err := jsontree.Survey(append([]byte("{}["), data...), 3, 10000)
+		if err != nil || !outline.Sound() || len(bytes.TrimSpace(data[end-3:])) > 0 {
+			t.Fatalf("%.200q: surveyed, it ends at %d, %+v, %v", data, end-3, outline, err)
+		}
+		if again, err := jsontree.SelectSurveyed(data, selection, outline); err != nil || !same(part, again) {
 			t.Fatalf("%.200q: selecting %q unchecked gives %v, %v", data, paths, again, err)
 		}
 		if pruned := prune(want, paths); !same(pruned, part) {
@@ -302,13 +307,17 @@ func BenchmarkDecode(b *testing.B) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}} {
 		head.Add(path...)
 	}
+	_, outline, err := jsontree.Survey(pod, 0, 1000)
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, bench := range []struct {
 		name   string
 		decode func() (map[string]any, error)
 	}{
 		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
 		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
-		{"head of sound", func() (map[string]any, error) { return jsontree.SelectSound(pod, head) }},
+		{"head of surveyed", func() (map[string]any, error) { return jsontree.SelectSurveyed(pod, head, outline) }},
 		{"check", func() (map[string]any, error) {
 			_, _, err := jsontree.Check(pod, 0, 1000)
 			return nil, err
@@ -316,6 +325,10 @@ func BenchmarkDecode(b *testing.B) {
 		{"reference", func() (map[string]any, error) {
 			tree := map[string]any{}
 			return tree, reference.Unmarshal(pod, &tree)
+		}},
+		{"survey", func() (map[string]any, error) {
+			_, _, err := jsontree.Survey(pod, 0, 1000)
+			return nil, err
 		}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

@@ -1,8 +1,11 @@
 package jsontree
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -20,75 +23,86 @@ func Check(data []byte, at, depth int) (end int, sound bool, err error) {
 	return end, !s.excessive, err
 }
 
+// Survey is Check for a value that is to be looked into later, and begins at data[at].
+func Survey(data []byte, at, depth int) (end int, outline Outline, err error) {
+	s := skipper{data: data, depth: depth}
+	if size := len(data) - at; size < math.MaxInt32 {
+		s.surveys, s.base, s.parts = true, at, make([]part, 0, min(8+size/large/2, 1024))
+	}
+	end, err = s.value(at)
+	return end, Outline{sound: err == nil && !s.excessive, parts: s.parts}, err
+}
+
+// An Outline is what is known of a value that was surveyed. The zero Outline knows nothing.
+type Outline struct {
+	// sound tells that the value can be decoded.
+	sound bool
+	// parts are its large containers, in the order in which they begin.
+	parts []part
+}
+
+// Sound reports whether it is known that the value can be decoded.
+func (o Outline) Sound() bool { return o.sound }
+
+// A part is a container of at least large bytes: its place, counted from where the value is.
+type part struct{ start, end int32 }
+
+// large is how many bytes it takes for a container to be stepped over faster if it is known
+// where it ends.
+const large = 128
+
 // A skipper steps over values. It does not recurse.
 type skipper struct {
 	data  []byte
 	depth int
 	// excessive tells that a number was out of range.
 	excessive bool
+	// surveys tells that large containers are noted as parts, with places counted from base.
+	surveys bool
+	base    int
+	parts   []part
 }
 
-// What a skipper expects.
-type expected int
+// An opened is a container that is not at its end.
+type opened struct {
+	// start is where it begins, and part its place among the parts.
+	start, part int
+}
 
-const (
-	aValue expected = iota
-	aKey
-	// aNext is a comma or the end of the container.
-	aNext
-)
-
+// value steps over the value that begins at data[i].
 func (s *skipper) value(i int) (int, error) {
-	var room [32]byte
+	var room [32]opened
 	open := room[:0]
 	data := s.data
 	var err error
-	for expect := aValue; ; {
-		for i < len(data) && data[i] <= ' ' && space(data[i]) {
-			i++
-		}
-		if i >= len(data) {
+	for {
+		if i = blank(data, i); i >= len(data) {
 			return i, Syntax(data, i, "")
 		}
-		switch c := data[i]; {
-		case expect == aNext && c == ',':
-			i++
-			if expect = aValue; open[len(open)-1] == '{' {
-				expect = aKey
-			}
-			continue
-		case expect == aNext:
-			// The closing bracket of both kinds is two after the opening one.
-			if c != open[len(open)-1]+2 {
-				return i, Syntax(data, i, "a comma or the end is wanted after a value")
-			}
-			i++
-			open = open[:len(open)-1]
-		case expect == aKey:
-			if i, err = s.key(i); err != nil {
-				return i, err
-			}
-			expect = aValue
-			continue
-		case c == '"':
+		switch c := data[i]; c {
+		case '"':
 			if i, _, err = Quoted(data, i); err != nil {
 				return i, err
 			}
-		case c == '{' || c == '[':
+		case '{', '[':
 			if len(open) == s.depth {
 				return i, ErrTooDeep
 			}
-			i++
-			for i < len(data) && space(data[i]) {
-				i++
-			}
+			start := i
+			i = blank(data, i+1)
+			// The closing bracket of both kinds is two after the opening one.
 			if i < len(data) && data[i] == c+2 {
 				i++
 				break
 			}
-			open = append(open, c)
-			if expect = aValue; c == '{' {
-				expect = aKey
+			open = append(open, opened{start, len(s.parts)})
+			if s.surveys {
+				s.parts = append(s.parts, part{start: int32(start - s.base)})
+			}
+			if c == '{' {
+				if i, err = key(data, i); err != nil {
+					return i, err
+				}
 			}
 			continue
 		default:
@@ -96,28 +110,65 @@ func (s *skipper) value(i int) (int, error) {
 				return i, err
 			}
 		}
-		if expect = aNext; len(open) == 0 {
-			return i, nil
+		for {
+			if len(open) == 0 {
+				return i, nil
+			}
+			if i = blank(data, i); i >= len(data) {
+				return i, Syntax(data, i, "")
+			}
+			if data[i] == ',' {
+				i++
+				break
+			}
+			last := open[len(open)-1]
+			if data[i] != data[last.start]+2 {
+				return i, Syntax(data, i, "a comma or the end is wanted after a value")
+			}
+			i++
+			open = open[:len(open)-1]
+			if s.surveys {
+				s.close(last, i)
+			}
+		}
+		if data[open[len(open)-1].start] == '{' {
+			if i, err = key(data, blank(data, i)); err != nil {
+				return i, err
+			}
 		}
 	}
 }
 
-// key steps over a key and the colon after it.
-func (s *skipper) key(i int) (int, error) {
-	if s.data[i] != '"' {
-		return i, Syntax(s.data, i, "a key is wanted")
+// close notes where a container ends. There is no part in one that is small.
+func (s *skipper) close(c opened, end int) {
+	if end-c.start < large {
+		s.parts = s.parts[:c.part]
+		return
 	}
-	i, _, err := Quoted(s.data, i)
+	s.parts[c.part].end = int32(end - s.base)
+}
+
+// key steps over a key and the colon after it.
+func key(data []byte, i int) (int, error) {
+	if i >= len(data) || data[i] != '"' {
+		return i, Syntax(data, i, "a key is wanted")
+	}
+	i, _, err := Quoted(data, i)
 	if err != nil {
 		return i, err
 	}
-	for i < len(s.data) && space(s.data[i]) {
-		i++
-	}
-	if i >= len(s.data) || s.data[i] != ':' {
-		return i, Syntax(s.data, i, "a colon is wanted after a key")
+	if i = blank(data, i); i >= len(data) || data[i] != ':' {
+		return i, Syntax(data, i, "a colon is wanted after a key")
 	}
 	return i + 1, nil
+}
+
+// blank steps over white space.
+func blank(data []byte, i int) int {
+	for i < len(data) && data[i] <= ' ' && space(data[i]) {
+		i++
+	}
+	return i
 }
 
 // scalar steps over a number or a word.
@@ -195,7 +246,14 @@ func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r'
 func Quoted(data []byte, i int) (end int, plain bool, err error) {
 	plain = true
 	for i++; ; {
-		i += ordinary(data[i:])
+		if i+8 <= len(data) {
+			stop := special(binary.LittleEndian.Uint64(data[i:]))
+			if stop == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(stop) / 8
+		}
 		if i >= len(data) {
 			return i, false, Syntax(data, i, "")
 		}
@@ -203,19 +261,21 @@ func Quoted(data []byte, i int) (end int, plain bool, err error) {
 		case c == '"':
 			return i + 1, plain, nil
 		case c == '\\':
-			n := escape(data[i:])
-			if n == 0 {
-				return i, false, Syntax(data, i, "an escape is not valid")
+			n := 2
+			if i+1 >= len(data) || data[i+1] != '"' {
+				if n = escape(data[i:]); n == 0 {
+					return i, false, Syntax(data, i, "an escape is not valid")
+				}
 			}
 			plain = false
 			i += n
 		case c < ' ':
 			return i, false, Syntax(data, i, "a control character stands in a string")
-		default:
+		case c >= utf8.RuneSelf:
 			plain = false
-			for i < len(data) && data[i] >= utf8.RuneSelf {
-				i++
-			}
+			i++
+		default:
+			i++
 		}
 	}
 }

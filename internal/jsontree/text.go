@@ -40,15 +40,9 @@ func (d *decoder) string() (string, error) {
 // ordinary counts the bytes that data begins with and that stand for themselves: ASCII
 // without quotes, backslashes and control characters.
 func ordinary(data []byte) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; len(data)-n >= 8; n += 8 {
-		// Of a word that is less than n in each byte, w - n*ones has the top bit of the
-		// lowest such byte set; those above it may be wrong.
-		w := binary.LittleEndian.Uint64(data[n:])
-		quote, escape := w^'"'*ones, w^'\\'*ones
-		stop := (w - ' '*ones) | (quote - ones) | (escape - ones) | w
-		if stop &= tops; stop != 0 {
+		if stop := special(binary.LittleEndian.Uint64(data[n:])); stop != 0 {
 			return n + bits.TrailingZeros64(stop)/8
 		}
 	}
@@ -56,6 +50,16 @@ func ordinary(data []byte) int {
 		n++
 	}
 	return n
+}
+
+// special sets the top bit of the lowest byte of a word that does not stand for itself; those
+// above it may be wrong. It is 0 if there is none.
+func special(w uint64) uint64 {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	// Of a word that is less than n in each byte, w - n*ones has the top bit of the lowest
+	// such byte set.
+	quote, escape := w^'"'*ones, w^'\\'*ones
+	return ((w - ' '*ones) | (quote - ones) | (escape - ones) | w) & tops
 }
 
 // escape returns the length of the escape that text begins with, 0 if it is none.
