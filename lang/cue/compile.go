@@ -55,6 +55,7 @@ func Compile(source string, form Form, o Options) (*Program, []rule.Problem) {
 	if c.failed() {
 		return nil, c.problems
 	}
+	p.want(file)
 	p.translate()
 	return p, c.problems
 }

@@ -106,6 +106,8 @@ type Program struct {
 	// reads says what of each parameter the evaluator gets; one that is not there is
 	// not read at all.
 	reads map[string]*need
+	// object and old are the paths to all that is read of the object and of the old one.
+	object, old usher.Paths
 	// fetches says that the source may have a processing.http block.
 	fetches bool
 	// labels says what of the input, besides its field names, the evaluator may come to

@@ -31,6 +31,7 @@ func (p *Program) Slowly() *Program {
 	return &Program{
 		form: p.form, extra: p.extra, evaluator: p.evaluator, context: p.context, value: p.value,
 		output: p.output, reads: p.reads, fetches: p.fetches, labels: p.labels, bound: p.bound,
+		object: p.object, old: p.old,
 	}
 }
 

@@ -1,0 +1,78 @@
+package cue
+
+import (
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/literal"
+	"cuelang.org/go/cue/token"
+)
+
+// Wants implements [rule.Selective]: what the source reads, and the places that it may
+// patch, as far as it spells them out.
+func (p *Program) Wants() (object, old *usher.Paths) { return &p.object, &p.old }
+
+// want finds out what p wants.
+func (p *Program) want(file *ast.File) {
+	switch {
+	case p.extra != nil:
+		// Whoever makes the parameters may look anywhere.
+		p.object.Add()
+		p.old.Add()
+		return
+	case p.form == Override || p.form == Validate:
+		p.reads["object"].addTo(&p.object)
+		p.reads["oldObject"].addTo(&p.old)
+	default:
+		if data := p.reads["data"]; data != nil && data.whole {
+			data.addTo(&p.object)
+			data.addTo(&p.old)
+		} else if data != nil {
+			data.field("object").addTo(&p.object)
+			data.field("oldObject").addTo(&p.old)
+		}
+	}
+	if p.form == Override || p.form == RenderedOverride {
+		addPointers(&p.object, file)
+	}
+}
+
+// addTo adds what n reads to paths, at which n begins. Of lists, and of what is gone
+// through field by field, all is added.
+func (n *need) addTo(paths *usher.Paths, at ...string) {
+	switch {
+	case n == nil:
+	case n.whole, n.each != nil, len(n.elements) > 0, len(n.fields) == 0 && len(at) > 0:
+		paths.Add(at...)
+	default:
+		for name, sub := range n.fields {
+			sub.addTo(paths, append(at[:len(at):len(at)], name)...)
+		}
+	}
+}
+
+// addPointers adds the texts in a source that look like the path of an operation, those
+// with interpolations up to the first of them. If one is none, too much is decoded.
+func addPointers(paths *usher.Paths, file *ast.File) {
+	ast.Walk(file, func(n ast.Node) bool {
+		switch x := n.(type) {
+		case *ast.Interpolation:
+			if start, ok := x.Elts[0].(*ast.BasicLit); ok {
+				text := strings.TrimPrefix(start.Value, `"`)
+				if last := strings.LastIndexByte(text, '/'); last > 0 && text[0] == '/' {
+					paths.AddPointer(text[:last])
+				}
+			}
+		case *ast.BasicLit:
+			if x.Kind != token.STRING {
+				break
+			}
+			if text, err := literal.Unquote(x.Value); err == nil && len(text) > 1 && text[0] == '/' {
+				paths.AddPointer(text)
+			}
+		}
+		return true
+	}, nil)
+}
