@@ -127,9 +127,7 @@ func measureCost(h http.Handler, body []byte) (took time.Duration, c cost) {
 	runtime.ReadMemStats(&before)
 	start := ownCPU()
 	for range calls {
-		r := httptest.NewRequest(http.MethodPost, "/?timeout=10s", bytes.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		h.ServeHTTP(httptest.NewRecorder(), r)
+		call(h, body)
 	}
 	took = ownCPU() - start
 	runtime.ReadMemStats(&after)
@@ -137,6 +135,12 @@ func measureCost(h http.Handler, body []byte) (took time.Duration, c cost) {
 		Allocs: float64(after.Mallocs-before.Mallocs) / calls,
 		Bytes:  float64(after.TotalAlloc-before.TotalAlloc) / calls,
 	}
+}
+
+func call(h http.Handler, body []byte) {
+	r := httptest.NewRequest(http.MethodPost, "/?timeout=10s", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(httptest.NewRecorder(), r)
 }
 
 func least(a, b float64) float64 {

@@ -26,7 +26,7 @@ func gatedHandlers() (map[string]http.Handler, error) {
 	}
 	for _, l := range languages {
 		targets = append(targets, l.target(1))
-		if l.name == "template" || l.name == "validate template" {
+		if limits[l.name][1] > 0 {
 			targets = append(targets, l.target(100))
 		}
 	}

@@ -41,13 +41,22 @@ type frame struct {
 	input rule.Input
 }
 
+// frame returns a frame that nobody has.
+func (d *deciding) frame() *frame {
+	const several = 8
+	if len(d.frames) == 0 {
+		d.frames = make([]frame, min(several, max(len(d.matched), 1)))
+	}
+	f := &d.frames[0]
+	d.frames = d.frames[1:]
+	return f
+}
+
 // attemptRule runs the steps of a rule. No failure gets past it, not even a panic.
 func attemptRule(ctx context.Context, d *deciding, r *rule.Rule, start time.Time) (res result, err error) {
-	a := attempt{deciding: d, rule: r}
-	a.frame = &frame{
-		ctx:   deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)},
-		input: rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known},
-	}
+	a := attempt{deciding: d, rule: r, frame: d.frame()}
+	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
+	a.frame.input = rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known}
 	defer func() {
 		a.frame.ctx.Release()
 		if value := recover(); value != nil {
@@ -83,13 +92,12 @@ func (a *attempt) steps(ctx context.Context) (result, error) {
 		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
 			continue
 		}
-		patch, err := a.change(out.Patch)
-		if err != nil {
+		if err := a.change(out.Patch); err != nil {
 			return result{}, err
 		}
-		res.patch = append(res.patch, patch...)
 		a.frame.input.Object = a.tree
 	}
+	res.patch = a.changed()
 	return res, nil
 }
 

@@ -34,13 +34,18 @@ type deciding struct {
 	known    fact.Known
 
 	matched  []*rule.Rule
+	frames   []frame
 	decision usher.Decision
+	// now is when the rule before ended, and the next one begins; zero for the first of a
+	// pass.
+	now time.Time
 }
 
 // match returns the rules of a pass that are for the object as it is now, which they find
 // with all that they want of it. The error is that of an object that cannot be decoded.
 func (d *deciding) match(pass int) ([]*rule.Rule, error) {
 	s := rule.SubjectOf(d.request, d.tree)
+	d.now = time.Time{}
 	d.matched = d.engine.matcher.Matching(d.matched[:0], d.request.Phase, pass, &s)
 	if len(d.matched) == 0 {
 		return nil, nil
@@ -102,21 +107,20 @@ func (d *deciding) restore() error {
 		return nil
 	}
 	d.editor = jsonpatch.NewEditor(tree)
-	if _, err := d.editor.Apply(d.applied); err != nil {
+	if _, err := d.editor.Append(nil, d.applied); err != nil {
 		return fmt.Errorf("change object again: %w", err)
 	}
 	d.tree = d.editor.Tree()
 	return nil
 }
 
-// change applies what the rule at work wants to change, and returns what did change. The
-// places that it acts on become part of the tree, if no program has said that it wants
-// them.
-func (d *deciding) change(patch usher.Patch) (usher.Patch, error) {
+// change applies what the rule at work wants to change. The places that it acts on become
+// part of the tree, if no program has said that it wants them.
+func (d *deciding) change(patch usher.Patch) error {
 	for i := range patch {
 		if !d.paths.CoversPointer(patch[i].Path) {
 			if err := d.widen(usher.AllPaths()); err != nil {
-				return nil, err
+				return err
 			}
 			break
 		}
@@ -124,14 +128,22 @@ func (d *deciding) change(patch usher.Patch) (usher.Patch, error) {
 	if d.editor == nil {
 		d.editor = jsonpatch.NewEditor(d.tree)
 	}
+	if d.applied == nil {
+		d.applied = make(usher.Patch, 0, max(len(patch), len(d.matched)))
+	}
 	d.broken = true
-	effective, err := d.editor.Apply(patch)
+	applied, err := d.editor.Append(d.applied, patch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.broken = false
-	d.tree, d.applied = d.editor.Tree(), append(d.applied, effective...)
-	return effective, nil
+	d.tree, d.applied = d.editor.Tree(), applied
+	return nil
+}
+
+// changed is what the rule at work has changed so far.
+func (d *deciding) changed() usher.Patch {
+	return d.applied[d.kept:len(d.applied):len(d.applied)]
 }
 
 // keep makes what the rule at work has changed stay.
@@ -164,7 +176,10 @@ func (d *deciding) widenOld(paths *usher.Paths) error {
 // run runs a rule and returns what came of it, with its finding. The error is that of
 // ctx, if that ended before the rule did.
 func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
-	start := time.Now()
+	start := d.now
+	if start.IsZero() {
+		start = time.Now()
+	}
 	res, err := attemptRule(ctx, d, r, start)
 	if err != nil || res.rejected {
 		if undone := d.undo(); undone != nil {
@@ -172,7 +187,8 @@ func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding
 		}
 	}
 	d.keep()
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: time.Since(start)}
+	d.now = time.Now()
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start)}
 	switch {
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores()

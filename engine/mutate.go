@@ -15,7 +15,6 @@ import (
 // On Delete nothing comes of a patch, so that nothing is said to have changed, and no
 // failure blocks the deletion, not even that of running out of time.
 func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
-	var patch usher.Patch
 	for _, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
@@ -35,10 +34,12 @@ func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, er
 			case finding.Outcome == usher.Failed && !finding.Ignored:
 				return d.deny(http.StatusInternalServerError, failure(&finding)), nil
 			}
-			patch = append(patch, finding.Patch...)
 		}
 	}
-	return d.allow(patch), nil
+	if d.discards() || len(d.applied) == 0 {
+		return d.allow(nil), nil
+	}
+	return d.allow(d.applied), nil
 }
 
 func (d *deciding) allow(patch usher.Patch) usher.Decision {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,17 +17,32 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// encodeReview encodes the answer to r, as json.Marshal would an AdmissionReview.
-func encodeReview(r *review, response *admissionv1.AdmissionResponse) ([]byte, error) {
+// A room is where an answer is made: its patch, and its text.
+type room struct{ patch, text []byte }
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// mostRoom is what is kept of a room in bytes.
+const mostRoom = 64 << 10
+
+// release lets others have the room. What lies in it is no longer there.
+func (r *room) release() {
+	if cap(r.patch)+cap(r.text) <= mostRoom {
+		rooms.Put(r)
+	}
+}
+
+// encodeReview encodes the answer to r in room, as json.Marshal would an AdmissionReview.
+func encodeReview(r *review, response *admissionv1.AdmissionResponse, room *room) ([]byte, error) {
 	response.UID = types.UID(r.request.UID)
-	b := make([]byte, 0, 256+base64.StdEncoding.EncodedLen(len(response.Patch)))
-	b = append(b, `{"kind":`...)
+	b := append(room.text[:0], `{"kind":`...)
 	b = jsontree.AppendString(b, r.kind)
 	b = append(b, `,"apiVersion":`...)
 	b = jsontree.AppendString(b, r.apiVersion)
 	b = append(b, `,"response":{"uid":`...)
 	b = jsontree.AppendString(b, r.request.UID)
-	b = fmt.Appendf(b, `,"allowed":%t`, response.Allowed)
+	b = append(b, `,"allowed":`...)
+	b = strconv.AppendBool(b, response.Allowed)
 	b, err := appendStatus(b, response.Result)
 	if err != nil {
 		return nil, fmt.Errorf("encode AdmissionReview: %w", err)
@@ -47,7 +64,8 @@ func encodeReview(r *review, response *admissionv1.AdmissionResponse) ([]byte, e
 	if len(response.Warnings) > 0 {
 		b = append(b, ']')
 	}
-	return append(b, "}}"...), nil
+	room.text = append(b, "}}"...)
+	return room.text, nil
 }
 
 func appendStatus(b []byte, status *metav1.Status) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,12 +72,16 @@ func refuse(code int, format string, args ...any) *refusal {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := h.deadline(r)
 	defer cancel()
-	answer, err := h.serve(ctx, r)
+	room := rooms.Get().(*room)
+	defer room.release()
+	answer, err := h.serve(ctx, r, room)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	// Otherwise a long answer is sent in chunks.
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	// The caller is gone if this fails: nobody is left to be told.
 	_, _ = w.Write(answer)
 }
@@ -94,8 +99,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, err.Error(), code)
 }
 
-// serve returns the answer to one review.
-func (h *handler) serve(ctx context.Context, r *http.Request) ([]byte, error) {
+// serve returns the answer to one review, which lies in room.
+func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byte, error) {
 	if err := checkHeader(r); err != nil {
 		return nil, err
 	}
@@ -107,17 +112,17 @@ func (h *handler) serve(ctx context.Context, r *http.Request) ([]byte, error) {
 		return nil, refuse(http.StatusBadRequest, "body is empty: an AdmissionReview is wanted")
 	}
 	if !complete {
-		return h.tooLarge(r, body)
+		return h.tooLarge(r, body, room)
 	}
 	review, err := decodeReview(body)
 	if errors.Is(err, jsonscan.ErrTooDeep) && review.identified() {
-		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()))
+		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()), room)
 	}
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}
 	review.request.Phase = h.phase
-	return h.answer(ctx, review)
+	return h.answer(ctx, review, room)
 }
 
 func checkHeader(r *http.Request) error {
@@ -170,34 +175,34 @@ func readBody(r io.Reader, length, limit int64) (body []byte, complete bool, err
 
 // tooLarge denies a review of which only the beginning is there. An HTTP error would let
 // it pass under failurePolicy Ignore.
-func (h *handler) tooLarge(r *http.Request, beginning []byte) ([]byte, error) {
+func (h *handler) tooLarge(r *http.Request, beginning []byte, room *room) ([]byte, error) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, drain*h.maxBody))
 	review, _ := decodeReview(beginning)
 	if !review.identified() {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", h.maxBody)
 	}
 	reason := fmt.Sprintf("admission review is larger than %d bytes", h.maxBody)
-	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason))
+	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason), room)
 }
 
 // answer decides a review and encodes the decision.
-func (h *handler) answer(ctx context.Context, review *review) ([]byte, error) {
+func (h *handler) answer(ctx context.Context, review *review, room *room) ([]byte, error) {
 	decision, err := answer.Decide(ctx, h.decider, &review.request, h.log)
 	if err != nil {
-		return h.deny(ctx, review, answer.Undecided(err))
+		return h.deny(ctx, review, answer.Undecided(err), room)
 	}
-	response, err := respond(&review.request, decision)
+	response, err := respond(&review.request, decision, room)
 	if err != nil {
-		return h.deny(ctx, review, answer.Undecided(err))
+		return h.deny(ctx, review, answer.Undecided(err), room)
 	}
-	return encodeReview(review, response)
+	return encodeReview(review, response, room)
 }
 
 // deny answers a review that could not be decided.
-func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status) ([]byte, error) {
+func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status, room *room) ([]byte, error) {
 	h.log.ErrorContext(ctx, "review denied without a decision",
 		"uid", review.request.UID, "phase", h.phase, "code", status.Code, "error", status.Message)
-	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status})
+	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status}, room)
 }
 
 // deadline returns the context of a decision: it ends a little before the caller loses

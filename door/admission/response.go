@@ -11,8 +11,8 @@ import (
 	"github.com/usher-dev/usher/internal/answer"
 )
 
-// respond turns a decision into the answer to q, without uid.
-func respond(q *usher.Request, d usher.Decision) (*admissionv1.AdmissionResponse, error) {
+// respond turns a decision into the answer to q, without uid. The patch lies in room.
+func respond(q *usher.Request, d usher.Decision, room *room) (*admissionv1.AdmissionResponse, error) {
 	denial, err := answer.Denial(q, d)
 	if err != nil {
 		return nil, err
@@ -32,10 +32,11 @@ func respond(q *usher.Request, d usher.Decision) (*admissionv1.AdmissionResponse
 	if len(operations) == 0 {
 		return response, nil
 	}
-	patch, err := operations.AppendJSON(nil)
+	patch, err := operations.AppendJSON(room.patch[:0])
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
+	room.patch = patch
 	jsonPatch := admissionv1.PatchTypeJSONPatch
 	response.Patch, response.PatchType = patch, &jsonPatch
 	return response, nil

@@ -29,7 +29,7 @@ func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch,
 	if len(patch) > 1 {
 		e.own = &owned{}
 	}
-	effective, err := e.run(patch)
+	effective, err := e.run(nil, patch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,9 +50,9 @@ func NewEditor(tree map[string]any) *Editor {
 // Tree returns the object as the patches have left it.
 func (e *Editor) Tree() map[string]any { return e.editor.root }
 
-// Apply applies a patch and returns what happened, as the function of that name does. After
-// an error the tree is somewhere in between, and the Editor of no more use.
-func (e *Editor) Apply(patch usher.Patch) (usher.Patch, error) {
+// Append applies a patch and appends to done what happened, as Apply returns it. After an
+// error the tree is somewhere in between, and the Editor of no more use.
+func (e *Editor) Append(done, patch usher.Patch) (usher.Patch, error) {
 	for i := range patch {
 		if isContainer(patch[i].Value) {
 			// It may be part of the tree, and is not to change with it.
@@ -60,7 +60,7 @@ func (e *Editor) Apply(patch usher.Patch) (usher.Patch, error) {
 			break
 		}
 	}
-	return e.editor.run(patch)
+	return e.editor.run(done, patch)
 }
 
 func isContainer(value any) bool {
@@ -82,8 +82,8 @@ type editor struct {
 	tokens []string
 }
 
-func (e *editor) run(patch usher.Patch) (usher.Patch, error) {
-	e.effective = nil
+func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
+	e.effective = done
 	for i := range patch {
 		if err := e.apply(&patch[i]); err != nil {
 			return nil, err

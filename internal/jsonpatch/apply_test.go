@@ -231,7 +231,7 @@ func TestEditorDoesNotChangeCopies(t *testing.T) {
 	t.Parallel()
 	e := jsonpatch.NewEditor(decodeTree(t, `{"a":{"x":{}},"b":{}}`))
 	apply := func(op usher.PatchOp) usher.Patch {
-		effect, err := e.Apply(usher.Patch{op})
+		effect, err := e.Append(nil, usher.Patch{op})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func compareEditor(t *testing.T, data []byte) {
 		}
 		text := encode(t, patch)
 		result, wantEffect, wantErr := jsonpatch.Apply(want, decodePatch(t, string(text)))
-		effect, err := e.Apply(patch)
+		effect, err := e.Append(nil, patch)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 			t.Fatalf("%s with %s: error %v, Apply gives %v", encode(t, want), text, err, wantErr)
 		}

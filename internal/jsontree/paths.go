@@ -1,7 +1,9 @@
 package jsontree
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -9,8 +11,15 @@ import (
 // everything is wanted, and so it is from where a path leads through something else. The
 // zero Paths, and nil, lead nowhere. Paths that are not changed any more can be shared.
 type Paths struct {
-	whole  bool
-	fields map[string]*Paths
+	whole bool
+	// fields are in the order of their keys.
+	fields []field
+}
+
+// A field is where the paths go on under a key.
+type field struct {
+	key   string
+	paths *Paths
 }
 
 // all lead everywhere.
@@ -25,17 +34,38 @@ func (p *Paths) Add(path ...string) {
 		if p.whole {
 			return
 		}
-		if p.fields == nil {
-			p.fields = map[string]*Paths{}
-		}
-		next := p.fields[key]
-		if next == nil {
-			next = &Paths{}
-			p.fields[key] = next
-		}
-		p = next
+		p = p.at(key)
 	}
 	p.whole, p.fields = true, nil
+}
+
+// at returns the paths that go on under a key, made if necessary.
+func (p *Paths) at(key string) *Paths {
+	i, found := slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
+	if !found {
+		p.fields = slices.Insert(p.fields, i, field{key, &Paths{}})
+	}
+	return p.fields[i].paths
+}
+
+// few is up to how many fields it is faster to look at one after the other.
+const few = 8
+
+// next returns the paths that go on under a key, nil if there are none.
+func (p *Paths) next(key string) *Paths {
+	if len(p.fields) > few {
+		i, found := slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
+		if !found {
+			return nil
+		}
+		return p.fields[i].paths
+	}
+	for i := range p.fields {
+		if p.fields[i].key == key {
+			return p.fields[i].paths
+		}
+	}
+	return nil
 }
 
 // AddPointer adds the path that a JSON pointer (RFC 6901) is, or everything if it is none.
@@ -72,14 +102,8 @@ func (p *Paths) Merge(other *Paths) {
 	case other.whole:
 		p.whole, p.fields = true, nil
 	default:
-		if p.fields == nil {
-			p.fields = make(map[string]*Paths, len(other.fields))
-		}
-		for key, inside := range other.fields {
-			if p.fields[key] == nil {
-				p.fields[key] = &Paths{}
-			}
-			p.fields[key].Merge(inside)
+		for _, f := range other.fields {
+			p.at(f.key).Merge(f.paths)
 		}
 	}
 }
@@ -99,8 +123,8 @@ func (p *Paths) Within(other *Paths) bool {
 	case other == nil || p.whole:
 		return false
 	}
-	for key, inside := range p.fields {
-		if !inside.Within(other.fields[key]) {
+	for i := range p.fields {
+		if f := &p.fields[i]; !f.paths.Within(other.next(f.key)) {
 			return false
 		}
 	}
@@ -117,7 +141,7 @@ func (p *Paths) Covers(path ...string) bool {
 		if p == nil || p.whole {
 			break
 		}
-		p = p.fields[key]
+		p = p.next(key)
 	}
 	return p.Whole()
 }
@@ -128,7 +152,7 @@ func (p *Paths) CoversPointer(pointer string) bool {
 		if p == nil || p.whole {
 			break
 		}
-		p = p.fields[key]
+		p = p.next(key)
 	}
 	return p.Whole()
 }
@@ -138,5 +162,5 @@ func (p *Paths) field(key string) *Paths {
 	if p == nil || p.whole {
 		return p
 	}
-	return p.fields[key]
+	return p.next(key)
 }
