@@ -1,5 +1,10 @@
 package cue
 
+import (
+	"slices"
+	"sync"
+)
+
 // A code is an expression that has been translated: what it returns is the value that the
 // evaluator would give it, or that this is not for it to say.
 //
@@ -8,7 +13,7 @@ package cue
 type code func(m *machine, f *frame) (any, status)
 
 // A status tells what is known of a value.
-type status int
+type status int8
 
 const (
 	// known: it is this value.
@@ -46,11 +51,29 @@ func held(v any, s status) any {
 	return v
 }
 
-// A machine is one run of a translated program.
+// A machine runs a translated program. What comes out of it is nothing that it keeps, so
+// that it can be used again.
 type machine struct {
-	params map[string]any
+	params params
 	// steps counts down to where the evaluator, which has limits of its own, takes over.
 	steps int
+	// top is the frame of the file.
+	top frame
+}
+
+var machines = sync.Pool{New: func() any { return new(machine) }}
+
+// start makes m ready for a run.
+func (m *machine) start(p *plan, params *params) {
+	m.params, m.steps = *params, mostWork
+	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
+}
+
+// stop ends a run, and lets others have m.
+func (m *machine) stop() {
+	m.params = params{}
+	clear(m.top.slots)
+	machines.Put(m)
 }
 
 // mostWork is how many steps a translated program may take; one copies about 16 bytes.
@@ -85,7 +108,7 @@ type slot struct {
 	state  slotState
 }
 
-type slotState int
+type slotState int8
 
 const (
 	fresh slotState = iota

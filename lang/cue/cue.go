@@ -128,11 +128,11 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		return rule.Outcome{}, err
 	}
 	if p.translation != nil && ctx.Err() == nil {
-		if outcome, ok := p.translation.run(p.form, params); ok {
+		if outcome, ok := p.translation.run(p.form, &params); ok {
 			return outcome, nil
 		}
 	}
-	input, err := p.project(params)
+	input, err := p.project(&params)
 	if err != nil {
 		return rule.Outcome{}, err
 	}
@@ -165,18 +165,32 @@ func (p *Program) String() string {
 	return p.form.output() + " from " + strings.Join(reads, ", ")
 }
 
-// params returns the values of the parameters by name.
-func (p *Program) params(in *rule.Input) (map[string]any, error) {
-	update := in.OldObject != nil && in.Request != nil && in.Request.Operation == usher.Update
-	switch p.form {
-	case Override:
-		return map[string]any{"object": tree(in.Object)}, nil
-	case Validate:
-		params := map[string]any{"object": tree(in.Object)}
-		if update {
-			params["oldObject"] = in.OldObject
+// A param is a value that a source is given, by name.
+type param struct {
+	name  string
+	value any
+}
+
+// params are what a source is given: one or two, the other has no name.
+type params [2]param
+
+func (p *params) get(name string) (any, bool) {
+	for i := range p {
+		if p[i].name == name {
+			return p[i].value, true
 		}
-		return params, nil
+	}
+	return nil, false
+}
+
+// params returns the values of the parameters.
+func (p *Program) params(in *rule.Input) (params, error) {
+	update := in.OldObject != nil && in.Request != nil && in.Request.Operation == usher.Update
+	switch {
+	case p.form == Validate && update:
+		return params{{"object", tree(in.Object)}, {"oldObject", in.OldObject}}, nil
+	case p.form == Override, p.form == Validate:
+		return params{{"object", tree(in.Object)}}, nil
 	}
 	data := map[string]any{"object": tree(in.Object), "extraParams": map[string]any{}}
 	switch {
@@ -190,13 +204,13 @@ func (p *Program) params(in *rule.Input) (map[string]any, error) {
 	if p.extra != nil {
 		extra, err := p.extra(in)
 		if err != nil {
-			return nil, err
+			return params{}, err
 		}
 		if extra != nil {
 			data["extraParams"] = extra
 		}
 	}
-	return map[string]any{"data": data}, nil
+	return params{{"data", data}}, nil
 }
 
 // tree turns a nil object into the JSON null that it stands for.

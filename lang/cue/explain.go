@@ -15,7 +15,11 @@ func (p *Program) Explain(in *rule.Input) (rule.Reading, error) {
 	}
 	var reading rule.Reading
 	for _, path := range p.Reads() {
-		value, ok := lookUp(params, strings.Split(strings.TrimSuffix(path, ".*"), "."))
+		names := strings.Split(strings.TrimSuffix(path, ".*"), ".")
+		value, ok := params.get(names[0])
+		if ok {
+			value, ok = lookUp(value, names[1:])
+		}
 		reading.Values = append(reading.Values, rule.Value{Name: path, Value: value, Absent: !ok})
 	}
 	return reading, nil

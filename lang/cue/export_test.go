@@ -42,7 +42,7 @@ func (p *Program) Closures(in *rule.Input) (rule.Outcome, bool) {
 	if err != nil || p.translation == nil {
 		return rule.Outcome{}, false
 	}
-	return p.translation.run(p.form, params)
+	return p.translation.run(p.form, &params)
 }
 
 // ClosuresOfParts is Closures with nothing of the input but what p reads.
@@ -53,15 +53,15 @@ func (p *Program) ClosuresOfParts(in *rule.Input) (rule.Outcome, bool) {
 	}
 	keys := newKeySet(1 << 30)
 	j := projection{limits: &Limits{Values: 1 << 30, Bytes: 1 << 30}, keys: &keys}
-	parts := map[string]any{}
-	for name, value := range params {
-		need, ok := p.reads[name]
+	for i := range params {
+		need, ok := p.reads[params[i].name]
 		if !ok {
+			params[i] = param{}
 			continue
 		}
-		if parts[name], err = j.value(value, need, 0); err != nil {
+		if params[i].value, err = j.value(params[i].value, need, 0); err != nil {
 			return rule.Outcome{}, false
 		}
 	}
-	return p.translation.run(p.form, parts)
+	return p.translation.run(p.form, &params)
 }

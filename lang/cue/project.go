@@ -20,11 +20,11 @@ const (
 
 // project returns what the source reads of the parameters, ready to be encoded, or
 // ErrTooLarge.
-func (p *Program) project(params map[string]any) (map[string]any, error) {
+func (p *Program) project(params *params) (map[string]any, error) {
 	j := projection{limits: &p.evaluator.limits, keys: &p.evaluator.keys, labels: p.labels}
 	input := make(map[string]any, len(p.reads))
 	for name, need := range p.reads {
-		value, given := params[name]
+		value, given := params.get(name)
 		if !given {
 			continue
 		}

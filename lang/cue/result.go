@@ -8,9 +8,16 @@ import (
 )
 
 // run evaluates a translated source. It is not ok where the evaluator has to answer.
-func (t *translation) run(form Form, params map[string]any) (outcome rule.Outcome, ok bool) {
-	m := &machine{params: params, steps: mostWork}
-	f := t.plan.frame(nil)
+func (t *translation) run(form Form, params *params) (rule.Outcome, bool) {
+	m := machines.Get().(*machine)
+	m.start(t.plan, params)
+	outcome, ok := t.runOn(m, form)
+	m.stop()
+	return outcome, ok
+}
+
+func (t *translation) runOn(m *machine, form Form) (rule.Outcome, bool) {
+	f := &m.top
 	for _, i := range t.plan.conditions {
 		if _, s := f.get(m, i); s != known {
 			return rule.Outcome{}, false

@@ -208,15 +208,19 @@ func (t *translator) plainStructure(x *ast.StructLit, names []string, values []a
 		}
 	}
 	return func(m *machine, f *frame) (any, status) {
-		values := make([]any, len(codes))
-		for i, c := range codes {
+		made := &struct {
+			structure
+			room [4]any
+		}{}
+		made.names, made.values = names, slices.Grow(made.room[:0], len(codes))
+		for _, c := range codes {
 			v, s := c(m, f)
 			if s > choice || isOpen(v) {
 				return nil, unclear
 			}
-			values[i] = held(v, s)
+			made.values = append(made.values, held(v, s))
 		}
-		return &structure{names: names, values: values}, known
+		return &made.structure, known
 	}
 }
 

@@ -311,7 +311,7 @@ func (s *lazyStruct) param(name string, declared []declaration) code {
 		}
 	}
 	return func(m *machine, _ *frame) (any, status) {
-		v, ok := m.params[name]
+		v, ok := m.params.get(name)
 		if !ok {
 			return open{}, known
 		}
