@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonscan"
@@ -27,10 +28,12 @@ type review struct {
 }
 
 // decodeReview reads a review. The objects are not decoded: they stay where they lie in
-// body. With an error it returns what came before.
+// body, which must not change any more, and so do strings. With an error it returns what
+// came before.
 func decodeReview(body []byte) (*review, error) {
 	r := &review{}
-	s := jsonscan.New(body)
+	s := &jsonscan.Scanner{}
+	s.Reset(body, unsafe.String(unsafe.SliceData(body), len(body)))
 	if err := s.Object(r.field); err != nil {
 		return r, fmt.Errorf("decode AdmissionReview: %w", err)
 	}

@@ -85,18 +85,15 @@ func (m *Metrics) Handler() http.Handler {
 // Wrap returns a decider that decides as d does and counts the decisions as those of the
 // door.
 func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
+	counts := doorCounts{metrics: m, door: door}
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		start := time.Now()
-		verdict := "error"
+		verdict := undecided
 		// A decider that panics has taken its time, too.
-		defer func() {
-			phase := phaseLabel(r.Phase)
-			m.decisions.WithLabelValues(door, phase, verdict).Inc()
-			m.decisionDuration.WithLabelValues(door, phase).Observe(time.Since(start).Seconds())
-		}()
+		defer func() { counts.add(r.Phase, verdict, time.Since(start)) }()
 		decision, err := d.Decide(ctx, r)
 		if err == nil {
-			verdict = verdictLabel(decision.Verdict)
+			verdict = verdictOf(decision.Verdict)
 		}
 		m.policies.count(decision.Findings)
 		return decision, err
@@ -105,24 +102,6 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 
 // Shed counts a request that was turned away.
 func (m *Metrics) Shed() { m.shed.Inc() }
-
-func phaseLabel(phase usher.Phase) string {
-	switch phase {
-	case usher.Authorize, usher.Mutate, usher.Validate:
-		return string(phase)
-	}
-	return "other"
-}
-
-func verdictLabel(verdict usher.Verdict) string {
-	switch verdict {
-	case usher.Allow, usher.Deny:
-		return string(verdict)
-	case usher.NoOpinion:
-		return "no_opinion"
-	}
-	return "error"
-}
 
 // FactResolver returns a resolver that resolves as next does and counts. In front of a cache it
 // counts what rules ask for, behind one what is really fetched.
