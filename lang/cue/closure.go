@@ -57,6 +57,8 @@ type machine struct {
 	params params
 	// steps counts down to where the evaluator, which has limits of its own, takes over.
 	steps int
+	// doubt is set when something is found not to be there because a parameter is not given.
+	doubt bool
 	// top is the frame of the file.
 	top frame
 }
@@ -65,7 +67,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // start makes m ready for a run.
 func (m *machine) start(p *plan, params *params) {
-	m.params, m.steps = *params, mostWork
+	m.params, m.steps, m.doubt = *params, mostWork, false
 	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
 }
 
@@ -106,6 +108,8 @@ type slot struct {
 	value  any
 	status status
 	state  slotState
+	// doubt is that of the machine after the value was found.
+	doubt bool
 }
 
 type slotState int8
@@ -125,18 +129,42 @@ func (f *frame) get(m *machine, i int) (any, status) {
 	s := &f.slots[i]
 	switch s.state {
 	case done:
+		m.doubt = m.doubt || s.doubt
 		return s.value, s.status
 	case busy:
 		return nil, unclear
 	}
 	s.state = busy
-	s.value, s.status = f.plan.codes[i](m, f)
+	s.value, s.status, s.doubt = m.eval(f.plan.codes[i], f)
 	s.state = done
 	return s.value, s.status
 }
 
 // set gives a slot its value.
-func (f *frame) set(i int, v any, s status) { f.slots[i] = slot{v, s, done} }
+func (f *frame) set(i int, v any, s status, doubt bool) { f.slots[i] = slot{v, s, done, doubt} }
+
+// eval returns the value of an expression, and whether there is doubt about it.
+func (m *machine) eval(c code, f *frame) (v any, s status, doubt bool) {
+	before := m.doubt
+	m.doubt = false
+	v, s = c(m, f)
+	doubt = m.doubt
+	m.doubt = before || doubt
+	return v, s, doubt
+}
+
+// certain returns a code that leaves doubt to the evaluator: it takes a list or struct in a
+// condition for a cycle if something in it depends on what a parameter lacks that is not
+// given.
+func certain(c code) code {
+	return func(m *machine, f *frame) (any, status) {
+		v, s, doubt := m.eval(c, f)
+		if doubt {
+			return nil, unclear
+		}
+		return v, s
+	}
+}
 
 // A structure is the value of a struct literal, its fields in the order of their
 // declaration. Hidden fields begin with _, as no other field does.

@@ -47,11 +47,26 @@ func (t *translator) expr(x ast.Expr, in *env) code {
 	case *ast.CallExpr:
 		return t.function(x, in)
 	case *ast.ListLit:
-		return t.list(x, in)
+		return t.literal(t.list(x, in))
 	case *ast.StructLit:
-		return t.structure(x, in)
+		return t.literal(t.structure(x, in))
 	}
 	return t.cannot(x, "it uses an expression outside the subset")
+}
+
+// condition translates a condition, or the source of a loop.
+func (t *translator) condition(x ast.Expr, in *env) code {
+	t.conditions++
+	defer func() { t.conditions-- }()
+	return t.expr(x, in)
+}
+
+// literal returns the code of a list or struct that is written out.
+func (t *translator) literal(c code) code {
+	if t.conditions == 0 {
+		return c
+	}
+	return certain(c)
 }
 
 func selection(of code, name string) code {
@@ -60,13 +75,13 @@ func selection(of code, name string) code {
 		if s > choice {
 			return nil, s
 		}
-		return fieldOf(v, name)
+		return m.fieldOf(v, name)
 	}
 }
 
 // fieldOf returns a field of a struct. In what is no struct there are none, which is an
 // error.
-func fieldOf(v any, name string) (any, status) {
+func (m *machine) fieldOf(v any, name string) (any, status) {
 	switch v := v.(type) {
 	case map[string]any:
 		if field, ok := v[name]; ok {
@@ -79,6 +94,7 @@ func fieldOf(v any, name string) (any, status) {
 		}
 		return nil, absent
 	case open:
+		m.doubt = true
 		return nil, absent
 	}
 	return nil, unclear
@@ -100,7 +116,7 @@ func (t *translator) indexed(x *ast.IndexExpr, in *env) code {
 			if isHidden(i) {
 				return nil, unclear
 			}
-			return fieldOf(v, i)
+			return m.fieldOf(v, i)
 		case int64:
 			if list, ok := v.([]any); ok && i >= 0 && i < int64(len(list)) {
 				return member(list[i])

@@ -63,7 +63,7 @@ func (t *translator) clauses(clauses []ast.Clause, in *env, body func(*env) emit
 	}
 	switch clause := clauses[0].(type) {
 	case *ast.IfClause:
-		test := t.expr(clause.Condition, in)
+		test := t.condition(clause.Condition, in)
 		then := t.clauses(clauses[1:], in, body)
 		return func(m *machine, f *frame, into *collector) bool {
 			v, s := test(m, f)
@@ -79,12 +79,12 @@ func (t *translator) clauses(clauses []ast.Clause, in *env, body func(*env) emit
 		inner.add(clause, clause.Ident.Name, 0)
 		then := t.clauses(clauses[1:], inner, body)
 		return func(m *machine, f *frame, into *collector) bool {
-			v, s := value(m, f)
+			v, s, doubt := m.eval(value, f)
 			if s == unclear {
 				return false
 			}
 			f = &frame{outer: f, slots: make([]slot, 1)}
-			f.set(0, v, s)
+			f.set(0, v, s, doubt)
 			return then(m, f, into)
 		}
 	case *ast.ForClause:
@@ -95,7 +95,7 @@ func (t *translator) clauses(clauses []ast.Clause, in *env, body func(*env) emit
 }
 
 func (t *translator) loop(clause *ast.ForClause, clauses []ast.Clause, in *env, body func(*env) emitter) emitter {
-	source := t.expr(clause.Source, in)
+	source := t.condition(clause.Source, in)
 	inner := &env{outer: in, names: map[ast.Node]map[string]int{}}
 	if clause.Key != nil {
 		inner.add(clause, clause.Key.Name, 0)
@@ -103,15 +103,15 @@ func (t *translator) loop(clause *ast.ForClause, clauses []ast.Clause, in *env, 
 	inner.add(clause, clause.Value.Name, 1)
 	then := t.clauses(clauses, inner, body)
 	return func(m *machine, f *frame, into *collector) bool {
-		v, s := source(m, f)
+		v, s, doubt := m.eval(source, f)
 		if s > choice {
 			return false
 		}
 		f = &frame{outer: f, slots: make([]slot, 2)}
 		round := func(key, v any) bool {
-			f.set(0, key, known)
+			f.set(0, key, known, doubt)
 			v, s := member(v)
-			f.set(1, v, s)
+			f.set(1, v, s, doubt)
 			return m.spend(1) && then(m, f, into)
 		}
 		switch v := v.(type) {

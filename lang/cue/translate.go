@@ -69,6 +69,9 @@ type translator struct {
 	shapes    shapes
 	obstacle  *obstacle
 	depth     int
+	// conditions is how many conditions and sources of loops there are around what is being
+	// translated.
+	conditions int
 }
 
 // cannot records why the source cannot be translated, and returns a code that stands in.
@@ -285,7 +288,7 @@ func (f *frame) hold(m *machine, conditions []int) (holds, ok bool) {
 
 // condition returns a code for a condition that counts only if those before it hold.
 func (s *lazyStruct) condition(c condition) code {
-	test := s.t.expr(c.test, s.env)
+	test := s.t.condition(c.test, s.env)
 	return func(m *machine, f *frame) (any, status) {
 		holds, ok := f.hold(m, c.before)
 		if !ok {
