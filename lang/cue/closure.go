@@ -61,6 +61,40 @@ type machine struct {
 	doubt bool
 	// top is the frame of the file.
 	top frame
+	// structures and values are room for the first of those that a run makes, of which so
+	// many are taken.
+	structures             [8]smallStructure
+	values                 [16]any
+	takenStructures, taken int
+}
+
+// A smallStructure is a structure with room for a few fields.
+type smallStructure struct {
+	structure
+	room [4]any
+}
+
+// list returns an empty list with room for n values.
+func (m *machine) list(n int) []any {
+	start := m.taken
+	if n > len(m.values)-start {
+		return make([]any, 0, n)
+	}
+	m.taken += n
+	return m.values[start:start:m.taken]
+}
+
+// structure returns a structure with these names, and room for their values.
+func (m *machine) structure(names []string) *structure {
+	var s *smallStructure
+	if m.takenStructures < len(m.structures) {
+		s = &m.structures[m.takenStructures]
+		m.takenStructures++
+	} else {
+		s = &smallStructure{}
+	}
+	s.names, s.values = names, slices.Grow(s.room[:0], len(names))
+	return &s.structure
 }
 
 var machines = sync.Pool{New: func() any { return new(machine) }}
@@ -75,6 +109,9 @@ func (m *machine) start(p *plan, params *params) {
 func (m *machine) stop() {
 	m.params = params{}
 	clear(m.top.slots)
+	clear(m.structures[:m.takenStructures])
+	clear(m.values[:m.taken])
+	m.takenStructures, m.taken = 0, 0
 	machines.Put(m)
 }
 

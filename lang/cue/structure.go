@@ -35,7 +35,7 @@ func (t *translator) list(x *ast.ListLit, in *env) code {
 		}
 	}
 	return func(m *machine, f *frame) (any, status) {
-		into := collector{list: make([]any, 0, len(emitters))}
+		into := collector{list: m.list(len(emitters))}
 		for _, emit := range emitters {
 			if !emit(m, f, &into) {
 				return nil, unclear
@@ -208,11 +208,7 @@ func (t *translator) plainStructure(x *ast.StructLit, names []string, values []a
 		}
 	}
 	return func(m *machine, f *frame) (any, status) {
-		made := &struct {
-			structure
-			room [4]any
-		}{}
-		made.names, made.values = names, slices.Grow(made.room[:0], len(codes))
+		made := m.structure(names)
 		for _, c := range codes {
 			v, s := c(m, f)
 			if s > choice || isOpen(v) {
@@ -220,7 +216,7 @@ func (t *translator) plainStructure(x *ast.StructLit, names []string, values []a
 			}
 			made.values = append(made.values, held(v, s))
 		}
-		return &made.structure, known
+		return made, known
 	}
 }
 
