@@ -5,8 +5,8 @@ SHELL := bash
 GO ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10m
-BENCHTIME ?= 1s
-ROUNDS ?= 5
+BENCHTIME ?= 500ms
+ROUNDS ?= 10
 SOAKTIME ?= 30m
 USHER := bin/usher
 SANDBOX := bin/usher-sandbox
@@ -56,7 +56,7 @@ conformance: build $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhook
 	@$(CONFORMANCE) --usher-bin $(USHER) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
-test: lint drift unit race cases e2e conformance ## everything that CI runs
+test: lint drift unit race cases gate e2e conformance ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus

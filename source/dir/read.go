@@ -30,7 +30,14 @@ type reader struct {
 type parsed struct {
 	sum   [sha256.Size]byte
 	found []found
+	// info is what the file was, if it had been so for a while when it was read: then it
+	// need not be read as long as it is that.
+	info fs.FileInfo
 }
+
+// settled is how long ago a file must have been changed for its time to tell the next
+// change: file systems count time in steps.
+const settled = 2 * time.Second
 
 // A found is what a document turned out to be: a policy, or unreadable if it has no object.
 type found struct {
@@ -58,7 +65,7 @@ func (r *reader) read(enter func(folder string)) (source.Set, map[string]stamp, 
 		p := parsed{found: []found{{at: api.Position{File: path}, unreadable: err}}}
 		if err == nil {
 			stamps[path] = stampOf(info)
-			p = r.file(path)
+			p = r.file(path, info)
 			next[path] = p
 		}
 		for _, f := range p.found {
@@ -91,7 +98,12 @@ func (r *reader) stamps() (map[string]stamp, error) {
 func stampOf(info fs.FileInfo) stamp { return stamp{size: info.Size(), modified: info.ModTime()} }
 
 // file parses one file, unless it is as it was the last time.
-func (r *reader) file(path string) parsed {
+func (r *reader) file(path string, info fs.FileInfo) parsed {
+	before, known := r.parsed[path]
+	if known && before.info != nil && os.SameFile(before.info, info) && stampOf(before.info) == stampOf(info) {
+		return before
+	}
+	now := time.Now()
 	content, err := contentOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// It went between being listed and being read.
@@ -100,11 +112,16 @@ func (r *reader) file(path string) parsed {
 	if err != nil {
 		return parsed{found: []found{{at: api.Position{File: path}, unreadable: err}}}
 	}
-	sum := sha256.Sum256(content)
-	if p, ok := r.parsed[path]; ok && p.sum == sum {
-		return p
+	p := parsed{sum: sha256.Sum256(content)}
+	if known && before.sum == p.sum {
+		p.found = before.found
+	} else {
+		p.found = parse(path, content)
 	}
-	return parsed{sum: sum, found: parse(path, content)}
+	if now.Sub(info.ModTime()) > settled {
+		p.info = info
+	}
+	return p
 }
 
 func contentOf(path string) ([]byte, error) {
@@ -170,7 +187,7 @@ func (r *reader) walk(enter func(folder string), visit func(path string, info fs
 			continue
 		}
 		enter(filepath.Dir(path))
-		w.file(path, info)
+		w.file(path, realOf(path), info)
 	}
 	return nil
 }
@@ -183,7 +200,8 @@ type walk struct {
 }
 
 func (w *walk) folder(path string) {
-	if w.again(path) {
+	real := realOf(path)
+	if w.again(real) {
 		return
 	}
 	w.enter(path)
@@ -207,37 +225,39 @@ func (w *walk) folder(path string) {
 		case info.IsDir():
 			w.folder(inside)
 		case info.Mode().IsRegular() && isPolicyFile(name):
+			real := filepath.Join(real, name)
 			if entry.Type()&fs.ModeSymlink != 0 {
-				w.enterTarget(inside)
+				real = realOf(inside)
+				w.enter(filepath.Dir(real))
 			}
-			w.file(inside, info)
+			w.file(inside, real, info)
 		}
 	}
 }
 
-func (w *walk) file(path string, info fs.FileInfo) {
-	if !w.again(path) {
+func (w *walk) file(path, real string, info fs.FileInfo) {
+	if !w.again(real) {
 		w.visit(path, info, nil)
 	}
 }
 
-func (w *walk) enterTarget(link string) {
-	if real, err := filepath.EvalSymlinks(link); err == nil {
-		w.enter(filepath.Dir(real))
-	}
+// again reports whether this is not the first time for a file or folder.
+func (w *walk) again(real string) bool {
+	been := w.been[real]
+	w.been[real] = true
+	return been
 }
 
-func (w *walk) again(path string) bool {
+// realOf returns a path without symbolic links, or itself if it leads nowhere.
+func realOf(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		real, err = filepath.Abs(real)
 	}
 	if err != nil {
-		real = path
+		return path
 	}
-	been := w.been[real]
-	w.been[real] = true
-	return been
+	return real
 }
 
 func isPolicyFile(name string) bool {

@@ -73,6 +73,27 @@ func TestRunFollowsChanges(t *testing.T) {
 	wait()
 }
 
+// A file that took the place of another is another one, though it is as long and as old.
+func TestRunFollowsReplacedFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, next := filepath.Join(folder, "a.yaml"), filepath.Join(folder, ".next")
+	const kind = "ClusterOverridePolicy"
+	write(t, folder, map[string]string{"a.yaml": policy(kind, "one"), ".next": policy(kind, "two")})
+	past := time.Now().Add(-time.Hour)
+	for _, file := range []string{path, next} {
+		if err := os.Chtimes(file, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait := watch(t, folder, folder)
+	wait("a.yaml:1: one")
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+	wait("a.yaml:1: two")
+}
+
 func TestRunFollowsConfigMaps(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
