@@ -163,6 +163,9 @@ func normal(decoded any) (any, error) {
 		}
 		return finite(v)
 	case *big.Int:
+		if v.IsInt64() {
+			return v.Int64(), nil
+		}
 		f, _ := new(big.Float).SetInt(v).Float64()
 		return finite(f)
 	case *big.Float:

@@ -3,6 +3,7 @@ package cue_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -50,10 +51,10 @@ validate: {valid: false, reason: "\(data.oldObject == null) \(len(data.extraPara
 		{"no op", cue.Override, `patches: [{path: "/a"}]`, usher.Create, nil, rule.Outcome{}, `Unexpected kind: ""`},
 		{"a value that is not concrete", cue.Override, `patches: [{op: "add", path: "/a", value: string}]`, usher.Create, nil, rule.Outcome{}, "incomplete value string"},
 		{"a number beyond all bounds", cue.Override, `patches: [{op: "add", path: "/a", value: 1.5e999}]`, usher.Create, nil, rule.Outcome{}, "too large"},
-		{"values of all types", cue.Override, `patches: [{op: "test", path: "/a", value: {i: 1, f: 1.5, w: 2.0, n: null, b: true, s: "s", y: 'y', l: [{}], big: 9223372036854775808}}]`,
+		{"values of all types", cue.Override, `patches: [{op: "test", path: "/a", value: {i: 1, f: 1.5, w: 2.0, n: null, b: true, s: "s", y: 'y', l: [{}], big: 9223372036854775808, least: -9223372036854775808}}]`,
 			usher.Create, nil, rule.Outcome{Patch: usher.Patch{{Op: "test", Path: "/a", Value: map[string]any{
 				"i": int64(1), "f": 1.5, "w": int64(2), "n": nil, "b": true, "s": "s", "y": "eQ==",
-				"l": []any{map[string]any{}}, "big": 9223372036854775808.0,
+				"l": []any{map[string]any{}}, "big": 9223372036854775808.0, "least": int64(math.MinInt64),
 			}}}}, ""},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
