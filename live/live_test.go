@@ -217,7 +217,8 @@ func TestPolicies(t *testing.T) {
 	b.update(set(from(label("good", "x", "1"), "g", 1), from(label("bad", "x", "1"), "b", 1)))
 	h.next()
 	b.update(set(from(label("good", "x", "2"), "g", 2), from(broken("bad"), "b", 2),
-		from(broken("never"), "n", 3), from(label("shadow", "x", "2"), "s", 4)))
+		from(broken("never"), "n", 3), from(label("shadow", "x", "2"), "s", 4),
+		from(policy("slow", `{"cue": "#P: {op: \"add\", ...}\npatches: [#P & {path: \"/x\", value: 1}]"}`), "w", 1)))
 	h.next()
 	got := map[string]live.Policy{}
 	for _, p := range h.live.Policies() {
@@ -234,6 +235,10 @@ func TestPolicies(t *testing.T) {
 		"never/n":  {Ref: ref("never"), UID: "n", Generation: 3, Problems: problem},
 		"shadow/":  {Ref: ref("shadow"), Compiled: true, Enforced: true},
 		"shadow/s": {Ref: ref("shadow"), UID: "s", Generation: 4, Compiled: true, Problems: problem},
+		"slow/w": {
+			Ref: ref("slow"), UID: "w", Generation: 1, Compiled: true, Enforced: true, EnforcedGeneration: 1,
+			Slow: "spec.overrideRules[0] cue: it has a definition (1:1)",
+		},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("policies (-want +got):\n%s", d)

@@ -46,12 +46,15 @@ type Policy struct {
 	EnforcedGeneration int64
 	// Problems are those of the newest version.
 	Problems []rule.Problem
+	// Slow names a rule of the newest version that runs slowly, and says why; "" if none
+	// does, or it does not compile.
+	Slow string
 }
 
 func (v *version) policy() Policy {
 	p := Policy{
 		Ref: v.newest.Ref, UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
-		Compiled: v.good == &v.newest, Problems: v.newest.Problems,
+		Compiled: v.good == &v.newest, Problems: v.newest.Problems, Slow: v.slow,
 	}
 	if v.good != nil {
 		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()

@@ -19,6 +19,8 @@ type version struct {
 	// good is what is enforced: the newest version, or else the last one that compiled;
 	// nil if none ever did.
 	good *compile.Compiled
+	// slow is why a rule of the newest version runs slowly, "" if none does.
+	slow string
 }
 
 // next is the version that policy is, given the one before, which may be nil. It is v
@@ -30,11 +32,30 @@ func (v *version) next(policy api.Policy) *version {
 	next := &version{newest: compilePolicy(policy)}
 	switch {
 	case len(rule.Errors(next.newest.Problems)) == 0:
-		next.good = &next.newest
+		next.good, next.slow = &next.newest, slowest(next.newest.Rules)
 	case v != nil:
 		next.good = v.good
 	}
 	return next
+}
+
+// slowest says of the first rule that runs slowly why it does, and how many more do.
+func slowest(rules []rule.Rule) string {
+	first, more := "", 0
+	for i := range rules {
+		slow := rules[i].Slow()
+		for _, step := range slices.Sorted(maps.Keys(slow)) {
+			if first != "" {
+				more++
+				continue
+			}
+			first = fmt.Sprintf("%s %s: %s", rules[i].Name, step, slow[step])
+		}
+	}
+	if more > 0 {
+		first += fmt.Sprintf(", and %d more", more)
+	}
+	return first
 }
 
 // holds reports whether v is that policy. Where it stands counts as far as problems point

@@ -42,6 +42,13 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
+			"it is slow", report.Policy{Generation: 2, Compiled: true, Enforced: true, Slow: "spec.x cue: it has a definition (3:1), and 2 more"},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written; it runs on CUE's evaluator, slowly (spec.x cue: it has a definition (3:1), and 2 more)",
+				"Enforced True Enforced 2: every replica enforces this version",
+			},
+		},
+		{
 			"it compiles, but does something odd", report.Policy{Generation: 2, Compiled: true, Enforced: true, Problems: failure[:1]},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written, with 1 warning: see status.problems",

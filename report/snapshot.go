@@ -41,6 +41,8 @@ type Policy struct {
 	EnforcedGeneration int64
 	// Problems are those of the newest version.
 	Problems []rule.Problem
+	// Slow names a rule that runs slowly, and says why; "" if none does.
+	Slow string
 }
 
 // inForce is the generation in force, or -1.

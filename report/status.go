@@ -96,6 +96,9 @@ func compiledCondition(p *Policy) *metav1.Condition {
 	case warnings > 0:
 		c.Message += fmt.Sprintf(", with %s: see status.problems", count(warnings, "warning"))
 	}
+	if p.Compiled && p.Slow != "" {
+		c.Message += short("; it runs on CUE's evaluator, slowly (" + p.Slow + ")")
+	}
 	return c
 }
 

@@ -59,7 +59,7 @@ func (m *member) observe(status live.Status, l *live.Live) {
 		snapshot.Policies[i] = report.Policy{
 			Ref: p.Ref, UID: p.UID, Generation: p.Generation,
 			Compiled: p.Compiled, Enforced: p.Enforced, EnforcedGeneration: p.EnforcedGeneration,
-			Problems: p.Problems,
+			Problems: p.Problems, Slow: p.Slow,
 		}
 	}
 	if m.registration == nil {
