@@ -6,7 +6,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags='-s -w' -o /usher ./cmd/usher
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -pgo=cmd/usher/usher.pgo -ldflags='-s -w' -o /usher ./cmd/usher
 
 FROM scratch
 LABEL org.opencontainers.image.source=https://github.com/usher-dev/usher \

@@ -5,15 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 
-	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
-	"github.com/usher-dev/usher/rule"
 )
 
 // gatedHandlers are the webhooks that the gate compares: the door with what is behind it,
@@ -42,20 +38,9 @@ func gatedHandlers() (map[string]http.Handler, error) {
 
 // handler is the webhook of a target in process.
 func (t target) handler() (http.Handler, error) {
-	var policies []api.Policy
-	for _, text := range strings.Split(t.policies, "\n---\n") {
-		if text == "" {
-			continue
-		}
-		policy, err := api.Decode([]byte(text))
-		if err != nil {
-			return nil, err
-		}
-		policies = append(policies, policy)
-	}
-	rules, problems := compile.Policies(policies)
-	if errs := rule.Errors(problems); len(errs) > 0 {
-		return nil, fmt.Errorf("compile policies: %v", errs)
+	rules, err := rulesIn(t.policies)
+	if err != nil {
+		return nil, err
 	}
 	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}), guard.Options{})
 	options := admission.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}

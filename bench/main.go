@@ -4,6 +4,7 @@
 //	go run ./bench                 compare, and write bench/results.md
 //	go run ./bench -run cue        only what has cue in its name, and the references
 //	go run ./bench gate            fail if decisions cost more than is recorded
+//	go run ./bench profile         profile what usher does, for the compiler
 //
 // What counts is the ratio of CPU time per request to that of the ordinary webhook, which
 // decodes the review with encoding/json and allows: it differs little between machines.
@@ -39,6 +40,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(args) > 0 && args[0] == "gate" {
 		return runGate(ctx, args[1:])
+	}
+	if len(args) > 0 && args[0] == "profile" {
+		return runProfile(ctx, args[1:])
 	}
 	return compare(ctx, args)
 }
@@ -94,6 +98,7 @@ func (o *options) compare(ctx context.Context) error {
 	if err := o.explain(w); err != nil {
 		return err
 	}
+	var inProcess []byte
 	for i, text := range strings.Split(o.sizes, ",") {
 		var size int
 		if _, err := fmt.Sscan(text, &size); err != nil {
@@ -115,6 +120,14 @@ func (o *options) compare(ctx context.Context) error {
 			return err
 		}
 		if err := writeTable(w, subjects); err != nil {
+			return err
+		}
+		if i == 0 {
+			inProcess = body
+		}
+	}
+	if only.MatchString("in process") {
+		if err := writeInProcess(ctx, w, o.rounds, inProcess); err != nil {
 			return err
 		}
 	}
@@ -140,10 +153,10 @@ func (o *options) explain(w io.Writer) error {
 Machine: %s. GOMAXPROCS of the servers %d; the load generator shares the machine.
 Best of %d rounds of %s for each target in each way, over HTTPS (TLS 1.3, HTTP/1.1 keep-alive).
 
-*ratio* is CPU time of the server per request, in those of *ordinary*, a webhook that decodes the review with encoding/json
-and allows; *floor* only looks for the uid. requests/s, p50, p99 and p99.9 are those of a closed loop over %d connections,
-then over one; then the latency in an open loop at half the rate of the first, counted from when a request was due.
-memory is resident, code included, after the last round.
+*ratio* is CPU time of the server per request over many connections, in those of *ordinary*, a webhook that decodes the review
+with encoding/json and allows, and is asked just before: the median of the rounds. *floor* only looks for the uid. requests/s, p50, p99 and p99.9 are those of a closed loop over %d connections,
+then over one; then the latency in an open loop at half the rate of the first, counted from when a request was due, whose p99
+is to be at most three times its p50. memory is resident, code included, after the last round.
 `, machine(), runtime.GOMAXPROCS(0), o.rounds, o.time, o.connections)
 	return err
 }

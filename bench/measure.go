@@ -38,9 +38,12 @@ type subject struct {
 	single, many *load.Generator
 	one, all     measure
 	half         measure
-	memory       int64
-	verdicts     map[string]int
-	failures     map[string]int
+	// ratios are the CPU time of a request over many connections in that of the ordinary
+	// webhook just before, one a round.
+	ratios   []float64
+	memory   int64
+	verdicts map[string]int
+	failures map[string]int
 }
 
 // run measures targets in alternating rounds with one review.
@@ -61,7 +64,7 @@ func (r *rig) run(ctx context.Context, p plan, targets []target, body []byte) ([
 	for round := range p.rounds {
 		for _, s := range subjects {
 			_, _ = fmt.Fprintf(p.progress, "\r\x1b[Kround %d of %d: %s", round+1, p.rounds, s.name)
-			if err := s.round(ctx, p); err != nil {
+			if err := s.round(ctx, p, find(subjects, ordinary)); err != nil {
 				return nil, fmt.Errorf("measure %s: %w", s.name, err)
 			}
 		}
@@ -111,24 +114,51 @@ func (s *subject) close() {
 	s.server.stop()
 }
 
-// round measures a target once in each way.
-func (s *subject) round(ctx context.Context, p plan) error {
-	if err := s.ask(ctx, s.single, load.Pace{Duration: p.time}, &s.one); err != nil {
-		return err
+// find returns the subject that is a reference, nil if there is none.
+func find(subjects []*subject, reference string) *subject {
+	for _, s := range subjects {
+		if s.reference == reference {
+			return s
+		}
 	}
-	if err := s.ask(ctx, s.many, load.Pace{Duration: p.time}, &s.all); err != nil {
-		return err
-	}
-	return s.ask(ctx, s.many, load.Pace{Duration: p.time, Rate: max(s.all.rate/2, 1)}, &s.half)
+	return nil
 }
 
-func (s *subject) ask(ctx context.Context, g *load.Generator, pace load.Pace, into *measure) error {
+// round measures a target once in each way, and the ordinary webhook beside it: what else
+// goes on on a machine changes from one second to the next.
+func (s *subject) round(ctx context.Context, p plan, ordinary *subject) error {
+	one, err := s.ask(ctx, s.single, load.Pace{Duration: p.time})
+	if err != nil {
+		return err
+	}
+	s.one.add(one)
+	var unit measure
+	if ordinary != nil && ordinary != s {
+		if unit, err = ordinary.ask(ctx, ordinary.many, load.Pace{Duration: p.time}); err != nil {
+			return err
+		}
+		ordinary.all.add(unit)
+	}
+	all, err := s.ask(ctx, s.many, load.Pace{Duration: p.time})
+	if err != nil {
+		return err
+	}
+	s.all.add(all)
+	if unit.cpu > 0 {
+		s.ratios = append(s.ratios, float64(all.cpu)/float64(unit.cpu))
+	}
+	half, err := s.ask(ctx, s.many, load.Pace{Duration: p.time, Rate: max(s.all.rate/2, 1)})
+	s.half.add(half)
+	return err
+}
+
+func (s *subject) ask(ctx context.Context, g *load.Generator, pace load.Pace) (measure, error) {
 	// Where it cannot be measured it is 0.
 	before, _ := cpuOf(s.server.pid())
 	result := g.Run(ctx, pace)
 	after, _ := cpuOf(s.server.pid())
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return measure{}, ctx.Err()
 	}
 	for verdict, n := range result.Verdicts {
 		s.verdicts[verdict] += n
@@ -137,18 +167,21 @@ func (s *subject) ask(ctx context.Context, g *load.Generator, pace load.Pace, in
 		s.failures[fmt.Sprintf("%s (%v)", kind, result.Samples[kind])] += n
 	}
 	if result.Answered == 0 {
-		return nil
+		return measure{}, nil
 	}
-	into.add(measure{
+	return measure{
 		rate: result.Rate(),
 		p50:  result.Latency.Quantile(.5), p99: result.Latency.Quantile(.99), p999: result.Latency.Quantile(.999),
 		cpu: (after - before) / time.Duration(result.Answered),
-	})
-	return nil
+	}, nil
 }
 
 func (m *measure) add(round measure) {
-	if m.rate == 0 {
+	switch {
+	case round.rate == 0:
+		// Nothing was answered.
+		return
+	case m.rate == 0:
 		*m = round
 		return
 	}

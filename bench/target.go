@@ -8,6 +8,8 @@ type target struct {
 	// reference is floor or ordinary for those; the others are Usher with policies.
 	reference string
 	policies  string
+	// count is how many policies there are.
+	count int
 	// paths are asked in turn.
 	paths []string
 	want  string
@@ -38,7 +40,7 @@ func allTargets() []target {
 		}
 	}
 	for _, n := range []int{1000, 10000} {
-		t := target{name: fmt.Sprintf("%d that do not match", n), policies: missing(n), paths: []string{"/mutate"}, want: "allowed"}
+		t := target{name: fmt.Sprintf("%d that do not match", n), policies: missing(n), count: n, paths: []string{"/mutate"}, want: "allowed"}
 		if n == 10000 {
 			t.limit = 0.4
 		}
@@ -71,7 +73,7 @@ var limits = map[string][2]float64{
 
 func (l language) target(n int) target {
 	t := target{
-		name: fmt.Sprintf("%d %s", n, l.name), policies: l.policies(n),
+		name: fmt.Sprintf("%d %s", n, l.name), policies: l.policies(n), count: n,
 		paths: []string{"/mutate"}, want: "changed", limit: limits[l.name][0],
 	}
 	if l.envelope == validate {
