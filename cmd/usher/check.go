@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -21,10 +22,11 @@ func newCheck(s streams) *cobra.Command {
 	var color colorFlag
 	var strict, verbose bool
 	cmd := &cobra.Command{
-		Use:   "check PATH...",
+		Use:   "check PATH... | -",
 		Short: "Say what is wrong with policies",
 		Long: `Check compiles the policies in files and folders and prints everything that is wrong
-with them: the file and line, the field, what is wrong and what to do about it.
+with them: the file and line, the field, what is wrong and what to do about it. With -
+it reads them from standard input.
 
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
@@ -34,10 +36,11 @@ check. Warnings are errors with --strict.`,
 		Example: `  usher check policies/
   usher check --strict team-a.yaml team-b.yaml
   usher check --verbose policies/
+  kubectl get clusteroverridepolicies -o yaml | usher check -
   usher check -o json policies/ | jq '.problems[].field'`,
 		Args: somePaths("policies"),
 		RunE: func(_ *cobra.Command, paths []string) error {
-			set, err := loadPolicies(paths)
+			set, err := readPolicies(paths, s.in)
 			if err != nil {
 				return err
 			}
@@ -63,12 +66,28 @@ check. Warnings are errors with --strict.`,
 	return cmd
 }
 
+// readPolicies is loadPolicies, of the standard input if the one path is -.
+func readPolicies(paths []string, stdin io.Reader) (source.Set, error) {
+	if !slices.Equal(paths, []string{"-"}) {
+		return loadPolicies(paths)
+	}
+	content, err := io.ReadAll(stdin)
+	if err != nil {
+		return source.Set{}, fmt.Errorf("read policies: %w", err)
+	}
+	return somePolicies(dir.Parse("-", content), paths)
+}
+
 // loadPolicies reads policies; finding none is an error.
 func loadPolicies(paths []string) (source.Set, error) {
 	set, err := dir.Load(paths...)
 	if err != nil {
 		return source.Set{}, err
 	}
+	return somePolicies(set, paths)
+}
+
+func somePolicies(set source.Set, paths []string) (source.Set, error) {
 	if len(set.Policies) == 0 && len(set.Unreadable) == 0 {
 		return source.Set{}, fmt.Errorf("no policies in %s: expected YAML or JSON files with objects of %s",
 			strings.Join(paths, ", "), "policy.kcloudlabs.io/v1alpha1 or usher.dev/v1alpha1")

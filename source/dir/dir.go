@@ -40,6 +40,17 @@ func Load(paths ...string) (source.Set, error) {
 	return set, err
 }
 
+// Parse returns the policies in the content of a file of this name. Unless the name ends in
+// .json the content is YAML, or JSON too.
+func Parse(file string, content []byte) source.Set {
+	var set source.Set
+	first := map[identity]api.Position{}
+	for _, f := range parse(file, content) {
+		add(&set, unique(f, first))
+	}
+	return set
+}
+
 // Run reads the files, and reads them again within a second of a change. It fails if one
 // of the paths does not exist at the start. A path that vanishes later is reported as
 // unreadable, and the policies stay as they were.

@@ -231,13 +231,22 @@ func ours(group string) bool {
 		slices.ContainsFunc(api.Kinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == group })
 }
 
+// kindNames are the kinds of policies, with their versions.
+func kindNames() []string {
+	var names []string
+	for _, kind := range api.Kinds() {
+		names = append(names, kind.GroupVersion().String()+" "+kind.Kind)
+	}
+	return names
+}
+
 func examinePolicy(raw []byte, p *places, prefix string) found {
 	locate := func(field string) api.Position { return p.position(prefix, field) }
 	policy, err := api.Decode(raw)
 	if err != nil {
 		field := ""
 		if errors.Is(err, api.ErrUnknownKind) {
-			field = "kind"
+			field, err = "kind", fmt.Errorf("%w; there are %s", err, strings.Join(kindNames(), ", "))
 		}
 		if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
 			field, err = mismatch.Field, wrongType(mismatch)

@@ -58,6 +58,8 @@ func (e errorText) Error() string { return string(e) }
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
+	const kinds = "; there are policy.kcloudlabs.io/v1alpha1 ClusterOverridePolicy, policy.kcloudlabs.io/v1alpha1 ClusterValidatePolicy, " +
+		"policy.kcloudlabs.io/v1alpha1 OverridePolicy, usher.dev/v1alpha1 AuthorizationPolicy, usher.dev/v1alpha1 ClusterAuthorizationPolicy"
 	const cop, cvp, op = "ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"
 	tests := []struct {
 		reason string
@@ -109,9 +111,9 @@ func TestLoad(t *testing.T) {
 			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1\nkind: ClusterOverridePolicy\n---\n" +
 				"apiVersion: policy.kcloudlabs.io/v1alpha1\nmetadata: {name: x}\nkind: ClusterPolicy\n---\n{apiVersion: usher.dev/v9, kind: Future}\n"},
 			want: []string{
-				"! a.yaml:2: decode policy.kcloudlabs.io/v1 ClusterOverridePolicy: not a policy kind",
-				"! a.yaml:6: decode policy.kcloudlabs.io/v1alpha1 ClusterPolicy: not a policy kind",
-				"! a.yaml:8: decode usher.dev/v9 Future: not a policy kind",
+				"! a.yaml:2: decode policy.kcloudlabs.io/v1 ClusterOverridePolicy: not a policy kind" + kinds,
+				"! a.yaml:6: decode policy.kcloudlabs.io/v1alpha1 ClusterPolicy: not a policy kind" + kinds,
+				"! a.yaml:8: decode usher.dev/v9 Future: not a policy kind" + kinds,
 			},
 		},
 		{

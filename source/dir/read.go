@@ -69,12 +69,7 @@ func (r *reader) read(enter func(folder string)) (source.Set, map[string]stamp, 
 			next[path] = p
 		}
 		for _, f := range p.found {
-			f = unique(f, first)
-			if f.unreadable != nil {
-				set.Unreadable = append(set.Unreadable, source.Unreadable{Position: f.at, Err: f.unreadable})
-				continue
-			}
-			set.Policies = append(set.Policies, f.policy)
+			add(&set, unique(f, first))
 		}
 	})
 	if err != nil {
@@ -82,6 +77,14 @@ func (r *reader) read(enter func(folder string)) (source.Set, map[string]stamp, 
 	}
 	r.parsed = next
 	return set, stamps, nil
+}
+
+func add(set *source.Set, f found) {
+	if f.unreadable != nil {
+		set.Unreadable = append(set.Unreadable, source.Unreadable{Position: f.at, Err: f.unreadable})
+		return
+	}
+	set.Policies = append(set.Policies, f.policy)
 }
 
 // stamps returns the stamp of every file that read would read.
