@@ -8,15 +8,7 @@ import (
 
 // BenchmarkGated calls what the gate compares, to be profiled.
 func BenchmarkGated(b *testing.B) {
-	b.Chdir("..")
-	handlers, err := gatedHandlers()
-	if err != nil {
-		b.Fatal(err)
-	}
-	body, err := review(7000)
-	if err != nil {
-		b.Fatal(err)
-	}
+	handlers, body := gated(b)
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

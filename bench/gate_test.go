@@ -42,10 +42,10 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// What is gated is what is recorded in the project, and its allocations are what was
-// recorded: they are the same on every machine. A handler that does its work twice is
-// caught.
-func TestTheGateShuts(t *testing.T) {
+// gated returns the handlers that are gated and what they are asked. The test goes on in
+// the root of the project.
+func gated(t testing.TB) (map[string]http.Handler, []byte) {
+	t.Helper()
 	t.Chdir("..")
 	handlers, err := gatedHandlers()
 	if err != nil {
@@ -55,6 +55,14 @@ func TestTheGateShuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return handlers, body
+}
+
+// What is gated is what is recorded in the project, and its allocations are what was
+// recorded: they are the same on every machine. A handler that does its work twice is
+// caught.
+func TestTheGateShuts(t *testing.T) {
+	handlers, body := gated(t)
 	recorded, err := readRecorded(recordedFile)
 	if err != nil {
 		t.Fatal(err)

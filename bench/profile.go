@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"flag"
@@ -12,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/internal/load"
@@ -60,7 +63,39 @@ func runProfile(ctx context.Context, args []string) error {
 	if said, err := exec.CommandContext(ctx, "go", merge...).CombinedOutput(); err != nil {
 		return fmt.Errorf("merge profiles: %w: %s", err, said)
 	}
-	return nil
+	return hideFolder(*out, *binary)
+}
+
+// hideFolder writes slashes in place of the folder in which the binary was, as many as there
+// are letters: the profile is for everybody.
+func hideFolder(file, binary string) error {
+	path, err := filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	packed, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	content, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return fmt.Errorf("read merged profile: %w", err)
+	}
+	profile, err := io.ReadAll(content)
+	if err != nil {
+		return fmt.Errorf("read merged profile: %w", err)
+	}
+	name := filepath.Base(path)
+	hidden := strings.Repeat("/", len(path)-len(name)) + name
+	var again bytes.Buffer
+	pack := gzip.NewWriter(&again)
+	if _, err := pack.Write(bytes.ReplaceAll(profile, []byte(path), []byte(hidden))); err != nil {
+		return err
+	}
+	if err := pack.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(file, again.Bytes(), 0o644)
 }
 
 // freeAddress is one on which nobody listens.
