@@ -10,7 +10,7 @@ import (
 const (
 	// quiet is how long nothing may happen before a change counts as complete: editors
 	// write a file in several steps, and remove it for an instant.
-	quiet = 50 * time.Millisecond
+	quiet = 100 * time.Millisecond
 	// patience bounds the wait for quiet, for folders in which something always happens.
 	patience = 500 * time.Millisecond
 )
