@@ -15,7 +15,7 @@ const (
 	room = 12 << 20
 	// leastRoom and mostRoom bound the percentage that this comes to. Policies by the
 	// thousand are seldom garbage, and going through them costs each request its share.
-	leastRoom = 200
+	leastRoom = 250
 	mostRoom  = 1000
 )
 

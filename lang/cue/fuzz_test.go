@@ -69,7 +69,8 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(binary.LittleEndian.AppendUint64(nil, seed))
 	}
 	inputs := samples(f)
-	e := cue.NewEvaluator(cue.Limits{Timeout: 5 * time.Second, CompileTimeout: 5 * time.Second, Keys: 1 << 40})
+	// A run that takes ten seconds in all ends the fuzzing.
+	e := cue.NewEvaluator(cue.Limits{Timeout: time.Second, CompileTimeout: time.Second, Keys: 1 << 40})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := generatorOf(data)
 		form := cue.Override
