@@ -161,7 +161,10 @@ func rulesIn(text string) ([]rule.Rule, error) {
 	return rules, nil
 }
 
-// editing tells how long it takes until a policy that has changed decides.
+// edits is how often a policy is changed to see how long it takes.
+const edits = 5
+
+// editing tells how long it takes until a policy that has changed decides, at best.
 func editing(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,15 +182,22 @@ func editing(ctx context.Context) (time.Duration, error) {
 	go func() { done <- l.Run(ctx, sets) }()
 	sets <- source.Set{Policies: policies}
 	<-updated
-	start := time.Now()
-	sets <- source.Set{Policies: append(policies[:len(policies)-1:len(policies)-1], edited...)}
-	status := <-updated
-	took := time.Since(start)
-	if status.Generation != 2 {
-		return 0, fmt.Errorf("the policies are of generation %d", status.Generation)
+	var took []time.Duration
+	for i := range edits {
+		changed := policies
+		if i%2 == 0 {
+			changed = append(policies[:len(policies)-1:len(policies)-1], edited...)
+		}
+		start := time.Now()
+		sets <- source.Set{Policies: changed}
+		status := <-updated
+		took = append(took, time.Since(start))
+		if want := int64(i + 2); status.Generation != want {
+			return 0, fmt.Errorf("the policies are of generation %d, not %d", status.Generation, want)
+		}
 	}
 	cancel()
-	return took, <-done
+	return slices.Min(took), <-done
 }
 
 // updates are a source.
