@@ -3,6 +3,7 @@ package cue
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -264,15 +265,28 @@ func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
 		return t.cannot(b, "it compares something else than a name or path with _|_")
 	}
 	value, whenAbsent := t.expr(x, in), b.Op == token.EQL
+	param := t.isParam(x)
 	return func(m *machine, f *frame) (any, status) {
-		switch _, s := value(m, f); s {
-		case unclear:
-			return nil, unclear
-		case absent:
+		switch v, s := value(m, f); {
+		case s == absent:
 			return whenAbsent, known
+		case s == unclear, isOpen(v) && !param:
+			// Of a type alone, such as what is left of *object.x | int, the evaluator says now
+			// this, now that.
+			return nil, unclear
 		}
 		return !whenAbsent, known
 	}
+}
+
+// isParam reports whether x is the name of a parameter.
+func (t *translator) isParam(x ast.Expr) bool {
+	id, ok := x.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	_, inFile := id.Scope.(*ast.File)
+	return inFile && slices.Contains(t.params, id.Name)
 }
 
 // isReference reports whether x is a name, or a path from one.
