@@ -27,7 +27,7 @@ const (
 	tolerance = 1.2
 	// attempts is how often what is too slow may prove that it is not: a machine that does
 	// something else for a second makes nothing faster.
-	attempts = 4
+	attempts = 8
 	// rounds is how often all handlers take turns in an attempt, and calls how often each is
 	// called in its turn.
 	rounds = 7

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"good at once", []map[string]cost{good}, 1, ""},
 		{"slow by chance", []map[string]cost{slow, slow, good}, 3, ""},
-		{"slow for good", []map[string]cost{slow, slow, slow, slow, good}, attempts, "a: ratio 3.00, recorded 1.00"},
+		{"slow for good", append(slices.Repeat([]map[string]cost{slow}, attempts), good), attempts, "a: ratio 3.00, recorded 1.00"},
 		{"wasteful, which is no chance", []map[string]cost{wasteful, good}, 1, "a: allocations 200.00, recorded 100.00"},
 	}
 	for _, test := range tests {
