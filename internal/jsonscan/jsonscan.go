@@ -228,13 +228,8 @@ func (s *Scanner) peek() byte {
 }
 
 func (s *Scanner) peekFar() byte {
-	for s.at < len(s.data) {
-		switch c := s.data[s.at]; c {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return c
-		}
+	if s.at = jsontree.Blank(s.data, s.at); s.at < len(s.data) {
+		return s.data[s.at]
 	}
 	return 0
 }

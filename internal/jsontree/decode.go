@@ -219,13 +219,8 @@ func (d *decoder) leave(bracket byte) error {
 
 // peek steps over white space and returns the byte that follows, 0 at the end.
 func (d *decoder) peek() byte {
-	for d.at < len(d.data) {
-		switch c := d.data[d.at]; c {
-		case ' ', '\t', '\n', '\r':
-			d.at++
-		default:
-			return c
-		}
+	if d.at = Blank(d.data, d.at); d.at < len(d.data) {
+		return d.data[d.at]
 	}
 	return 0
 }

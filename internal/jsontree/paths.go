@@ -41,11 +41,16 @@ func (p *Paths) Add(path ...string) {
 
 // at returns the paths that go on under a key, made if necessary.
 func (p *Paths) at(key string) *Paths {
-	i, found := slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
+	i, found := p.search(key)
 	if !found {
 		p.fields = slices.Insert(p.fields, i, field{key, &Paths{}})
 	}
 	return p.fields[i].paths
+}
+
+// search returns the place of a key among the fields, where it is or would be.
+func (p *Paths) search(key string) (at int, found bool) {
+	return slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
 }
 
 // few is up to how many fields it is faster to look at one after the other.
@@ -54,7 +59,7 @@ const few = 8
 // next returns the paths that go on under a key, nil if there are none.
 func (p *Paths) next(key string) *Paths {
 	if len(p.fields) > few {
-		i, found := slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
+		i, found := p.search(key)
 		if !found {
 			return nil
 		}

@@ -76,7 +76,7 @@ func (s *skipper) value(i int) (int, error) {
 	data := s.data
 	var err error
 	for {
-		if i = blank(data, i); i >= len(data) {
+		if i = Blank(data, i); i >= len(data) {
 			return i, Syntax(data, i, "")
 		}
 		switch c := data[i]; c {
@@ -89,7 +89,7 @@ func (s *skipper) value(i int) (int, error) {
 				return i, ErrTooDeep
 			}
 			start := i
-			i = blank(data, i+1)
+			i = Blank(data, i+1)
 			// The closing bracket of both kinds is two after the opening one.
 			if i < len(data) && data[i] == c+2 {
 				i++
@@ -114,7 +114,7 @@ func (s *skipper) value(i int) (int, error) {
 			if len(open) == 0 {
 				return i, nil
 			}
-			if i = blank(data, i); i >= len(data) {
+			if i = Blank(data, i); i >= len(data) {
 				return i, Syntax(data, i, "")
 			}
 			if data[i] == ',' {
@@ -132,7 +132,7 @@ func (s *skipper) value(i int) (int, error) {
 			}
 		}
 		if data[open[len(open)-1].start] == '{' {
-			if i, err = key(data, blank(data, i)); err != nil {
+			if i, err = key(data, Blank(data, i)); err != nil {
 				return i, err
 			}
 		}
@@ -157,14 +157,14 @@ func key(data []byte, i int) (int, error) {
 	if err != nil {
 		return i, err
 	}
-	if i = blank(data, i); i >= len(data) || data[i] != ':' {
+	if i = Blank(data, i); i >= len(data) || data[i] != ':' {
 		return i, Syntax(data, i, "a colon is wanted after a key")
 	}
 	return i + 1, nil
 }
 
-// blank steps over white space.
-func blank(data []byte, i int) int {
+// Blank steps over the white space that begins at data[i], if any does.
+func Blank(data []byte, i int) int {
 	for i < len(data) && data[i] <= ' ' && space(data[i]) {
 		i++
 	}
