@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -247,7 +248,7 @@ func TestTooLargeIsDenied(t *testing.T) {
 
 func TestBodyThatBreaksOff(t *testing.T) {
 	t.Parallel()
-	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), brokenReader{}))
+	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	admission.Mutate(always(usher.Allowed()), quiet()).ServeHTTP(w, r)
@@ -255,10 +256,6 @@ func TestBodyThatBreaksOff(t *testing.T) {
 		t.Errorf("got %d %s", w.Code, got)
 	}
 }
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestDeadline(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -272,7 +273,7 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 
 func TestBodyThatBreaksOff(t *testing.T) {
 	t.Parallel()
-	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), brokenReader{}))
+	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	conversion.Handler(set("a", "b"), quiet()).ServeHTTP(w, r)
@@ -280,10 +281,6 @@ func TestBodyThatBreaksOff(t *testing.T) {
 		t.Errorf("got %d %s", w.Code, got)
 	}
 }
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // Nobody reads what comes after the caller has hung up.
 func TestConversionEndsWithTheCaller(t *testing.T) {
