@@ -12,7 +12,8 @@ import (
 
 // scan steps over data, which is to be one JSON value.
 func scan(data []byte) error {
-	s := jsonscan.New(data)
+	s := &jsonscan.Scanner{}
+	s.Reset(data, "")
 	if _, err := s.Value(); err != nil {
 		return err
 	}

@@ -32,12 +32,9 @@ type Scanner struct {
 	replaced bool
 }
 
-// New returns a scanner of data, which it does not change. Strings are copied.
-func New(data []byte) *Scanner { return &Scanner{data: data} }
-
-// Reset makes s scan data, and keeps the room that it has. If shared is not empty, it is
-// data as a string: what is read are parts of it, where there are no escapes, and keep all
-// of it in memory.
+// Reset makes s scan data, which it does not change, and keeps the room that it has. If
+// shared is empty, strings are copied; otherwise it is data as a string: what is read are
+// parts of it, where there are no escapes, and keep all of it in memory.
 func (s *Scanner) Reset(data []byte, shared string) {
 	*s = Scanner{data: data, open: s.open[:0], shared: shared}
 }

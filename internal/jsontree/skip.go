@@ -41,9 +41,6 @@ type Outline struct {
 	parts []part
 }
 
-// Sound reports whether it is known that the value can be decoded.
-func (o Outline) Sound() bool { return o.sound }
-
 // A part is a container of at least large bytes: its place, counted from where the value is.
 type part struct{ start, end int32 }
 
