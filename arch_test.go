@@ -27,7 +27,7 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	{"fact", nil},
 	{"rule", []string{".", "fact"}},
-	{"rule/access", []string{"."}},
+	{"rule/authz", []string{"."}},
 	{"rule/ruletest", []string{".", "rule"}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
@@ -40,8 +40,8 @@ var mayImport = []struct {
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
 	// Their twins for requests to authorize.
-	{"index/access", []string{".", "rule/access"}},
-	{"engine/access", []string{".", "rule/access"}},
+	{"index/authz", []string{".", "rule/authz"}},
+	{"engine/authz", []string{".", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/jsonscan", "internal/jsontree"}},
 	// What every door is tested with: cases of policies, too.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
@@ -52,15 +52,15 @@ var mayImport = []struct {
 	{"observe/...", []string{".", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 	// What an API server does around a decision, offline.
-	{"simulate/access", []string{"."}},
+	{"simulate/authz", []string{"."}},
 
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
-	{"simulate", []string{".", "rule", "simulate/access", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/access", "internal/callers"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/authz", "internal/callers"}},
 	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/cert", "internal/graceful"}},
@@ -93,7 +93,7 @@ var mayImport = []struct {
 	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
-	{"internal/enroll/access", []string{"rule", "rule/access"}},
+	{"internal/enroll/authz", []string{"rule", "rule/authz"}},
 	// A client of webhooks in general.
 	{"internal/load", nil},
 	{"internal/deadline", nil},

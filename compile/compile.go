@@ -19,7 +19,7 @@ import (
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // A Compiled is a policy with what it compiled to. It is immutable.
@@ -31,7 +31,7 @@ type Compiled struct {
 	// use them.
 	Rules []rule.Rule
 	// Access are the rules of an authorization policy, which has no others.
-	Access   []*access.Rule
+	Access   []*authz.Rule
 	Problems []rule.Problem
 }
 
@@ -119,12 +119,12 @@ func Order(cs []Compiled) []rule.Rule {
 }
 
 // Access returns the rules of all authorization policies, in the order of evaluation.
-func Access(cs []Compiled) []*access.Rule {
-	var rules []*access.Rule
+func Access(cs []Compiled) []*authz.Rule {
+	var rules []*authz.Rule
 	for _, c := range cs {
 		rules = append(rules, c.Access...)
 	}
-	access.Sort(rules)
+	authz.Sort(rules)
 	return rules
 }
 

@@ -25,12 +25,12 @@ import (
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/engine"
-	accessengine "github.com/usher-dev/usher/engine/access"
+	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
-	accessindex "github.com/usher-dev/usher/index/access"
+	authzindex "github.com/usher-dev/usher/index/authz"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 	"github.com/usher-dev/usher/source"
 )
 
@@ -42,7 +42,7 @@ type Options struct {
 	Facts  fact.Resolver
 	Engine engine.Options
 	// Access tunes how requests to authorize are decided.
-	Access accessengine.Options
+	Access authzengine.Options
 	// May tells whether a user may do something, so that who writes policies cannot allow
 	// more than he may; nil does not ask. See [guard.Options].
 	May func(context.Context, *usher.Request) (bool, error)
@@ -70,7 +70,7 @@ type Live struct {
 type snapshot struct {
 	decider  usher.Decider
 	rules    []rule.Rule
-	access   *accessengine.Engine
+	access   *authzengine.Engine
 	coverage rule.Coverage
 	policies []Policy
 	status   Status
@@ -107,7 +107,7 @@ func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
 
 // Access is the engine that decides requests to authorize by the policies that hold now; nil
 // before every source has handed over its policies.
-func (l *Live) Access() *accessengine.Engine { return l.current.Load().access }
+func (l *Live) Access() *authzengine.Engine { return l.current.Load().access }
 
 // Policies tells what became of each policy. They are shared: do not change them.
 func (l *Live) Policies() []Policy { return l.current.Load().policies }
@@ -239,15 +239,15 @@ func (o Options) guard() guard.Options {
 	trial.Disarmed = nil
 	return guard.Options{
 		May: o.May,
-		Judge: func(rules []*access.Rule) usher.Decider {
-			return accessengine.New(accessindex.New(rules), trial)
+		Judge: func(rules []*authz.Rule) usher.Decider {
+			return authzengine.New(authzindex.New(rules), trial)
 		},
 	}
 }
 
 // judge returns the engine for access rules.
-func (l *Live) judge(rules []*access.Rule) *accessengine.Engine {
-	return accessengine.New(accessindex.New(rules), l.options.Access)
+func (l *Live) judge(rules []*authz.Rule) *authzengine.Engine {
+	return authzengine.New(authzindex.New(rules), l.options.Access)
 }
 
 // versions compiles what is new among policies, as many at a time as there are processors.

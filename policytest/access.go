@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	engine "github.com/usher-dev/usher/engine/access"
+	engine "github.com/usher-dev/usher/engine/authz"
 )
 
 // accessFormat is that of authorization policies and what they answer. A document is a

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // chainFormat is a list of chains of authorizers, each with what it amounts to.
@@ -36,13 +36,13 @@ type chainTest struct {
 }
 
 func (t *chainTest) faults(ctx context.Context) (faults []string) {
-	var chain access.Chain
+	var chain authz.Chain
 	for i, said := range t.Chain {
 		answer, err := answerSpelled(said)
 		if err != nil {
 			return []string{fmt.Sprintf("chain[%d]: %v", i, err)}
 		}
-		chain = append(chain, access.Stage{Name: said, Authorizer: access.Always(answer)})
+		chain = append(chain, authz.Stage{Name: said, Authorizer: authz.Always(answer)})
 	}
 	got := chain.Authorize(ctx, &usher.Request{Phase: usher.Authorize})
 	if verdictName(got.Verdict) != t.Want {
@@ -56,9 +56,9 @@ func (t *chainTest) faults(ctx context.Context) (faults []string) {
 
 var errAuthorizer = errors.New("the authorizer failed")
 
-func answerSpelled(text string) (access.Answer, error) {
+func answerSpelled(text string) (authz.Answer, error) {
 	verdict, failed := strings.CutSuffix(text, "+err")
-	var answer access.Answer
+	var answer authz.Answer
 	if failed {
 		answer.Err = errAuthorizer
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	engine "github.com/usher-dev/usher/engine/access"
-	"github.com/usher-dev/usher/rule/access"
+	engine "github.com/usher-dev/usher/engine/authz"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // A Coverage tells what the cases of one suite of authorization policies exercise.
@@ -40,7 +40,7 @@ func (s *Share) count(exercised bool) {
 func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
 	var all []Coverage
 	for _, s := range suites(tests) {
-		seen := &exercise{policies: map[*access.Policy]bool{}, rules: map[*access.Rule]bool{}, outcomes: map[outcome]bool{}}
+		seen := &exercise{policies: map[*authz.Policy]bool{}, rules: map[*authz.Rule]bool{}, outcomes: map[outcome]bool{}}
 		for i := range s.Cases {
 			if s.Cases[i].Skip != "" {
 				continue
@@ -69,14 +69,14 @@ func suites(tests []Test) []*AccessSuite {
 
 // An exercise is what cases have exercised.
 type exercise struct {
-	policies map[*access.Policy]bool
-	rules    map[*access.Rule]bool
+	policies map[*authz.Policy]bool
+	rules    map[*authz.Rule]bool
 	outcomes map[outcome]bool
 }
 
 // An outcome is that a condition of a policy came to something.
 type outcome struct {
-	policy *access.Policy
+	policy *authz.Policy
 	source string
 	holds  bool
 }
@@ -97,7 +97,7 @@ func (e *exercise) note(x engine.Explanation) {
 func (e *exercise) coverage(s *AccessSuite) Coverage {
 	c := Coverage{Set: s.name(), File: s.file}
 	miss := func(what string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(what, args...)) }
-	counted := map[*access.Policy]bool{}
+	counted := map[*authz.Policy]bool{}
 	for _, r := range s.stage.rules {
 		p := r.Policy
 		if !counted[p] {
@@ -116,7 +116,7 @@ func (e *exercise) coverage(s *AccessSuite) Coverage {
 	return c
 }
 
-func (e *exercise) conditions(p *access.Policy, c *Coverage, miss func(string, ...any)) {
+func (e *exercise) conditions(p *authz.Policy, c *Coverage, miss func(string, ...any)) {
 	for _, condition := range slices.Concat(p.When, p.Unless) {
 		holds, fails := e.outcomes[outcome{p, condition.Source, true}], e.outcomes[outcome{p, condition.Source, false}]
 		c.Conditions.count(holds && fails)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // Mutants tells what became of the mutants of authorization policies.
@@ -41,7 +41,7 @@ func Mutate(ctx context.Context, tests []Test) Mutants {
 }
 
 // notices reports whether a case fails with these rules.
-func (s *AccessSuite) notices(ctx context.Context, rules []*access.Rule) bool {
+func (s *AccessSuite) notices(ctx context.Context, rules []*authz.Rule) bool {
 	stage := s.stage.with(rules)
 	return slices.ContainsFunc(s.Cases, func(c AccessCase) bool {
 		return c.Skip == "" && len(stage.faults(ctx, &c)) > 0
@@ -51,16 +51,16 @@ func (s *AccessSuite) notices(ctx context.Context, rules []*access.Rule) bool {
 // A mutant is rules from which one part was left out.
 type mutant struct {
 	without string
-	rules   []*access.Rule
+	rules   []*authz.Rule
 }
 
-func mutants(rules []*access.Rule) []mutant {
+func mutants(rules []*authz.Rule) []mutant {
 	var all []mutant
 	for i, r := range rules {
 		first := i == 0 || rules[i-1].Policy != r.Policy
 		single := i+1 == len(rules) || rules[i+1].Policy != r.Policy
 		if first {
-			all = append(all, mutant{r.Policy.Ref.String(), slices.DeleteFunc(slices.Clone(rules), func(o *access.Rule) bool { return o.Policy == r.Policy })})
+			all = append(all, mutant{r.Policy.Ref.String(), slices.DeleteFunc(slices.Clone(rules), func(o *authz.Rule) bool { return o.Policy == r.Policy })})
 			all = append(all, partial(rules, r.Policy)...)
 		}
 		if !first || !single {
@@ -71,33 +71,33 @@ func mutants(rules []*access.Rule) []mutant {
 }
 
 // partial are the mutants from whose policy p a part was left out that is no rule.
-func partial(rules []*access.Rule, p *access.Policy) []mutant {
+func partial(rules []*authz.Rule, p *authz.Policy) []mutant {
 	var all []mutant
-	leave := func(what string, change func(*access.Policy)) {
+	leave := func(what string, change func(*authz.Policy)) {
 		changed := *p
 		change(&changed)
 		all = append(all, mutant{p.Ref.String() + " " + what, replaced(rules, p, &changed)})
 	}
 	for i, c := range p.When {
-		leave(c.Name, func(p *access.Policy) { p.When = slices.Delete(slices.Clone(p.When), i, i+1) })
+		leave(c.Name, func(p *authz.Policy) { p.When = slices.Delete(slices.Clone(p.When), i, i+1) })
 	}
 	for i, c := range p.Unless {
-		leave(c.Name, func(p *access.Policy) { p.Unless = slices.Delete(slices.Clone(p.Unless), i, i+1) })
+		leave(c.Name, func(p *authz.Policy) { p.Unless = slices.Delete(slices.Clone(p.Unless), i, i+1) })
 	}
 	for i := range p.Excluded {
-		leave(fmt.Sprintf("spec.excludeSubjects[%d]", i), func(p *access.Policy) { p.Excluded = slices.Delete(slices.Clone(p.Excluded), i, i+1) })
+		leave(fmt.Sprintf("spec.excludeSubjects[%d]", i), func(p *authz.Policy) { p.Excluded = slices.Delete(slices.Clone(p.Excluded), i, i+1) })
 	}
 	for i := range p.Labels {
-		leave(fmt.Sprintf("spec.selectors.labels[%d]", i), func(p *access.Policy) { p.Labels = slices.Delete(slices.Clone(p.Labels), i, i+1) })
+		leave(fmt.Sprintf("spec.selectors.labels[%d]", i), func(p *authz.Policy) { p.Labels = slices.Delete(slices.Clone(p.Labels), i, i+1) })
 	}
 	for i := range p.Fields {
-		leave(fmt.Sprintf("spec.selectors.fields[%d]", i), func(p *access.Policy) { p.Fields = slices.Delete(slices.Clone(p.Fields), i, i+1) })
+		leave(fmt.Sprintf("spec.selectors.fields[%d]", i), func(p *authz.Policy) { p.Fields = slices.Delete(slices.Clone(p.Fields), i, i+1) })
 	}
 	return all
 }
 
 // replaced are rules whose policy p is changed.
-func replaced(rules []*access.Rule, p, changed *access.Policy) []*access.Rule {
+func replaced(rules []*authz.Rule, p, changed *authz.Policy) []*authz.Rule {
 	all := slices.Clone(rules)
 	for i, r := range all {
 		if r.Policy == p {

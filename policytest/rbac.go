@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // rbacFormat is a list of sets of RBAC objects, each with questions to the authorizer that
@@ -24,11 +24,11 @@ var rbacFormat = format{
 		}
 		var tests []Test
 		for _, set := range sets {
-			objects, err := access.FromTrees(set.Objects)
+			objects, err := authz.FromTrees(set.Objects)
 			if err != nil {
 				return nil, fmt.Errorf("set %s: %w", set.Set, err)
 			}
-			rbac, _ := access.NewRBAC(objects)
+			rbac, _ := authz.NewRBAC(objects)
 			for _, c := range set.Cases {
 				tests = append(tests, Test{Name: c.Name, File: file, faults: func(ctx context.Context) []string { return c.faults(ctx, rbac) }})
 			}
@@ -46,7 +46,7 @@ type rbacTest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-func (t *rbacTest) faults(ctx context.Context, rbac *access.RBAC) (faults []string) {
+func (t *rbacTest) faults(ctx context.Context, rbac *authz.RBAC) (faults []string) {
 	got := rbac.Authorize(ctx, t.Request())
 	if verdictName(got.Verdict) != t.Want {
 		faults = append(faults, fmt.Sprintf("expected %s, got %s %s", t.Want, verdictName(got.Verdict), got.Reason))
@@ -90,7 +90,7 @@ type requestLineTest struct {
 }
 
 func (t *requestLineTest) faults(context.Context) []string {
-	line, err := access.ParseLine(t.Method, t.URL)
+	line, err := authz.ParseLine(t.Method, t.URL)
 	if err != nil {
 		return []string{err.Error()}
 	}

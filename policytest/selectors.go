@@ -9,7 +9,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // selectorFormat is a list of questions whether the selector of a request demands what a
@@ -44,16 +44,16 @@ type requirement struct {
 }
 
 func (t *selectorTest) faults(context.Context) []string {
-	wanted := access.Requirement{Key: t.Policy.Key, Operator: t.Policy.Operator}
+	wanted := authz.Requirement{Key: t.Policy.Key, Operator: t.Policy.Operator}
 	for _, value := range t.Policy.Values {
-		template, err := access.ParseTemplate(value)
+		template, err := authz.ParseTemplate(value)
 		if err != nil {
 			return []string{"policy: " + err.Error()}
 		}
 		wanted.Values = append(wanted.Values, template)
 	}
-	q := access.QueryOf(&usher.Request{Phase: usher.Authorize}, nil)
-	if got := access.Implied([]access.Requirement{wanted}, requirements(t.Request), &q); got != t.Want {
+	q := authz.QueryOf(&usher.Request{Phase: usher.Authorize}, nil)
+	if got := authz.Implied([]authz.Requirement{wanted}, requirements(t.Request), &q); got != t.Want {
 		return []string{fmt.Sprintf("expected that the selector implies %q: %t, got %t", wanted, t.Want, got)}
 	}
 	return nil

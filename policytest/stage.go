@@ -11,15 +11,15 @@ import (
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile"
 	compileusher "github.com/usher-dev/usher/compile/usher"
-	engine "github.com/usher-dev/usher/engine/access"
-	index "github.com/usher-dev/usher/index/access"
+	engine "github.com/usher-dev/usher/engine/authz"
+	index "github.com/usher-dev/usher/index/authz"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // An accessStage is what the cases of a suite run on: its policies, compiled.
 type accessStage struct {
-	rules   []*access.Rule
+	rules   []*authz.Rule
 	options engine.Options
 	engine  *engine.Engine
 	// broken are the problems that keep policies from being enforced as written.
@@ -42,14 +42,14 @@ func newAccessStage(s *AccessSuite) (*accessStage, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.options.OnlyImmune, st.options.Immune = true, func() []access.Subject { return immune }
+		st.options.OnlyImmune, st.options.Immune = true, func() []authz.Subject { return immune }
 	}
 	st.engine = engine.New(index.New(st.rules), st.options)
 	return st, nil
 }
 
 // with is the stage with other rules.
-func (st *accessStage) with(rules []*access.Rule) *accessStage {
+func (st *accessStage) with(rules []*authz.Rule) *accessStage {
 	return &accessStage{rules: rules, options: st.options, engine: engine.New(index.New(rules), st.options)}
 }
 
@@ -80,7 +80,7 @@ func (st *accessStage) answer(ctx context.Context, c *AccessCase) (engine.Explan
 	return x, d, nil
 }
 
-func (s *AccessSuite) immune() ([]access.Subject, error) {
+func (s *AccessSuite) immune() ([]authz.Subject, error) {
 	written := make([]usherv1alpha1.Subject, len(s.Immune))
 	for i, raw := range s.Immune {
 		if err := decodeStrict(raw, &written[i]); err != nil {

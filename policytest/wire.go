@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // wireFormat is a list of HTTP requests to the authorization webhooks, with what has to be
@@ -192,7 +192,7 @@ func (t *wireTest) review() ([]byte, error) {
 			q.Groups = append(q.Groups, fmt.Sprintf("group-%d", i))
 		}
 	}
-	return json.Marshal(access.SubjectAccessReview(q.Request()))
+	return json.Marshal(authz.SubjectAccessReview(q.Request()))
 }
 
 // send sends a body as an API server does.

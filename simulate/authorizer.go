@@ -12,21 +12,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // An offline authorizer says who may do what by the roles and bindings of a cluster made of
 // files. It is for conditions that ask an authorizer; whether the request itself is
 // authorized is not simulated.
-type offline struct{ chain access.Chain }
+type offline struct{ chain authz.Chain }
 
 func newOffline(objects []map[string]any) (*offline, error) {
-	found, err := access.FromTrees(objects)
+	found, err := authz.FromTrees(objects)
 	if err != nil {
 		return nil, err
 	}
-	rbac, _ := access.NewRBAC(found)
-	return &offline{access.Chain{{Name: "system:masters", Authorizer: access.Privileged()}, {Name: "rbac", Authorizer: rbac}}}, nil
+	rbac, _ := authz.NewRBAC(found)
+	return &offline{authz.Chain{{Name: "system:masters", Authorizer: authz.Privileged()}, {Name: "rbac", Authorizer: rbac}}}, nil
 }
 
 // Authorize implements [authorizer.Authorizer].

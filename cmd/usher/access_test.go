@@ -7,7 +7,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/doortest"
 	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // TestAccessThroughCanI asks usher authz can-i about every case of authorization policies.
@@ -33,7 +33,7 @@ func TestAccessThroughCanI(t *testing.T) {
 		},
 	}
 	n := doortest.Access(t, tests, options, func(_ *testing.T, s policytest.AccessSetup, _ usher.Decider) doortest.AccessDoor {
-		rbac, _ := access.NewRBAC(access.Objects{})
+		rbac, _ := authz.NewRBAC(authz.Objects{})
 		return canI{&world{engine: s.Engine, rbac: rbac}}
 	})
 	if n < 60 {

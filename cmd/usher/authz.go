@@ -16,13 +16,13 @@ import (
 	"github.com/usher-dev/usher/api"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile"
-	accessengine "github.com/usher-dev/usher/engine/access"
+	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact/object"
-	accessindex "github.com/usher-dev/usher/index/access"
+	authzindex "github.com/usher-dev/usher/index/authz"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
-	simulate "github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 )
@@ -73,8 +73,8 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 
 // A world is all that answers depend on.
 type world struct {
-	rules    []*access.Rule
-	engine   *accessengine.Engine
+	rules    []*authz.Rule
+	engine   *authzengine.Engine
 	rbac     *simulate.RBAC
 	warnings []string
 	// clients is nil without a cluster.
@@ -126,7 +126,7 @@ func (w *world) enforce(policies []api.Policy) {
 		compiled = append(compiled, c)
 	}
 	w.rules = compile.Access(compiled)
-	w.engine = accessengine.New(accessindex.New(w.rules), accessengine.Options{})
+	w.engine = authzengine.New(authzindex.New(w.rules), authzengine.Options{})
 }
 
 func (f *worldFlags) loadPolicies(ctx context.Context, w *world) ([]api.Policy, error) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
-	simulate "github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
 )
 
 // userFlags say who asks.
@@ -116,7 +116,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *world) (*usher.Req
 	if f.subresource == "" && slices.Contains(subresources, name) {
 		w.warnings = append(w.warnings, fmt.Sprintf("%q is taken for a name: the subresource is --subresource %s", name, name))
 	}
-	if r.Namespace != "" && access.ScopeOf(r.Resource.Group, r.Resource.Resource) == access.ScopeCluster && r.Resource.Resource != "namespaces" {
+	if r.Namespace != "" && authz.ScopeOf(r.Resource.Group, r.Resource.Resource) == authz.ScopeCluster && r.Resource.Resource != "namespaces" {
 		w.warnings = append(w.warnings, r.Resource.Resource+" are in no namespace: no API server asks with one")
 	}
 	var err error

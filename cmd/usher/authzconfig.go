@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	enroll "github.com/usher-dev/usher/internal/enroll/access"
+	enroll "github.com/usher-dev/usher/internal/enroll/authz"
 	"github.com/usher-dev/usher/rule"
 )
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 func newAuthzDiff(s streams) *cobra.Command {
@@ -153,11 +153,11 @@ func ruleLines(w *world) []string {
 }
 
 // probeUsers are the users that rules speak of, and one that they do not.
-func probeUsers(rules []*access.Rule) []usher.User {
+func probeUsers(rules []*authz.Rule) []usher.User {
 	users := []usher.User{completeUser(usher.User{Name: "somebody-else"})}
 	known := map[string]bool{}
 	for _, r := range rules {
-		for _, who := range append(subjectsOf(r.Policy), subjectsOf(&access.Policy{Subjects: r.Policy.Excluded})...) {
+		for _, who := range append(subjectsOf(r.Policy), subjectsOf(&authz.Policy{Subjects: r.Policy.Excluded})...) {
 			who.Name = sample(who.Name)
 			u, _ := who.userOf()
 			if key := u.Name + "\x00" + strings.Join(u.Groups, ","); !known[key] {
@@ -173,7 +173,7 @@ func probeUsers(rules []*access.Rule) []usher.User {
 func sample(pattern string) string { return strings.ReplaceAll(pattern, "*", "sample") }
 
 // probeTargets are the requests that rules speak of, each once.
-func probeTargets(rules []*access.Rule) []*usher.Request {
+func probeTargets(rules []*authz.Rule) []*usher.Request {
 	var all []*usher.Request
 	known := map[string]bool{}
 	add := func(r *usher.Request) {
@@ -197,7 +197,7 @@ func probeTargets(rules []*access.Rule) []*usher.Request {
 	return all
 }
 
-func resourceProbes(r *access.Rule, verb string, add func(*usher.Request)) {
+func resourceProbes(r *authz.Rule, verb string, add func(*usher.Request)) {
 	namespaces := examples(&r.Namespaces, "default", "")
 	if r.Own != "" {
 		namespaces = []string{r.Own}
@@ -224,7 +224,7 @@ func resourceProbes(r *access.Rule, verb string, add func(*usher.Request)) {
 }
 
 // examples are texts of a set, or others for a set of all.
-func examples(s *access.Set, others ...string) []string {
+func examples(s *authz.Set, others ...string) []string {
 	if s.Any {
 		return others
 	}

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
-	accessengine "github.com/usher-dev/usher/engine/access"
-	"github.com/usher-dev/usher/rule/access"
-	simulate "github.com/usher-dev/usher/simulate/access"
+	authzengine "github.com/usher-dev/usher/engine/authz"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
 )
 
 type canIFlags struct {
@@ -209,8 +209,8 @@ func verdictWord(v usher.Verdict) string {
 
 // add tells which policies have a part in what the stage says: those that deny in the one,
 // those that allow or abstain in the other.
-func (s *stageReport) add(x accessengine.Explanation) {
-	belongs := func(r *access.Rule) bool { return (r.Policy.Effect == access.Deny) == (s.Name == denyStage) }
+func (s *stageReport) add(x authzengine.Explanation) {
+	belongs := func(r *authz.Rule) bool { return (r.Policy.Effect == authz.Deny) == (s.Name == denyStage) }
 	for _, step := range x.Steps {
 		if !belongs(step.Rule) {
 			continue
@@ -235,7 +235,7 @@ func (s *stageReport) add(x accessengine.Explanation) {
 	}
 }
 
-func reportRule(r *access.Rule) ruleReport {
+func reportRule(r *authz.Rule) ruleReport {
 	return ruleReport{Policy: policyName(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
 }
 
@@ -248,7 +248,7 @@ func policyName(ref usher.PolicyRef) string {
 }
 
 // passes are changes of a request that would make a difference.
-func passes(r *usher.Request, x accessengine.Explanation, answer simulate.Answer) []string {
+func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer) []string {
 	var all []string
 	add := func(hint string) {
 		hint = strings.ReplaceAll(hint, "$(user)", r.User.Name)
@@ -258,9 +258,9 @@ func passes(r *usher.Request, x accessengine.Explanation, answer simulate.Answer
 	}
 	for _, step := range x.Steps {
 		switch {
-		case answer.Verdict == usher.Deny && step.Fate == accessengine.Decides && step.Rule.Policy.Effect == access.Deny:
+		case answer.Verdict == usher.Deny && step.Fate == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
 			denialHints(r, step, add)
-		case answer.Verdict == usher.NoOpinion && step.Fate == accessengine.Unselected:
+		case answer.Verdict == usher.NoOpinion && step.Fate == authzengine.Unselected:
 			if selector := selectorFlags(step.Rule.Policy); selector != "" {
 				add(selector)
 			}
@@ -269,7 +269,7 @@ func passes(r *usher.Request, x accessengine.Explanation, answer simulate.Answer
 	return all
 }
 
-func denialHints(r *usher.Request, step accessengine.Step, add func(string)) {
+func denialHints(r *usher.Request, step authzengine.Step, add func(string)) {
 	if strings.Contains(step.Why, "names [") && slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) {
 		add("--field-selector metadata.name=<another name>")
 	}
@@ -282,9 +282,9 @@ func denialHints(r *usher.Request, step accessengine.Step, add func(string)) {
 }
 
 // selectorFlags are the flags that say what the selectors of a policy want.
-func selectorFlags(p *access.Policy) string {
+func selectorFlags(p *authz.Policy) string {
 	var flags []string
-	for flag, wanted := range map[string][]access.Requirement{"-l": p.Labels, "--field-selector": p.Fields} {
+	for flag, wanted := range map[string][]authz.Requirement{"-l": p.Labels, "--field-selector": p.Fields} {
 		if len(wanted) == 0 {
 			continue
 		}

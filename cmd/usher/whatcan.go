@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 func newWhatCan(s streams) *cobra.Command {
@@ -50,7 +50,7 @@ something that the user may do, and 1 if not.`,
 			} else {
 				err = output.encode(s.out, report)
 			}
-			if err == nil && !slices.ContainsFunc(report.Rules, func(r whatCan) bool { return r.Effect == access.Allow.String() }) {
+			if err == nil && !slices.ContainsFunc(report.Rules, func(r whatCan) bool { return r.Effect == authz.Allow.String() }) {
 				return errNegative
 			}
 			return err
@@ -82,7 +82,7 @@ type whatCan struct {
 
 func (w *world) whatCan(u *usher.User, namespace string) []whatCan {
 	var all []whatCan
-	q := access.QueryOf(&usher.Request{Phase: usher.Authorize, User: *u, Access: &usher.Access{NonResource: true}}, nil)
+	q := authz.QueryOf(&usher.Request{Phase: usher.Authorize, User: *u, Access: &usher.Access{NonResource: true}}, nil)
 	for _, rule := range w.rules {
 		if rule.Policy.Concerns(&q) {
 			all = append(all, whatOf(rule))
@@ -91,7 +91,7 @@ func (w *world) whatCan(u *usher.User, namespace string) []whatCan {
 	slices.SortStableFunc(all, func(a, b whatCan) int { return cmp.Compare(effectOrder(a.Effect), effectOrder(b.Effect)) })
 	for _, grant := range w.rbac.Held(u, namespace) {
 		what := whatCan{
-			Effect: access.Allow.String(), Verbs: grant.Rule.Verbs, Names: grant.Rule.ResourceNames, Paths: grant.Rule.NonResourceURLs,
+			Effect: authz.Allow.String(), Verbs: grant.Rule.Verbs, Names: grant.Rule.ResourceNames, Paths: grant.Rule.NonResourceURLs,
 			Via: grant.Binding.String(),
 		}
 		if grant.Binding.Namespace != "" {
@@ -108,10 +108,10 @@ func (w *world) whatCan(u *usher.User, namespace string) []whatCan {
 }
 
 func effectOrder(effect string) int {
-	return slices.Index([]string{access.Deny.String(), access.Abstain.String(), access.Allow.String()}, effect)
+	return slices.Index([]string{authz.Deny.String(), authz.Abstain.String(), authz.Allow.String()}, effect)
 }
 
-func whatOf(r *access.Rule) whatCan {
+func whatOf(r *authz.Rule) whatCan {
 	what := whatCan{Effect: r.Policy.Effect.String(), Verbs: texts(&r.Verbs), Via: policyName(r.Policy.Ref), If: conditionsOf(r.Policy)}
 	if r.URLs != nil {
 		what.Paths = texts(r.URLs)
@@ -134,7 +134,7 @@ func whatOf(r *access.Rule) whatCan {
 	return what
 }
 
-func texts(s *access.Set) []string {
+func texts(s *authz.Set) []string {
 	if s.Any {
 		return []string{"*"}
 	}

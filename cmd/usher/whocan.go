@@ -13,8 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
-	simulate "github.com/usher-dev/usher/simulate/access"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
 )
 
 func newWhoCan(s streams) *cobra.Command {
@@ -95,9 +95,9 @@ func (w *world) whoCan(ctx context.Context, r *usher.Request) []whoCan {
 			all = append(all, who)
 		}
 	}
-	q := access.QueryOf(r, nil)
+	q := authz.QueryOf(r, nil)
 	for _, rule := range w.rules {
-		if rule.Policy.Effect != access.Allow || !rule.IsFor(&q) {
+		if rule.Policy.Effect != authz.Allow || !rule.IsFor(&q) {
 			continue
 		}
 		for _, who := range subjectsOf(rule.Policy) {
@@ -115,7 +115,7 @@ func (w *world) whoCan(ctx context.Context, r *usher.Request) []whoCan {
 }
 
 // subjectsOf are those whom a policy is for.
-func subjectsOf(p *access.Policy) []whoCan {
+func subjectsOf(p *authz.Policy) []whoCan {
 	var all []whoCan
 	for _, subject := range p.Subjects {
 		for _, user := range subject.Users {
@@ -132,7 +132,7 @@ func subjectsOf(p *access.Policy) []whoCan {
 }
 
 // conditionsOf are what a policy wants besides.
-func conditionsOf(p *access.Policy) []string {
+func conditionsOf(p *authz.Policy) []string {
 	var all []string
 	if p.Trial {
 		all = append(all, "on trial: it allows nothing")
@@ -148,7 +148,7 @@ func conditionsOf(p *access.Policy) []string {
 	}
 	if len(p.Excluded) > 0 {
 		var names []string
-		for _, who := range subjectsOf(&access.Policy{Subjects: p.Excluded}) {
+		for _, who := range subjectsOf(&authz.Policy{Subjects: p.Excluded}) {
 			names = append(names, who.Name)
 		}
 		all = append(all, "except "+strings.Join(names, ", "))
@@ -205,9 +205,9 @@ func (w *world) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 // mayDeny are the policies that deny a request to somebody.
 func (w *world) mayDeny(r *usher.Request) []string {
 	var names []string
-	q := access.QueryOf(r, nil)
+	q := authz.QueryOf(r, nil)
 	for _, rule := range w.rules {
-		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == access.Deny && !rule.Policy.Trial && rule.IsFor(&q) && !slices.Contains(names, name) {
+		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Trial && rule.IsFor(&q) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // stamp notes when a policy that has to be confirmed was written: the time for that begins
@@ -49,8 +49,8 @@ func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compi
 }
 
 // beginning is advice for those who begin to deny.
-func beginning(p *access.Policy) []string {
-	if p.Effect != access.Deny || p.Trial || !p.Confirm.IsZero() {
+func beginning(p *authz.Policy) []string {
+	if p.Effect != authz.Deny || p.Trial || !p.Confirm.IsZero() {
 		return nil
 	}
 	return []string{"spec.enforcement: the policy denies at once (begin with Audit, or set confirmWithin, to see whom it would deny)"}
@@ -62,13 +62,13 @@ const shown = 5
 // replay tries a Deny on the requests without which a cluster cannot be operated. It
 // returns why the policy is refused, if it is: it would deny some of them, and is not on
 // trial.
-func (g *guard) replay(ctx context.Context, p *access.Policy, rules []*access.Rule) (warnings []string, why string) {
-	if g.options.Judge == nil || p.Effect != access.Deny {
+func (g *guard) replay(ctx context.Context, p *authz.Policy, rules []*authz.Rule) (warnings []string, why string) {
+	if g.options.Judge == nil || p.Effect != authz.Deny {
 		return nil, ""
 	}
 	inForce := *p
 	inForce.Trial, inForce.Confirm, inForce.Until = false, time.Time{}, time.Time{}
-	tried := make([]*access.Rule, len(rules))
+	tried := make([]*authz.Rule, len(rules))
 	for i, r := range rules {
 		copied := *r
 		copied.Policy = &inForce

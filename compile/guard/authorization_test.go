@@ -13,12 +13,12 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile/guard"
-	engine "github.com/usher-dev/usher/engine/access"
-	index "github.com/usher-dev/usher/index/access"
-	"github.com/usher-dev/usher/rule/access"
+	engine "github.com/usher-dev/usher/engine/authz"
+	index "github.com/usher-dev/usher/index/authz"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
-func judge(rules []*access.Rule) usher.Decider { return engine.New(index.New(rules), engine.Options{}) }
+func judge(rules []*authz.Rule) usher.Decider { return engine.New(index.New(rules), engine.Options{}) }
 
 // write is the request by which jane writes a policy whose spec is given.
 func write(t *testing.T, kind, spec string) *usher.Request {
@@ -89,7 +89,7 @@ func TestDenialsAreTriedOut(t *testing.T) {
 func TestCriticalRequestsOfOthersAreNotTried(t *testing.T) {
 	t.Parallel()
 	tried := 0
-	count := func([]*access.Rule) usher.Decider {
+	count := func([]*authz.Rule) usher.Decider {
 		return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 			tried++
 			if r.User.Name == "" || len(r.User.Groups) == 0 || r.Access.Verb == "" || !r.Access.NonResource && r.Resource.Resource == "" {

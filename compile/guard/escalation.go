@@ -10,7 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // questions bounds how much is asked about one policy. One that allows more different things
@@ -34,7 +34,7 @@ func (g *guard) escalation(ctx context.Context, r *usher.Request, c compile.Comp
 			return why
 		}
 	}
-	if policy.Effect != access.Allow {
+	if policy.Effect != authz.Allow {
 		return ""
 	}
 	escalate := ask(r.User, "escalate", strings.ToLower(strings.TrimSuffix(c.Ref.Kind, "Policy")+"policies"))
@@ -65,7 +65,7 @@ func (g *guard) must(ctx context.Context, r *usher.Request, what string) string 
 }
 
 // covers says what rules allow that the user may not do.
-func (g *guard) covers(ctx context.Context, user usher.User, rules []*access.Rule) string {
+func (g *guard) covers(ctx context.Context, user usher.User, rules []*authz.Rule) string {
 	count := 0
 	for _, r := range rules {
 		for _, request := range requests(user, r) {
@@ -82,7 +82,7 @@ func (g *guard) covers(ctx context.Context, user usher.User, rules []*access.Rul
 
 // requests are what one has to be allowed to be allowed everything that a rule is for.
 // Patterns count as everything, for that alone covers them for certain.
-func requests(user usher.User, r *access.Rule) []*usher.Request {
+func requests(user usher.User, r *authz.Rule) []*usher.Request {
 	var all []*usher.Request
 	for _, verb := range values(&r.Verbs, "*") {
 		if r.URLs != nil {
@@ -105,7 +105,7 @@ func requests(user usher.User, r *access.Rule) []*usher.Request {
 	return all
 }
 
-func objects(user usher.User, r *access.Rule, verb, group string, resource *access.Resource) []*usher.Request {
+func objects(user usher.User, r *authz.Rule, verb, group string, resource *authz.Resource) []*usher.Request {
 	var all []*usher.Request
 	namespaces := values(&r.Namespaces, "")
 	if r.Own != "" {
@@ -129,7 +129,7 @@ func objects(user usher.User, r *access.Rule, verb, group string, resource *acce
 }
 
 // values are those of a set, or the word for everything.
-func values(s *access.Set, everything string) []string {
+func values(s *authz.Set, everything string) []string {
 	if s.Any {
 		return []string{everything}
 	}

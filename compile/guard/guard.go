@@ -24,7 +24,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // Options say what else is asked about authorization policies. The zero value works, and
@@ -32,7 +32,7 @@ import (
 type Options struct {
 	// Judge returns what decides requests to authorize by rules. A Deny that is written is
 	// tried on the requests without which a cluster cannot be operated; nil does not try it.
-	Judge func([]*access.Rule) usher.Decider
+	Judge func([]*authz.Rule) usher.Decider
 	// May tells whether a user may do what a request to authorize asks for: who writes an
 	// Allow has to be allowed what it allows. Nil does not ask.
 	May func(context.Context, *usher.Request) (bool, error)

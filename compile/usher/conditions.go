@@ -9,11 +9,11 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
-func (c *compilation) conditions(field string, written []v1alpha1.Condition) []access.Condition {
-	var all []access.Condition
+func (c *compilation) conditions(field string, written []v1alpha1.Condition) []authz.Condition {
+	var all []authz.Condition
 	for i, w := range written {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		source := strings.TrimSpace(w.Cel)
@@ -26,7 +26,7 @@ func (c *compilation) conditions(field string, written []v1alpha1.Condition) []a
 			p.Field = at + ".cel"
 			c.problems = append(c.problems, p)
 		}
-		all = append(all, access.Condition{Name: cmp.Or(w.Name, at), Source: source, Predicate: predicate})
+		all = append(all, authz.Condition{Name: cmp.Or(w.Name, at), Source: source, Predicate: predicate})
 	}
 	return all
 }

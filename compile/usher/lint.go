@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // lint warns of what is valid and seldom meant.
 func (c *compilation) lint(s *v1alpha1.AuthorizationPolicySpec) {
-	allow := c.policy.Effect == access.Allow
+	allow := c.policy.Effect == authz.Allow
 	for i := range s.Rules {
 		field, r := fmt.Sprintf("spec.rules[%d]", i), &s.Rules[i]
 		if !allow {
@@ -114,7 +114,7 @@ func (c *compilation) lintSelectors(s *v1alpha1.AuthorizationPolicySpec, allow b
 func has(patterns []string, verb string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, suffix, star := strings.Cut(pattern, "*")
-		p := access.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
+		p := authz.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
 		return p.Matches(verb)
 	})
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 func (c *compilation) rule(field string, r *v1alpha1.Rule) {
-	compiled := &access.Rule{Policy: c.policy, Name: field, Own: c.own, Verbs: c.set(field+".verbs", r.Verbs)}
+	compiled := &authz.Rule{Policy: c.policy, Name: field, Own: c.own, Verbs: c.set(field+".verbs", r.Verbs)}
 	if len(r.Verbs) == 0 {
 		c.fail(field+".verbs", "the rule is for no verb", "name verbs, or * for all")
 	}
@@ -36,7 +36,7 @@ func (c *compilation) rule(field string, r *v1alpha1.Rule) {
 }
 
 // urls completes a rule for paths. In a namespace there are none.
-func (c *compilation) urls(field string, r *v1alpha1.Rule, compiled *access.Rule) {
+func (c *compilation) urls(field string, r *v1alpha1.Rule, compiled *authz.Rule) {
 	if len(r.Resources)+len(r.APIGroups)+len(r.APIVersions)+len(r.Names)+len(r.Namespaces) > 0 || r.CollectionOverlap != nil {
 		c.fail(field+".nonResourceURLs", "the rule is for resources too", "make two rules of it")
 	}
@@ -55,16 +55,16 @@ func (c *compilation) urls(field string, r *v1alpha1.Rule, compiled *access.Rule
 }
 
 // optional is a set that is everything if it is not written down.
-func (c *compilation) optional(s access.Set, written []string) access.Set {
+func (c *compilation) optional(s authz.Set, written []string) authz.Set {
 	if len(written) == 0 {
-		return access.Set{Any: true}
+		return authz.Set{Any: true}
 	}
 	return s
 }
 
 // set compiles texts with at most one * each.
-func (c *compilation) set(field string, written []string) access.Set {
-	var s access.Set
+func (c *compilation) set(field string, written []string) authz.Set {
+	var s authz.Set
 	for i, text := range written {
 		if text == "*" {
 			s.Any = true
@@ -76,8 +76,8 @@ func (c *compilation) set(field string, written []string) access.Set {
 }
 
 // templates compiles texts that may have placeholders instead of *.
-func (c *compilation) templates(field string, written []string) access.Set {
-	var s access.Set
+func (c *compilation) templates(field string, written []string) authz.Set {
+	var s authz.Set
 	for i, text := range written {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		switch {
@@ -90,7 +90,7 @@ func (c *compilation) templates(field string, written []string) access.Set {
 				c.fail(at, "* and placeholders do not go together", "use one of them")
 			}
 			t := c.template(at, text)
-			s.Patterns = append(s.Patterns, access.Pattern{Template: &t})
+			s.Patterns = append(s.Patterns, authz.Pattern{Template: &t})
 		default:
 			s.Patterns = append(s.Patterns, c.pattern(at, text))
 		}
@@ -98,15 +98,15 @@ func (c *compilation) templates(field string, written []string) access.Set {
 	return s
 }
 
-func (c *compilation) template(field, text string) access.Template {
-	t, err := access.ParseTemplate(text)
+func (c *compilation) template(field, text string) authz.Template {
+	t, err := authz.ParseTemplate(text)
 	if err != nil {
 		c.fail(field, err.Error(), "correct it")
 	}
 	return t
 }
 
-func (c *compilation) pattern(field, text string) access.Pattern {
+func (c *compilation) pattern(field, text string) authz.Pattern {
 	if strings.Contains(text, "$(") {
 		c.fail(field, "there are no placeholders here", "they are for names, namespaces and selectors; use a condition")
 	}
@@ -114,18 +114,18 @@ func (c *compilation) pattern(field, text string) access.Pattern {
 	if strings.Contains(suffix, "*") {
 		c.fail(field, fmt.Sprintf("%q has more than one *", text), "write several patterns, or a condition")
 	}
-	return access.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
+	return authz.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
 }
 
-func (c *compilation) resource(field, text string) access.Resource {
+func (c *compilation) resource(field, text string) authz.Resource {
 	if text == "*" {
-		return access.Resource{Every: true}
+		return authz.Resource{Every: true}
 	}
 	name, subresource, divided := strings.Cut(text, "/")
 	for _, part := range []string{name, subresource} {
 		if part != "*" && strings.Contains(part, "*") {
 			c.fail(field, fmt.Sprintf("in %q, * stands for a part of a name", text), "write names out: * is for all of them, as in pods/* and */scale")
-			return access.Resource{}
+			return authz.Resource{}
 		}
 	}
 	switch {
@@ -136,14 +136,14 @@ func (c *compilation) resource(field, text string) access.Resource {
 	case strings.ToLower(text) != text:
 		c.warn(field, fmt.Sprintf("%q is no resource: these are plural and in lower case", text), "write "+strings.ToLower(text)+", or the plural of that")
 	}
-	return access.Resource{Name: name, Subresource: subresource}
+	return authz.Resource{Name: name, Subresource: subresource}
 }
 
-func (c *compilation) subjects(field string, written []v1alpha1.Subject) []access.Subject {
-	var subjects []access.Subject
+func (c *compilation) subjects(field string, written []v1alpha1.Subject) []authz.Subject {
+	var subjects []authz.Subject
 	for i, w := range written {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		s := access.Subject{Users: c.patterns(at+".users", w.Users), Groups: c.patterns(at+".groups", w.Groups)}
+		s := authz.Subject{Users: c.patterns(at+".users", w.Users), Groups: c.patterns(at+".groups", w.Groups)}
 		for j, account := range w.ServiceAccounts {
 			s.ServiceAccounts = append(s.ServiceAccounts, c.account(fmt.Sprintf("%s.serviceAccounts[%d]", at, j), account))
 		}
@@ -155,36 +155,36 @@ func (c *compilation) subjects(field string, written []v1alpha1.Subject) []acces
 	return subjects
 }
 
-func (c *compilation) patterns(field string, written []string) []access.Pattern {
-	var patterns []access.Pattern
+func (c *compilation) patterns(field string, written []string) []authz.Pattern {
+	var patterns []authz.Pattern
 	for i, text := range written {
 		patterns = append(patterns, c.pattern(fmt.Sprintf("%s[%d]", field, i), text))
 	}
 	return patterns
 }
 
-func (c *compilation) account(field, text string) access.ServiceAccount {
+func (c *compilation) account(field, text string) authz.ServiceAccount {
 	namespace, name, divided := strings.Cut(text, "/")
 	if !divided || namespace == "" || name == "" || strings.Contains(name, "/") {
 		c.fail(field, fmt.Sprintf("%q is no service account", text), "write NAMESPACE/NAME")
-		return access.ServiceAccount{}
+		return authz.ServiceAccount{}
 	}
-	return access.ServiceAccount{Namespace: c.pattern(field, namespace), Name: c.pattern(field, name)}
+	return authz.ServiceAccount{Namespace: c.pattern(field, namespace), Name: c.pattern(field, name)}
 }
 
-func (c *compilation) requirements(field string, written []v1alpha1.Requirement) []access.Requirement {
-	var all []access.Requirement
+func (c *compilation) requirements(field string, written []v1alpha1.Requirement) []authz.Requirement {
+	var all []authz.Requirement
 	for i, w := range written {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		r := access.Requirement{Key: w.Key, Operator: w.Operator}
+		r := authz.Requirement{Key: w.Key, Operator: w.Operator}
 		for j, value := range w.Values {
 			r.Values = append(r.Values, c.template(fmt.Sprintf("%s.values[%d]", at, j), value))
 		}
-		takesValues := slices.Contains([]string{access.In, access.NotIn}, w.Operator)
+		takesValues := slices.Contains([]string{authz.In, authz.NotIn}, w.Operator)
 		switch {
 		case w.Key == "":
 			c.fail(at+".key", "the requirement has no key", "name a label or a field")
-		case !takesValues && w.Operator != access.Exists && w.Operator != access.DoesNotExist:
+		case !takesValues && w.Operator != authz.Exists && w.Operator != authz.DoesNotExist:
 			c.fail(at+".operator", fmt.Sprintf("%q is no operator", w.Operator), "use In, NotIn, Exists or DoesNotExist")
 		case takesValues && len(w.Values) == 0:
 			c.fail(at+".values", w.Operator+" needs values", "add one")

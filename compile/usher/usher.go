@@ -12,15 +12,15 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // ClusterAuthorizationPolicy compiles a policy for the whole cluster. Only one from a file
 // can be in the tier safeguard. Problems have no Policy and no File.
-func ClusterAuthorizationPolicy(p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*access.Rule, []rule.Problem) {
-	c := compilation{policy: &access.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
+func ClusterAuthorizationPolicy(p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*authz.Rule, []rule.Problem) {
+	c := compilation{policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
 	c.policy.Tier = c.tier(p.Spec.Tier)
-	if c.policy.Tier == access.Safeguard && p.UID != "" && !fromFile {
+	if c.policy.Tier == authz.Safeguard && p.UID != "" && !fromFile {
 		c.fail("spec.tier", "policies of a cluster cannot be in the tier safeguard", "use platform, or put the policy into a file on the server")
 	}
 	c.spec(&p.Spec.AuthorizationPolicySpec)
@@ -30,13 +30,13 @@ func ClusterAuthorizationPolicy(p *v1alpha1.ClusterAuthorizationPolicy, fromFile
 
 // AuthorizationPolicy compiles a policy for its own namespace; one without namespace has no
 // rules. Problems have no Policy and no File.
-func AuthorizationPolicy(p *v1alpha1.AuthorizationPolicy) ([]*access.Rule, []rule.Problem) {
+func AuthorizationPolicy(p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
 	c := compilation{
 		own:    p.Namespace,
-		policy: &access.Policy{Ref: usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: p.Namespace, Name: p.Name}, Tier: access.Namespace},
+		policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: p.Namespace, Name: p.Name}, Tier: authz.Namespace},
 	}
 	c.spec(&p.Spec)
-	if c.policy.Effect == access.Deny && p.Spec.Effect == v1alpha1.EffectDeny {
+	if c.policy.Effect == authz.Deny && p.Spec.Effect == v1alpha1.EffectDeny {
 		c.fail("spec.effect", "an AuthorizationPolicy refuses nothing", "use a ClusterAuthorizationPolicy")
 	}
 	if p.Namespace == "" {
@@ -47,14 +47,14 @@ func AuthorizationPolicy(p *v1alpha1.AuthorizationPolicy) ([]*access.Rule, []rul
 
 // A compilation gathers what one policy compiles to.
 type compilation struct {
-	policy *access.Policy
+	policy *authz.Policy
 	// own is the namespace of the policy, empty for a cluster-scoped one.
 	own      string
-	rules    []*access.Rule
+	rules    []*authz.Rule
 	problems []rule.Problem
 }
 
-func (c *compilation) result() ([]*access.Rule, []rule.Problem) {
+func (c *compilation) result() ([]*authz.Rule, []rule.Problem) {
 	if len(rule.Errors(c.problems)) > 0 {
 		return nil, c.problems
 	}
@@ -106,32 +106,32 @@ func (c *compilation) spec(s *v1alpha1.AuthorizationPolicySpec) {
 	c.lint(s)
 }
 
-func (c *compilation) effect(e v1alpha1.Effect) access.Effect {
-	for _, effect := range []access.Effect{access.Deny, access.Abstain, access.Allow} {
+func (c *compilation) effect(e v1alpha1.Effect) authz.Effect {
+	for _, effect := range []authz.Effect{authz.Deny, authz.Abstain, authz.Allow} {
 		if string(e) == effect.String() {
 			return effect
 		}
 	}
 	c.fail("spec.effect", fmt.Sprintf("%q is no effect", e), "use Allow, Deny or NoOpinion")
-	return access.Abstain
+	return authz.Abstain
 }
 
-func (c *compilation) tier(t v1alpha1.Tier) access.Tier {
+func (c *compilation) tier(t v1alpha1.Tier) authz.Tier {
 	if t == "" {
-		return access.Cluster
+		return authz.Cluster
 	}
-	for _, tier := range access.Tiers() {
+	for _, tier := range authz.Tiers() {
 		if string(t) == tier.String() {
 			return tier
 		}
 	}
 	c.fail("spec.tier", fmt.Sprintf("%q is no tier", t), "use platform, cluster or namespace; safeguard is for files on the server")
-	return access.Cluster
+	return authz.Cluster
 }
 
 // onError settles what a failed condition means. Nothing is allowed because of one.
 func (c *compilation) onError(e v1alpha1.OnError) {
-	allow := c.policy.Effect == access.Allow
+	allow := c.policy.Effect == authz.Allow
 	c.policy.SkipErrors = allow
 	switch e {
 	case "":
@@ -152,7 +152,7 @@ func (c *compilation) confirm(p *v1alpha1.ClusterAuthorizationPolicy) {
 	switch {
 	case within == nil:
 		return
-	case c.policy.Effect != access.Deny:
+	case c.policy.Effect != authz.Deny:
 		c.fail("spec.confirmWithin", "only a Deny needs to be confirmed", "remove it")
 		return
 	case within.Duration <= 0:
@@ -178,7 +178,7 @@ func since(p *v1alpha1.ClusterAuthorizationPolicy) time.Time {
 }
 
 // Subjects compiles users that stand elsewhere than in a policy, under field.
-func Subjects(field string, written []v1alpha1.Subject) ([]access.Subject, []rule.Problem) {
+func Subjects(field string, written []v1alpha1.Subject) ([]authz.Subject, []rule.Problem) {
 	var c compilation
 	return c.subjects(field, written), c.problems
 }

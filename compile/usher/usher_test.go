@@ -11,7 +11,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // compiled is a policy named p, of which metadata and spec are given as YAML flow.
@@ -229,7 +229,7 @@ func TestOrder(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if len(access.Tiers()) != 4 {
-		t.Errorf("tiers %v", access.Tiers())
+	if len(authz.Tiers()) != 4 {
+		t.Errorf("tiers %v", authz.Tiers())
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
@@ -45,7 +45,7 @@ func NewImmunity(o Immunity, log *slog.Logger) (*ImmunityUnderTest, error) {
 func (u *ImmunityUnderTest) Run(ctx context.Context) error { return u.m.run(ctx) }
 
 // Immune are the users in the file.
-func (u *ImmunityUnderTest) Immune() []access.Subject { return u.m.immune() }
+func (u *ImmunityUnderTest) Immune() []authz.Subject { return u.m.immune() }
 
 // Disarmed tells whether the switch is there.
 func (u *ImmunityUnderTest) Disarmed() bool { return u.m.isDisarmed() }
@@ -56,7 +56,7 @@ func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
 }
 
 // ScopeOf reads the discovery of a cluster, and tells the scope of resources.
-func ScopeOf(c Cluster) func(group, resource string) access.Scope {
+func ScopeOf(c Cluster) func(group, resource string) authz.Scope {
 	s := newScopes(c.Clients.Kube.Discovery(), slog.New(slog.DiscardHandler))
 	s.read()
 	return s.of

@@ -15,7 +15,7 @@ import (
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	compileusher "github.com/usher-dev/usher/compile/usher"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // An Immunity says who is never denied anything, and when nobody is. Both are files of the
@@ -35,14 +35,14 @@ type immunity struct {
 
 	log      *slog.Logger
 	content  []byte
-	subjects atomic.Pointer[[]access.Subject]
+	subjects atomic.Pointer[[]authz.Subject]
 	disarmed atomic.Bool
 }
 
 // newImmunity reads the files; the one with users has to be there.
 func newImmunity(o Immunity, log *slog.Logger) (*immunity, error) {
 	m := &immunity{Immunity: o, log: log}
-	m.subjects.Store(&[]access.Subject{})
+	m.subjects.Store(&[]authz.Subject{})
 	if err := m.read(); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func newImmunity(o Immunity, log *slog.Logger) (*immunity, error) {
 }
 
 // immune returns the users in the file.
-func (m *immunity) immune() []access.Subject { return *m.subjects.Load() }
+func (m *immunity) immune() []authz.Subject { return *m.subjects.Load() }
 
 // isDisarmed reports whether nobody is to be denied anything.
 func (m *immunity) isDisarmed() bool { return m.disarmed.Load() }

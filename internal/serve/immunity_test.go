@@ -16,7 +16,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -47,7 +47,7 @@ func TestImmunityFollowsItsFiles(t *testing.T) {
 		}
 	})
 	has := func(group string) bool {
-		q := access.QueryOf(&usher.Request{User: usher.User{Groups: []string{group}}}, nil)
+		q := authz.QueryOf(&usher.Request{User: usher.User{Groups: []string{group}}}, nil)
 		for _, s := range m.Immune() {
 			if s.Has(&q) {
 				return true
@@ -173,8 +173,8 @@ func TestScopesAreThoseOfDiscovery(t *testing.T) {
 		}},
 	}
 	scope := serve.ScopeOf(*f.config)
-	for resource, want := range map[string]access.Scope{
-		"widgets": access.ScopeNamespace, "farms": access.ScopeCluster, "others": access.ScopeUnknown, "widgets/status": access.ScopeUnknown,
+	for resource, want := range map[string]authz.Scope{
+		"widgets": authz.ScopeNamespace, "farms": authz.ScopeCluster, "others": authz.ScopeUnknown, "widgets/status": authz.ScopeUnknown,
 	} {
 		if got := scope("example.com", resource); got != want {
 			t.Errorf("%s: scope %d, want %d", resource, got, want)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // scopes knows which resources of a cluster are in namespaces, from its discovery, which is
@@ -18,7 +18,7 @@ import (
 type scopes struct {
 	discovery discovery.DiscoveryInterface
 	log       *slog.Logger
-	known     atomic.Pointer[map[schema.GroupResource]access.Scope]
+	known     atomic.Pointer[map[schema.GroupResource]authz.Scope]
 }
 
 // rediscover is how often discovery is read.
@@ -26,12 +26,12 @@ const rediscover = time.Minute
 
 func newScopes(d discovery.DiscoveryInterface, log *slog.Logger) *scopes {
 	s := &scopes{discovery: d, log: log}
-	s.known.Store(&map[schema.GroupResource]access.Scope{})
+	s.known.Store(&map[schema.GroupResource]authz.Scope{})
 	return s
 }
 
 // of tells the scope of a resource, unknown until it has been discovered.
-func (s *scopes) of(group, resource string) access.Scope {
+func (s *scopes) of(group, resource string) authz.Scope {
 	return (*s.known.Load())[schema.GroupResource{Group: group, Resource: resource}]
 }
 
@@ -69,7 +69,7 @@ func (s *scopes) read() {
 	if len(lists) == 0 {
 		return
 	}
-	next := map[schema.GroupResource]access.Scope{}
+	next := map[schema.GroupResource]authz.Scope{}
 	for resource, scope := range *s.known.Load() {
 		next[resource] = scope
 	}
@@ -82,9 +82,9 @@ func (s *scopes) read() {
 			if strings.Contains(r.Name, "/") {
 				continue
 			}
-			scope := access.ScopeCluster
+			scope := authz.ScopeCluster
 			if r.Namespaced {
-				scope = access.ScopeNamespace
+				scope = authz.ScopeNamespace
 			}
 			next[schema.GroupResource{Group: group.Group, Resource: r.Name}] = scope
 		}

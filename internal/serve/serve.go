@@ -20,7 +20,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
-	accessengine "github.com/usher-dev/usher/engine/access"
+	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
@@ -113,7 +113,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	o := live.Options{
 		Facts:    facts,
 		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
-		Access:   accessengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
+		Access:   authzengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
 		Log:      s.config.Log,
 		OnUpdate: s.observe,
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // budget is the cost at which an expression is stopped, in CEL's units: some ten
@@ -32,7 +32,7 @@ type predicate struct {
 var environment = sync.OnceValues(newEnvironment)
 
 // Compile compiles an expression. Problems have no Field, Policy and File.
-func Compile(source string) (access.Predicate, []rule.Problem) {
+func Compile(source string) (authz.Predicate, []rule.Problem) {
 	env, err := environment()
 	if err != nil {
 		return nil, []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "report this as a defect"}}
@@ -58,8 +58,8 @@ func Compile(source string) (access.Predicate, []rule.Problem) {
 	return &predicate{program: program}, nil
 }
 
-// Holds implements [access.Predicate].
-func (p *predicate) Holds(q *access.Query) (bool, error) {
+// Holds implements [authz.Predicate].
+func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
 	r.Query = q

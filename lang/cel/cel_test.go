@@ -7,7 +7,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -74,7 +74,7 @@ func TestHolds(t *testing.T) {
 				t.Fatal(problems)
 			}
 			for name, want := range map[string]string{"pod": test.pod, "path": test.path} {
-				q := access.QueryOf(map[string]*usher.Request{"pod": podRequest(), "path": pathRequest()}[name], nil)
+				q := authz.QueryOf(map[string]*usher.Request{"pod": podRequest(), "path": pathRequest()}[name], nil)
 				holds, err := predicate.Holds(&q)
 				switch {
 				case err != nil && !strings.Contains(err.Error(), want):
@@ -94,7 +94,7 @@ func TestBudget(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	q := access.QueryOf(pathRequest(), nil)
+	q := authz.QueryOf(pathRequest(), nil)
 	if holds, err := predicate.Holds(&q); err == nil || holds || !strings.Contains(err.Error(), "cost limit exceeded") {
 		t.Errorf("got %t, %v, want an error about the cost", holds, err)
 	}
@@ -136,7 +136,7 @@ func BenchmarkHolds(b *testing.B) {
 			if problems != nil {
 				b.Fatal(problems)
 			}
-			q := access.QueryOf(podRequest(), nil)
+			q := authz.QueryOf(podRequest(), nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := predicate.Holds(&q); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule/access"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // A request is what expressions see of a query: the one variable of an activation, and the
 // value of all types of its fields that have fields themselves.
 type request struct {
-	*access.Query
+	*authz.Query
 }
 
 // requests are used again and again.
@@ -63,8 +63,8 @@ func (r *request) selectsLabel(key, value string) bool { return r.demands(r.Labe
 func (r *request) selectsField(key, value string) bool { return r.demands(r.Fields, key, value) }
 
 func (r *request) demands(selector []usher.Requirement, key, value string) bool {
-	wanted := access.Requirement{Key: key, Operator: access.In, Values: []access.Template{access.Literal(value)}}
-	return access.Implied([]access.Requirement{wanted}, selector, r.Query)
+	wanted := authz.Requirement{Key: key, Operator: authz.In, Values: []authz.Template{authz.Literal(value)}}
+	return authz.Implied([]authz.Requirement{wanted}, selector, r.Query)
 }
 
 // A field of a type is read from the request. It is set if has() says so; an absent one that

@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 
 	usher "github.com/usher-dev/usher"
-	engine "github.com/usher-dev/usher/engine/access"
-	index "github.com/usher-dev/usher/index/access"
-	"github.com/usher-dev/usher/rule/access"
+	engine "github.com/usher-dev/usher/engine/authz"
+	index "github.com/usher-dev/usher/index/authz"
+	"github.com/usher-dev/usher/rule/authz"
 )
 
 // A grant lets a team do two things with one kind of objects, in every namespace.
@@ -67,23 +67,23 @@ func kubernetes(tb testing.TB, all []grant) authorizer.Authorizer {
 
 // ours has a policy for each grant.
 func ours(all []grant) *engine.Engine {
-	rules := make([]*access.Rule, len(all))
-	literal := func(texts ...string) access.Set {
-		var s access.Set
+	rules := make([]*authz.Rule, len(all))
+	literal := func(texts ...string) authz.Set {
+		var s authz.Set
 		for _, text := range texts {
-			s.Patterns = append(s.Patterns, access.Pattern{Prefix: text})
+			s.Patterns = append(s.Patterns, authz.Pattern{Prefix: text})
 		}
 		return s
 	}
 	for i, g := range all {
-		rules[i] = &access.Rule{
-			Policy: &access.Policy{
+		rules[i] = &authz.Rule{
+			Policy: &authz.Policy{
 				Ref:  usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: fmt.Sprintf("g%06d", i)},
-				Tier: access.Cluster, Effect: access.Allow,
-				Subjects: []access.Subject{{Groups: literal(g.team).Patterns}},
+				Tier: authz.Cluster, Effect: authz.Allow,
+				Subjects: []authz.Subject{{Groups: literal(g.team).Patterns}},
 			},
-			Name: "spec.rules[0]", Verbs: literal(g.verbs...), Groups: literal(""), Versions: access.Set{Any: true},
-			Resources: []access.Resource{{Name: g.resource}}, Names: access.Set{Any: true}, Namespaces: access.Set{Any: true},
+			Name: "spec.rules[0]", Verbs: literal(g.verbs...), Groups: literal(""), Versions: authz.Set{Any: true},
+			Resources: []authz.Resource{{Name: g.resource}}, Names: authz.Set{Any: true}, Namespaces: authz.Set{Any: true},
 		}
 	}
 	return engine.New(index.New(rules), engine.Options{})

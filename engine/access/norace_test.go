@@ -1,5 +1,0 @@
-//go:build !race
-
-package access_test
-
-const racing = false

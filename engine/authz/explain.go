@@ -1,0 +1,182 @@
+package authz
+
+import (
+	"context"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// A Fate is what became of a rule that matches a request.
+type Fate string
+
+// The fates.
+const (
+	// Decides: the decision is by this rule, alone or with others.
+	Decides Fate = "decides"
+	// Spared: the rule would decide, but is on trial or may not refuse this user.
+	Spared Fate = "spared"
+	// Overruled: an earlier tier has decided, or a stronger effect of the same tier.
+	Overruled Fate = "overruled"
+	// Unselected: the selectors of the request do not demand what the policy wants, or those
+	// that lift it do.
+	Unselected Fate = "unselected"
+	// Unmet: a condition does not hold, or one that must not does.
+	Unmet Fate = "unmet"
+	// Skipped: a condition failed, and the policy does not match then.
+	Skipped Fate = "skipped"
+	// Ended: the policy is not valid any more.
+	Ended Fate = "ended"
+)
+
+// A Step is a rule that matches a request, and what became of it.
+type Step struct {
+	Rule *authz.Rule
+	Fate Fate
+	// Why says more, such as how the request reaches beyond what the rule names, or which
+	// condition is not met. It may be empty.
+	Why string
+	// Evaluated are the conditions that were looked at.
+	Evaluated []Evaluated
+}
+
+// Evaluated is what a condition came to.
+type Evaluated struct {
+	Condition authz.Condition
+	Holds     bool
+	Err       error
+}
+
+// A Near is a rule that would match if one thing were different.
+type Near struct {
+	Rule *authz.Rule
+	Miss string
+}
+
+// An Explanation is a decision, and how it came about.
+type Explanation struct {
+	// Decision is that of Decide, but that all policies by which a request is allowed have
+	// findings.
+	Decision usher.Decision
+	// Steps are the rules that match, in the order of evaluation.
+	Steps []Step
+	// Near are rules that nearly match, in the order of evaluation.
+	Near []Near
+}
+
+// Explain decides a request like Decide, and tells how the decision came about. It looks at
+// every rule: it is for people.
+func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, error) {
+	if err := check(ctx, r); err != nil {
+		return Explanation{}, err
+	}
+	s := newState(e)
+	s.begin(ctx, r)
+	var x Explanation
+	var places []int32
+	e.matcher.Matching(&s.query, func(place int32) bool {
+		places = append(places, place)
+		return true
+	})
+	for _, place := range places {
+		x.Steps = append(x.Steps, s.step(ctx, place))
+	}
+	s.nearby(&x, places)
+	x.Decision = s.decision()
+	return x, nil
+}
+
+// step finds out what becomes of a rule, and takes it into account.
+func (s *state) step(ctx context.Context, place int32) Step {
+	entry := &s.engine.entries[place]
+	step := Step{Rule: entry.Rule, Why: entry.Overlap(&s.query)}
+	applies, err := s.applies(ctx, entry)
+	step.Evaluated = s.evaluated(entry)
+	overruled := false
+	if s.decisive >= 0 {
+		by := s.engine.entries[s.decisive].Policy
+		overruled = entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect
+	}
+	why := s.engine.sparing(entry.Policy, &s.query)
+	switch {
+	case !applies:
+		step.Fate, step.Why = s.fate(entry, err)
+		if err != nil && !overruled {
+			s.add(failed(entry, err, true))
+		}
+	case overruled:
+		step.Fate, step.Why = Overruled, "by "+s.engine.entries[s.decisive].Policy.Place()
+	case why != "":
+		step.Fate, step.Why = Spared, why
+		s.once(ctx, place, entry)
+	default:
+		step.Fate = Decides
+		s.once(ctx, place, entry)
+	}
+	return step
+}
+
+// once weighs the policy of an entry, unless another of its rules has led to that already.
+func (s *state) once(ctx context.Context, place int32, entry *entry) {
+	if entry.Policy != s.last && s.weigh(ctx, place, entry) {
+		s.last = entry.Policy
+	}
+}
+
+// fate tells why the policy of an entry does not apply.
+func (s *state) fate(e *entry, err error) (Fate, string) {
+	switch {
+	case err != nil:
+		return Skipped, err.Error()
+	case s.engine.ended(e.Policy):
+		return Ended, "since " + e.Policy.Until.UTC().Format("2006-01-02T15:04:05Z")
+	case !e.Policy.Selects(&s.query):
+		return Unselected, "selectors: " + wanted(e.Policy)
+	}
+	for _, v := range s.evaluated(e) {
+		if inWhen := slices.ContainsFunc(e.Policy.When, func(c authz.Condition) bool { return c.Source == v.Condition.Source }); v.Err == nil && v.Holds != inWhen {
+			return Unmet, map[bool]string{true: "when ", false: "unless "}[inWhen] + v.Condition.Name
+		}
+	}
+	return Unmet, ""
+}
+
+func wanted(p *authz.Policy) string {
+	text := ""
+	for _, r := range slices.Concat(p.Labels, p.Fields) {
+		if text != "" {
+			text += ", "
+		}
+		text += r.String()
+	}
+	return text
+}
+
+// evaluated are the conditions of an entry that have been evaluated for this request.
+func (s *state) evaluated(e *entry) []Evaluated {
+	var all []Evaluated
+	collect := func(conditions []authz.Condition, numbers []int32) {
+		for i, n := range numbers {
+			if m := s.memo[n]; m.round == s.round {
+				all = append(all, Evaluated{Condition: conditions[i], Holds: m.holds, Err: m.err})
+			}
+		}
+	}
+	collect(e.Policy.When, e.when)
+	collect(e.Policy.Unless, e.unless)
+	return all
+}
+
+// nearby finds the rules that one clause keeps from matching.
+func (s *state) nearby(x *Explanation, matching []int32) {
+	for i := range s.engine.entries {
+		if _, found := slices.BinarySearch(matching, int32(i)); found {
+			continue
+		}
+		entry := &s.engine.entries[i]
+		if misses := entry.Misses(&s.query); len(misses) == 1 && (entry.URLs != nil) == s.query.NonResource {
+			x.Near = append(x.Near, Near{Rule: entry.Rule, Miss: misses[0]})
+		}
+	}
+}

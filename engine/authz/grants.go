@@ -1,0 +1,40 @@
+package authz
+
+import (
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// Grants are what a user may do in a namespace, whatever else a request says.
+type Grants struct {
+	Allowed []authz.Grant
+	// Incomplete tells that the user may be allowed more, or refused some of this: what
+	// depends on conditions, selectors or patterns is not listed, and neither are denials.
+	Incomplete bool
+}
+
+// Grants returns what the policies allow a user in a namespace, in the order of evaluation;
+// the empty one stands for what is in none.
+func (e *Engine) Grants(user usher.User, namespace string) Grants {
+	q := authz.QueryOf(&usher.Request{User: user, Access: &usher.Access{}}, nil)
+	q.Namespace = authz.Value{Text: namespace}
+	var grants Grants
+	for _, r := range e.matcher.Rules() {
+		if e.ended(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) || e.sparing(r.Policy, &q) != "" {
+			continue
+		}
+		switch grant, listable := r.Grant(); {
+		case r.Policy.Effect != authz.Allow || depends(r.Policy) || !listable:
+			grants.Incomplete = true
+		default:
+			grants.Allowed = append(grants.Allowed, grant)
+		}
+	}
+	return grants
+}
+
+// depends reports whether it takes more than the target of a request to tell whether a
+// policy applies.
+func depends(p *authz.Policy) bool {
+	return len(p.When) > 0 || len(p.Unless) > 0 || len(p.Labels) > 0 || len(p.Fields) > 0
+}

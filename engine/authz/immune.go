@@ -1,0 +1,36 @@
+package authz
+
+import "github.com/usher-dev/usher/rule/authz"
+
+// Immune returns the users that are never denied anything, because a cluster that denies
+// them cannot be repaired from within: the control plane, the nodes, and the service
+// accounts of kube-system.
+func Immune() []authz.Subject {
+	return []authz.Subject{{
+		Users:           literals("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"),
+		Groups:          literals("system:masters", "system:nodes"),
+		ServiceAccounts: []authz.ServiceAccount{{Namespace: authz.Pattern{Prefix: "kube-system"}, Name: authz.Pattern{Star: true}}},
+	}}
+}
+
+func literals(texts ...string) []authz.Pattern {
+	patterns := make([]authz.Pattern, len(texts))
+	for i, text := range texts {
+		patterns[i] = authz.Pattern{Prefix: text}
+	}
+	return patterns
+}
+
+// spares reports whether the user of q is immune.
+func (e *Engine) spares(q *authz.Query) bool {
+	return has(e.immune, q) || e.options.Immune != nil && has(e.options.Immune(), q)
+}
+
+func has(subjects []authz.Subject, q *authz.Query) bool {
+	for i := range subjects {
+		if subjects[i].Has(q) {
+			return true
+		}
+	}
+	return false
+}

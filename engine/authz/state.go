@@ -1,0 +1,227 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// most is how many findings a decision has at most: beyond, the rest would say the same.
+const most = 32
+
+// A state is what one request needs on its way to a decision. It is used again.
+type state struct {
+	engine *Engine
+	query  authz.Query
+	// memo has a place for every condition; those of other rounds are void.
+	memo  []memo
+	round uint64
+	// last is the policy that was found to apply last, decisive the first entry that decides,
+	// -1 if there is none. Findings are nil as long as the one of that entry is all that
+	// there is to say.
+	last     *authz.Policy
+	decisive int32
+	findings []usher.Finding
+
+	// visit is the method of that name with the request's context.
+	visit func(place int32) bool
+	ctx   context.Context
+}
+
+func newState(e *Engine) *state {
+	s := &state{engine: e, memo: make([]memo, len(e.conditions))}
+	s.visit = func(place int32) bool { return s.take(s.ctx, place) }
+	return s
+}
+
+// A memo is what a condition came to.
+type memo struct {
+	round uint64
+	holds bool
+	err   error
+}
+
+func (s *state) begin(ctx context.Context, r *usher.Request) {
+	s.ctx, s.last, s.decisive, s.findings = ctx, nil, -1, nil
+	s.round++
+	s.query = authz.QueryOf(r, s.engine.options.Scope)
+}
+
+// decide goes through the rules that match, by tier, and in a tier Deny before NoOpinion
+// before Allow. One that applies decides, unless it is spared; others of the same tier and
+// effect are reported with it, but for Allow, where one suffices.
+func (s *state) decide(ctx context.Context, r *usher.Request) usher.Decision {
+	s.begin(ctx, r)
+	s.engine.matcher.Matching(&s.query, s.visit)
+	return s.decision()
+}
+
+// take looks at one rule that matches. It reports whether more are needed.
+func (s *state) take(ctx context.Context, place int32) bool {
+	entry := &s.engine.entries[place]
+	if s.decisive >= 0 {
+		by := s.engine.entries[s.decisive].Policy
+		if entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect {
+			return false
+		}
+	}
+	if entry.Policy != s.last && s.weigh(ctx, place, entry) {
+		s.last = entry.Policy
+	}
+	return s.decisive < 0 || s.engine.entries[s.decisive].Policy.Effect != authz.Allow && len(s.findings) < most
+}
+
+// weigh finds out whether the policy of an entry applies. It reports whether it does; its
+// other rules have nothing to add then.
+func (s *state) weigh(ctx context.Context, place int32, entry *entry) bool {
+	applies, err := s.applies(ctx, entry)
+	if err != nil && !applies {
+		s.add(failed(entry, err, true))
+	}
+	if !applies {
+		return false
+	}
+	if why := s.engine.sparing(entry.Policy, &s.query); why != "" {
+		s.add(spared(entry, why))
+		return true
+	}
+	finding := entry.decision.Findings[0]
+	if err != nil {
+		finding = failed(entry, err, false)
+	}
+	if s.decisive < 0 {
+		s.decisive = place
+		if err == nil && s.findings == nil {
+			return true
+		}
+	} else if s.findings == nil {
+		s.findings = slices.Clone(s.engine.entries[s.decisive].decision.Findings)
+	}
+	s.add(finding)
+	return true
+}
+
+func (s *state) add(f usher.Finding) {
+	if len(s.findings) < most {
+		s.findings = append(s.findings, f)
+	}
+}
+
+func (s *state) decision() usher.Decision {
+	var d usher.Decision
+	if s.decisive >= 0 {
+		d = s.engine.entries[s.decisive].decision
+	}
+	if s.findings != nil {
+		d.Findings = s.findings
+	}
+	// Whoever holds the decision holds the findings.
+	s.findings, s.ctx, s.query = nil, nil, authz.Query{}
+	return d
+}
+
+// applies reports whether the policy of an entry that matches is in force for the request.
+// With an error the policy matches or not as it says of errors.
+func (s *state) applies(ctx context.Context, e *entry) (bool, error) {
+	if s.engine.ended(e.Policy) {
+		return false, nil
+	}
+	if !e.Policy.Selects(&s.query) {
+		return false, nil
+	}
+	return s.conditions(ctx, e)
+}
+
+// conditions evaluates when and unless. A condition that is known not to be met wins over
+// one that fails, wherever they stand.
+func (s *state) conditions(ctx context.Context, e *entry) (bool, error) {
+	var failure error
+	for _, n := range e.when {
+		holds, err := s.holds(ctx, n)
+		if err != nil && failure == nil {
+			failure = err
+		}
+		if err == nil && !holds {
+			return false, nil
+		}
+	}
+	for _, n := range e.unless {
+		holds, err := s.holds(ctx, n)
+		if err != nil && failure == nil {
+			failure = err
+		}
+		if err == nil && holds {
+			return false, nil
+		}
+	}
+	return failure == nil || !e.Policy.SkipErrors, failure
+}
+
+// holds evaluates a condition, once a request.
+func (s *state) holds(ctx context.Context, n int32) (bool, error) {
+	m := &s.memo[n]
+	if m.round != s.round {
+		m.round = s.round
+		m.holds, m.err = s.evaluate(ctx, &s.engine.conditions[n])
+	}
+	return m.holds, m.err
+}
+
+func (s *state) evaluate(ctx context.Context, c *authz.Condition) (holds bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			holds, err = false, fmt.Errorf("evaluate %s: panic: %v", c.Source, r)
+		}
+	}()
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("evaluate %s: %w", c.Source, context.Cause(ctx))
+	}
+	holds, err = c.Predicate.Holds(&s.query)
+	if err != nil {
+		return false, fmt.Errorf("evaluate %s: %w", c.Source, err)
+	}
+	return holds, nil
+}
+
+// ended reports whether a policy is not valid any more.
+func (e *Engine) ended(p *authz.Policy) bool {
+	return !p.Until.IsZero() && !e.options.Now().Before(p.Until)
+}
+
+// sparing says why a policy that applies to q has no effect, "" if it has.
+func (e *Engine) sparing(p *authz.Policy, q *authz.Query) string {
+	o := &e.options
+	switch {
+	case p.Trial:
+		return "on trial: its enforcement is Audit"
+	case p.Effect != authz.Deny:
+		return ""
+	case !p.Confirm.IsZero() && !o.Now().Before(p.Confirm):
+		return "on trial: nobody has confirmed it in time"
+	case e.spares(q):
+		return "the user is immune"
+	case o.Disarmed != nil && o.Disarmed():
+		return "denials are switched off"
+	}
+	return ""
+}
+
+// spared is the finding of a policy that would have decided.
+func spared(e *entry, why string) usher.Finding {
+	f := e.decision.Findings[0]
+	f.Ignored = true
+	if e.Policy.Effect == authz.Deny {
+		f.Outcome = usher.Spared
+	}
+	f.Message = why
+	return f
+}
+
+func failed(e *entry, err error, ignored bool) usher.Finding {
+	f := e.decision.Findings[0]
+	f.Outcome, f.Err, f.Ignored = usher.Failed, err, ignored
+	return f
+}

@@ -1,0 +1,64 @@
+package authz
+
+// A Scope tells whether the objects of a resource are in namespaces.
+type Scope uint8
+
+// The scopes.
+const (
+	ScopeUnknown Scope = iota
+	ScopeCluster
+	ScopeNamespace
+)
+
+// ScopeOf returns the scope of the resources that every API server has, of those that only
+// authorization knows, such as users, and of Usher's own.
+func ScopeOf(group, resource string) Scope {
+	resources, ours := clusterScoped[group]
+	if !ours {
+		return ScopeUnknown
+	}
+	for _, r := range resources {
+		if r == resource {
+			return ScopeCluster
+		}
+	}
+	return ScopeNamespace
+}
+
+// clusterScoped are the resources that are in no namespace, of the groups whose resources
+// are all known. The table never changes.
+var clusterScoped = map[string][]string{
+	"": {
+		"nodes", "namespaces", "persistentvolumes", "componentstatuses",
+		"users", "groups", "userextras", "uids",
+	},
+	"admissionregistration.k8s.io": {
+		"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	},
+	"apiextensions.k8s.io":         {"customresourcedefinitions"},
+	"apiregistration.k8s.io":       {"apiservices"},
+	"apps":                         {},
+	"authentication.k8s.io":        {"tokenreviews", "selfsubjectreviews", "userextras", "uids"},
+	"authorization.k8s.io":         {"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+	"autoscaling":                  {},
+	"batch":                        {},
+	"certificates.k8s.io":          {"certificatesigningrequests", "clustertrustbundles", "signers"},
+	"coordination.k8s.io":          {},
+	"discovery.k8s.io":             {},
+	"events.k8s.io":                {},
+	"flowcontrol.apiserver.k8s.io": {"flowschemas", "prioritylevelconfigurations"},
+	"internal.apiserver.k8s.io":    {"storageversions"},
+	"networking.k8s.io":            {"ingressclasses", "ipaddresses", "servicecidrs"},
+	"node.k8s.io":                  {"runtimeclasses"},
+	"policy":                       {"podsecuritypolicies"},
+	"rbac.authorization.k8s.io":    {"clusterroles", "clusterrolebindings"},
+	"resource.k8s.io":              {"deviceclasses", "devicetaintrules", "resourceslices"},
+	"scheduling.k8s.io":            {"priorityclasses"},
+	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"},
+	"storagemigration.k8s.io":      {"storageversionmigrations"},
+
+	"usher.dev":            {"clusterauthorizationpolicies", "authorizationtiers"},
+	"policy.kcloudlabs.io": {"clusteroverridepolicies", "clustervalidatepolicies"},
+}

@@ -1,0 +1,165 @@
+package authz
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Line is the first line of an HTTP request, taken apart.
+type Line struct {
+	Verb                     string
+	NonResource              bool
+	Path                     string
+	Group, Version, Resource string
+	Subresource              string
+	Namespace, Name          string
+	// The selectors are as they were written, and only there for the verbs that use them.
+	LabelSelector, FieldSelector string
+}
+
+// ParseLine tells what an API server takes an HTTP request for. The URL is a path with
+// its query, and may have a host before it.
+func ParseLine(method, rawURL string) (Line, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Line{}, fmt.Errorf("parse URL: %w", err)
+	}
+	if !strings.HasPrefix(u.Path, "/") {
+		return Line{}, fmt.Errorf("parse URL %q: a path that begins with / is wanted", rawURL)
+	}
+	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	info, err := factory.NewRequestInfo(&http.Request{Method: strings.ToUpper(method), URL: u})
+	if err != nil {
+		return Line{}, fmt.Errorf("parse URL: %w", err)
+	}
+	return Line{
+		Verb: info.Verb, NonResource: !info.IsResourceRequest, Path: info.Path,
+		Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name,
+		LabelSelector: info.LabelSelector, FieldSelector: info.FieldSelector,
+	}, nil
+}
+
+// Request is the question that the line is to authorizers. Of selectors only those clauses
+// are left that authorizers are told.
+func (l Line) Request(user usher.User) *usher.Request {
+	r := &usher.Request{Phase: usher.Authorize, User: user, Access: &usher.Access{Verb: l.Verb, NonResource: l.NonResource}}
+	if l.NonResource {
+		r.Access.Path = l.Path
+		return r
+	}
+	r.Resource = schema.GroupVersionResource{Group: l.Group, Version: l.Version, Resource: l.Resource}
+	r.Subresource, r.Namespace, r.Name = l.Subresource, l.Namespace, l.Name
+	// What cannot be read is not told either, and refused later.
+	r.Access.Labels, _ = Labels(l.LabelSelector)
+	r.Access.Fields, _ = Fields(l.FieldSelector)
+	return r
+}
+
+// Labels are what authorizers are told of a label selector.
+func Labels(selector string) ([]usher.Requirement, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("parse label selector: %w", err)
+	}
+	clauses, _ := parsed.Requirements()
+	var all []usher.Requirement
+	for _, clause := range clauses {
+		r := usher.Requirement{Key: clause.Key(), Operator: operatorOf(clause.Operator())}
+		if values := clause.ValuesUnsorted(); len(values) > 0 {
+			r.Values = slices.Sorted(slices.Values(values))
+		}
+		if r.Operator != "" {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// Fields are what authorizers are told of a field selector.
+func Fields(selector string) ([]usher.Requirement, error) {
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("parse field selector: %w", err)
+	}
+	var all []usher.Requirement
+	for _, clause := range parsed.Requirements() {
+		if operator := operatorOf(clause.Operator); operator != "" {
+			all = append(all, usher.Requirement{Key: clause.Field, Operator: operator, Values: []string{clause.Value}})
+		}
+	}
+	return all, nil
+}
+
+// operatorOf is the operator in a SubjectAccessReview, empty if there is none.
+func operatorOf(operator selection.Operator) string {
+	switch operator {
+	case selection.Equals, selection.DoubleEquals, selection.In:
+		return "In"
+	case selection.NotEquals, selection.NotIn:
+		return "NotIn"
+	case selection.Exists:
+		return "Exists"
+	case selection.DoesNotExist:
+		return "DoesNotExist"
+	}
+	return ""
+}
+
+// SubjectAccessReview is the review, in v1, by which an API server asks about r.
+func SubjectAccessReview(r *usher.Request) *authorizationv1.SubjectAccessReview {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups}
+	for key, values := range r.User.Extra {
+		if spec.Extra == nil {
+			spec.Extra = map[string]authorizationv1.ExtraValue{}
+		}
+		spec.Extra[key] = values
+	}
+	if r.Access.NonResource {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Access.Path, Verb: r.Access.Verb}
+	} else {
+		spec.ResourceAttributes = resourceAttributes(r)
+	}
+	return &authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
+		Spec:     spec,
+	}
+}
+
+func resourceAttributes(r *usher.Request) *authorizationv1.ResourceAttributes {
+	a := &authorizationv1.ResourceAttributes{
+		Namespace: r.Namespace, Verb: r.Access.Verb, Group: r.Resource.Group, Version: r.Resource.Version,
+		Resource: r.Resource.Resource, Subresource: r.Subresource, Name: r.Name,
+	}
+	for _, clause := range r.Access.Labels {
+		if a.LabelSelector == nil {
+			a.LabelSelector = &authorizationv1.LabelSelectorAttributes{}
+		}
+		a.LabelSelector.Requirements = append(a.LabelSelector.Requirements, metav1.LabelSelectorRequirement{
+			Key: clause.Key, Operator: metav1.LabelSelectorOperator(clause.Operator), Values: clause.Values,
+		})
+	}
+	for _, clause := range r.Access.Fields {
+		if a.FieldSelector == nil {
+			a.FieldSelector = &authorizationv1.FieldSelectorAttributes{}
+		}
+		a.FieldSelector.Requirements = append(a.FieldSelector.Requirements, metav1.FieldSelectorRequirement{
+			Key: clause.Key, Operator: metav1.FieldSelectorOperator(clause.Operator), Values: clause.Values,
+		})
+	}
+	return a
+}
