@@ -7,34 +7,11 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/apd/v3"
-
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 )
 
 // The comparisons are those of CUE v0.4.3: numbers compare exactly, as decimals, whatever
 // their type; null is equal to itself and to nothing else; other values of different
 // kinds, and objects, cannot be compared.
-
-func compare(cond v1alpha1.Cond, a, b any) (bool, error) {
-	switch cond {
-	case v1alpha1.CondEqual, v1alpha1.CondNotEqual:
-		equal, err := equal(a, b)
-		return equal == (cond == v1alpha1.CondEqual) && err == nil, err
-	}
-	order, err := compareOrdered(a, b)
-	if err != nil {
-		return false, err
-	}
-	switch cond {
-	case v1alpha1.CondGreater:
-		return order > 0, nil
-	case v1alpha1.CondGreaterOrEqual:
-		return order >= 0, nil
-	case v1alpha1.CondLess:
-		return order < 0, nil
-	}
-	return order <= 0, nil
-}
 
 func equal(a, b any) (bool, error) {
 	switch kindA, kindB := kindOf(a), kindOf(b); {

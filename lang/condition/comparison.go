@@ -15,7 +15,7 @@ import (
 // right-hand side, which is value if that is not nil, and otherwise constant or members.
 type comparison struct {
 	mode     v1alpha1.AffectMode
-	cond     v1alpha1.Cond
+	operator operator
 	data     *reference.Reference
 	value    *reference.Reference
 	constant *operand
@@ -31,7 +31,7 @@ type comparison struct {
 func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 	const field = "template.condition"
 	var found collector
-	k := &comparison{mode: c.AffectMode, cond: c.Cond, message: reference.ParseText(c.Message)}
+	k := &comparison{mode: c.AffectMode, message: reference.ParseText(c.Message)}
 	switch c.AffectMode {
 	case "":
 		k.mode = v1alpha1.AffectReject
@@ -44,24 +44,31 @@ func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 	} else {
 		k.data = found.reference(field+".dataRef", c.DataRef, reference.DataSuffix)
 	}
-	switch c.Cond {
-	case v1alpha1.CondExist, v1alpha1.CondNotExist:
-		if c.Value != nil || c.ValueRef != nil || c.ValueProcess != nil {
-			found.warn(field, fmt.Sprintf("%s compares with nothing: value, valueRef and valueProcess do not count", c.Cond), "remove them")
-		}
-	case v1alpha1.CondIn, v1alpha1.CondNotIn:
-		k.compileMembers(field, c, &found)
-	case v1alpha1.CondEqual, v1alpha1.CondNotEqual, v1alpha1.CondGreater, v1alpha1.CondGreaterOrEqual, v1alpha1.CondLess, v1alpha1.CondLessOrEqual:
-		k.compileRight(field, c, &found)
-	default:
-		found.wrong(field+".cond", fmt.Sprintf("unknown cond %q", c.Cond),
-			"use Equal, NotEqual, Exist, NotExist, In, NotIn, Gt, Gte, Lt or Lte")
-	}
+	k.compileOperator(field, c, &found)
 	if found.failed() {
 		return nil, found.problems
 	}
 	k.want()
 	return k, found.problems
+}
+
+// compileOperator compiles cond, and what it compares with.
+func (c *comparison) compileOperator(field string, source *v1alpha1.ValidateCondition, found *collector) {
+	var err error
+	if c.operator, err = operatorOf(source.Cond); err != nil {
+		found.wrong(field+".cond", fmt.Sprintf("unknown cond %q", source.Cond), err.Error())
+		return
+	}
+	switch c.operator.takes {
+	case nothing:
+		if source.Value != nil || source.ValueRef != nil || source.ValueProcess != nil {
+			found.warn(field, fmt.Sprintf("%s compares with nothing: value, valueRef and valueProcess do not count", source.Cond), "remove them")
+		}
+	case oneValue:
+		c.compileRight(field, source, found)
+	case severalValues:
+		c.compileMembers(field, source, found)
+	}
 }
 
 // want finds out what the condition looks at.
@@ -189,22 +196,24 @@ func (c *comparison) hits(in *rule.Input) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if !exists {
+		data = absent{}
+	}
 	switch {
-	case c.cond == v1alpha1.CondExist:
-		return exists, nil
-	case c.cond == v1alpha1.CondNotExist:
-		return !exists, nil
+	case c.operator.takes == nothing:
 	case !exists || !comparable:
 		return false, nil
-	case c.members != nil:
-		return c.among(data, in)
-	}
-	if c.processed != nil {
+	case c.operator.takes == severalValues:
+		right, err = c.list(in)
+	case c.processed != nil:
 		right = c.processed
-	} else if right, err = c.right(right, in); err != nil {
+	default:
+		right, err = c.right(right, in)
+	}
+	if err != nil {
 		return false, err
 	}
-	hit, err := compare(c.cond, data, right)
+	hit, err := c.operator.holds(data, right)
 	if err != nil {
 		return false, fmt.Errorf("compare %s: %w", c.data, err)
 	}
@@ -252,21 +261,21 @@ func (c *comparison) right(value any, in *rule.Input) (any, error) {
 	return processed, nil
 }
 
-// among reports whether In or NotIn hits. A member that refers to a missing field is equal
-// to nothing.
-func (c *comparison) among(data any, in *rule.Input) (bool, error) {
-	found := false
+// list is the right-hand side of what takes several values. A member that refers to a missing
+// field is equal to nothing, so it is left out.
+func (c *comparison) list(in *rule.Input) (any, error) {
+	members := make([]any, 0, len(c.members))
 	for i := range c.members {
 		member, err := c.members[i].valueIn(in)
 		if errors.Is(err, reference.ErrMissing) {
 			continue
 		}
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		found = found || same(data, member)
+		members = append(members, member)
 	}
-	return found == (c.cond == v1alpha1.CondIn), nil
+	return members, nil
 }
 
 // String is the condition in one line.
@@ -286,7 +295,7 @@ func (c *comparison) String() string {
 	if right != "" {
 		right = " " + right
 	}
-	return fmt.Sprintf("%s if %s %s%s", c.mode, c.data, c.cond, right)
+	return fmt.Sprintf("%s if %s %s%s", c.mode, c.data, c.operator.cond, right)
 }
 
 func (c *comparison) params(in *rule.Input) (map[string]any, error) {

@@ -110,11 +110,13 @@ func arithmetic(op string, a, b *apd.Decimal) (*apd.Decimal, error) {
 		_, err = context.Sub(result, a, b)
 	case "*":
 		_, err = context.Mul(result, a, b)
-	default:
+	case "/":
 		if b.IsZero() {
 			return nil, errors.New("division by zero")
 		}
 		_, err = context.Quo(result, a, b)
+	default:
+		return nil, fmt.Errorf("unknown operation %q", op)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("compute %s %s %s: %w", a, op, b, err)

@@ -5,56 +5,33 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/lang/reference"
 )
 
-// operator returns a comparison in CUE.
-func operator(cond v1alpha1.Cond) string {
-	switch cond {
-	case v1alpha1.CondEqual:
-		return "=="
-	case v1alpha1.CondNotEqual:
-		return "!="
-	case v1alpha1.CondGreater:
-		return ">"
-	case v1alpha1.CondGreaterOrEqual:
-		return ">="
-	case v1alpha1.CondLess:
-		return "<"
-	}
-	return "<="
-}
-
 func (c *comparison) render() string {
-	data := c.data.Expr()
+	data, right := c.data.Expr(), ""
 	var guards []string
-	packages := append(c.message.Packages(), c.data.Packages()...)
-	switch c.cond {
-	case v1alpha1.CondNotExist:
-		guards = append(guards, data+" == _|_")
-	default:
+	if c.operator.takes != nothing {
 		guards = append(guards, data+" != _|_")
 	}
+	packages := append(c.message.Packages(), c.data.Packages()...)
 	switch {
 	case c.members != nil:
 		packages = append(packages, "list")
 		for i := range c.members {
 			packages = append(packages, c.members[i].text.Packages()...)
 		}
-		contains := fmt.Sprintf("list.Contains(%s, %s)", list(c.members), data)
-		if c.cond == v1alpha1.CondNotIn {
-			contains = "!" + contains
-		}
-		guards = append(guards, contains)
+		right = list(c.members)
 	case c.value != nil:
 		packages = append(packages, c.value.Packages()...)
 		value := c.value.Expr()
-		guards = append(guards, value+" != _|_", data+" "+operator(c.cond)+" "+c.process.expr(value))
+		guards = append(guards, value+" != _|_")
+		right = c.process.expr(value)
 	case c.constant != nil:
 		packages = append(packages, c.constant.text.Packages()...)
-		guards = append(guards, data+" "+operator(c.cond)+" "+c.process.expr(c.constant.expr()))
+		right = c.process.expr(c.constant.expr())
 	}
+	guards = append(guards, c.operator.expr(data, right))
 	return program(packages, []*reference.Reference{c.value, c.data}, guards, c.message.Expr())
 }
 

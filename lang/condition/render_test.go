@@ -228,17 +228,16 @@ func (r random) template() *v1alpha1.ValidateRuleTemplate {
 	}
 	c := &v1alpha1.ValidateCondition{
 		AffectMode: choose(r, v1alpha1.AffectReject, v1alpha1.AffectReject, v1alpha1.AffectAllow),
-		Cond: choose(r, v1alpha1.CondEqual, v1alpha1.CondNotEqual, v1alpha1.CondExist, v1alpha1.CondNotExist, v1alpha1.CondIn, v1alpha1.CondNotIn,
-			v1alpha1.CondGreater, v1alpha1.CondGreaterOrEqual, v1alpha1.CondLess, v1alpha1.CondLessOrEqual),
-		DataRef: r.reference(),
-		Message: choose(r, "m1", "m1", r.text()),
+		Cond:       choose(r, condition.Conds()...),
+		DataRef:    r.reference(),
+		Message:    choose(r, "m1", "m1", r.text()),
 	}
-	switch c.Cond {
-	case v1alpha1.CondExist, v1alpha1.CondNotExist:
-	case v1alpha1.CondIn, v1alpha1.CondNotIn:
+	switch condition.Takes(c.Cond) {
+	case "nothing":
+	case "several values":
 		c.Value = choose(r, &v1alpha1.ConstantValue{StringSlice: []string{r.text(), r.text()}},
 			&v1alpha1.ConstantValue{IntegerSlice: []int64{1, 2, 12}}, &v1alpha1.ConstantValue{FloatSlice: []v1alpha1.Float64{"1.2", "3"}})
-	default:
+	case "one value":
 		r.right(c)
 	}
 	return &v1alpha1.ValidateRuleTemplate{Type: v1alpha1.TemplateCondition, Condition: c}
