@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 	"github.com/usher-dev/usher/rule"
 
 	"cuelang.org/go/cue/ast"
@@ -13,7 +14,7 @@ import (
 
 // advise warns of what a source does not do the way its author must have meant.
 func (c *compilation) advise(file *ast.File, source string) {
-	a := &advisor{compilation: c, source: source, shapes: shapes{}, looks: 2_000_000, tracer: tracer{
+	a := &advisor{compilation: c, source: source, shapes: syntax.Shapes{}, looks: 2_000_000, tracer: tracer{
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
 	}}
 	a.declarations(file.Decls)
@@ -34,7 +35,7 @@ type advisor struct {
 	*compilation
 	tracer
 	source string
-	shapes shapes
+	shapes syntax.Shapes
 	// looks counts down to where looking for more is not worth the time.
 	looks int
 }
@@ -77,7 +78,7 @@ type guard struct {
 
 // guards warns where one operand of && or || is to protect another one.
 func (a *advisor) guards(b *ast.BinaryExpr) {
-	operands := operandsOf(b, b.Op)
+	operands := syntax.Operands(b, b.Op)
 	for i, operand := range operands {
 		g, ok := a.guardIn(operand, b.Op)
 		if !ok || a.guardedOutside(g.path) {
@@ -95,18 +96,6 @@ func (a *advisor) guards(b *ast.BinaryExpr) {
 	}
 }
 
-func operandsOf(e ast.Expr, op token.Token) []ast.Expr {
-	switch x := e.(type) {
-	case *ast.ParenExpr:
-		return operandsOf(x.X, op)
-	case *ast.BinaryExpr:
-		if x.Op == op {
-			return append(operandsOf(x.X, op), operandsOf(x.Y, op)...)
-		}
-	}
-	return []ast.Expr{e}
-}
-
 // guardIn returns the guard that an operand is: a != _|_ for &&, a == _|_ for ||, or
 // the same with null.
 func (a *advisor) guardIn(e ast.Expr, op token.Token) (guard, bool) {
@@ -122,10 +111,10 @@ func (a *advisor) guardIn(e ast.Expr, op token.Token) (guard, bool) {
 		return guard{}, false
 	}
 	tested, against := test.X, test.Y
-	if isBottom(tested) || isNull(tested) {
+	if syntax.IsBottom(tested) || isNull(tested) {
 		tested, against = against, tested
 	}
-	if !isBottom(against) && !isNull(against) {
+	if !syntax.IsBottom(against) && !isNull(against) {
 		return guard{}, false
 	}
 	path, ok := a.pathOf(tested, 0)
@@ -150,7 +139,7 @@ func (a *advisor) relies(e ast.Expr, g guard) bool {
 			// It may have conditions of its own.
 			return false
 		case *ast.BinaryExpr:
-			if comparesWithBottom(x) || x.Op == token.OR || x.Op == token.AND {
+			if syntax.ComparesWithBottom(x) || x.Op == token.OR || x.Op == token.AND {
 				return false
 			}
 		case *ast.SelectorExpr, *ast.IndexExpr, *ast.Ident:
@@ -217,7 +206,7 @@ func (a *advisor) pathOf(e ast.Expr, depth int) (string, bool) {
 	case *ast.ParenExpr:
 		return a.pathOf(x.X, depth+1)
 	case *ast.SelectorExpr:
-		name, ok := staticLabel(x.Sel)
+		name, ok := syntax.StaticLabel(x.Sel)
 		outer, known := a.pathOf(x.X, depth+1)
 		return outer + "\x00" + name, ok && known
 	case *ast.IndexExpr:
@@ -273,7 +262,7 @@ func (a *advisor) interpolation(x *ast.Interpolation) {
 // listComparison warns of lists whose elements v0.4.3 compared differently.
 func (a *advisor) listComparison(b *ast.BinaryExpr) {
 	for _, side := range []ast.Expr{b.X, b.Y} {
-		if a.shapes.of(side) != aList {
+		if a.shapes.Of(side) != syntax.AList {
 			continue
 		}
 		if a.contains(side, func(n ast.Node) bool { _, ok := n.(*ast.StructLit); return ok }) {
@@ -345,13 +334,13 @@ func (a *advisor) contains(e ast.Node, match func(ast.Node) bool) bool {
 func wholeNumbers(call *ast.CallExpr) bool {
 	switch fun := call.Fun.(type) {
 	case *ast.Ident:
-		return shapeOfCall(call) == noList
+		return syntax.ShapeOfCall(call) == syntax.NoList
 	case *ast.SelectorExpr:
 		pkg, ok := fun.X.(*ast.Ident)
 		if !ok {
 			return false
 		}
-		name, _ := staticLabel(fun.Sel)
+		name, _ := syntax.StaticLabel(fun.Sel)
 		switch pkg.Name {
 		case "strconv", "strings":
 			return true

@@ -5,13 +5,15 @@ import (
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // assume returns the scope of what is evaluated only if a condition holds, and whether
 // it can hold. It understands comparisons of paths with numbers, which is how a source
 // keeps numbers of the input within bounds.
 func (e *estimate) assume(condition ast.Expr, in *scope) (*scope, bool) {
-	for _, operand := range operandsOf(condition, token.LAND) {
+	for _, operand := range syntax.Operands(condition, token.LAND) {
 		b, ok := operand.(*ast.BinaryExpr)
 		if !ok {
 			continue
@@ -120,7 +122,7 @@ func (e *estimate) pathOf(x ast.Expr, in *scope) string {
 			return fmt.Sprintf("%p %s", s, x.Name)
 		}
 	case *ast.SelectorExpr:
-		name, ok := staticLabel(x.Sel)
+		name, ok := syntax.StaticLabel(x.Sel)
 		if outer := e.pathOf(x.X, in); ok && outer != "" {
 			return outer + "\x00" + name
 		}

@@ -8,6 +8,8 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // call returns how large what a function returns may be.
@@ -32,7 +34,7 @@ func (e *estimate) call(x *ast.CallExpr, in *scope) *extent {
 		if spec, ok := pkg.Node.(*ast.ImportSpec); ok {
 			path, _ := literal.Unquote(spec.Path.Value)
 			path, _, _ = strings.Cut(path, ":")
-			name, _ := staticLabel(fun.Sel)
+			name, _ := syntax.StaticLabel(fun.Sel)
 			return c.builtin(path + "." + name)
 		}
 	}

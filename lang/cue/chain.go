@@ -8,6 +8,8 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // A step is one selector or index; neither name nor index is any of them.
@@ -79,7 +81,7 @@ func stepOf(parent, child ast.Node) (*step, bool) {
 	case *ast.ParenExpr:
 		return nil, true
 	case *ast.SelectorExpr:
-		if name, ok := staticLabel(p.Sel); ok && p.X == child {
+		if name, ok := syntax.StaticLabel(p.Sel); ok && p.X == child {
 			return &step{name: name, isName: true}, true
 		}
 	case *ast.IndexExpr:
@@ -115,7 +117,7 @@ func (t *tracer) does(c chain) (action, []any) {
 	}
 	switch p := c.parents[len(c.parents)-1].(type) {
 	case *ast.BinaryExpr:
-		if comparesWithBottom(p) {
+		if syntax.ComparesWithBottom(p) {
 			return testPresence, nil
 		}
 	case *ast.CallExpr:
@@ -142,7 +144,7 @@ func (t *tracer) does(c chain) (action, []any) {
 // isName reports whether a field does nothing but give the chain that is its value a
 // name, which only the source itself can use.
 func (t *tracer) isName(field *ast.Field, c chain) (string, bool) {
-	name, ok := staticLabel(field.Label)
+	name, ok := syntax.StaticLabel(field.Label)
 	if !ok || len(c.parents) != 2 || field.Value != c.node || field.Constraint != token.ILLEGAL ||
 		strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_#") ||
 		len(t.fields[name]) != 1 || slices.Contains(t.params, name) || slices.Contains(t.fixed, name) {
@@ -150,33 +152,4 @@ func (t *tracer) isName(field *ast.Field, c chain) (string, bool) {
 	}
 	_, ok = field.Label.(*ast.Ident)
 	return name, ok
-}
-
-func comparesWithBottom(b *ast.BinaryExpr) bool {
-	return (b.Op == token.EQL || b.Op == token.NEQ) && (isBottom(b.X) || isBottom(b.Y))
-}
-
-func isBottom(e ast.Expr) bool {
-	for {
-		switch x := e.(type) {
-		case *ast.BottomLit:
-			return true
-		case *ast.ParenExpr:
-			e = x.X
-			continue
-		}
-		return false
-	}
-}
-
-// staticLabel returns the name in a label or selector, if it is written out.
-func staticLabel(label ast.Node) (string, bool) {
-	switch l := label.(type) {
-	case *ast.Ident:
-		return l.Name, true
-	case *ast.BasicLit:
-		name, err := literal.Unquote(l.Value)
-		return name, err == nil && l.Kind == token.STRING
-	}
-	return "", false
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/usher-dev/usher/lang/cue/internal/closure"
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 	"github.com/usher-dev/usher/rule"
 
 	"cuelang.org/go/cue"
@@ -127,7 +129,7 @@ func mayDefine(decls []ast.Decl, name string) bool {
 	for _, decl := range decls {
 		switch d := decl.(type) {
 		case *ast.Field:
-			if label, ok := staticLabel(d.Label); !ok || label == name {
+			if label, ok := syntax.StaticLabel(d.Label); !ok || label == name {
 				return true
 			}
 		case *ast.Comprehension:
@@ -163,4 +165,22 @@ func isPackage(path string) bool {
 		&ast.Field{Label: ast.NewIdent("x"), Value: &ast.Ident{Name: "p", Node: spec}},
 	}}
 	return newContext().BuildFile(probe).Err() == nil
+}
+
+// translate gives p its translation, or the reason why there is none.
+func (p *Program) translate() {
+	t, o := closure.Translate(p.bound.file, p.form.params(), p.form.output())
+	switch {
+	case o != nil:
+	case p.fetches:
+		p.obstacle = "it may ask an HTTP service"
+		return
+	default:
+		p.translation = t
+		return
+	}
+	p.obstacle = o.What
+	if pos := o.Node.Pos(); pos.IsValid() {
+		p.obstacle = fmt.Sprintf("%s (%d:%d)", o.What, pos.Line(), pos.Column())
+	}
 }

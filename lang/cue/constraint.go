@@ -5,6 +5,8 @@ import (
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // constraint returns what of a value a declaration of it looks at, nil if it takes
@@ -62,7 +64,7 @@ func structConstraint(s *ast.StructLit) *need {
 			var member *need
 			if pattern, ok := d.Label.(*ast.ListLit); ok && len(pattern.Elts) == 1 {
 				member = total.step(step{})
-			} else if name, ok := staticLabel(d.Label); ok {
+			} else if name, ok := syntax.StaticLabel(d.Label); ok {
 				member = total.step(step{name: name, isName: true})
 			} else {
 				return &need{whole: true}
@@ -105,7 +107,7 @@ func scalar(e ast.Expr) bool {
 	case *ast.BasicLit, *ast.BottomLit, *ast.Interpolation:
 		return true
 	case *ast.Ident:
-		return x.Node == nil && slices.Contains(scalarTypes(), x.Name)
+		return x.Node == nil && slices.Contains(syntax.ScalarTypes(), x.Name)
 	case *ast.UnaryExpr:
 		// A bound compares with a scalar, whatever its operand is written like.
 		return x.Op != token.MUL || scalar(x.X)
@@ -116,12 +118,4 @@ func scalar(e ast.Expr) bool {
 		}
 	}
 	return false
-}
-
-func scalarTypes() []string {
-	return []string{
-		"_", "bool", "string", "bytes", "number", "int", "float", "null",
-		"uint", "uint8", "int8", "uint16", "int16", "rune", "uint32", "int32", "uint64", "int64",
-		"uint128", "int128", "float32", "float64",
-	}
 }

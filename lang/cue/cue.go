@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/rule"
 
 	"cuelang.org/go/cue"
@@ -115,7 +116,7 @@ type Program struct {
 	labels labelUse
 	bound  bound
 	// translation is the source as closures, nil if it cannot be; obstacle then says why.
-	translation *translation
+	translation *closure.Program
 	obstacle    string
 }
 
@@ -128,7 +129,7 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		return rule.Outcome{}, err
 	}
 	if p.translation != nil && ctx.Err() == nil {
-		if outcome, ok := p.translation.run(p.form, &params); ok {
+		if outcome, ok := p.translated(&params); ok {
 			return outcome, nil
 		}
 	}
@@ -148,6 +149,14 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return p.runFetching(ctx, in, input)
 }
 
+// translated runs p as closures. It is not ok where the evaluator has to answer.
+func (p *Program) translated(params *closure.Params) (rule.Outcome, bool) {
+	if p.form == Override || p.form == RenderedOverride {
+		return p.translation.Patch(params)
+	}
+	return p.translation.Verdict(params)
+}
+
 // Reads lists what of its parameters the source reads, sorted, such as
 // "object.spec.containers[].image". What ends in ".*" is read whole.
 func (p *Program) Reads() []string { return listReads(p.reads) }
@@ -165,32 +174,14 @@ func (p *Program) String() string {
 	return p.form.output() + " from " + strings.Join(reads, ", ")
 }
 
-// A param is a value that a source is given, by name.
-type param struct {
-	name  string
-	value any
-}
-
-// params are what a source is given: one or two, the other has no name.
-type params [2]param
-
-func (p *params) get(name string) (any, bool) {
-	for i := range p {
-		if p[i].name == name {
-			return p[i].value, true
-		}
-	}
-	return nil, false
-}
-
 // params returns the values of the parameters.
-func (p *Program) params(in *rule.Input) (params, error) {
+func (p *Program) params(in *rule.Input) (closure.Params, error) {
 	update := in.OldObject != nil && in.Request != nil && in.Request.Operation == usher.Update
 	switch {
 	case p.form == Validate && update:
-		return params{{"object", tree(in.Object)}, {"oldObject", in.OldObject}}, nil
+		return closure.Params{{Name: "object", Value: tree(in.Object)}, {Name: "oldObject", Value: in.OldObject}}, nil
 	case p.form == Override, p.form == Validate:
-		return params{{"object", tree(in.Object)}}, nil
+		return closure.Params{{Name: "object", Value: tree(in.Object)}}, nil
 	}
 	data := map[string]any{"object": tree(in.Object), "extraParams": map[string]any{}}
 	switch {
@@ -204,13 +195,13 @@ func (p *Program) params(in *rule.Input) (params, error) {
 	if p.extra != nil {
 		extra, err := p.extra(in)
 		if err != nil {
-			return params{}, err
+			return closure.Params{}, err
 		}
 		if extra != nil {
 			data["extraParams"] = extra
 		}
 	}
-	return params{{"data", data}}, nil
+	return closure.Params{{Name: "data", Value: data}}, nil
 }
 
 // tree turns a nil object into the JSON null that it stands for.

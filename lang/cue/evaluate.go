@@ -4,10 +4,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math"
 	"math/big"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cue/internal/number"
 	"github.com/usher-dev/usher/rule"
 
 	"cuelang.org/go/cue"
@@ -158,19 +158,16 @@ func normal(decoded any) (any, error) {
 	case nil, bool, string, int64:
 		return v, nil
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
-			return int64(v), nil
-		}
-		return finite(v)
+		return number.Encode(v)
 	case *big.Int:
 		if v.IsInt64() {
 			return v.Int64(), nil
 		}
 		f, _ := new(big.Float).SetInt(v).Float64()
-		return finite(f)
+		return number.Encode(f)
 	case *big.Float:
 		f, _ := v.Float64()
-		return finite(f)
+		return number.Encode(f)
 	case []byte:
 		return base64.StdEncoding.EncodeToString(v), nil
 	case []any:
@@ -191,11 +188,4 @@ func normal(decoded any) (any, error) {
 		return v, nil
 	}
 	return nil, fmt.Errorf("unexpected %T in a result", decoded)
-}
-
-func finite(f float64) (any, error) {
-	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return nil, errors.New("a number in the result is too large")
-	}
-	return f, nil
 }

@@ -16,7 +16,7 @@ func (p *Program) Explain(in *rule.Input) (rule.Reading, error) {
 	var reading rule.Reading
 	for _, path := range p.Reads() {
 		names := strings.Split(strings.TrimSuffix(path, ".*"), ".")
-		value, ok := params.get(names[0])
+		value, ok := params.Get(names[0])
 		if ok {
 			value, ok = lookUp(value, names[1:])
 		}

@@ -3,6 +3,7 @@ package cue
 import (
 	"context"
 
+	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -42,7 +43,7 @@ func (p *Program) Closures(in *rule.Input) (rule.Outcome, bool) {
 	if err != nil || p.translation == nil {
 		return rule.Outcome{}, false
 	}
-	return p.translation.run(p.form, &params)
+	return p.translated(&params)
 }
 
 // ClosuresOfParts is Closures with nothing of the input but what p reads.
@@ -54,14 +55,14 @@ func (p *Program) ClosuresOfParts(in *rule.Input) (rule.Outcome, bool) {
 	keys := newKeySet(1 << 30)
 	j := projection{limits: &Limits{Values: 1 << 30, Bytes: 1 << 30}, keys: &keys}
 	for i := range params {
-		need, ok := p.reads[params[i].name]
+		need, ok := p.reads[params[i].Name]
 		if !ok {
-			params[i] = param{}
+			params[i] = closure.Param{}
 			continue
 		}
-		if params[i].value, err = j.value(params[i].value, need, 0); err != nil {
+		if params[i].Value, err = j.value(params[i].Value, need, 0); err != nil {
 			return rule.Outcome{}, false
 		}
 	}
-	return p.translation.run(p.form, &params)
+	return p.translated(&params)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"cuelang.org/go/cue/ast"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // An estimate bounds from above what evaluating a source makes, without evaluating it: the
@@ -18,7 +20,7 @@ type estimate struct {
 	steps, depth int
 	// excess is the first expression that may become too large, nil if there is none.
 	excess *excess
-	shapes shapes
+	shapes syntax.Shapes
 	// indices are those of the literals that have been looked into.
 	indices map[ast.Node]*index
 }
@@ -62,7 +64,7 @@ type excess struct {
 // growthOf returns the first thing in file that may become too large when the evaluator
 // gets input, nil if there is none.
 func growthOf(file *ast.File, input *extent, b bounds) *excess {
-	e := &estimate{bounds: b, steps: mostSteps, shapes: shapes{}, indices: map[ast.Node]*index{}}
+	e := &estimate{bounds: b, steps: mostSteps, shapes: syntax.Shapes{}, indices: map[ast.Node]*index{}}
 	root := &extent{}
 	root.lits = []literalIn{{file, nil}}
 	if input != nil {
@@ -85,7 +87,7 @@ func (e *estimate) largest(file *ast.File, root *extent) *excess {
 		if !ok {
 			continue
 		}
-		name, ok := staticLabel(field.Label)
+		name, ok := syntax.StaticLabel(field.Label)
 		if !ok {
 			continue
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"cuelang.org/go/cue/ast"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // unify returns what both x and y may add to.
@@ -61,7 +63,7 @@ func (e *estimate) embeds(v *extent) {
 	for i := 0; i < len(v.lits) && e.excess == nil; i++ {
 		lit := v.lits[i]
 		known := len(v.lits)
-		e.embedIn(v, declsOf(lit.node), e.inside(v, lit))
+		e.embedIn(v, syntax.Decls(lit.node), e.inside(v, lit))
 		if len(v.lits) > known {
 			v.fields = nil
 		}
@@ -71,16 +73,6 @@ func (e *estimate) embeds(v *extent) {
 // inside returns the scope of what is in a literal of v.
 func (e *estimate) inside(v *extent, lit literalIn) *scope {
 	return &scope{outer: lit.in, node: lit.node, value: v}
-}
-
-func declsOf(node ast.Node) []ast.Decl {
-	switch x := node.(type) {
-	case *ast.File:
-		return x.Decls
-	case *ast.StructLit:
-		return x.Elts
-	}
-	return nil
 }
 
 func (e *estimate) embedIn(v *extent, decls []ast.Decl, in *scope) {
@@ -109,7 +101,7 @@ type visit func(field *ast.Field, name string, in *scope, times float64)
 // walk visits the fields that v declares.
 func (e *estimate) walk(v *extent, cost *extent, f visit) {
 	for _, lit := range v.lits {
-		e.walkDecls(v, declsOf(lit.node), e.inside(v, lit), 1, cost, f)
+		e.walkDecls(v, syntax.Decls(lit.node), e.inside(v, lit), 1, cost, f)
 	}
 }
 
@@ -118,7 +110,7 @@ func (e *estimate) walkDecls(v *extent, decls []ast.Decl, in *scope, times float
 		switch d := decl.(type) {
 		case *ast.Field:
 			label := labelOf(d)
-			name, ok := staticLabel(label)
+			name, ok := syntax.StaticLabel(label)
 			if !ok {
 				name = ""
 			}
@@ -151,7 +143,7 @@ func (e *estimate) declared(v *extent, name string, f visit) {
 	for _, lit := range v.lits {
 		x, ok := e.indices[lit.node]
 		if !ok {
-			x = indexOf(declsOf(lit.node))
+			x = indexOf(syntax.Decls(lit.node))
 			e.indices[lit.node] = x
 		}
 		in := e.inside(v, lit)
@@ -164,7 +156,7 @@ func indexOf(decls []ast.Decl) *index {
 	x := &index{named: map[string][]ast.Decl{}}
 	for _, decl := range decls {
 		if field, ok := decl.(*ast.Field); ok {
-			if name, ok := staticLabel(labelOf(field)); ok {
+			if name, ok := syntax.StaticLabel(labelOf(field)); ok {
 				x.named[name] = append(x.named[name], decl)
 				continue
 			}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue/ast"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // readsOf says what of its parameters a source reads, by parameter. It may say too
@@ -92,7 +94,7 @@ func (t *tracer) declarations(decls []ast.Decl) {
 	for _, decl := range decls {
 		switch d := decl.(type) {
 		case *ast.Field:
-			name, ok := staticLabel(d.Label)
+			name, ok := syntax.StaticLabel(d.Label)
 			if !ok {
 				t.lost = true
 				continue
@@ -138,7 +140,7 @@ func (t *tracer) call(x *ast.CallExpr) {
 	if !ok {
 		return
 	}
-	switch name, _ := staticLabel(sel.Sel); {
+	switch name, _ := syntax.StaticLabel(sel.Sel); {
 	case strings.HasPrefix(name, "Unmarshal"), strings.HasPrefix(name, "Validate"):
 		t.labels = documents
 	}
@@ -191,7 +193,7 @@ func (t *tracer) keyOf(id *ast.Ident) any {
 	// A field of a nested struct. Within the declaration of a parameter it is a part of
 	// the parameter by another name.
 	if field := t.enclosingField(); field != nil {
-		if name, _ := staticLabel(field.Label); slices.Contains(t.params, name) {
+		if name, _ := syntax.StaticLabel(field.Label); slices.Contains(t.params, name) {
 			t.uses[name] = append(t.uses[name], use{does: readAll})
 		}
 	}

@@ -3,7 +3,9 @@ package cue
 import (
 	"fmt"
 	"math"
-	"math/big"
+
+	"github.com/usher-dev/usher/lang/cue/internal/closure"
+	"github.com/usher-dev/usher/lang/cue/internal/number"
 )
 
 // A labelUse says which strings of the input the evaluator may take for field names.
@@ -20,11 +22,11 @@ const (
 
 // project returns what the source reads of the parameters, ready to be encoded, or
 // ErrTooLarge.
-func (p *Program) project(params *params) (map[string]any, error) {
+func (p *Program) project(params *closure.Params) (map[string]any, error) {
 	j := projection{limits: &p.evaluator.limits, keys: &p.evaluator.keys, labels: p.labels}
 	input := make(map[string]any, len(p.reads))
 	for name, need := range p.reads {
-		value, given := params.get(name)
+		value, given := params.Get(name)
 		if !given {
 			continue
 		}
@@ -80,7 +82,7 @@ func (j *projection) value(value any, n *need, depth int) (any, error) {
 		return v, nil
 	case float64:
 		j.largest = max(j.largest, math.Abs(v))
-		return number(v), nil
+		return number.Decode(v), nil
 	case int64:
 		j.largest = max(j.largest, math.Abs(float64(v)))
 		return v, nil
@@ -169,17 +171,4 @@ func (j *projection) remember(text string, n *need) {
 			j.hashes = append(j.hashes, hash+uint64(i)+1)
 		}
 	}
-}
-
-// number returns f as CUE reads the JSON that encoding/json writes for it: an integer
-// where that has neither fraction nor exponent.
-func number(f float64) any {
-	if f != math.Trunc(f) || math.Abs(f) >= 1e21 {
-		return f
-	}
-	if math.Abs(f) < 1<<63 {
-		return int64(f)
-	}
-	n, _ := big.NewFloat(f).Int(nil)
-	return n
 }

@@ -3,6 +3,8 @@ package cue
 import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // eval returns how large the value of x may be.
@@ -36,7 +38,7 @@ func (e *estimate) eval(x ast.Expr, in *scope) *extent {
 		if v := e.knownOf(x, in); v != nil {
 			return v
 		}
-		if name, ok := staticLabel(x.Sel); ok {
+		if name, ok := syntax.StaticLabel(x.Sel); ok {
 			return e.field(e.eval(x.X, in), name)
 		}
 	case *ast.IndexExpr:
@@ -56,7 +58,7 @@ func (e *estimate) eval(x ast.Expr, in *scope) *extent {
 func (e *estimate) interpolation(x *ast.Interpolation, in *scope) *extent {
 	v := nothing()
 	v.text = 0
-	texts, ok := textsOf(x)
+	texts, ok := syntax.Texts(x)
 	for i, elt := range x.Elts {
 		if i%2 == 0 && ok {
 			v.text += float64(len(texts[i/2]))
@@ -180,7 +182,7 @@ func (e *estimate) aliased(field *ast.Field, id *ast.Ident, in *scope) *extent {
 		label, _ = alias.Expr.(ast.Label)
 	}
 	if label != nil {
-		if name, ok := staticLabel(label); ok {
+		if name, ok := syntax.StaticLabel(label); ok {
 			return e.field(s.value, name)
 		}
 	}
@@ -258,7 +260,7 @@ func (e *estimate) binary(b *ast.BinaryExpr, in *scope) *extent {
 		v.text = max(times(x.text, y.number), times(y.text, x.number))
 		v.number = product(x.number, y.number)
 		// Others than those that surely are of a list fail if they are.
-		if e.shapes.of(b.X) == aList || e.shapes.of(b.Y) == aList {
+		if e.shapes.Of(b.X) == syntax.AList || e.shapes.Of(b.Y) == syntax.AList {
 			e.concat(v, y.number, x)
 			e.concat(v, x.number, y)
 			e.checkMade(b, v.members)

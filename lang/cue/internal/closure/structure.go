@@ -1,4 +1,4 @@
-package cue
+package closure
 
 import (
 	"maps"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue/ast"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // A collector gathers what the body of a comprehension makes.
@@ -177,7 +179,7 @@ func isPlain(decls []ast.Decl) bool {
 		if !ok {
 			return true
 		}
-		_, static := staticLabel(field.Label)
+		_, static := syntax.StaticLabel(field.Label)
 		return !static
 	})
 }
@@ -190,7 +192,7 @@ func plain(decls []ast.Decl) (names []string, values []ast.Expr) {
 		if !ok || len(names) == fewFields {
 			return nil, nil
 		}
-		name, ok := staticLabel(field.Label)
+		name, ok := syntax.StaticLabel(field.Label)
 		if !ok || slices.Contains(names, name) {
 			return nil, nil
 		}

@@ -1,4 +1,4 @@
-package cue
+package closure
 
 import (
 	"fmt"
@@ -8,24 +8,26 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// A translation is a source as closures over the decoded object.
-type translation struct {
+// A Program is a source as closures over the decoded object. It is safe for concurrent use.
+type Program struct {
 	plan   *plan
 	output int
 }
 
-// An obstacle is what keeps a source from being translated.
-type obstacle struct {
-	node ast.Node
-	what string
+// An Obstacle is what keeps a source from being translated.
+type Obstacle struct {
+	Node ast.Node
+	What string
 }
 
-// translate returns file as closures, or the first thing in it that only the evaluator
-// can be trusted with.
-func translate(file *ast.File, form Form) (*translation, *obstacle) {
-	t := &translator{params: form.params(), mentioned: map[ast.Node]bool{}, shapes: shapes{}}
+// Translate returns file as closures that find the value of output, or the first thing in it
+// that only the evaluator can be trusted with. The source is given params.
+func Translate(file *ast.File, params []string, output string) (*Program, *Obstacle) {
+	t := &translator{params: params, mentioned: map[ast.Node]bool{}, shapes: syntax.Shapes{}}
 	ast.Walk(file, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && id.Node != nil {
 			t.mentioned[id.Scope] = true
@@ -33,32 +35,14 @@ func translate(file *ast.File, form Form) (*translation, *obstacle) {
 		return true
 	}, nil)
 	p, at := t.lazy(file, nil)
-	output, ok := at[form.output()]
+	slot, ok := at[output]
 	if t.obstacle == nil && !ok {
-		t.cannot(file, "it does not define %s", form.output())
+		t.cannot(file, "it does not define %s", output)
 	}
 	if t.obstacle != nil {
 		return nil, t.obstacle
 	}
-	return &translation{plan: p, output: output}, nil
-}
-
-// translate gives p its translation, or the reason why there is none.
-func (p *Program) translate() {
-	t, o := translate(p.bound.file, p.form)
-	switch {
-	case o != nil:
-	case p.fetches:
-		p.obstacle = "it may ask an HTTP service"
-		return
-	default:
-		p.translation = t
-		return
-	}
-	p.obstacle = o.what
-	if pos := o.node.Pos(); pos.IsValid() {
-		p.obstacle = fmt.Sprintf("%s (%d:%d)", o.what, pos.Line(), pos.Column())
-	}
+	return &Program{plan: p, output: slot}, nil
 }
 
 // A translator makes codes of expressions.
@@ -66,8 +50,8 @@ type translator struct {
 	params []string
 	// mentioned are the scopes to whose names something refers.
 	mentioned map[ast.Node]bool
-	shapes    shapes
-	obstacle  *obstacle
+	shapes    syntax.Shapes
+	obstacle  *Obstacle
 	depth     int
 	// conditions is how many conditions and sources of loops there are around what is being
 	// translated.
@@ -77,7 +61,7 @@ type translator struct {
 // cannot records why the source cannot be translated, and returns a code that stands in.
 func (t *translator) cannot(node ast.Node, format string, args ...any) code {
 	if t.obstacle == nil {
-		t.obstacle = &obstacle{node, fmt.Sprintf(format, args...)}
+		t.obstacle = &Obstacle{node, fmt.Sprintf(format, args...)}
 	}
 	return unclearCode
 }
@@ -150,7 +134,7 @@ func (t *translator) lazy(node ast.Node, outer *env) (*plan, map[string]int) {
 	}
 	_, s.isFile = node.(*ast.File)
 	s.env.names[node] = map[string]int{}
-	s.collect(node, declsOf(node), nil)
+	s.collect(node, syntax.Decls(node), nil)
 	for i := range s.plan.codes {
 		s.plan.codes[i] = s.code(i)
 	}
@@ -314,7 +298,7 @@ func (s *lazyStruct) param(name string, declared []declaration) code {
 		}
 	}
 	return func(m *machine, _ *frame) (any, status) {
-		v, ok := m.params.get(name)
+		v, ok := m.params.Get(name)
 		if !ok {
 			return open{}, known
 		}
@@ -335,7 +319,7 @@ func sameScalar(x, y any) bool {
 
 // fieldName returns the name of a plain field.
 func (t *translator) fieldName(d *ast.Field) (string, bool) {
-	name, ok := staticLabel(d.Label)
+	name, ok := syntax.StaticLabel(d.Label)
 	lit, quoted := d.Label.(*ast.BasicLit)
 	_, aliased := d.Label.(*ast.Alias)
 	switch {

@@ -1,4 +1,4 @@
-package cue
+package closure
 
 import (
 	"strconv"
@@ -6,6 +6,8 @@ import (
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // A function is a builtin. What it cannot compute is unclear.
@@ -52,7 +54,7 @@ func calleeOf(x *ast.CallExpr) (string, bool) {
 			return "", false
 		}
 		path, err := literal.Unquote(spec.Path.Value)
-		name, static := staticLabel(fun.Sel)
+		name, static := syntax.StaticLabel(fun.Sel)
 		return path + "." + name, err == nil && static
 	}
 	return "", false

@@ -1,42 +1,45 @@
-package cue
+package closure
 
 import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cue/internal/number"
 	"github.com/usher-dev/usher/rule"
 )
 
-// run evaluates a translated source. It is not ok where the evaluator has to answer.
-func (t *translation) run(form Form, params *params) (rule.Outcome, bool) {
-	m := machines.Get().(*machine)
-	m.start(t.plan, params)
-	outcome, ok := t.runOn(m, form)
-	m.stop()
-	return outcome, ok
+// Patch returns the patch that a source defines. It is not ok where the evaluator has to answer.
+func (p *Program) Patch(params *Params) (rule.Outcome, bool) {
+	return p.run(params, (*machine).patches)
 }
 
-func (t *translation) runOn(m *machine, form Form) (rule.Outcome, bool) {
+// Verdict returns the verdict that a source defines. It is not ok where the evaluator has to
+// answer.
+func (p *Program) Verdict(params *Params) (rule.Outcome, bool) {
+	return p.run(params, func(_ *machine, result any) (rule.Outcome, bool) { return verdictFrom(result) })
+}
+
+func (p *Program) run(params *Params, read func(*machine, any) (rule.Outcome, bool)) (rule.Outcome, bool) {
+	m := machines.Get().(*machine)
+	m.start(p.plan, params)
+	defer m.stop()
 	f := &m.top
-	for _, i := range t.plan.conditions {
+	for _, i := range p.plan.conditions {
 		if _, s := f.get(m, i); s != known {
 			return rule.Outcome{}, false
 		}
 	}
 	// What is wrong with any field is wrong with the whole.
-	for _, i := range t.plan.fields {
+	for _, i := range p.plan.fields {
 		if _, s := f.get(m, i); s == unclear {
 			return rule.Outcome{}, false
 		}
 	}
-	v, s := f.get(m, t.output)
+	v, s := f.get(m, p.output)
 	if s != known {
 		return rule.Outcome{}, false
 	}
-	if form == Override || form == RenderedOverride {
-		return m.patches(v)
-	}
-	return verdictFrom(v)
+	return read(m, v)
 }
 
 // patches reads the patches of a result.
@@ -136,10 +139,10 @@ func (m *machine) tree(v any) (any, bool) {
 	case chosen:
 		return m.tree(v.value)
 	case fraction:
-		n, err := normal(float64(v))
+		n, err := number.Encode(float64(v))
 		return n, err == nil
 	case float64:
-		n, err := normal(v)
+		n, err := number.Encode(v)
 		return n, err == nil
 	case *structure:
 		object := make(map[string]any, len(v.names))

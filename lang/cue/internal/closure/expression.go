@@ -1,4 +1,4 @@
-package cue
+package closure
 
 import (
 	"math"
@@ -10,6 +10,8 @@ import (
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // deepestTranslated is how deep expressions may nest.
@@ -32,7 +34,7 @@ func (t *translator) expr(x ast.Expr, in *env) code {
 	case *ast.Ident:
 		return t.ident(x, in)
 	case *ast.SelectorExpr:
-		name, ok := staticLabel(x.Sel)
+		name, ok := syntax.StaticLabel(x.Sel)
 		if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_") {
 			return t.cannot(x, "it selects a hidden field or definition")
 		}
@@ -129,7 +131,7 @@ func (t *translator) indexed(x *ast.IndexExpr, in *env) code {
 
 // interpolated translates an interpolation of strings, whole numbers and booleans.
 func (t *translator) interpolated(x *ast.Interpolation, in *env) code {
-	texts, ok := textsOf(x)
+	texts, ok := syntax.Texts(x)
 	if !ok {
 		return t.cannot(x, "it interpolates bytes")
 	}
@@ -167,36 +169,6 @@ func (t *translator) interpolated(x *ast.Interpolation, in *env) code {
 	}
 }
 
-// textsOf returns the texts around the values of an interpolation of a string.
-func textsOf(x *ast.Interpolation) ([]string, bool) {
-	if len(x.Elts)%2 == 0 {
-		return nil, false
-	}
-	first, last := x.Quotes()
-	if first == nil || last == nil {
-		return nil, false
-	}
-	info, prefixLen, _, err := literal.ParseQuotes(first.Value, last.Value)
-	if err != nil || !info.IsDouble() {
-		return nil, false
-	}
-	var texts []string
-	prefix := ""
-	for i := 0; i < len(x.Elts); i += 2 {
-		lit, ok := x.Elts[i].(*ast.BasicLit)
-		if !ok || !strings.HasPrefix(lit.Value, prefix) {
-			return nil, false
-		}
-		text, err := info.Unquote(lit.Value[prefixLen:])
-		if err != nil {
-			return nil, false
-		}
-		texts = append(texts, text)
-		prefix, prefixLen = ")", 1
-	}
-	return texts, true
-}
-
 func (t *translator) unary(x *ast.UnaryExpr, in *env) code {
 	operand := t.expr(x.X, in)
 	switch x.Op {
@@ -228,13 +200,13 @@ func (t *translator) binary(b *ast.BinaryExpr, in *env) code {
 	case token.OR:
 		return t.disjunction(b, in)
 	case token.EQL, token.NEQ:
-		if isBottom(b.X) || isBottom(b.Y) {
+		if syntax.IsBottom(b.X) || syntax.IsBottom(b.Y) {
 			return t.presence(b, in)
 		}
 	case token.MAT, token.NMAT:
 		return t.match(b, in)
 	case token.MUL:
-		if t.shapes.of(b.X) == aList || t.shapes.of(b.Y) == aList {
+		if t.shapes.Of(b.X) == syntax.AList || t.shapes.Of(b.Y) == syntax.AList {
 			return t.cannot(b, "it repeats a list")
 		}
 	case token.LAND, token.LOR, token.ADD, token.SUB, token.LSS, token.LEQ, token.GTR, token.GEQ:
@@ -258,7 +230,7 @@ func (t *translator) binary(b *ast.BinaryExpr, in *env) code {
 // presence translates a comparison with _|_.
 func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
 	x := b.X
-	if isBottom(x) {
+	if syntax.IsBottom(x) {
 		x = b.Y
 	}
 	if !isReference(x) {

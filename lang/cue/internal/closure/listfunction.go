@@ -1,4 +1,4 @@
-package cue
+package closure
 
 // listFunction returns a function of package list.
 func listFunction(name string) function {
@@ -138,6 +138,9 @@ func total(_ *machine, args []any) (any, status) {
 	return sum, known
 }
 
+// longestRange is how many numbers list.Range makes; the evaluator is asked for more.
+const longestRange = 100_000
+
 // numbers computes list.Range of whole numbers.
 func numbers(m *machine, args []any) (any, status) {
 	if len(args) != 3 {
@@ -150,7 +153,7 @@ func numbers(m *machine, args []any) (any, status) {
 		return nil, unclear
 	}
 	n := (to - from + step - 1) / step
-	if n > longestMade || !m.spend(int(n)) {
+	if n > longestRange || !m.spend(int(n)) {
 		return nil, unclear
 	}
 	list := make([]any, 0, n)

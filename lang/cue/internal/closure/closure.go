@@ -1,8 +1,13 @@
-package cue
+// Package closure runs CUE as Go closures over decoded objects, as far as that surely means the
+// same as CUE's own evaluator. Closures never report an error: they answer, or they leave the
+// answer to the evaluator. lang/cue/README.md says how to add a function.
+package closure
 
 import (
 	"slices"
 	"sync"
+
+	"github.com/usher-dev/usher/lang/cue/internal/number"
 )
 
 // A code is an expression that has been translated: what it returns is the value that the
@@ -38,7 +43,7 @@ func member(v any) (any, status) {
 	case chosen:
 		return v.value, choice
 	case float64:
-		return number(v), known
+		return number.Decode(v), known
 	}
 	return v, known
 }
@@ -51,10 +56,29 @@ func held(v any, s status) any {
 	return v
 }
 
+// A Param is a value that a source is given, by name.
+type Param struct {
+	Name  string
+	Value any
+}
+
+// Params are what a source is given: one or two, the other has no name.
+type Params [2]Param
+
+// Get returns the value of a parameter, and whether it is given.
+func (p *Params) Get(name string) (any, bool) {
+	for i := range p {
+		if p[i].Name == name {
+			return p[i].Value, true
+		}
+	}
+	return nil, false
+}
+
 // A machine runs a translated program. What comes out of it is nothing that it keeps, so
 // that it can be used again.
 type machine struct {
-	params params
+	params Params
 	// steps counts down to where the evaluator, which has limits of its own, takes over.
 	steps int
 	// doubt is set when something is found not to be there because a parameter is not given.
@@ -100,14 +124,14 @@ func (m *machine) structure(names []string) *structure {
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // start makes m ready for a run.
-func (m *machine) start(p *plan, params *params) {
+func (m *machine) start(p *plan, params *Params) {
 	m.params, m.steps, m.doubt = *params, mostWork, false
 	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
 }
 
 // stop ends a run, and lets others have m.
 func (m *machine) stop() {
-	m.params = params{}
+	m.params = Params{}
 	clear(m.top.slots)
 	clear(m.structures[:m.takenStructures])
 	clear(m.values[:m.taken])

@@ -1,10 +1,12 @@
-package cue
+package closure
 
 import (
 	"slices"
 
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/token"
+
+	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
 // disjunction translates alternatives, of which one may be marked as the default. Those
@@ -12,7 +14,7 @@ import (
 func (t *translator) disjunction(b *ast.BinaryExpr, in *env) code {
 	var values []code
 	marked := -1
-	for _, operand := range operandsOf(b, token.OR) {
+	for _, operand := range syntax.Operands(b, token.OR) {
 		if u, ok := operand.(*ast.UnaryExpr); ok && u.Op == token.MUL {
 			if marked >= 0 {
 				return t.cannot(b, "it has several defaults")
