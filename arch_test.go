@@ -63,7 +63,7 @@ var mayImport = []struct {
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/authz", "internal/callers"}},
 	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
-	{"webhook", []string{"internal/cert", "internal/graceful"}},
+	{"webhook", []string{"internal/callers", "internal/cert", "internal/graceful"}},
 	{"internal/serve", []string{"*"}},
 	// Of the doors and what is around them the commands see what any Go program does: the sample webhooks are one.
 	{"cmd/...", []string{
@@ -83,11 +83,12 @@ var mayImport = []struct {
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// What the doors for admission say, each in its protocol.
 	{"internal/answer", []string{"."}},
-	{"internal/cert", nil},
+	{"internal/cert", []string{"internal/reload"}},
 	{"internal/graceful", nil},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
-	{"internal/callers", nil},
+	{"internal/callers", []string{"internal/reload"}},
+	{"internal/reload", nil},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	{"internal/yamldiff", nil},

@@ -80,6 +80,8 @@ func TestMainFails(t *testing.T) {
 		says   string
 	}{
 		{"a certificate that is not there", []string{"--tls-cert-file", "nowhere", "--tls-private-key-file", "nowhere"}, 1, "load certificate: open nowhere"},
+		{"names that nobody vouches for", []string{"--client-names", "kube-apiserver"}, 1, "ClientNames need ClientCAFile"},
+		{"a token that is not there", []string{"--token-file", "nowhere"}, 1, "load token: open nowhere"},
 		{"an unknown flag", []string{"--nonsense"}, 2, "-tls-private-key-file"},
 	}
 	for _, test := range tests {

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,11 +24,13 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/cert"
 	"github.com/usher-dev/usher/internal/graceful"
 )
@@ -40,6 +43,15 @@ type Options struct {
 	// key, in PEM. They come together or not, and are read again when they change. Without
 	// them a CA makes a certificate for localhost, both kept in memory: see [Server.CA].
 	CertFile, KeyFile string
+	// ClientCAFile holds who vouches for those who may call the handler, in PEM; empty means
+	// that callers need no certificate. ClientNames are the names that one of these must have,
+	// as common name, DNS name or URI; none means that all may. TokenFile holds bearer tokens,
+	// one a line, of which callers must send one; empty means that they need none. The files
+	// are read again when they change. 'usher admission config' writes what API servers need.
+	// Probes need neither.
+	ClientCAFile string
+	ClientNames  []string
+	TokenFile    string
 	// TLS is what connections are like: for example which client certificates are asked
 	// for. Nil means TLS 1.3. A certificate in it, or something that gets one, takes the
 	// place of the files.
@@ -54,11 +66,18 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// AddFlags lets a command line say Address, CertFile and KeyFile.
+// AddFlags lets a command line say Address, CertFile and KeyFile, and who may call the
+// handler. The flags are called as those of usher serve.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Address, "address", cmp.Or(o.Address, ":8443"), "host:port to listen on")
 	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "certificate in PEM; read again when it changes")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", o.KeyFile, "private key in PEM of the certificate")
+	flags.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "certificates in PEM; callers must have a certificate of one of them")
+	flags.Func("client-names", "common names, DNS names and URIs of those who may call, of all whom -client-ca-file vouches for; separated by commas, repeatable", func(names string) error {
+		o.ClientNames = append(o.ClientNames, strings.Split(names, ",")...)
+		return nil
+	})
+	flags.StringVar(&o.TokenFile, "token-file", o.TokenFile, "file with bearer tokens, one a line; callers must send one of them")
 }
 
 // Main is the main function of a program that is nothing but a webhook. It parses the
@@ -92,6 +111,7 @@ type Server struct {
 	listener net.Listener
 	// certificate is nil if it is the business of Options.TLS.
 	certificate *cert.Serving
+	callers     *callers.Callers
 	ready       func() error
 	log         *slog.Logger
 }
@@ -103,15 +123,30 @@ func New(handler http.Handler, o Options) (*Server, error) {
 		s.log = slog.Default()
 	}
 	s.server = graceful.New(cmp.Or(o.Grace, 10*time.Second), s.log)
-	s.server.Handler = s.probes(s.server.Count(handler))
+	var err error
+	if s.callers, err = known(o, s.log); err != nil {
+		return nil, err
+	}
+	s.callers.Follow(s.server.Server)
+	s.server.Handler = s.probes(s.callers.Only(s.server.Count(handler)))
 	if err := s.secure(o); err != nil {
 		return nil, err
 	}
-	var err error
 	if s.listener, err = net.Listen("tcp", cmp.Or(o.Address, ":8443")); err != nil {
 		return nil, fmt.Errorf("open webhook port: %w", err)
 	}
 	return s, nil
+}
+
+// known are those who may call the handler.
+func known(o Options, log *slog.Logger) (*callers.Callers, error) {
+	switch {
+	case len(o.ClientNames) > 0 && o.ClientCAFile == "":
+		return nil, errors.New("load client CA: ClientNames need ClientCAFile: names can be believed only if somebody vouches for them")
+	case o.ClientCAFile != "" && o.TLS != nil && o.TLS.GetConfigForClient != nil:
+		return nil, errors.New("load client CA: ClientCAFile and TLS.GetConfigForClient contradict each other")
+	}
+	return callers.New(callers.Options{CAFile: o.ClientCAFile, Names: o.ClientNames, TokenFile: o.TokenFile, Log: log})
 }
 
 // secure says what connections are like.
@@ -120,7 +155,18 @@ func (s *Server) secure(o Options) error {
 	if o.TLS != nil {
 		config = o.TLS.Clone()
 	}
-	s.server.TLSConfig = config
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if err := s.certify(config, o); err != nil {
+		return err
+	}
+	s.server.TLSConfig = s.callers.Ask(config)
+	return nil
+}
+
+// certify sees to it that a configuration has a certificate.
+func (s *Server) certify(config *tls.Config, o Options) error {
 	if len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil {
 		return nil
 	}
@@ -170,6 +216,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.certificate != nil {
 		group.Go(func() error { return s.certificate.Run(running) })
 	}
+	group.Go(func() error { return s.callers.Run(running) })
 	group.Go(func() error { return graceful.Served(s.server.ServeTLS(s.listener, "", "")) })
 	group.Go(func() error {
 		defer stop()

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,6 +210,56 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestCallers: the handler answers only callers, and probes need nothing.
+func TestCallers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("old\nnew\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The certificate of another server is as good as any.
+	other := start(t, says(""), webhook.Options{})
+	ca := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(ca, other.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		reason        string
+		options       webhook.Options
+		authorization string
+		want          int
+	}{
+		{"no token", webhook.Options{TokenFile: token}, "", http.StatusUnauthorized},
+		{"a wrong token", webhook.Options{TokenFile: token}, "Bearer other", http.StatusUnauthorized},
+		{"the first token", webhook.Options{TokenFile: token}, "Bearer old", http.StatusOK},
+		{"the second token", webhook.Options{TokenFile: token}, "Bearer new", http.StatusOK},
+		{"no certificate", webhook.Options{ClientCAFile: ca}, "", http.StatusUnauthorized},
+		{"no certificate, with TLS of its own", webhook.Options{ClientCAFile: ca, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "", http.StatusUnauthorized},
+	}
+	for _, test := range tests {
+		r := start(t, says("hello"), test.options)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL()+"/hook", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.authorization != "" {
+			request.Header.Set("Authorization", test.authorization)
+		}
+		response, err := r.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != test.want {
+			t.Errorf("%s: got %d, want %d", test.reason, response.StatusCode, test.want)
+		}
+		if code, _ := r.get("/readyz"); code != http.StatusOK {
+			t.Errorf("%s: a probe gets %d", test.reason, code)
+		}
+	}
+}
+
 func certificateOf(t *testing.T, r *running) *tls.Certificate {
 	t.Helper()
 	certificate, err := webhook.CertificateOf(r.Server)
@@ -234,6 +286,11 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"a key without a certificate", webhook.Options{KeyFile: "tls.key"}, `load certificate: CertFile and KeyFile come together, "" and "tls.key" do not`},
 		{"files that are not there", webhook.Options{CertFile: "nowhere.crt", KeyFile: "nowhere.key"}, "load certificate: open nowhere.crt: "},
+		{"names without a CA", webhook.Options{ClientNames: []string{"kube-apiserver"}}, "load client CA: ClientNames need ClientCAFile"},
+		{"a CA beside connections that know their callers", webhook.Options{ClientCAFile: "ca.crt", TLS: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil },
+		}}, "load client CA: ClientCAFile and TLS.GetConfigForClient contradict each other"},
+		{"a token file that is not there", webhook.Options{TokenFile: "nowhere"}, "load token: open nowhere"},
 		{"an address that is none", webhook.Options{Address: "nonsense"}, "open webhook port: "},
 	}
 	for _, test := range tests {

@@ -23,7 +23,7 @@ func (f *authorizationFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Address, "authorization-address", "", "IP address and port at which to answer authorization webhooks, such as 127.0.0.1:8444 (default: nowhere)")
 	flags.StringVar(&c.ClientCAFile, "authorization-client-ca-file", "", "certificates in PEM; who asks for authorization must have a certificate of one of them, with one of --authorization-client-names")
 	flags.StringSliceVar(&c.ClientNames, "authorization-client-names", nil, "common names, DNS names and URIs of the API servers that may ask for authorization")
-	flags.StringVar(&c.TokenFile, "authorization-token-file", "", "file with the bearer token that API servers send with requests for authorization")
+	flags.StringVar(&c.TokenFile, "authorization-token-file", "", "file with bearer tokens, one a line; who asks for authorization must send one of them")
 	flags.BoolVar(&f.anonymous, "authorization-anonymous", false, "answer everybody who can reach --authorization-address")
 	flags.DurationVar(&c.Timeout, "authorization-timeout", 500*time.Millisecond, "how long a decision about authorization may take; less if the API server says so")
 	flags.IntVar(&c.MaxInFlight, "authorization-max-in-flight", 1000, "how many decisions each authorization endpoint makes at the same time; the others are turned away")

@@ -101,6 +101,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.CAFile, "tls-ca-file", "", "certificates in PEM by which API servers are to trust --tls-cert-file")
 	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "certificates in PEM; who asks for decisions must have a certificate of one of them")
 	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names and DNS names of those who may ask, of all whom --client-ca-file vouches for")
+	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens, one a line; who asks for decisions must send one of them")
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
 	flags.StringVar(&c.Immunity.File, "authorization-immune-file", "", "YAML with a list of users, groups and service accounts, as under spec.subjects of a policy, whom authorization policies never deny anything, besides the control plane and nodes")

@@ -5,6 +5,7 @@ package callers
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,11 +14,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/usher-dev/usher/internal/reload"
 )
 
 // Options say who may ask. The zero value lets everybody.
@@ -31,20 +33,27 @@ type Options struct {
 	Insist bool
 	// Stranger is the HTTP status for certificates with other names; 0 means 403.
 	Stranger int
-	// TokenFile holds a bearer token that callers have to send; empty means none. Space
-	// around it does not count.
+	// TokenFile holds the bearer tokens that callers may send, one a line; empty means that
+	// they need none. Space around a token does not count, nor do empty lines. With two of
+	// them, API servers can change from one to the other at their own pace.
 	TokenFile string
-	// Log is slog.Default if nil.
+	// Refused, which may be nil, is called for each caller that is refused.
+	Refused func(Reason)
+	// Log is slog.Default if nil. Of many callers that are refused for the same reason it
+	// gets one every few seconds.
 	Log *slog.Logger
 }
 
 // Callers are those who may ask. A nil *Callers is everybody.
 type Callers struct {
 	options Options
+	ca      reload.File
+	token   reload.File
 	// trusted is who vouches for them.
 	trusted atomic.Pointer[x509.CertPool]
-	content []byte
-	token   atomic.Pointer[[]byte]
+	// tokens are the hashes of the tokens: comparing them takes the same time for all.
+	tokens  atomic.Pointer[[][sha256.Size]byte]
+	refusal refusals
 }
 
 // New reads the files. It returns nil if the options name none.
@@ -58,7 +67,10 @@ func New(o Options) (*Callers, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	k := &Callers{options: o}
+	if o.Refused == nil {
+		o.Refused = func(Reason) {}
+	}
+	k := &Callers{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}}
 	return k, k.read()
 }
 
@@ -67,41 +79,46 @@ var (
 	errNoToken       = errors.New("the file is empty")
 )
 
-func (k *Callers) read() error { return errors.Join(k.readCA(), k.readToken()) }
+func (k *Callers) read() error { return errors.Join(k.readCA(), k.readTokens()) }
 
 func (k *Callers) readCA() error {
 	if k.options.CAFile == "" {
 		return nil
 	}
-	content, err := os.ReadFile(k.options.CAFile)
+	err := k.ca.Load(func(content []byte) error {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(content) {
+			return fmt.Errorf("%s: %w", k.options.CAFile, errNoCertificate)
+		}
+		k.trusted.Store(pool)
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("load client CA: %w", err)
 	}
-	if bytes.Equal(content, k.content) {
-		return nil
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(content) {
-		return fmt.Errorf("load client CA %s: %w", k.options.CAFile, errNoCertificate)
-	}
-	k.content = content
-	k.trusted.Store(pool)
 	return nil
 }
 
-func (k *Callers) readToken() error {
+func (k *Callers) readTokens() error {
 	if k.options.TokenFile == "" {
 		return nil
 	}
-	content, err := os.ReadFile(k.options.TokenFile)
+	err := k.token.Load(func(content []byte) error {
+		var tokens [][sha256.Size]byte
+		for line := range bytes.Lines(content) {
+			if token := bytes.TrimSpace(line); len(token) > 0 {
+				tokens = append(tokens, sha256.Sum256(token))
+			}
+		}
+		if len(tokens) == 0 {
+			return fmt.Errorf("%s: %w", k.options.TokenFile, errNoToken)
+		}
+		k.tokens.Store(&tokens)
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("load token: %w", err)
 	}
-	token := bytes.TrimSpace(content)
-	if len(token) == 0 {
-		return fmt.Errorf("load token %s: %w", k.options.TokenFile, errNoToken)
-	}
-	k.token.Store(&token)
 	return nil
 }
 
@@ -111,29 +128,14 @@ func (k *Callers) Run(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
-	ticker := time.NewTicker(10 * time.Second)
-	defer ticker.Stop()
-	complaint := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		complaint = k.reread(complaint)
-	}
-}
-
-// reread complains unless it has done so about the same before.
-func (k *Callers) reread(before string) (complaint string) {
-	err := k.read()
-	if err == nil {
-		return ""
-	}
-	if err.Error() != before {
-		k.options.Log.Error("who may ask cannot be read, what was read before goes on", "error", err)
-	}
-	return err.Error()
+	reload.Loop{
+		Every: 10 * time.Second,
+		Load:  func(context.Context) error { return k.read() },
+		Report: func(err error) {
+			k.options.Log.Error("who may ask cannot be read, what was read before goes on", "error", err)
+		},
+	}.Run(ctx)
+	return nil
 }
 
 // Ask makes a server ask for certificates.
@@ -156,39 +158,64 @@ func (k *Callers) Ask(c *tls.Config) *tls.Config {
 	return asking
 }
 
-// Only passes on what callers ask, and refuses the rest.
+// Only passes on what callers ask, and refuses the rest. What it passes on is [Proven].
 func (k *Callers) Only(next http.Handler) http.Handler {
 	if k == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if code, err := k.check(r); err != nil {
-			k.options.Log.Warn("request refused", "error", err, "from", r.RemoteAddr, "path", r.URL.Path)
-			http.Error(w, err.Error(), code)
+		if refused := k.check(r); refused != nil {
+			k.refuse(refused.reason, "error", refused.message, "from", r.RemoteAddr)
+			http.Error(w, refused.message, refused.code)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), proven{}, true)))
 	})
 }
 
-// check returns why a request is refused, and the status.
-func (k *Callers) check(r *http.Request) (int, error) {
+type proven struct{}
+
+// Proven reports whether a request has shown a certificate or a token that [Callers.Only]
+// asked for. It is false where everybody may ask.
+func Proven(r *http.Request) bool { return r.Context().Value(proven{}) != nil }
+
+// A refused says why a request is refused.
+type refused struct {
+	reason  Reason
+	code    int
+	message string
+}
+
+func (k *Callers) check(r *http.Request) *refused {
 	if k.options.CAFile != "" {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			return http.StatusUnauthorized, errors.New("a client certificate is required")
+			return &refused{NoCertificate, http.StatusUnauthorized, "a client certificate is required"}
 		}
 		leaf := r.TLS.VerifiedChains[0][0]
 		if !k.may(leaf) {
-			return k.options.Stranger, fmt.Errorf("%q may not ask for decisions", leaf.Subject.CommonName)
+			return &refused{WrongName, k.options.Stranger, fmt.Sprintf("%q may not ask for decisions", leaf.Subject.CommonName)}
 		}
 	}
-	if token := k.token.Load(); token != nil {
-		sent, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(sent), *token) != 1 {
-			return http.StatusUnauthorized, errors.New("a bearer token is required, and it must be the right one")
-		}
+	if k.options.TokenFile == "" {
+		return nil
 	}
-	return 0, nil
+	sent, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case !ok:
+		return &refused{NoToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
+	case !k.knows(sent):
+		return &refused{WrongToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
+	}
+	return nil
+}
+
+// knows reports whether a token is one of those in the file.
+func (k *Callers) knows(sent string) bool {
+	hash, found := sha256.Sum256([]byte(sent)), 0
+	for _, token := range *k.tokens.Load() {
+		found |= subtle.ConstantTimeCompare(hash[:], token[:])
+	}
+	return found == 1
 }
 
 func (k *Callers) may(leaf *x509.Certificate) bool {

@@ -1,6 +1,7 @@
 package callers_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -17,9 +19,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/usher-dev/usher/internal/callers"
 )
@@ -80,13 +86,18 @@ type server struct {
 
 func serve(t *testing.T, o callers.Options) *server {
 	t.Helper()
-	o.Log = slog.New(slog.DiscardHandler)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	known, err := callers.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, callers.Proven(r))
+	})))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	known.Follow(s.Config)
 	s.TLS = known.Ask(&tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.TLS.Certificates[0], nil },
@@ -153,8 +164,8 @@ func TestCertificates(t *testing.T) {
 	}
 	// The CA is replaced.
 	write(t, caFile, theirs.pem)
-	if complaint := strict.callers.Reread(""); complaint != "" {
-		t.Error(complaint)
+	if err := strict.callers.Reread(); err != nil {
+		t.Error(err)
 	}
 	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
 		t.Errorf("a certificate of the new CA: got %d", got)
@@ -164,8 +175,8 @@ func TestCertificates(t *testing.T) {
 	}
 	// One that is broken changes nothing.
 	write(t, caFile, "nonsense")
-	if complaint := strict.callers.Reread(""); !strings.Contains(complaint, "no certificate in PEM found") {
-		t.Errorf("complaint is %q", complaint)
+	if err := strict.callers.Reread(); err == nil || !strings.Contains(err.Error(), "no certificate in PEM found") {
+		t.Errorf("error is %v", err)
 	}
 	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
 		t.Errorf("after a broken CA: got %d", got)
@@ -187,15 +198,25 @@ func TestToken(t *testing.T) {
 	expect("another", "Bearer other", 401)
 	expect("the beginning", "Bearer secre", 401)
 	expect("another scheme", "Basic secret", 401)
+	write(t, file, "new\n\n secret \n")
+	if err := s.callers.Reread(); err != nil {
+		t.Error(err)
+	}
+	expect("the new token while both count", "Bearer new", 200)
+	expect("the old token while both count", "Bearer secret", 200)
+	expect("both tokens at once", "Bearer new\tsecret", 401)
+	expect("no token", "Bearer ", 401)
 	write(t, file, "new")
-	s.callers.Reread("")
+	if err := s.callers.Reread(); err != nil {
+		t.Error(err)
+	}
 	expect("the new token", "Bearer new", 200)
 	expect("the old token", "Bearer secret", 401)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if complaint := s.callers.Reread(""); complaint == "" {
-		t.Error("nobody complains about a file that is gone")
+	if err := s.callers.Reread(); err == nil {
+		t.Error("a file that is gone is no error")
 	}
 	expect("the token of a file that is gone", "Bearer new", 200)
 }
@@ -225,4 +246,113 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("error is %v, want %q in it", err, want)
 		}
 	}
+}
+
+func TestRefusalsAreCountedByReasonAndLoggedSeldom(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	var mu sync.Mutex
+	counted := map[callers.Reason]int{}
+	count := func(reason callers.Reason) {
+		mu.Lock()
+		defer mu.Unlock()
+		counted[reason]++
+	}
+	var logged lockedBuffer
+	o := callers.Options{
+		CAFile: write(t, filepath.Join(dir, "ca.crt"), ours.pem), Names: []string{"kube-apiserver"},
+		TokenFile: write(t, filepath.Join(dir, "token"), "secret"),
+		Refused:   count, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	}
+	lax := serve(t, o)
+	o.Insist = true
+	strict := serve(t, o)
+	right := ours.issue(t, "kube-apiserver", x509.Certificate{})
+	const each = 3
+	for range each {
+		lax.ask(t, nil, "Bearer secret")
+		strict.ask(t, nil, "Bearer secret")
+		lax.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), "Bearer secret")
+		lax.ask(t, ours.issue(t, "mallory", x509.Certificate{}), "Bearer secret")
+		lax.ask(t, right, "")
+		lax.ask(t, right, "Bearer guess")
+		if got := lax.ask(t, right, "Bearer secret"); got != 200 {
+			t.Errorf("a caller is answered with %d", got)
+		}
+	}
+	want := map[callers.Reason]int{}
+	for _, reason := range callers.Reasons() {
+		want[reason] = each
+	}
+	want[callers.NoCertificate] = 2 * each
+	// net/http reports a failed handshake after the client has noticed it.
+	lax.Close()
+	strict.Close()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		mu.Lock()
+		diff := cmp.Diff(want, counted)
+		mu.Unlock()
+		if diff == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("counted (-want +got):\n%s", diff)
+		}
+		runtime.Gosched()
+	}
+	for _, reason := range callers.Reasons() {
+		// There are two servers.
+		if n := strings.Count(logged.String(), "reason="+string(reason)); n < 1 || n > 2 {
+			t.Errorf("%s is logged %d times", reason, n)
+		}
+	}
+	if strings.Contains(logged.String(), "guess") {
+		t.Error("the log has a token")
+	}
+}
+
+func TestWhoeverShowsWhatIsAskedForIsProven(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		file, want, reason string
+	}{
+		{"", "false", "where everybody may ask nobody has proven anything"},
+		{write(t, filepath.Join(t.TempDir(), "token"), "secret"), "true", "the token"},
+	} {
+		s := serve(t, callers.Options{TokenFile: row.file})
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer secret")
+		response, err := s.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if string(body) != row.want {
+			t.Errorf("%s: proven is %s, want %s", row.reason, body, row.want)
+		}
+	}
+}
+
+// A lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

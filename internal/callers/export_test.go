@@ -1,4 +1,4 @@
 package callers
 
 // Reread reads the files again, as Run does now and then.
-func (k *Callers) Reread(before string) string { return k.reread(before) }
+func (k *Callers) Reread() error { return k.read() }

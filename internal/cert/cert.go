@@ -18,6 +18,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/usher-dev/usher/internal/reload"
 )
 
 // A Serving is the certificate of a server. It is safe for concurrent use.
@@ -122,43 +124,29 @@ func (s *Serving) NotAfter() time.Time { return s.current.Load().certificate.Lea
 func (s *Serving) Run(ctx context.Context) error {
 	changes, stop := watch(s.watch)
 	defer stop()
-	ticker := time.NewTicker(s.every)
-	defer ticker.Stop()
-	// What changed before it was watched.
-	complaint := s.refresh(ctx, "")
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changes:
-		case <-ticker.C:
-		}
-		complaint = s.refresh(ctx, complaint)
-	}
+	reload.Loop{
+		Every: s.every, Changes: changes, Load: s.refresh,
+		Report: func(err error) {
+			s.log.Error("certificate cannot be renewed, the old one goes on", "error", err, "expires", s.NotAfter())
+		},
+	}.Run(ctx)
+	return nil
 }
 
-// refresh uses what is new, and returns what is wrong with it.
-func (s *Serving) refresh(ctx context.Context, complaint string) string {
+// refresh uses what is new.
+func (s *Serving) refresh(ctx context.Context) error {
 	last := s.current.Load()
 	next, err := s.load(ctx, last)
-	if err != nil {
-		if ctx.Err() != nil {
-			return complaint
-		}
-		if err.Error() != complaint {
-			s.log.Error("certificate cannot be renewed, the old one goes on", "error", err, "expires", s.NotAfter())
-		}
-		return err.Error()
+	if err != nil || next == last {
+		return err
 	}
-	if next != last {
-		s.current.Store(next)
-		s.log.Info("certificate renewed", "expires", s.NotAfter())
-		select {
-		case s.changes <- struct{}{}:
-		default:
-		}
+	s.current.Store(next)
+	s.log.Info("certificate renewed", "expires", s.NotAfter())
+	select {
+	case s.changes <- struct{}{}:
+	default:
 	}
-	return ""
+	return nil
 }
 
 // newIdentity checks that a certificate and a key are a pair. The names are for errors.

@@ -20,7 +20,7 @@ type Authorization struct {
 	// Address is host:port; port 0 lets the system choose.
 	Address string
 	// ClientCAFile, ClientNames and TokenFile say who may ask, as those of [Config] do for
-	// admission. TokenFile holds a bearer token. Without any everybody may.
+	// admission. Without any everybody may.
 	ClientCAFile string
 	ClientNames  []string
 	TokenFile    string
@@ -64,7 +64,7 @@ type authorizer struct {
 func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	known, err := callers.New(callers.Options{
 		CAFile: c.ClientCAFile, Names: c.ClientNames, Insist: true, Stranger: http.StatusUnauthorized,
-		TokenFile: c.TokenFile, Log: s.config.Log,
+		TokenFile: c.TokenFile, Refused: s.refused("authorization"), Log: s.config.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
@@ -74,6 +74,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 		return nil, fmt.Errorf("open authorization port: %w", err)
 	}
 	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
+	known.Follow(a.server.Server)
 	a.server.Handler = s.authorizationMux(a.server, c, known)
 	a.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	a.server.TLSConfig = known.Ask(&tls.Config{

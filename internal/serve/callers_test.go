@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net/http"
 	"path/filepath"
@@ -70,6 +71,61 @@ func TestAnyNameWillDo(t *testing.T) {
 	body, response := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
 	if response == nil || response.StatusCode != http.StatusOK {
 		t.Errorf("answered %v: %s", response, body)
+	}
+	h.stop()
+}
+
+// TestTokens: one token of the file will do, and who is refused is counted by reason.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	write(t, file, "old\nnew\n")
+	h := start(t, serve.Config{Policies: []string{t.TempDir()}, TokenFile: file, MetricsAddress: "127.0.0.1:0"})
+	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
+	review := string(read(t, reviews+"v1-create-pods.json"))
+	for _, row := range []struct {
+		reason, authorization string
+		want                  int
+	}{
+		{"no token", "", http.StatusUnauthorized},
+		{"a wrong one", "Bearer other", http.StatusUnauthorized},
+		{"the old one", "Bearer old", http.StatusOK},
+		{"the new one", "Bearer new", http.StatusOK},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.server.URL()+"/validate", strings.NewReader(review))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		if row.authorization != "" {
+			request.Header.Set("Authorization", row.authorization)
+		}
+		response, err := h.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != row.want {
+			t.Errorf("%s: got %d, want %d", row.reason, response.StatusCode, row.want)
+		}
+	}
+	response, err := http.Get(h.server.MetricsURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`usher_refused_callers_total{door="admission",reason="no_token"} 1`,
+		`usher_refused_callers_total{door="admission",reason="wrong_token"} 1`,
+		`usher_refused_callers_total{door="admission",reason="no_certificate"} 0`,
+	} {
+		if !strings.Contains(string(metrics), line+"\n") {
+			t.Errorf("the metrics do not have %s", line)
+		}
 	}
 	h.stop()
 }

@@ -41,8 +41,11 @@ type Config struct {
 	// ClientCAFile holds who vouches for those who may ask for decisions; empty means that
 	// everybody may. It is read again when it changes. ClientNames are the names that one
 	// of these must have, as common name or alternative name; none means that all may.
+	// TokenFile holds the bearer tokens that those who ask have to send one of, one a line;
+	// empty means none. It is read again when it changes, too.
 	ClientCAFile string
 	ClientNames  []string
+	TokenFile    string
 	// Authorization says how authorization webhooks are answered; nil means not at all.
 	Authorization *Authorization
 	// Immunity says whom authorization policies never deny anything.

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	compileusher "github.com/usher-dev/usher/compile/usher"
+	"github.com/usher-dev/usher/internal/reload"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -34,14 +34,14 @@ type immunity struct {
 	Immunity
 
 	log      *slog.Logger
-	content  []byte
+	file     reload.File
 	subjects atomic.Pointer[[]authz.Subject]
 	disarmed atomic.Bool
 }
 
 // newImmunity reads the files; the one with users has to be there.
 func newImmunity(o Immunity, log *slog.Logger) (*immunity, error) {
-	m := &immunity{Immunity: o, log: log}
+	m := &immunity{Immunity: o, log: log, file: reload.File{Path: o.File}}
 	m.subjects.Store(&[]authz.Subject{})
 	if err := m.read(); err != nil {
 		return nil, err
@@ -60,22 +60,21 @@ func (m *immunity) read() error {
 	if m.File == "" {
 		return nil
 	}
-	content, err := os.ReadFile(m.File)
-	if err != nil {
+	if err := m.file.Load(m.accept); err != nil {
 		return fmt.Errorf("load immune users: %w", err)
 	}
-	if m.content != nil && bytes.Equal(content, m.content) {
-		return nil
-	}
+	return nil
+}
+
+func (m *immunity) accept(content []byte) error {
 	var written []v1alpha1.Subject
 	if err := yaml.UnmarshalStrict(content, &written); err != nil {
-		return fmt.Errorf("load immune users: %s: %w", m.File, err)
+		return fmt.Errorf("%s: %w", m.File, err)
 	}
 	subjects, problems := compileusher.Subjects("subjects", written)
 	if len(problems) > 0 {
-		return fmt.Errorf("load immune users: %s: %s", m.File, problems[0])
+		return fmt.Errorf("%s: %s", m.File, problems[0])
 	}
-	m.content = content
 	m.subjects.Store(&subjects)
 	return nil
 }
@@ -106,20 +105,15 @@ func (m *immunity) run(ctx context.Context) error {
 	if m.Immunity == (Immunity{}) {
 		return nil
 	}
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	complaint := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		m.look()
-		err := m.read()
-		if err != nil && err.Error() != complaint {
+	reload.Loop{
+		Every: 250 * time.Millisecond,
+		Load: func(context.Context) error {
+			m.look()
+			return m.read()
+		},
+		Report: func(err error) {
 			m.log.Error("immune users cannot be read, those before go on", "error", err)
-		}
-		complaint = text(err)
-	}
+		},
+	}.Run(ctx)
+	return nil
 }

@@ -68,13 +68,15 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
-	if s.callers, err = callers.New(callers.Options{CAFile: c.ClientCAFile, Names: c.ClientNames, Log: s.config.Log}); err != nil {
+	if s.callers, err = callers.New(callers.Options{
+		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: s.refused("admission"), Log: s.config.Log,
+	}); err != nil {
 		return nil, err
 	}
 	s.gate = newGate(s.config.MaxInFlight, s.config.Log, s.metrics.Shed)
 	if s.config.Cluster != nil {
 		s.member = newMember(s.config)
-		s.metrics.Cluster(s.member.source.Staleness, s.member.isRegistered())
+		s.metrics.Cluster(metrics.ClusterState{Staleness: s.member.source.Staleness, Registered: s.member.isRegistered()})
 	}
 	facts, err := s.facts()
 	if err != nil {
@@ -92,6 +94,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
+	s.callers.Follow(s.webhooks.Server)
 	s.webhooks.Handler = s.mux()
 	s.webhooks.TLSConfig = s.callers.Ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
@@ -121,6 +124,16 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		o.Access.Scope, o.May = s.member.scopes.of, s.member.may
 	}
 	return o
+}
+
+// refused counts the callers that a door refuses.
+func (s *Server) refused(door string) func(callers.Reason) {
+	var reasons []string
+	for _, reason := range callers.Reasons() {
+		reasons = append(reasons, string(reason))
+	}
+	count := s.metrics.Refused(door, reasons...)
+	return func(reason callers.Reason) { count(string(reason)) }
 }
 
 // facts is where rules get what their requests do not carry: objects from the cluster or

@@ -7,35 +7,42 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Cluster makes m show how the process is doing in a cluster. staleness is for how long the
-// policies have not been known to be those of the cluster, registered whether API servers
-// ask for what the policies need. Both are called whenever metrics are read. What is nil
-// is not shown.
-func (m *Metrics) Cluster(staleness func() time.Duration, registered func() bool) {
-	m.cluster.current.Store(&clusterState{staleness: staleness, registered: registered})
+// A ClusterState is how a process is doing in a cluster. Its functions are called whenever
+// metrics are read. What is nil is not shown.
+type ClusterState struct {
+	// Staleness is for how long the policies have not been known to be those of the cluster.
+	Staleness func() time.Duration
+	// Registered is whether API servers are told to ask for what the policies need.
+	Registered func() bool
+	// Called is whether they do, as probes have shown. It is not known on replicas that do
+	// not probe.
+	Called func() (called, known bool)
 }
 
-type clusterState struct {
-	staleness  func() time.Duration
-	registered func() bool
-}
+// Cluster makes m show how the process is doing in a cluster.
+func (m *Metrics) Cluster(state ClusterState) { m.cluster.current.Store(&state) }
+
+// Probed counts a probe, by what became of it: called, not_called or unknown.
+func (m *Metrics) Probed(result string) { m.probes.WithLabelValues(result).Inc() }
 
 // cluster shows what Cluster was given.
 type cluster struct {
-	staleness, registered *prometheus.Desc
+	staleness, registered, called *prometheus.Desc
 
-	current atomic.Pointer[clusterState]
+	current atomic.Pointer[ClusterState]
 }
 
 func (c *cluster) init(m *Metrics) {
 	c.staleness = m.gauge("source_staleness_seconds", "For how long the policies have not been known to be those of the cluster; up to half a minute is normal.")
 	c.registered = m.gauge("registered", "1 if API servers ask for what the policies need, 0 if they could not be told.")
+	c.called = m.gauge("probe_success", "1 if the probes of the replica that leads came back, 0 if API servers do not call the webhooks; only there, and if it can be told.")
 }
 
 // Describe implements prometheus.Collector.
 func (c *cluster) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.staleness
 	descs <- c.registered
+	descs <- c.called
 }
 
 // Collect implements prometheus.Collector.
@@ -44,14 +51,23 @@ func (c *cluster) Collect(metrics chan<- prometheus.Metric) {
 	if current == nil {
 		return
 	}
-	if current.staleness != nil {
-		metrics <- prometheus.MustNewConstMetric(c.staleness, prometheus.GaugeValue, current.staleness().Seconds())
+	if current.Staleness != nil {
+		metrics <- prometheus.MustNewConstMetric(c.staleness, prometheus.GaugeValue, current.Staleness().Seconds())
 	}
-	if current.registered != nil {
-		value := 0.0
-		if current.registered() {
-			value = 1
-		}
-		metrics <- prometheus.MustNewConstMetric(c.registered, prometheus.GaugeValue, value)
+	if current.Registered != nil {
+		metrics <- prometheus.MustNewConstMetric(c.registered, prometheus.GaugeValue, number(current.Registered()))
 	}
+	if current.Called == nil {
+		return
+	}
+	if called, known := current.Called(); known {
+		metrics <- prometheus.MustNewConstMetric(c.called, prometheus.GaugeValue, number(called))
+	}
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }

@@ -32,6 +32,8 @@ type Metrics struct {
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
 	shed             prometheus.Counter
+	refused          *prometheus.CounterVec
+	probes           *prometheus.CounterVec
 	fetches          *prometheus.CounterVec
 	fetchDuration    *prometheus.HistogramVec
 
@@ -63,9 +65,15 @@ func New(registry *prometheus.Registry) *Metrics {
 		"endpoint")
 	m.shed = m.plainCounter("requests_shed_total",
 		"Admission requests that were told to try again (429), because too many came at a time.")
+	m.refused = m.counterVec("refused_callers_total",
+		"Requests and connections that were refused because of who sent them, by door and reason.",
+		"door", "reason")
 	m.policies.init(m)
 	m.snapshot.init(m)
 	m.cluster.init(m)
+	m.probes = m.counterVec("probes_total",
+		"Dry-run writes by the replica that leads, by what they showed: called, not_called (API servers did not call the webhooks) or unknown.",
+		"result")
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that were asked for, by kind (object, http) and result (ok, error).",
 		"kind", "result")
@@ -73,7 +81,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.shed, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 
@@ -102,6 +110,15 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 
 // Shed counts a request that was turned away.
 func (m *Metrics) Shed() { m.shed.Inc() }
+
+// Refused returns what counts callers of a door that are refused. The reasons, of which there
+// are few, are shown from the start.
+func (m *Metrics) Refused(door string, reasons ...string) func(reason string) {
+	for _, reason := range reasons {
+		m.refused.WithLabelValues(door, reason)
+	}
+	return func(reason string) { m.refused.WithLabelValues(door, reason).Inc() }
+}
 
 // FactResolver returns a resolver that resolves as next does and counts. In front of a cache it
 // counts what rules ask for, behind one what is really fetched.

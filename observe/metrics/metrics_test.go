@@ -219,7 +219,12 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
-	m.Cluster(func() time.Duration { return 0 }, func() bool { return true })
+	m.Cluster(metrics.ClusterState{
+		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
+		Called: func() (bool, bool) { return true, true },
+	})
+	m.Probed("called")
+	m.Refused("admission", "no_token")("no_token")
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
 	if _, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); err != nil {
 		t.Fatal(err)
@@ -230,29 +235,39 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
-	names := []string{"usher_source_staleness_seconds", "usher_registered"}
+	names := []string{"usher_source_staleness_seconds", "usher_registered", "usher_probe_success"}
 	if n, err := testutil.GatherAndCount(registry, names...); n != 0 || err != nil {
 		t.Errorf("%d series without a cluster, %v", n, err)
 	}
-	staleness, registered := 90*time.Second, false
-	m.Cluster(func() time.Duration { return staleness }, func() bool { return registered })
+	staleness, registered, called, known := 90*time.Second, false, false, true
+	m.Cluster(metrics.ClusterState{
+		Staleness: func() time.Duration { return staleness }, Registered: func() bool { return registered },
+		Called: func() (bool, bool) { return called, known },
+	})
 	expect := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
 	}
-	const text = `# HELP usher_registered 1 if API servers ask for what the policies need, 0 if they could not be told.
+	const text = `# HELP usher_probe_success 1 if the probes of the replica that leads came back, 0 if API servers do not call the webhooks; only there, and if it can be told.
+# TYPE usher_probe_success gauge
+usher_probe_success %d
+# HELP usher_registered 1 if API servers ask for what the policies need, 0 if they could not be told.
 # TYPE usher_registered gauge
 usher_registered %d
 # HELP usher_source_staleness_seconds For how long the policies have not been known to be those of the cluster; up to half a minute is normal.
 # TYPE usher_source_staleness_seconds gauge
 usher_source_staleness_seconds %d
 `
-	expect(fmt.Sprintf(text, 0, 90))
-	staleness, registered = 0, true
-	expect(fmt.Sprintf(text, 1, 0))
-	m.Cluster(nil, nil)
+	expect(fmt.Sprintf(text, 0, 0, 90))
+	staleness, registered, called = 0, true, true
+	expect(fmt.Sprintf(text, 1, 1, 0))
+	known = false
+	if n, err := testutil.GatherAndCount(registry, "usher_probe_success"); n != 0 || err != nil {
+		t.Errorf("%d series of probes that are somebody else's, %v", n, err)
+	}
+	m.Cluster(metrics.ClusterState{})
 	if n, err := testutil.GatherAndCount(registry, names...); n != 0 || err != nil {
 		t.Errorf("%d series of what is not known, %v", n, err)
 	}

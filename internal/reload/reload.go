@@ -1,0 +1,73 @@
+// Package reload follows files that somebody else replaces while a process runs: certificates,
+// tokens, lists. What was accepted last stays in force until there is something better, and
+// what is wrong with a file is reported once.
+package reload
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"time"
+)
+
+// A File remembers the content of a file that was accepted last. The zero value with a Path
+// has accepted nothing. It is for one goroutine.
+type File struct {
+	Path string
+
+	content  []byte
+	accepted bool
+}
+
+// Load reads the file and passes its content to accept, unless accept has returned nil for the
+// same content before. Its errors are those of reading, and of accept.
+func (f *File) Load(accept func(content []byte) error) error {
+	content, err := os.ReadFile(f.Path)
+	if err != nil {
+		return err
+	}
+	if f.accepted && bytes.Equal(content, f.content) {
+		return nil
+	}
+	if err := accept(content); err != nil {
+		return err
+	}
+	f.content, f.accepted = content, true
+	return nil
+}
+
+// A Loop loads again and again.
+type Loop struct {
+	// Every is the time between two calls of Load. Changes, which may be nil, brings the
+	// next one forward.
+	Every   time.Duration
+	Changes <-chan struct{}
+	Load    func(context.Context) error
+	// Report is called with each error of Load that reads differently than the one before.
+	Report func(error)
+}
+
+// Run calls Load at once, and then until ctx is done.
+func (l Loop) Run(ctx context.Context) {
+	ticker := time.NewTicker(l.Every)
+	defer ticker.Stop()
+	reported := ""
+	for {
+		err := l.Load(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			reported = ""
+		case err.Error() != reported:
+			reported = err.Error()
+			l.Report(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Changes:
+		case <-ticker.C:
+		}
+	}
+}
