@@ -94,7 +94,9 @@ var mayImport = []struct {
 	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
 	{"internal/enroll", []string{".", "api/...", "rule"}},
-	{"internal/enroll/authz", []string{"rule", "rule/authz"}},
+	{"internal/enroll/authz", []string{"rule", "rule/authz", "internal/enroll/credential"}},
+	{"internal/enroll/admission", []string{"rule", "internal/enroll/credential"}},
+	{"internal/enroll/credential", nil},
 	// A client of webhooks in general.
 	{"internal/load", nil},
 	{"internal/deadline", nil},
@@ -115,7 +117,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
 	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll/...", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

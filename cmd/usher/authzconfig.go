@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	enroll "github.com/usher-dev/usher/internal/enroll/authz"
+	"github.com/usher-dev/usher/internal/enroll/credential"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -63,9 +64,9 @@ servers, relative to --dir.`,
 	flags.StringVar(&o.Server, "server", "", "URL of 'usher serve --authorization-address', as API servers see it, without path (required)")
 	flags.StringVar(&o.Dir, "dir", "", "folder of the files on the hosts of the API servers (default: --out, or /etc/kubernetes/usher)")
 	flags.StringVar(&o.CAFile, "ca-file", "", "certificates in PEM by which API servers trust the server")
-	flags.StringVar(&o.ClientCertFile, "client-cert-file", "", "certificate in PEM that API servers show")
-	flags.StringVar(&o.ClientKeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
-	flags.StringVar(&o.TokenFile, "token-file", "", "file with the bearer token that API servers send")
+	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", "certificate in PEM that API servers show")
+	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
+	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
 	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what becomes of requests that cannot be decided before RBAC: NoOpinion or Deny")
 	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
 	flags.StringVar(&o.Self, "self", "", "the user that Usher is to its API server")
@@ -77,7 +78,7 @@ servers, relative to --dir.`,
 	return cmd
 }
 
-func (f *authzConfigFlags) files(cmd *cobra.Command, s streams) ([]enroll.File, error) {
+func (f *authzConfigFlags) files(cmd *cobra.Command, s streams) ([]credential.File, error) {
 	o := &f.options
 	if o.Server == "" {
 		return nil, errors.New("--server: where is usher serve --authorization-address?")
@@ -91,7 +92,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s streams) ([]enroll.File, 
 	}
 	if f.legacy {
 		file, err := enroll.Legacy(*o)
-		return []enroll.File{file}, err
+		return []credential.File{file}, err
 	}
 	given := len(f.world.policies) > 0 || f.world.cluster.kubeconfig != ""
 	switch f.match {
@@ -116,7 +117,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s streams) ([]enroll.File, 
 	return enroll.Generate(*o)
 }
 
-func printFiles(s streams, files []enroll.File) error {
+func printFiles(s streams, files []credential.File) error {
 	for i, file := range files {
 		separator := ""
 		if i > 0 {
@@ -129,7 +130,7 @@ func printFiles(s streams, files []enroll.File) error {
 	return nil
 }
 
-func writeFiles(s streams, dir string, files []enroll.File) error {
+func writeFiles(s streams, dir string, files []credential.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write files: %w", err)
 	}

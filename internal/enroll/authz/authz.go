@@ -12,14 +12,15 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/internal/enroll/credential"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -32,11 +33,9 @@ type Options struct {
 	// /etc/kubernetes/usher if empty. Other names of files, unless they begin with a
 	// slash, are relative to it.
 	Dir string
-	// CAFile vouches for the server. ClientCertFile and ClientKeyFile, or TokenFile, show
-	// the server who asks.
-	CAFile                        string
-	ClientCertFile, ClientKeyFile string
-	TokenFile                     string
+	// CAFile vouches for the server. Client shows the server who asks.
+	CAFile string
+	Client credential.Credential
 
 	// FailurePolicy is what becomes of requests that the first webhook cannot decide:
 	// NoOpinion, also if it is empty, or Deny.
@@ -78,14 +77,8 @@ const (
 	legacyFile        = "webhook.kubeconfig"
 )
 
-// A File is one to be written.
-type File struct {
-	Name    string
-	Content []byte
-}
-
 // Generate returns the files for --authorization-config, that first.
-func Generate(o Options) ([]File, error) {
+func Generate(o Options) ([]credential.File, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -103,7 +96,7 @@ func Generate(o Options) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode AuthorizationConfiguration: %w", err)
 	}
-	files := []File{{ConfigurationFile, configuration}}
+	files := []credential.File{{Name: ConfigurationFile, Content: configuration}}
 	for _, webhook := range []struct{ file, path string }{{denyFile, "/authorize/deny"}, {allowFile, "/authorize/allow"}} {
 		file, err := o.kubeconfig(webhook.file, webhook.path)
 		if err != nil {
@@ -116,10 +109,10 @@ func Generate(o Options) ([]File, error) {
 
 // Legacy returns the file for --authorization-webhook-config-file, by which an API server
 // asks one webhook for everything.
-func Legacy(o Options) (File, error) {
+func Legacy(o Options) (credential.File, error) {
 	o, err := o.withDefaults()
 	if err != nil {
-		return File{}, err
+		return credential.File{}, err
 	}
 	return o.kubeconfig(legacyFile, "/authorize")
 }
@@ -130,9 +123,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("server %q: https://, a host and a port are wanted, such as https://127.0.0.1:8444", o.Server)
 	}
 	o.Server = "https://" + u.Host
-	o.Dir = cmp.Or(o.Dir, "/etc/kubernetes/usher")
-	if !path.IsAbs(o.Dir) {
-		return o, fmt.Errorf("folder %q: API servers want a path that begins with /", o.Dir)
+	if o.Dir, err = credential.Dir(o.Dir); err != nil {
+		return o, err
 	}
 	if o.Timeout = cmp.Or(o.Timeout, defaultTimeout); o.Timeout < 0 || o.Timeout > maxTimeout {
 		return o, fmt.Errorf("timeout %s: API servers want more than 0 and at most %s", o.Timeout, maxTimeout)
@@ -142,10 +134,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("failure policy %q: use NoOpinion or Deny", o.FailurePolicy)
 	case o.FailurePolicy == apiserverv1.FailurePolicyDeny && !isLoopback(u.Hostname()):
 		return o, fmt.Errorf("failure policy Deny with the server %s: a network between API server and webhook would lock everybody out; run usher on the hosts of the API servers, at 127.0.0.1", u.Host)
-	case (o.ClientCertFile == "") != (o.ClientKeyFile == ""):
-		return o, fmt.Errorf("client certificate %q and key %q: they come together", o.ClientCertFile, o.ClientKeyFile)
 	}
-	return o, nil
+	return o, o.Client.Check()
 }
 
 func isLoopback(host string) bool {
@@ -156,7 +146,7 @@ func isLoopback(host string) bool {
 }
 
 func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.WebhookMatchCondition) *apiserverv1.WebhookConfiguration {
-	location := o.file(file)
+	location := credential.Path(o.Dir, file)
 	return &apiserverv1.WebhookConfiguration{
 		AuthorizedTTL:                            metav1.Duration{Duration: allowedTTL},
 		UnauthorizedTTL:                          metav1.Duration{Duration: undecidedTTL},
@@ -169,72 +159,13 @@ func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.We
 	}
 }
 
-// file is where a file is on the hosts of the API servers.
-func (o Options) file(name string) string {
-	if name == "" || path.IsAbs(name) {
-		return name
-	}
-	return path.Join(o.Dir, name)
-}
-
-// A kubeconfig as API servers read it to find webhooks: cluster is the webhook, and user
+// kubeconfig is one as API servers read it to find webhooks: cluster is the webhook, and user
 // is the API server.
-type kubeconfig struct {
-	APIVersion     string         `json:"apiVersion"`
-	Kind           string         `json:"kind"`
-	Clusters       []namedCluster `json:"clusters"`
-	Users          []namedUser    `json:"users"`
-	Contexts       []namedContext `json:"contexts"`
-	CurrentContext string         `json:"current-context"`
-}
-
-type namedCluster struct {
-	Name    string  `json:"name"`
-	Cluster cluster `json:"cluster"`
-}
-
-type cluster struct {
-	Server                   string `json:"server"`
-	CertificateAuthority     string `json:"certificate-authority,omitempty"`
-	CertificateAuthorityData string `json:"certificate-authority-data,omitempty"`
-	InsecureSkipTLSVerify    bool   `json:"insecure-skip-tls-verify,omitempty"`
-}
-
-type namedUser struct {
-	Name string `json:"name"`
-	User user   `json:"user"`
-}
-
-type user struct {
-	ClientCertificate     string `json:"client-certificate,omitempty"`
-	ClientCertificateData string `json:"client-certificate-data,omitempty"`
-	ClientKey             string `json:"client-key,omitempty"`
-	Token                 string `json:"token,omitempty"`
-	TokenFile             string `json:"tokenFile,omitempty"`
-	Exec                  any    `json:"exec,omitempty"`
-}
-
-type namedContext struct {
-	Name    string      `json:"name"`
-	Context contextPair `json:"context"`
-}
-
-type contextPair struct {
-	Cluster string `json:"cluster"`
-	User    string `json:"user"`
-}
-
-func (o Options) kubeconfig(name, path string) (File, error) {
-	content, err := yaml.Marshal(kubeconfig{
-		APIVersion: "v1", Kind: "Config", CurrentContext: "usher",
-		Clusters: []namedCluster{{"usher", cluster{Server: o.Server + path, CertificateAuthority: o.file(o.CAFile)}}},
-		Users: []namedUser{{"kube-apiserver", user{
-			ClientCertificate: o.file(o.ClientCertFile), ClientKey: o.file(o.ClientKeyFile), TokenFile: o.file(o.TokenFile),
-		}}},
-		Contexts: []namedContext{{"usher", contextPair{"usher", "kube-apiserver"}}},
+func (o Options) kubeconfig(name, path string) (credential.File, error) {
+	return credential.Kubeconfig(name, clientcmdv1.Config{
+		CurrentContext: "usher",
+		Clusters:       []clientcmdv1.NamedCluster{{Name: "usher", Cluster: clientcmdv1.Cluster{Server: o.Server + path, CertificateAuthority: credential.Path(o.Dir, o.CAFile)}}},
+		AuthInfos:      []clientcmdv1.NamedAuthInfo{{Name: "kube-apiserver", AuthInfo: o.Client.User(o.Dir)}},
+		Contexts:       []clientcmdv1.NamedContext{{Name: "usher", Context: clientcmdv1.Context{Cluster: "usher", AuthInfo: "kube-apiserver"}}},
 	})
-	if err != nil {
-		return File{}, fmt.Errorf("encode kubeconfig: %w", err)
-	}
-	return File{name, content}, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	enroll "github.com/usher-dev/usher/internal/enroll/authz"
+	"github.com/usher-dev/usher/internal/enroll/credential"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -55,7 +56,7 @@ const (
 
 var options = enroll.Options{
 	Server: "https://127.0.0.1:8444", Dir: "/etc/usher", CAFile: "ca.crt",
-	ClientCertFile: "/pki/client.crt", ClientKeyFile: "/pki/client.key", Self: "system:serviceaccount:usher-system:usher",
+	Client: credential.Credential{CertFile: "/pki/client.crt", KeyFile: "/pki/client.key"}, Self: "system:serviceaccount:usher-system:usher",
 }
 
 // What is generated is what API servers take, with nothing for the lint to say.
@@ -72,7 +73,7 @@ func TestGeneratedConfigurationIsTaken(t *testing.T) {
 		{"for any policies", func(o *enroll.Options) { o.Any = true }, 4},
 		{"without policies", func(*enroll.Options) {}, 5},
 		{"that fails closed", func(o *enroll.Options) { o.FailurePolicy, o.Rules = "Deny", rules }, 5},
-		{"with a token", func(o *enroll.Options) { o.ClientCertFile, o.ClientKeyFile, o.TokenFile = "", "", "token" }, 5},
+		{"with a token", func(o *enroll.Options) { o.Client = credential.Credential{TokenFile: "token"} }, 5},
 	} {
 		o := options
 		row.change(&o)
@@ -103,7 +104,7 @@ func TestGeneratedConfigurationIsTaken(t *testing.T) {
 			if server.Server != "https://127.0.0.1:8444"+path || server.CertificateAuthority != "/etc/usher/ca.crt" {
 				t.Errorf("%s: %s leads to %s, trusted by %s", row.reason, name, server.Server, server.CertificateAuthority)
 			}
-			if (user.ClientCertificate == "/pki/client.crt") != (o.ClientCertFile != "") || (user.TokenFile == "/etc/usher/token") != (o.TokenFile != "") {
+			if (user.ClientCertificate == "/pki/client.crt") != (o.Client.CertFile != "") || (user.TokenFile == "/etc/usher/token") != (o.Client.TokenFile != "") {
 				t.Errorf("%s: %s shows %q and %q", row.reason, name, user.ClientCertificate, user.TokenFile)
 			}
 		}
@@ -148,7 +149,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		{"use NoOpinion or Deny", func(o *enroll.Options) { o.FailurePolicy = "Fail" }},
 		{"lock everybody out", func(o *enroll.Options) { o.FailurePolicy, o.Server = "Deny", "https://usher.usher-system.svc" }},
 		{"at most 30s", func(o *enroll.Options) { o.Timeout = time.Minute }},
-		{"come together", func(o *enroll.Options) { o.ClientKeyFile = "" }},
+		{"come together", func(o *enroll.Options) { o.Client.KeyFile = "" }},
 	} {
 		o := options
 		row.change(&o)

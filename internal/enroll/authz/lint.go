@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/rule"
@@ -204,18 +205,18 @@ func (k *check) kubeconfig(i int, name string) {
 	if err != nil {
 		return
 	}
-	var c kubeconfig
+	var c clientcmdv1.Config
 	if err := yaml.Unmarshal(content, &c); err != nil {
 		k.fail("webhook.connectionInfo.kubeConfigFile", name+": "+err.Error(), "mend the file")
 		return
 	}
-	found := slices.IndexFunc(c.Contexts, func(n namedContext) bool { return n.Name == c.CurrentContext })
+	found := slices.IndexFunc(c.Contexts, func(n clientcmdv1.NamedContext) bool { return n.Name == c.CurrentContext })
 	if c.CurrentContext == "" || found < 0 {
 		k.fail("webhook.connectionInfo.kubeConfigFile", name+": no current-context", "name the context that says where the webhook is")
 		return
 	}
 	pair := c.Contexts[found].Context
-	at := slices.IndexFunc(c.Clusters, func(n namedCluster) bool { return n.Name == pair.Cluster })
+	at := slices.IndexFunc(c.Clusters, func(n clientcmdv1.NamedCluster) bool { return n.Name == pair.Cluster })
 	if at < 0 {
 		k.fail("webhook.connectionInfo.kubeConfigFile", fmt.Sprintf("%s: there is no cluster %q", name, pair.Cluster), "write one: the cluster is the webhook")
 		return
@@ -223,7 +224,7 @@ func (k *check) kubeconfig(i int, name string) {
 	k.server(i, name, c.Clusters[at].Cluster)
 }
 
-func (k *check) server(i int, name string, c cluster) {
+func (k *check) server(i int, name string, c clientcmdv1.Cluster) {
 	u, err := url.Parse(c.Server)
 	if err != nil {
 		k.fail("webhook.connectionInfo.kubeConfigFile", fmt.Sprintf("%s: server: %v", name, err), "mend it")
