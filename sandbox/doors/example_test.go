@@ -23,20 +23,40 @@ import (
 
 var orders = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "orders"}
 
-// exampleBinary is $USHER_EXAMPLE_APISERVER_BIN, or built from the source.
+// exampleBinary is $USHER_EXAMPLE_APISERVER_BIN, or built from the source: with the versions of
+// this module, in which most of it is compiled already. Those of its own make the compiler
+// work for minutes and are only checked to be complete.
 func exampleBinary(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("USHER_EXAMPLE_APISERVER_BIN"); path != "" {
 		return path
 	}
-	path := filepath.Join(t.TempDir(), "apiserver")
-	build := exec.Command("go", "build", "-o", path, ".")
-	build.Dir = "../../examples/apiserver"
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the example: %v: %s", err, bytes.TrimSpace(out))
+	const example = "github.com/usher-dev/usher/examples/apiserver"
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	path, modfile := filepath.Join(dir, "apiserver"), filepath.Join(dir, "go.mod")
+	goCommand(t, "../../examples/apiserver", "list", "-deps", ".")
+	goCommand(t, "..", "mod", "edit", "-require="+example+"@v0.0.0", "-replace="+example+"=../examples/apiserver", modfile)
+	goCommand(t, "..", "build", "-modfile="+modfile, "-ldflags=-s -w", "-o", path, example)
 	return path
+}
+
+func goCommand(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	command := exec.Command("go", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v: %s", args[0], err, bytes.TrimSpace(out))
+	}
 }
 
 // serveExample starts the example beside the API server of a cluster, on its etcd, and has

@@ -4,7 +4,9 @@ package doors
 
 import (
 	"context"
+	"flag"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +30,12 @@ const (
 	// calm are controllers that leave workloads alone.
 	calm = "serviceaccount-controller,namespace-controller,clusterrole-aggregation-controller"
 )
+
+func TestMain(m *testing.M) {
+	// The tests wait for most of their time. The flag on the command line still counts.
+	_ = flag.Set("test.parallel", "6")
+	os.Exit(m.Run())
+}
 
 // A rig is a client of an API server, with the policies somewhere between them.
 type rig struct {

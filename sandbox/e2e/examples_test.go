@@ -15,14 +15,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )
 
 // TestExamples applies each example policy through the API, sends the requests of its
-// cases to the API server, and compares. It is not parallel: the examples select
-// everything in the cluster. Other tests do, once it is over.
+// cases to the API server, and compares. The examples select everything, so the cluster is
+// theirs.
 func TestExamples(t *testing.T) {
-	r := sharedRig(t)
+	t.Parallel()
+	r := newRig(t, sandbox.Options{Exclusive: true})
+	r.serve(t)
 	for _, namespace := range []string{"shop", "lab", "vault"} {
 		r.ensureNamespace(t, namespace)
 	}
@@ -247,11 +250,11 @@ func codeOf(err error) int32 {
 // policyKinds are the kinds of policies in /readyz?verbose.
 var policyKinds = []string{"ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"}
 
-// awaitNoPolicies waits until the shared usher enforces no policy.
+// awaitNoPolicies waits until the usher enforces no policy.
 func (r *rig) awaitNoPolicies(t *testing.T) {
 	t.Helper()
 	eventually(t, "usher to forget the policies", func() error {
-		text, err := readyz(shared.process)
+		text, err := readyz(r.process)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,33 @@
 // Package e2e tests Usher as a cluster sees it: a real API server calls real processes.
 // Nothing here knows how Usher works inside; everything goes through the API server, or
 // through the pages that a process serves.
+//
+// Most tests share one control plane and one usher, which costs them nothing:
+//
+//	func TestSomething(t *testing.T) {
+//		t.Parallel()
+//		r := sharedRig(t)
+//		namespace := r.Namespace(t)
+//		r.enforce(t, labelling(t, namespace, namespace, "value"))
+//		r.acting(t, namespace, "value")
+//	}
+//
+// Such a test keeps to a namespace of its own: its policies are named after it and select
+// nothing else, and nothing that is shared is stopped, restarted or reconfigured. rig.enforce,
+// rig.create and rig.apply with rig.remove write; rig.try sends a dry run; rig.process is the
+// usher, for its metrics.
+//
+// A test that needs flags of usher or of the API server, or takes something down, starts a
+// control plane of its own with newRig(t, sandbox.Options{Exclusive: true}) and an usher with
+// rig.serve: about four seconds of CPU. Tests run six at a time, so none may count on being
+// fast.
 package e2e
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,6 +86,8 @@ type rig struct {
 	dynamic dynamic.Interface
 	kube    kubernetes.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	// process is the usher of a shared rig, or what serve started.
+	process *usher.Process
 }
 
 // newRig gives the test a cluster that knows Usher's kinds, without an usher.
@@ -109,6 +132,7 @@ func (r *rig) serve(t *testing.T, args ...string) *usher.Process {
 	if err := process.WaitRegistered(patience(t), r.RESTConfig); err != nil {
 		t.Fatal(err)
 	}
+	r.process = process
 	return process
 }
 
@@ -157,6 +181,7 @@ func sharedRig(t *testing.T) *rig {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.process != nil {
+		r.process = shared.process
 		return r
 	}
 	binary, err := usherBinary()
@@ -180,11 +205,13 @@ func sharedRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Logf("usher is ready and registered after %v", time.Since(began))
-	shared.process = process
+	shared.process, r.process = process, process
 	return r
 }
 
 func TestMain(m *testing.M) {
+	// The tests wait for most of their time. The flag on the command line still counts.
+	_ = flag.Set("test.parallel", "6")
 	code := m.Run()
 	if shared.process != nil {
 		shared.process.Stop()

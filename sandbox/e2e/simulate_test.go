@@ -283,17 +283,9 @@ func (s *simulation) send(t *testing.T, one *situation) answered {
 	if q.Operation == "DELETE" || q.Operation == "CONNECT" {
 		body = nil
 	}
-	request, err := http.NewRequestWithContext(patience(t), method, config.Host+q.path(one.in()), bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := "simulate-" + one.Name
-	request.Header.Set("Audit-ID", id)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response, id := s.exchange(t, client, one.Name, func() (*http.Request, error) {
+		return http.NewRequestWithContext(patience(t), method, config.Host+q.path(one.in()), bytes.NewReader(body))
+	})
 	defer response.Body.Close()
 	var tree map[string]any
 	if err := json.NewDecoder(response.Body).Decode(&tree); err != nil {
@@ -310,6 +302,28 @@ func (s *simulation) send(t *testing.T, one *situation) answered {
 		got.Object = comparable(tree)
 	}
 	return got
+}
+
+// exchange sends a request until it is answered, and returns the ID of the answered attempt in
+// the audit log. An API server that runs out of time may break off instead of answering 504.
+func (s *simulation) exchange(t *testing.T, client *http.Client, name string, next func() (*http.Request, error)) (*http.Response, string) {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		request, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := fmt.Sprintf("simulate-%s-%d", name, attempt)
+		request.Header.Set("Audit-ID", id)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(request)
+		if err == nil {
+			return response, id
+		}
+		if attempt == 5 || !strings.Contains(err.Error(), "stream error") {
+			t.Fatal(err)
+		}
+	}
 }
 
 // path is that of the request, with its query.
