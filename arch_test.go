@@ -33,8 +33,8 @@ var mayImport = []struct {
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/cluster", []string{"fact", "internal/mirror"}},
-	{"source/...", []string{"api", "source"}},
-	{"source/cluster", []string{"api", "source", "internal/mirror"}},
+	{"source/...", []string{"api", "source", "internal/changes"}},
+	{"source/cluster", []string{"api", "source", "internal/changes", "internal/mirror"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
@@ -83,12 +83,14 @@ var mayImport = []struct {
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// What the doors for admission say, each in its protocol.
 	{"internal/answer", []string{"."}},
-	{"internal/cert", []string{"internal/reload"}},
+	{"internal/cert", []string{"internal/changes", "internal/reload"}},
+	// What follows files and clusters waits for the end of a series of changes.
+	{"internal/changes", nil},
 	{"internal/graceful", nil},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
 	{"internal/callers", []string{"internal/reload"}},
-	{"internal/reload", nil},
+	{"internal/reload", []string{"internal/changes"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	{"internal/yamldiff", nil},

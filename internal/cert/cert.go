@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usher-dev/usher/internal/changes"
 	"github.com/usher-dev/usher/internal/reload"
 )
 
@@ -122,10 +123,10 @@ func (s *Serving) NotAfter() time.Time { return s.current.Load().certificate.Lea
 // Run keeps the certificate current until ctx is done, and then returns nil. What goes
 // wrong is logged, once as long as it stays the same.
 func (s *Serving) Run(ctx context.Context) error {
-	changes, stop := watch(s.watch)
-	defer stop()
+	folders := changes.Watch(s.watch...)
+	defer folders.Close()
 	reload.Loop{
-		Every: s.every, Changes: changes, Load: s.refresh,
+		Every: s.every, Changes: folders.Changed(), Load: s.refresh,
 		Report: func(err error) {
 			s.log.Error("certificate cannot be renewed, the old one goes on", "error", err, "expires", s.NotAfter())
 		},
@@ -142,10 +143,7 @@ func (s *Serving) refresh(ctx context.Context) error {
 	}
 	s.current.Store(next)
 	s.log.Info("certificate renewed", "expires", s.NotAfter())
-	select {
-	case s.changes <- struct{}{}:
-	default:
-	}
+	changes.Signal(s.changes)
 	return nil
 }
 

@@ -6,9 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // files are a certificate and its key that somebody else renews.
@@ -48,53 +45,4 @@ func (f *files) folders() []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// watch returns a channel that tells, some time after, that something has changed in one
-// of the folders. Without fsnotify it stays silent.
-func watch(folders []string) (changes <-chan struct{}, stop func()) {
-	// pause gives whoever writes several files the time to do so.
-	const pause = 100 * time.Millisecond
-	out := make(chan struct{}, 1)
-	if len(folders) == 0 {
-		return out, func() {}
-	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return out, func() {}
-	}
-	for _, folder := range folders {
-		// One that cannot be watched is looked at from time to time.
-		_ = watcher.Add(folder)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		timer := time.NewTimer(pause)
-		timer.Stop()
-		defer timer.Stop()
-		for {
-			select {
-			case _, ok := <-watcher.Events:
-				if !ok {
-					return
-				}
-				timer.Reset(pause)
-			case _, ok := <-watcher.Errors:
-				if !ok {
-					return
-				}
-				timer.Reset(pause)
-			case <-timer.C:
-				select {
-				case out <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
-	return out, func() {
-		_ = watcher.Close()
-		<-done
-	}
 }

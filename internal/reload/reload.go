@@ -8,6 +8,8 @@ import (
 	"context"
 	"os"
 	"time"
+
+	"github.com/usher-dev/usher/internal/changes"
 )
 
 // A File remembers the content of a file that was accepted last. The zero value with a Path
@@ -39,7 +41,7 @@ func (f *File) Load(accept func(content []byte) error) error {
 // A Loop loads again and again.
 type Loop struct {
 	// Every is the time between two calls of Load. Changes, which may be nil, brings the
-	// next one forward.
+	// next one forward: to when there have been none for a moment.
 	Every   time.Duration
 	Changes <-chan struct{}
 	Load    func(context.Context) error
@@ -67,6 +69,10 @@ func (l Loop) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.Changes:
+			// Whoever renews several files writes one after the other.
+			if !(changes.Pause{Quiet: 100 * time.Millisecond, Limit: time.Second}).Wait(ctx, l.Changes) {
+				return
+			}
 		case <-ticker.C:
 		}
 	}

@@ -84,9 +84,15 @@ func TestLoopReportsEachErrorOnce(t *testing.T) {
 			t.Errorf("%d calls at the start, want 1", calls)
 		}
 		changes <- struct{}{}
+		changes <- struct{}{}
+		synctest.Wait()
+		if calls != 1 {
+			t.Errorf("%d calls while there are changes, want 1", calls)
+		}
+		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
 		if calls != 2 {
-			t.Errorf("%d calls after a change, want 2", calls)
+			t.Errorf("%d calls after the changes, want 2", calls)
 		}
 		<-done
 		// The last error is that of the end, and no news.

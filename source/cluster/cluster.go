@@ -16,15 +16,11 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/changes"
 	"github.com/usher-dev/usher/source"
 )
 
 const (
-	// quiet is how long nothing may happen before a change counts as complete: kubectl
-	// apply writes many policies one by one.
-	quiet = 50 * time.Millisecond
-	// patience bounds the wait for quiet.
-	patience = 500 * time.Millisecond
 	// retry is the longest pause between two attempts to read.
 	retry = 5 * time.Second
 	// probe is after how long a silence the API server is asked for a sign of life.
@@ -63,12 +59,7 @@ func New(client dynamic.Interface, o Options) *Source {
 }
 
 // signal says that something has changed, however often it is called.
-func (s *Source) signal() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
+func (s *Source) signal() { changes.Signal(s.changed) }
 
 // Run hands over the policies as soon as all kinds have been read, and again within half a
 // second of a change.
@@ -81,6 +72,8 @@ func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 	for _, k := range s.kinds {
 		go k.run(ctx, s.wait)
 	}
+	// kubectl apply writes many policies one by one.
+	pause := changes.Pause{Quiet: 50 * time.Millisecond, Limit: 500 * time.Millisecond}
 	var last *source.Set
 	for {
 		select {
@@ -88,33 +81,13 @@ func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 			return nil
 		case <-s.changed:
 		}
-		if !s.settle(ctx) {
+		if !pause.Wait(ctx, s.changed) {
 			return nil
 		}
 		set, complete := s.set()
 		if complete && (last == nil || !same(*last, set)) {
 			last = &set
 			update(set)
-		}
-	}
-}
-
-// settle returns when nothing has happened for a while, false if ctx is done before.
-func (s *Source) settle(ctx context.Context) bool {
-	enough := time.NewTimer(patience)
-	defer enough.Stop()
-	calm := time.NewTimer(quiet)
-	defer calm.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-s.changed:
-			calm.Reset(quiet)
-		case <-calm.C:
-			return true
-		case <-enough.C:
-			return true
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/changes"
 	"github.com/usher-dev/usher/internal/mirror"
 	"github.com/usher-dev/usher/source"
 )
@@ -79,10 +80,7 @@ func (k *kind) run(ctx context.Context, wait time.Duration) {
 // changed is called when the state of the mirror changes.
 func (k *kind) changed() {
 	if k.mirror.State().Err != nil {
-		select {
-		case k.failed <- struct{}{}:
-		default:
-		}
+		changes.Signal(k.failed)
 	}
 	k.signal()
 }
