@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/changes"
 	"github.com/usher-dev/usher/source"
 )
 
@@ -36,7 +37,11 @@ func New(paths ...string) *Source { return &Source{paths: paths} }
 // Load reads the policies in paths once. It fails if one of the paths does not exist;
 // finding no policy is not an error.
 func Load(paths ...string) (source.Set, error) {
-	set, _, err := newReader(paths).read(func(string) {})
+	all, _, err := newReader(paths).read(func(string) {})
+	var set source.Set
+	for _, f := range all {
+		add(&set, f)
+	}
 	return set, err
 }
 
@@ -54,37 +59,54 @@ func Parse(file string, content []byte) source.Set {
 // Run reads the files, and reads them again within a second of a change. It fails if one
 // of the paths does not exist at the start. A path that vanishes later is reported as
 // unreadable, and the policies stay as they were.
+//
+// Files that are rewritten in place hold less than they should for a while. Therefore a
+// policy stays in force until the file in which it is missing has not changed for three
+// seconds, and in its last version until a file that became shorter has not changed for
+// most of a second.
 func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
-	w := newWatcher()
-	defer w.close()
+	folders := changes.Watch()
+	defer folders.Close()
+	// Editors write a file in several steps, and remove it for an instant.
+	pause := changes.Pause{Quiet: 100 * time.Millisecond, Limit: 500 * time.Millisecond}
 
 	r := newReader(s.paths)
-	set, seen, err := r.read(w.add)
+	all, seen, err := r.read(folders.Add)
 	if err != nil {
 		return err
 	}
+	m := memory{sizes: map[string]int64{}}
+	set, wait := m.next(all, seen, time.Now())
 	update(set)
 
+	due := time.NewTimer(wait)
+	defer due.Stop()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.changed:
+		case <-folders.Changed():
+			if !pause.Wait(ctx, folders.Changed()) {
+				return nil
+			}
+		case <-due.C:
 		case <-ticker.C:
 			if now, err := r.stamps(); err == nil && maps.Equal(now, seen) {
 				continue
 			}
+			if !pause.Wait(ctx, folders.Changed()) {
+				return nil
+			}
 		}
-		if !w.settle(ctx) {
-			return nil
+		var next source.Set
+		if all, seen, err = r.read(folders.Add); err != nil {
+			next, wait = vanished(set, err), poll
+		} else {
+			next, wait = m.next(all, seen, time.Now())
 		}
-		next, stamps, err := r.read(w.add)
-		if err != nil {
-			next = vanished(set, err)
-		}
-		seen = stamps
+		due.Reset(wait)
 		if !same(set, next) {
 			set = next
 			update(set)

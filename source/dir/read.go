@@ -56,10 +56,10 @@ func newReader(paths []string) *reader { return &reader{paths: paths} }
 
 // read reads every file. It tells enter of each folder before it reads it, so that no
 // change is missed. It fails only for one of the paths themselves.
-func (r *reader) read(enter func(folder string)) (source.Set, map[string]stamp, error) {
+func (r *reader) read(enter func(folder string)) ([]found, map[string]stamp, error) {
 	stamps := map[string]stamp{}
 	next := map[string]parsed{}
-	var set source.Set
+	var all []found
 	first := map[identity]api.Position{}
 	err := r.walk(enter, func(path string, info fs.FileInfo, err error) {
 		p := parsed{found: []found{{at: api.Position{File: path}, unreadable: err}}}
@@ -69,14 +69,14 @@ func (r *reader) read(enter func(folder string)) (source.Set, map[string]stamp, 
 			next[path] = p
 		}
 		for _, f := range p.found {
-			add(&set, unique(f, first))
+			all = append(all, unique(f, first))
 		}
 	})
 	if err != nil {
-		return source.Set{}, nil, err
+		return nil, nil, err
 	}
 	r.parsed = next
-	return set, stamps, nil
+	return all, stamps, nil
 }
 
 func add(set *source.Set, f found) {
@@ -155,14 +155,18 @@ func reading(err error) error {
 // An identity is what no two policies may share.
 type identity struct{ kind, namespace, name string }
 
+func identityOf(f found) identity {
+	o := f.policy.Object
+	return identity{o.GetObjectKind().GroupVersionKind().Kind, o.GetNamespace(), o.GetName()}
+}
+
 // unique makes f unreadable when an earlier document has the same identity, and
 // otherwise notes where it stands.
 func unique(f found, first map[identity]api.Position) found {
 	if f.unreadable != nil {
 		return f
 	}
-	o := f.policy.Object
-	id := identity{o.GetObjectKind().GroupVersionKind().Kind, o.GetNamespace(), o.GetName()}
+	id := identityOf(f)
 	other, twice := first[id]
 	if !twice {
 		first[id] = f.at

@@ -145,8 +145,8 @@ func TestRunOverlooksInstants(t *testing.T) {
 	if err := os.Rename(path, path+"~"); err != nil {
 		t.Fatal(err)
 	}
-	write(t, folder, map[string]string{"a.yaml": policy(kind, "two")})
-	if diff := cmp.Diff([]string{"a.yaml:1: two"}, <-sets); diff != "" {
+	write(t, folder, map[string]string{"a.yaml": "# moved down\n" + policy(kind, "one")})
+	if diff := cmp.Diff([]string{"a.yaml:2: one"}, <-sets); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
