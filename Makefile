@@ -11,6 +11,7 @@ SOAKTIME ?= 30m
 # What the compiler is told to make faster: its dependencies are compiled for it alone.
 PGO ?= cmd/usher/usher.pgo
 USHER := bin/usher
+SAMPLES := bin/usher-samples
 SANDBOX := bin/usher-sandbox
 CONFORMANCE := bin/usher-conformance
 # For make conformance: a regular expression on the names of specs, and servers with commas.
@@ -32,6 +33,10 @@ run: build ## start the webhook on the example policies and decide the sample ob
 .PHONY: build
 build: ## build bin/usher; with PGO=off faster, for it to be slower
 	@$(GO) build -trimpath -pgo $(PGO) -o $(USHER) ./cmd/usher
+
+.PHONY: samples
+samples: ## build bin/usher-samples, the sample webhooks of Kubernetes
+	@$(GO) build -trimpath -o $(SAMPLES) ./cmd/usher-samples
 
 .PHONY: pgo
 pgo: build ## profile what bin/usher does most, which the compiler then makes faster
@@ -57,9 +62,9 @@ $(CONFORMANCE):
 	@cd conformance && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../$(CONFORMANCE) ./cmd/usher-conformance
 
 .PHONY: conformance
-conformance: build $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhooks against Usher, and against a server that must fail them
+conformance: samples $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhooks against Usher, and against a server that must fail them
 	@cd conformance && CGO_ENABLED=0 $(GO) test ./internal/... | { grep -v 'no test files' || true; }
-	@$(CONFORMANCE) --usher-bin $(USHER) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
+	@$(CONFORMANCE) --samples-bin $(SAMPLES) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
 test: lint drift unit race cases gate e2e conformance ## everything that CI runs

@@ -1,5 +1,5 @@
 // Package samples has the deciders of the sample webhook server of Kubernetes, which its
-// tutorials and its end-to-end tests use: `agnhost webhook`, here `usher webhook`. They do
+// tutorials and its end-to-end tests use: `agnhost webhook`, here `usher-samples webhook`. They do
 // what those do, to the letter, as long as requests are such as an API server sends.
 //
 //	mux.Handle("/pods", admission.Validate(samples.Pods(), admission.Options{}))

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
-func newCompletion(s streams) *cobra.Command {
+func newCompletion(s cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Print a script that completes usher's commands and flags in a shell",
@@ -23,13 +25,13 @@ func newCompletion(s streams) *cobra.Command {
 			root := cmd.Root()
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(s.out, true)
+				return root.GenBashCompletionV2(s.Out, true)
 			case "zsh":
-				return root.GenZshCompletion(s.out)
+				return root.GenZshCompletion(s.Out)
 			case "fish":
-				return root.GenFishCompletion(s.out, true)
+				return root.GenFishCompletion(s.Out, true)
 			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(s.out)
+				return root.GenPowerShellCompletionWithDesc(s.Out)
 			}
 			return fmt.Errorf("unknown shell %q", args[0])
 		},

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
 func main() { os.Exit(run()) }
@@ -16,5 +18,6 @@ func run() int {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return execute(ctx, streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}, os.Args[1:])
+	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	return cli.Execute(ctx, newRoot(s), s, os.Args[1:])
 }

@@ -2,14 +2,14 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
-func newVersion(s streams) *cobra.Command {
-	var output outputFlag
+func newVersion(s cli.Streams) *cobra.Command {
+	var output cli.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -17,39 +17,14 @@ func newVersion(s streams) *cobra.Command {
   usher version -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
-			if output.value != "text" {
-				return output.encode(s.out, v)
+			v := cli.BuildVersion()
+			if output.Value != "text" {
+				return output.Encode(s.Out, v)
 			}
-			_, err := fmt.Fprintf(s.out, "usher %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			_, err := fmt.Fprintf(s.Out, "usher %s (%s, %s)\n", v.Version, v.Go, v.Platform)
 			return err
 		},
 	}
-	output.register(cmd, "text", "json", "yaml")
+	output.Register(cmd, "text", "json", "yaml")
 	return cmd
-}
-
-type version struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
-// buildVersion is what the Go tool wrote into the binary.
-func buildVersion() version {
-	v := version{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if info.Main.Version != "" {
-		v.Version = info.Main.Version
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			v.Revision = setting.Value
-		}
-	}
-	return v
 }

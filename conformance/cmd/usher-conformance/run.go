@@ -29,7 +29,7 @@ type options struct {
 	servers []string
 	focus   string
 	lanes   int
-	usher   string
+	samples string
 	sandbox string
 	dir     string
 	timeout time.Duration
@@ -40,7 +40,7 @@ func (o *options) bind(command *cobra.Command) {
 	flags.StringSliceVar(&o.servers, "server", []string{"usher", "allow-all"}, "servers to run against: usher, allow-all, reference (upstream's handlers; its admission webhook listens on every address)")
 	flags.StringVar(&o.focus, "focus", "", "run only the specs whose name matches this regular expression")
 	flags.IntVar(&o.lanes, "lanes", 4, "how many sandboxes run specs at a time")
-	flags.StringVar(&o.usher, "usher-bin", valueOr("USHER_BIN", "bin/usher"), "path of usher")
+	flags.StringVar(&o.samples, "samples-bin", valueOr("USHER_SAMPLES_BIN", "bin/usher-samples"), "path of usher-samples")
 	flags.StringVar(&o.sandbox, "sandbox-bin", valueOr("USHER_SANDBOX_BIN", "bin/usher-sandbox"), "path of usher-sandbox")
 	flags.StringVar(&o.dir, "dir", ".cache/conformance", "folder for logs; what an earlier run left in it is removed")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long all may take")
@@ -118,9 +118,9 @@ func (o *options) entrants() ([]entrant, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	usher, err := filepath.Abs(o.usher)
+	samples, err := filepath.Abs(o.samples)
 	if err != nil {
-		return nil, fmt.Errorf("find usher: %w", err)
+		return nil, fmt.Errorf("find usher-samples: %w", err)
 	}
 	mine := func(server string) node.Program { return node.Program{Command: []string{self, "serve", server}} }
 	var entrants []entrant
@@ -128,8 +128,8 @@ func (o *options) entrants() ([]entrant, error) {
 		e := entrant{Entrant: verdict.Entrant{Name: name, Standard: verdict.Conformant}}
 		switch name {
 		case "usher":
-			e.About = "the sample webhooks of " + o.usher
-			e.program = node.Program{Command: []string{usher}, Args: []string{"--bind-address=127.0.0.1"}}
+			e.About = "the sample webhooks of " + o.samples
+			e.program = node.Program{Command: []string{samples}, Args: []string{"--bind-address=127.0.0.1"}}
 		case "reference":
 			e.About, e.program = "upstream's own handlers", mine(name)
 		case "allow-all":
@@ -138,7 +138,7 @@ func (o *options) entrants() ([]entrant, error) {
 			return nil, fmt.Errorf("unknown server %q: use usher, allow-all or reference", name)
 		}
 		if _, err := os.Stat(e.program.Command[0]); err != nil {
-			return nil, fmt.Errorf("find usher: %w: name it with --usher-bin or $USHER_BIN", err)
+			return nil, fmt.Errorf("find usher-samples: %w: name it with --samples-bin or $USHER_SAMPLES_BIN", err)
 		}
 		entrants = append(entrants, e)
 	}

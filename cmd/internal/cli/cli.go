@@ -1,0 +1,105 @@
+// Package cli is what the commands of all binaries have in common: streams, exit statuses,
+// output, colours, logs and flags that are accepted and ignored.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses, which are part of the interface.
+const (
+	ExitOK       = 0
+	ExitNegative = 1 // denied, problems found, a case failed
+	ExitUnusable = 2 // the command line or what it names cannot be used
+)
+
+// ErrNegative ends a command whose answer is no, and which has said so already.
+var ErrNegative = errors.New("negative answer")
+
+// Streams are what a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Execute runs a command line, whose command is root, and returns the exit status.
+func Execute(ctx context.Context, root *cobra.Command, s Streams, args []string) int {
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SuggestionsMinimumDistance = 2
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{Command: cmd.CommandPath(), Err: err}
+	})
+	explainArguments(root)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrNegative):
+		return ExitNegative
+	}
+	fmt.Fprintf(s.Err, "%s: %v\n", root.Name(), err)
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(s.Err, "Run '%s --help' for what it takes.\n", usage.Command)
+	}
+	return ExitUnusable
+}
+
+// A UsageError is a command line that makes no sense to the command.
+type UsageError struct {
+	Command string
+	Err     error
+}
+
+// Error implements error.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong with the command line.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// NoSuchCommand refuses what is no command, and names those that may have been meant.
+func NoSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// explainArguments makes every command point to its help when its arguments do not fit.
+func explainArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			return nil
+		}
+	}
+	for _, child := range cmd.Commands() {
+		explainArguments(child)
+	}
+}
+
+// SomePaths is the argument check of commands that take files and folders.
+func SomePaths(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("no %s given: name files or folders", what)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
+)
+
+// An OutputFlag is the -o flag of a command.
+type OutputFlag struct {
+	Value   string
+	allowed []string
+}
+
+// Register adds the flag to cmd; the first format is the default.
+func (o *OutputFlag) Register(cmd *cobra.Command, formats ...string) {
+	o.allowed, o.Value = formats, formats[0]
+	cmd.Flags().VarP(o, "output", "o", "how to print it: "+strings.Join(formats, ", "))
+	Offer(cmd, "output", formats...)
+}
+
+// Offer has shells complete a flag of cmd with these values.
+func Offer(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist.
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
+	}
+}
+
+// String implements pflag.Value.
+func (o *OutputFlag) String() string { return o.Value }
+
+// Set implements pflag.Value.
+func (o *OutputFlag) Set(value string) error {
+	if !slices.Contains(o.allowed, value) {
+		return fmt.Errorf("use one of %s", strings.Join(o.allowed, ", "))
+	}
+	o.Value = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (o *OutputFlag) Type() string { return "format" }
+
+// Encode writes value as JSON or YAML.
+func (o *OutputFlag) Encode(w io.Writer, value any) error {
+	if o.Value == "yaml" {
+		encoded, err := yaml.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("encode output: %w", err)
+		}
+		_, err = w.Write(encoded)
+		return err
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// A ColorFlag is the --color flag of a command.
+type ColorFlag struct{ value string }
+
+// Register adds the flag to cmd.
+func (c *ColorFlag) Register(cmd *cobra.Command) {
+	c.value = "auto"
+	cmd.Flags().Var(c, "color", "use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	Offer(cmd, "color", "auto", "always", "never")
+}
+
+// String implements pflag.Value.
+func (c *ColorFlag) String() string { return c.value }
+
+// Set implements pflag.Value.
+func (c *ColorFlag) Set(value string) error {
+	if !slices.Contains([]string{"auto", "always", "never"}, value) {
+		return fmt.Errorf("use one of auto, always, never")
+	}
+	c.value = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *ColorFlag) Type() string { return "when" }
+
+// Palette returns the colours for what is written to w.
+func (c *ColorFlag) Palette(w io.Writer) Palette {
+	switch c.value {
+	case "always":
+		return colours
+	case "auto":
+		if os.Getenv("NO_COLOR") == "" && IsTerminal(w) {
+			return colours
+		}
+	}
+	return Palette{}
+}
+
+// A Palette paints text; the zero palette leaves it as it is.
+type Palette struct{ Red, Green, Yellow, Cyan, Bold, Faint string }
+
+var colours = Palette{
+	Red: "\x1b[31m", Green: "\x1b[32m", Yellow: "\x1b[33m", Cyan: "\x1b[36m", Bold: "\x1b[1m", Faint: "\x1b[2m",
+}
+
+// Paint returns text in a colour of a [Palette].
+func Paint(colour, text string) string {
+	if colour == "" {
+		return text
+	}
+	return colour + text + "\x1b[0m"
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Count is a number with its noun: "1 policy", "2 policies".
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,259 @@
+// Package authorize has the commands about authorization: who may do what, why, and what API
+// servers need to ask Usher.
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/compile"
+	authzengine "github.com/usher-dev/usher/engine/authz"
+	"github.com/usher-dev/usher/fact/object"
+	authzindex "github.com/usher-dev/usher/index/authz"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/source"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// Command returns usher authz with its subcommands.
+func Command(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "authz",
+		Short: "Ask who may do what, and connect API servers for authorization",
+		Long: `Authz answers questions about authorization: by the policies of usher.dev, and by RBAC,
+as API servers would, from files or from a cluster. Nothing is changed anywhere.
+
+An API server asks several authorizers until one allows or denies. Here they are those
+that 'usher authz config' writes: node, Usher's denials, RBAC, what Usher allows.`,
+		Example: `  # may she, and why?
+  usher authz can-i list secrets -n team-a --as jane --as-group devs -p policies/ --rbac rbac/ --explain
+
+  # who may?
+  usher authz who-can delete pods -n team-a --kubeconfig ~/.kube/config
+
+  # what may she?
+  usher authz what-can --as jane --as-group devs -p policies/
+
+  # what does an edit change?
+  usher authz diff old-policies/ policies/
+
+  # what do API servers need to ask Usher?
+  usher authz config --server https://127.0.0.1:8444 -p policies/ --out /etc/kubernetes/usher`,
+		Args: cli.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(newCanI(s), newWhoCan(s), newWhatCan(s), newAuthzDiff(s), newAuthzConfig(s), newAuthzLint(s))
+	return cmd
+}
+
+// worldFlags say where policies and RBAC objects come from.
+type worldFlags struct {
+	policies, rbac []string
+	cluster        cluster.Flags
+}
+
+func (f *worldFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.policies, "policies", "p", nil, "file or folder with policies (repeatable); before those of a cluster")
+	flags.StringArrayVar(&f.rbac, "rbac", nil, "file or folder with roles and bindings (repeatable); in place of those of a cluster")
+	flags.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of a cluster whose policies, roles and bindings count")
+	flags.StringVar(&f.cluster.Context, "context", "", "context of --kubeconfig, if it is not the current one")
+}
+
+// A World is all that answers depend on.
+type World struct {
+	rules    []*authz.Rule
+	Engine   *authzengine.Engine
+	RBAC     *simulate.RBAC
+	warnings []string
+	// clients is nil without a cluster.
+	clients *serve.Clients
+}
+
+// load reads everything. Policies that do not compile are left out, with a warning.
+func (f *worldFlags) load(ctx context.Context) (*World, error) {
+	if len(f.policies) == 0 && len(f.rbac) == 0 && f.cluster.Kubeconfig == "" {
+		return nil, errors.New("nothing to go by: name policies with --policies, roles and bindings with --rbac, or a cluster with --kubeconfig")
+	}
+	w := &World{}
+	if f.cluster.Kubeconfig != "" {
+		f.cluster.QPS, f.cluster.Burst = 100, 200
+		var err error
+		if w.clients, err = f.cluster.Connect(); err != nil {
+			return nil, err
+		}
+	}
+	policies, err := f.loadPolicies(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	w.enforce(policies)
+	objects, err := f.loadRBAC(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	w.RBAC, warnings = simulate.NewRBAC(objects)
+	w.warnings = append(w.warnings, warnings...)
+	return w, nil
+}
+
+// enforce makes an engine of policies; of two with the same name the first one counts.
+func (w *World) enforce(policies []api.Policy) {
+	known := map[usher.PolicyRef]bool{}
+	var compiled []compile.Compiled
+	for _, policy := range policies {
+		c := compile.Policy(policy)
+		if known[c.Ref] {
+			continue
+		}
+		known[c.Ref] = true
+		if errs := rule.Errors(c.Problems); len(errs) > 0 {
+			w.warnings = append(w.warnings, fmt.Sprintf("%s is left out, since it does not compile: %s", c.Ref, errs[0].What))
+			continue
+		}
+		compiled = append(compiled, c)
+	}
+	w.rules = compile.Access(compiled)
+	w.Engine = authzengine.New(authzindex.New(w.rules), authzengine.Options{})
+}
+
+func (f *worldFlags) loadPolicies(ctx context.Context, w *World) ([]api.Policy, error) {
+	var policies []api.Policy
+	if len(f.policies) > 0 {
+		set, err := readPolicySet(f.policies, w)
+		if err != nil {
+			return nil, err
+		}
+		policies = set.Policies
+	}
+	if w.clients == nil {
+		return policies, nil
+	}
+	for _, resource := range []string{"clusterauthorizationpolicies", "authorizationpolicies"} {
+		found, err := clusterPolicies(ctx, w.clients, resource)
+		if apierrors.IsNotFound(err) {
+			if len(f.policies) == 0 {
+				w.warnings = append(w.warnings, "the cluster does not know "+resource+".usher.dev")
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		policies = append(policies, found...)
+	}
+	return policies, nil
+}
+
+func readPolicySet(paths []string, w *World) (source.Set, error) {
+	set, err := dir.Load(paths...)
+	for _, unreadable := range set.Unreadable {
+		w.warnings = append(w.warnings, fmt.Sprintf("%s is left out: %v", unreadable.Position.File, unreadable.Err))
+	}
+	return set, err
+}
+
+func clusterPolicies(ctx context.Context, clients *serve.Clients, resource string) ([]api.Policy, error) {
+	list, err := clients.Policies.Resource(usherv1alpha1.GroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", resource, err)
+	}
+	var policies []api.Policy
+	for i := range list.Items {
+		text, err := json.Marshal(list.Items[i].Object)
+		if err != nil {
+			return nil, fmt.Errorf("encode policy: %w", err)
+		}
+		policy, err := api.Decode(text)
+		if err != nil {
+			return nil, fmt.Errorf("decode policy %s: %w", list.Items[i].GetName(), err)
+		}
+		policies = append(policies, policy)
+	}
+	return policies, nil
+}
+
+func (f *worldFlags) loadRBAC(ctx context.Context, w *World) (simulate.Objects, error) {
+	if len(f.rbac) > 0 {
+		trees, err := object.Load(f.rbac...)
+		if err != nil {
+			return simulate.Objects{}, err
+		}
+		objects, err := simulate.FromTrees(trees)
+		if err == nil && objects.Empty() {
+			err = fmt.Errorf("no roles and no bindings in %s", strings.Join(f.rbac, ", "))
+		}
+		return objects, err
+	}
+	if w.clients == nil {
+		w.warnings = append(w.warnings, "RBAC is not known: name roles and bindings with --rbac, or a cluster with --kubeconfig")
+		return simulate.Objects{}, nil
+	}
+	return clusterRBAC(ctx, w.clients)
+}
+
+func clusterRBAC(ctx context.Context, clients *serve.Clients) (simulate.Objects, error) {
+	rbac := clients.Kube.RbacV1()
+	var o simulate.Objects
+	clusterRoles, err := rbac.ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return o, fmt.Errorf("list ClusterRoles: %w", err)
+	}
+	roles, err := rbac.Roles("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return o, fmt.Errorf("list Roles: %w", err)
+	}
+	clusterBindings, err := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return o, fmt.Errorf("list ClusterRoleBindings: %w", err)
+	}
+	bindings, err := rbac.RoleBindings("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return o, fmt.Errorf("list RoleBindings: %w", err)
+	}
+	return simulate.Objects{
+		ClusterRoles: clusterRoles.Items, Roles: roles.Items, ClusterRoleBindings: clusterBindings.Items, RoleBindings: bindings.Items,
+	}, nil
+}
+
+// chain are the authorizers, in the order that 'usher authz config' writes.
+func (w *World) chain() simulate.Chain {
+	return simulate.Chain{
+		{Name: "system:masters", Authorizer: simulate.Privileged()},
+		{Name: "health paths", Authorizer: simulate.AlwaysAllowedPaths()},
+		{Name: "node", Authorizer: simulate.Node()},
+		{Name: denyStage, Authorizer: simulate.Webhook(w.Engine, usher.Deny)},
+		{Name: "rbac", Authorizer: w.RBAC},
+		{Name: allowStage, Authorizer: simulate.Webhook(w.Engine, usher.Allow)},
+	}
+}
+
+// The stages of Usher.
+const (
+	denyStage  = "usher (deny)"
+	allowStage = "usher (allow)"
+)
+
+// warn prints what may make an answer less than exact.
+func (w *World) warn(s cli.Streams) {
+	for _, warning := range w.warnings {
+		fmt.Fprintln(s.Err, "warning:", warning)
+	}
+}

@@ -1,0 +1,390 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	authzengine "github.com/usher-dev/usher/engine/authz"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
+)
+
+type canIFlags struct {
+	world   worldFlags
+	user    userFlags
+	target  targetFlags
+	explain bool
+	output  cli.OutputFlag
+	color   cli.ColorFlag
+}
+
+func newCanI(s cli.Streams) *cobra.Command {
+	var f canIFlags
+	cmd := &cobra.Command{
+		Use:   "can-i VERB RESOURCE[/NAME]",
+		Short: "Say whether a user may do something, and why",
+		Long: `Can-i answers as an API server would: stage by stage, until one allows or denies. With
+--explain it shows what each stage says, which policies match, which nearly do with the
+clause that keeps them from it, and what would pass in place of what is denied.
+
+With --kubeconfig the cluster's API server is asked, too, in a SubjectAccessReview; where
+its answer differs, it has authorizers, or remembers answers, that are not known here.
+
+A resource can be written with its group, such as deployments.apps; a path begins with a
+slash. Without -n a request is for all namespaces. The exit status is 0 if the request is
+allowed, 1 if it is not, and 2 if that cannot be found out.`,
+		Example: `  usher authz can-i get pods/web -n shop --as jane --as-group devs -p policies/ --rbac rbac/
+  usher authz can-i list secrets -n shop --as jane -p policies/ --explain
+  usher authz can-i list pods -l owner=jane --as jane -p policies/
+  usher authz can-i create pods --subresource exec -n shop --as jane --kubeconfig ~/.kube/config
+  usher authz can-i get /metrics --as jane -p policies/
+  usher authz can-i --url 'DELETE:/apis/apps/v1/namespaces/shop/deployments/web' --as jane -p policies/`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := f.answer(cmd.Context(), s, args)
+			if err != nil {
+				return err
+			}
+			if f.output.Value == "text" {
+				err = report.print(s.Out, f.color.Palette(s.Out), f.explain)
+			} else {
+				err = f.output.Encode(s.Out, report)
+			}
+			if err == nil && !report.Allowed {
+				return cli.ErrNegative
+			}
+			return err
+		},
+	}
+	f.world.register(cmd.Flags())
+	f.user.register(cmd.Flags())
+	f.target.register(cmd.Flags())
+	cmd.Flags().BoolVar(&f.explain, "explain", false, "show what every stage says, and what comes near")
+	f.output.Register(cmd, "text", "json", "yaml")
+	f.color.Register(cmd)
+	cli.Offer(cmd, "subresource", subresources...)
+	cmd.ValidArgsFunction = cobra.FixedCompletions(
+		[]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate"}, cobra.ShellCompDirectiveNoFileComp)
+	return cmd
+}
+
+func (f *canIFlags) answer(ctx context.Context, s cli.Streams, args []string) (*canIReport, error) {
+	w, err := f.world.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u, err := f.asker(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.target.request(args, u, w)
+	if err != nil {
+		return nil, err
+	}
+	report, err := w.Explain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if w.clients != nil {
+		if report.Cluster, err = w.askCluster(ctx, r); err != nil {
+			w.warnings = append(w.warnings, err.Error())
+		}
+	}
+	w.warn(s)
+	return report, nil
+}
+
+// asker is the user of the flags, or who the cluster takes the caller for.
+func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
+	if f.user.name != "" || len(f.user.groups) > 0 {
+		return f.user.user()
+	}
+	if w.clients == nil {
+		return usher.User{}, errors.New("nobody asks: name a user with --as, or a group with --as-group")
+	}
+	review, err := w.clients.Kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return usher.User{}, fmt.Errorf("ask who you are: %w", err)
+	}
+	known := review.Status.UserInfo
+	u := usher.User{Name: known.Username, UID: known.UID, Groups: known.Groups}
+	for key, values := range known.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[key] = values
+	}
+	return u, nil
+}
+
+// A canIReport is the answer, with all that it depends on.
+type canIReport struct {
+	Request string     `json:"request"`
+	User    usher.User `json:"user"`
+	Allowed bool       `json:"allowed"`
+	// Verdict is allow, deny or no opinion; HTTP is the status that the user gets.
+	Verdict string        `json:"verdict"`
+	Stage   string        `json:"stage,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+	HTTP    int           `json:"http"`
+	Stages  []stageReport `json:"stages"`
+	// Passes are requests that would not be denied, or be allowed.
+	Passes  []string       `json:"passes,omitempty"`
+	Cluster *clusterAnswer `json:"cluster,omitempty"`
+}
+
+type stageReport struct {
+	Name    string `json:"name"`
+	Asked   bool   `json:"asked"`
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+	// Rules are those of policies that match, Near those that nearly do.
+	Rules []ruleReport `json:"rules,omitempty"`
+	Near  []ruleReport `json:"near,omitempty"`
+}
+
+type ruleReport struct {
+	Policy string `json:"policy"`
+	Tier   string `json:"tier"`
+	Effect string `json:"effect"`
+	Rule   string `json:"rule"`
+	// Fate is what became of a rule that matches.
+	Fate string `json:"fate,omitempty"`
+	// Why says more, and what keeps one that nearly matches from it.
+	Why        string   `json:"why,omitempty"`
+	Conditions []string `json:"conditions,omitempty"`
+}
+
+// A clusterAnswer is what an API server says.
+type clusterAnswer struct {
+	Allowed bool   `json:"allowed"`
+	Denied  bool   `json:"denied,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Explain answers a request, and tells what every stage says.
+func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, error) {
+	x, err := w.Engine.Explain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	answer, steps := w.chain().Explain(ctx, r)
+	report := &canIReport{
+		Request: describeRequest(r), User: r.User, Allowed: answer.Verdict == usher.Allow,
+		Verdict: verdictWord(answer.Verdict), Reason: answer.Reason, HTTP: answer.Status(),
+	}
+	for _, step := range steps {
+		if unusual := step.Stage == "system:masters" || step.Stage == "health paths"; unusual && step.Answer.Verdict == usher.NoOpinion {
+			continue
+		}
+		stage := stageReport{Name: step.Stage, Asked: step.Asked, Verdict: verdictWord(step.Answer.Verdict), Reason: step.Answer.Reason}
+		if step.Stage == denyStage || step.Stage == allowStage {
+			stage.add(x)
+		}
+		if step.Asked && step.Answer.Verdict != usher.NoOpinion {
+			report.Stage = step.Stage
+		}
+		report.Stages = append(report.Stages, stage)
+	}
+	report.Passes = passes(r, x, answer)
+	return report, nil
+}
+
+func verdictWord(v usher.Verdict) string {
+	if v == usher.NoOpinion {
+		return "no opinion"
+	}
+	return string(v)
+}
+
+// add tells which policies have a part in what the stage says: those that deny in the one,
+// those that allow or abstain in the other.
+func (s *stageReport) add(x authzengine.Explanation) {
+	belongs := func(r *authz.Rule) bool { return (r.Policy.Effect == authz.Deny) == (s.Name == denyStage) }
+	for _, step := range x.Steps {
+		if !belongs(step.Rule) {
+			continue
+		}
+		reported := reportRule(step.Rule)
+		reported.Fate, reported.Why = string(step.Fate), step.Why
+		for _, e := range step.Evaluated {
+			outcome := fmt.Sprintf("%s: %t", e.Condition.Name, e.Holds)
+			if e.Err != nil {
+				outcome = fmt.Sprintf("%s: %v", e.Condition.Name, e.Err)
+			}
+			reported.Conditions = append(reported.Conditions, outcome)
+		}
+		s.Rules = append(s.Rules, reported)
+	}
+	for _, near := range x.Near {
+		if belongs(near.Rule) {
+			reported := reportRule(near.Rule)
+			reported.Why = near.Miss
+			s.Near = append(s.Near, reported)
+		}
+	}
+}
+
+func reportRule(r *authz.Rule) ruleReport {
+	return ruleReport{Policy: policyName(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
+}
+
+// policyName is a policy as kubectl would be told it.
+func policyName(ref usher.PolicyRef) string {
+	if ref.Namespace != "" {
+		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
+	}
+	return ref.Kind + "/" + ref.Name
+}
+
+// passes are changes of a request that would make a difference.
+func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer) []string {
+	var all []string
+	add := func(hint string) {
+		hint = strings.ReplaceAll(hint, "$(user)", r.User.Name)
+		if !slices.Contains(all, hint) {
+			all = append(all, hint)
+		}
+	}
+	for _, step := range x.Steps {
+		switch {
+		case answer.Verdict == usher.Deny && step.Fate == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
+			denialHints(r, step, add)
+		case answer.Verdict == usher.NoOpinion && step.Fate == authzengine.Unselected:
+			if selector := selectorFlags(step.Rule.Policy); selector != "" {
+				add(selector)
+			}
+		}
+	}
+	return all
+}
+
+func denialHints(r *usher.Request, step authzengine.Step, add func(string)) {
+	if strings.Contains(step.Why, "names [") && slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) {
+		add("--field-selector metadata.name=<another name>")
+	}
+	if strings.Contains(step.Why, "namespaces [") {
+		add("-n <another namespace>")
+	}
+	if selector := selectorFlags(step.Rule.Policy); selector != "" {
+		add(selector)
+	}
+}
+
+// selectorFlags are the flags that say what the selectors of a policy want.
+func selectorFlags(p *authz.Policy) string {
+	var flags []string
+	for flag, wanted := range map[string][]authz.Requirement{"-l": p.Labels, "--field-selector": p.Fields} {
+		if len(wanted) == 0 {
+			continue
+		}
+		var clauses []string
+		for _, clause := range wanted {
+			clauses = append(clauses, clause.String())
+		}
+		flags = append(flags, flag+" '"+strings.Join(clauses, ",")+"'")
+	}
+	slices.Sort(flags)
+	return strings.Join(flags, " ")
+}
+
+// askCluster asks the API server for its answer.
+func (w *World) askCluster(ctx context.Context, r *usher.Request) (*clusterAnswer, error) {
+	review := simulate.SubjectAccessReview(r)
+	answered, err := w.clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the cluster does not say what it thinks: %w", err)
+	}
+	return clusterAnswerOf(answered.Status), nil
+}
+
+func clusterAnswerOf(status authorizationv1.SubjectAccessReviewStatus) *clusterAnswer {
+	return &clusterAnswer{Allowed: status.Allowed, Denied: status.Denied, Reason: status.Reason}
+}
+
+func (r *canIReport) print(out io.Writer, p cli.Palette, explain bool) error {
+	var b strings.Builder
+	b.WriteString(r.headline(p) + "\n")
+	if explain {
+		fmt.Fprintf(&b, "%s by %s\n", r.Request, describeUser(r.User))
+		for i, stage := range r.Stages {
+			stage.print(&b, i+1, p)
+		}
+		for _, hint := range r.Passes {
+			fmt.Fprintf(&b, "Would pass with: %s\n", hint)
+		}
+	}
+	if c := r.Cluster; c != nil && (explain || c.Allowed != r.Allowed) {
+		says := map[bool]string{true: "allowed", false: "not allowed"}[c.Allowed]
+		fmt.Fprintf(&b, "The cluster says: %s", says)
+		if c.Reason != "" {
+			b.WriteString(": " + c.Reason)
+		}
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// headline is the answer in one line.
+func (r *canIReport) headline(p cli.Palette) string {
+	switch {
+	case r.Allowed && r.Reason == "":
+		return cli.Paint(p.Green, "ALLOWED") + " by " + r.Stage
+	case r.Allowed:
+		return cli.Paint(p.Green, "ALLOWED") + " by " + r.Stage + ": " + r.Reason
+	case r.Verdict == string(usher.Deny):
+		return cli.Paint(p.Red, "DENIED") + " by " + r.Stage + ": " + r.Reason
+	case r.Reason != "":
+		return cli.Paint(p.Red, "NOT ALLOWED") + " by anybody: " + strings.ReplaceAll(r.Reason, "\n", "; ")
+	}
+	return cli.Paint(p.Red, "NOT ALLOWED") + " by anybody"
+}
+
+func (s *stageReport) print(b *strings.Builder, n int, p cli.Palette) {
+	verdict := s.Verdict
+	switch verdict {
+	case string(usher.Allow):
+		verdict = cli.Paint(p.Green, "ALLOW")
+	case string(usher.Deny):
+		verdict = cli.Paint(p.Red, "DENY")
+	}
+	switch {
+	case !s.Asked && s.Verdict == "no opinion":
+		verdict = "(not asked)"
+	case !s.Asked:
+		verdict = "(not asked; would " + s.Verdict + ")"
+	}
+	line := fmt.Sprintf("%2d %-15s %s", n, s.Name, verdict)
+	if s.Reason != "" {
+		line += "  " + s.Reason
+	}
+	b.WriteString(line + "\n")
+	for _, r := range s.Rules {
+		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s%s\n", r.Effect, r.Policy, r.Tier, r.Rule, r.Fate, because(r.Why))
+		for _, condition := range r.Conditions {
+			fmt.Fprintf(b, "       %s\n", condition)
+		}
+	}
+	for _, r := range s.Near {
+		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s\n", cli.Paint(p.Faint, "nearly: "+r.Effect), r.Policy, r.Tier, r.Rule, r.Why)
+	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ", " + why
+}

@@ -1,0 +1,162 @@
+package authorize
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/connect"
+	enroll "github.com/usher-dev/usher/internal/enroll/authz"
+	"github.com/usher-dev/usher/internal/enroll/credential"
+)
+
+type authzConfigFlags struct {
+	options enroll.Options
+	world   worldFlags
+	legacy  bool
+	match   string
+	out     string
+}
+
+func newAuthzConfig(s cli.Streams) *cobra.Command {
+	var f authzConfigFlags
+	cmd := &cobra.Command{
+		Use:   "config --server URL",
+		Short: "Write what API servers need to ask Usher",
+		Long: `Config writes an AuthorizationConfiguration for the flag --authorization-config of
+kube-apiserver, and the kubeconfigs that it names. Usher is asked twice: before RBAC
+whether it denies, and behind RBAC whether it allows. What RBAC allows goes on when Usher
+does not answer, unless --deny-failure-policy is Deny.
+
+The control plane, nodes and the service accounts of kube-system are never sent to the
+first webhook. With --policies, or --kubeconfig, only what a policy may deny is sent there:
+config has to be run again when the policies change, and 'usher authz lint' tells when.
+--match all sends the rest, and does not depend on policies.
+
+With --legacy it writes the kubeconfig for --authorization-webhook-config-file of API servers
+without --authorization-config: one webhook for everything.
+
+Without --out it prints the files. Paths of certificates are those on the hosts of the API
+servers, relative to --dir.`,
+		Example: `  usher authz config --server https://127.0.0.1:8444 --ca-file ca.crt \
+    --client-cert-file client.crt --client-key-file client.key -p policies/ --out /etc/kubernetes/usher
+  usher authz config --server https://127.0.0.1:8444 --ca-file ca.crt --token-file token --match all
+  usher authz config --server https://127.0.0.1:8444 --ca-file ca.crt --legacy`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			files, err := f.files(cmd, s)
+			if err != nil {
+				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			if f.out == "" {
+				return connect.PrintFiles(s, files)
+			}
+			return connect.WriteFiles(s, f.out, files)
+		},
+	}
+	flags, o := cmd.Flags(), &f.options
+	f.world.register(flags)
+	flags.StringVar(&o.Server, "server", "", "URL of 'usher serve --authorization-address', as API servers see it, without path (required)")
+	flags.StringVar(&o.Dir, "dir", "", "folder of the files on the hosts of the API servers (default: --out, or /etc/kubernetes/usher)")
+	flags.StringVar(&o.CAFile, "ca-file", "", "certificates in PEM by which API servers trust the server")
+	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", "certificate in PEM that API servers show")
+	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
+	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
+	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what becomes of requests that cannot be decided before RBAC: NoOpinion or Deny")
+	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
+	flags.StringVar(&o.Self, "self", "", "the user that Usher is to its API server")
+	flags.StringVar(&f.match, "match", "", "what is sent to the webhook that denies: policies or all (default: policies if they are given)")
+	flags.BoolVar(&f.legacy, "legacy", false, "write the kubeconfig of a single webhook")
+	flags.StringVarP(&f.out, "out", "o", "", "folder to write to")
+	cli.Offer(cmd, "deny-failure-policy", "NoOpinion", "Deny")
+	cli.Offer(cmd, "match", "policies", "all")
+	return cmd
+}
+
+func (f *authzConfigFlags) files(cmd *cobra.Command, s cli.Streams) ([]credential.File, error) {
+	o := &f.options
+	if o.Server == "" {
+		return nil, errors.New("--server: where is usher serve --authorization-address?")
+	}
+	if o.Dir == "" && f.out != "" {
+		dir, err := filepath.Abs(f.out)
+		if err != nil {
+			return nil, fmt.Errorf("--out: %w", err)
+		}
+		o.Dir = dir
+	}
+	if f.legacy {
+		file, err := enroll.Legacy(*o)
+		return []credential.File{file}, err
+	}
+	given := len(f.world.policies) > 0 || f.world.cluster.Kubeconfig != ""
+	switch f.match {
+	case "":
+		o.Any = !given
+	case "all":
+		o.Any = true
+	case "policies":
+		if !given {
+			return nil, errors.New("--match policies: which ones? Name them with --policies, or a cluster with --kubeconfig")
+		}
+	default:
+		return nil, fmt.Errorf("--match %s: use policies or all", f.match)
+	}
+	if !o.Any {
+		w, err := f.world.load(cmd.Context())
+		if err != nil {
+			return nil, err
+		}
+		o.Rules = w.rules
+	}
+	return enroll.Generate(*o)
+}
+
+func newAuthzLint(s cli.Streams) *cobra.Command {
+	var world worldFlags
+	var output cli.OutputFlag
+	var color cli.ColorFlag
+	cmd := &cobra.Command{
+		Use:   "lint FILE",
+		Short: "Say what is wrong with an AuthorizationConfiguration",
+		Long: `Lint looks for what stops an API server or lets it down: settings that it refuses or
+crashes on, authorizers in an order that makes them useless, webhooks without TLS, answers
+that are remembered for too long. Kubeconfigs that the file names are looked at if they are
+on this machine.
+
+With --policies, or --kubeconfig, it says whether the conditions that 'usher authz config'
+wrote are still those of the policies. The exit status is 0 if there is no error, and 1 if
+there is.`,
+		Example: `  usher authz lint /etc/kubernetes/usher/authorization.yaml
+  usher authz lint authorization.yaml -p policies/`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := os.ReadFile(args[0])
+			if err != nil {
+				return fmt.Errorf("read configuration: %w", err)
+			}
+			lint := enroll.Lint{ReadFile: os.ReadFile}
+			if len(world.policies) > 0 || world.cluster.Kubeconfig != "" {
+				w, err := world.load(cmd.Context())
+				if err != nil {
+					return err
+				}
+				lint.Rules = w.rules
+			}
+			problems := lint.Check(content)
+			for i := range problems {
+				problems[i].File = args[0]
+			}
+			return connect.PrintProblems(s, problems, &output, &color)
+		},
+	}
+	world.register(cmd.Flags())
+	output.Register(cmd, "text", "json", "yaml")
+	color.Register(cmd)
+	return cmd
+}

@@ -1,0 +1,207 @@
+package authorize
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
+)
+
+// userFlags say who asks.
+type userFlags struct {
+	name, uid string
+	groups    []string
+	extra     []string
+}
+
+func (f *userFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.name, "as", "", "user who asks; system:serviceaccount:NAMESPACE:NAME is a service account, with its groups")
+	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user (repeatable); system:authenticated is always one")
+	flags.StringVar(&f.uid, "as-uid", "", "UID of the user")
+	flags.StringArrayVar(&f.extra, "as-extra", nil, "what else is known about the user, as KEY=VALUE (repeatable)")
+}
+
+// user is who asks, with the groups that API servers add.
+func (f *userFlags) user() (usher.User, error) {
+	u := usher.User{Name: f.name, UID: f.uid, Groups: slices.Clone(f.groups)}
+	for _, pair := range f.extra {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return u, fmt.Errorf("--as-extra %s: KEY=VALUE is wanted", pair)
+		}
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[key] = append(u.Extra[key], value)
+	}
+	return completeUser(u), nil
+}
+
+func completeUser(u usher.User) usher.User {
+	add := func(groups ...string) {
+		for _, group := range groups {
+			if !slices.Contains(u.Groups, group) {
+				u.Groups = append(u.Groups, group)
+			}
+		}
+	}
+	if account, ok := strings.CutPrefix(u.Name, "system:serviceaccount:"); ok {
+		if namespace, _, ok := strings.Cut(account, ":"); ok {
+			add("system:serviceaccounts", "system:serviceaccounts:"+namespace)
+		}
+	}
+	if u.Name == "system:anonymous" {
+		add("system:unauthenticated")
+	} else {
+		add("system:authenticated")
+	}
+	return u
+}
+
+// describeUser is the user in one line.
+func describeUser(u usher.User) string {
+	name := u.Name
+	if name == "" {
+		name = "somebody"
+	}
+	return name + " (" + strings.Join(u.Groups, ", ") + ")"
+}
+
+// targetFlags say what is asked for.
+type targetFlags struct {
+	namespace, subresource string
+	labels, fields         string
+	url                    string
+}
+
+func (f *targetFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; without it the request is for all namespaces, or for what is in none")
+	flags.StringVar(&f.subresource, "subresource", "", "subresource, such as exec, log or status")
+	flags.StringVarP(&f.labels, "selector", "l", "", "label selector of a list, watch or deletecollection")
+	flags.StringVar(&f.fields, "field-selector", "", "field selector of a list, watch or deletecollection")
+	flags.StringVar(&f.url, "url", "", "HTTP request in place of verb and resource, as METHOD:PATH, such as 'GET:/api/v1/pods?labelSelector=a%3Db'")
+}
+
+// request is what is asked for, by u.
+func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Request, error) {
+	if f.url != "" {
+		method, path, ok := strings.Cut(f.url, ":")
+		if !ok || len(args) > 0 {
+			return nil, errors.New("--url: METHOD:PATH is wanted, and neither verb nor resource")
+		}
+		line, err := simulate.ParseLine(method, path)
+		if err != nil {
+			return nil, err
+		}
+		return line.Request(u), nil
+	}
+	if len(args) != 2 {
+		return nil, errors.New("a verb and a resource are wanted, such as: list secrets, get pods/web, get /metrics")
+	}
+	r := &usher.Request{Phase: usher.Authorize, User: u, Access: &usher.Access{Verb: args[0]}}
+	if strings.HasPrefix(args[1], "/") {
+		r.Access.NonResource, r.Access.Path = true, args[1]
+		return r, nil
+	}
+	resource, name, _ := strings.Cut(args[1], "/")
+	r.Resource, r.Name = w.resource(resource), name
+	r.Namespace, r.Subresource = f.namespace, f.subresource
+	if f.subresource == "" && slices.Contains(subresources, name) {
+		w.warnings = append(w.warnings, fmt.Sprintf("%q is taken for a name: the subresource is --subresource %s", name, name))
+	}
+	if r.Namespace != "" && authz.ScopeOf(r.Resource.Group, r.Resource.Resource) == authz.ScopeCluster && r.Resource.Resource != "namespaces" {
+		w.warnings = append(w.warnings, r.Resource.Resource+" are in no namespace: no API server asks with one")
+	}
+	var err error
+	if r.Access.Labels, err = simulate.Labels(f.labels); err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	if r.Access.Fields, err = simulate.Fields(f.fields); err != nil {
+		return nil, fmt.Errorf("--field-selector: %w", err)
+	}
+	f.nameFrom(r)
+	return r, nil
+}
+
+// nameFrom names the object that a field selector asks for, as API servers do.
+func (f *targetFlags) nameFrom(r *usher.Request) {
+	if !slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) || r.Name != "" {
+		return
+	}
+	for _, field := range r.Access.Fields {
+		if field.Key == "metadata.name" && field.Operator == "In" {
+			r.Name = field.Values[0]
+		}
+	}
+}
+
+// subresources are those that people take for names, and the other way round.
+var subresources = []string{"approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "scale", "status", "token"}
+
+// resource finds out the group of a resource: from the cluster, from a suffix, or because
+// everybody knows it.
+func (w *World) resource(text string) schema.GroupVersionResource {
+	if text == "*" {
+		return schema.GroupVersionResource{Group: "*", Resource: "*"}
+	}
+	resource := schema.ParseGroupResource(strings.ToLower(text))
+	if w.clients != nil {
+		if found, err := w.clients.Mapper.ResourceFor(resource.WithVersion("")); err == nil {
+			return schema.GroupVersionResource{Group: found.Group, Resource: found.Resource, Version: found.Version}
+		}
+	}
+	if resource.Group == "" {
+		resource.Group = groupOf(resource.Resource)
+	}
+	return resource.WithVersion("")
+}
+
+// groupOf is the API group of a resource that every cluster has.
+func groupOf(resource string) string {
+	for group, resources := range map[string][]string{
+		"apps":                         {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
+		"batch":                        {"cronjobs", "jobs"},
+		"autoscaling":                  {"horizontalpodautoscalers"},
+		"networking.k8s.io":            {"ingressclasses", "ingresses", "networkpolicies"},
+		"policy":                       {"poddisruptionbudgets"},
+		"rbac.authorization.k8s.io":    {"clusterrolebindings", "clusterroles", "rolebindings", "roles"},
+		"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments"},
+		"apiextensions.k8s.io":         {"customresourcedefinitions"},
+		"admissionregistration.k8s.io": {"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingwebhookconfigurations"},
+		"certificates.k8s.io":          {"certificatesigningrequests"},
+		"coordination.k8s.io":          {"leases"},
+		"discovery.k8s.io":             {"endpointslices"},
+		"scheduling.k8s.io":            {"priorityclasses"},
+		"usher.dev":                    {"authorizationpolicies", "clusterauthorizationpolicies"},
+	} {
+		if slices.Contains(resources, resource) {
+			return group
+		}
+	}
+	return ""
+}
+
+// describeRequest is what is asked for in one line.
+func describeRequest(r *usher.Request) string {
+	if r.Access.NonResource {
+		return r.Access.Verb + " " + r.Access.Path
+	}
+	text := r.Access.Verb + " " + r.Resource.GroupResource().String()
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	if r.Namespace != "" {
+		text += " in namespace " + r.Namespace
+	}
+	return text
+}

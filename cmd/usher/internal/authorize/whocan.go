@@ -1,0 +1,231 @@
+package authorize
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/rule/authz"
+	simulate "github.com/usher-dev/usher/simulate/authz"
+)
+
+func newWhoCan(s cli.Streams) *cobra.Command {
+	var world worldFlags
+	var target targetFlags
+	var output cli.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "who-can VERB RESOURCE[/NAME]",
+		Short: "List who may do something",
+		Long: `Who-can lists the users, groups and service accounts that RBAC or a policy allows a
+request, on what conditions, and who of them is denied it all the same. Who is in a group
+is not known here. Members of system:masters may do everything, also where no line says so.
+
+Of subjects with a * in them it is not known whether they are denied: DENIED BY then lists
+the policies that may.
+
+The exit status is 0 if somebody may, and 1 if nobody.`,
+		Example: `  usher authz who-can delete pods -n shop -p policies/ --rbac rbac/
+  usher authz who-can get secrets/db -n shop --kubeconfig ~/.kube/config
+  usher authz who-can create pods --subresource exec -n shop -o json -p policies/ --rbac rbac/`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := world.load(cmd.Context())
+			if err != nil {
+				return err
+			}
+			r, err := target.request(args, usher.User{}, w)
+			if err != nil {
+				return err
+			}
+			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r)}
+			w.warn(s)
+			if output.Value == "text" {
+				err = report.print(s.Out)
+			} else {
+				err = output.Encode(s.Out, report)
+			}
+			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
+				return cli.ErrNegative
+			}
+			return err
+		},
+	}
+	world.register(cmd.Flags())
+	target.register(cmd.Flags())
+	output.Register(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+type whoReport struct {
+	Request string   `json:"request"`
+	Who     []whoCan `json:"who"`
+}
+
+// A whoCan is a subject that something allows the request.
+type whoCan struct {
+	// Kind is User, Group or ServiceAccount; Name may be a pattern.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Via is what allows it, If on what conditions.
+	Via string   `json:"via"`
+	If  []string `json:"if,omitempty"`
+	// DeniedBy are policies that deny it.
+	DeniedBy []string `json:"deniedBy,omitempty"`
+	// Allowed tells whether the request comes through.
+	Allowed bool `json:"allowed"`
+}
+
+// whoCan lists the subjects that RBAC or a policy allows a request.
+func (w *World) whoCan(ctx context.Context, r *usher.Request) []whoCan {
+	var all []whoCan
+	for _, grant := range w.RBAC.Granting(r) {
+		for _, subject := range grant.Binding.Subjects {
+			who := whoCan{Kind: subject.Kind, Name: subject.Name, Via: grant.Binding.String()}
+			if subject.Kind == rbacv1.ServiceAccountKind {
+				who.Name = cmp.Or(subject.Namespace, grant.Binding.Namespace) + "/" + subject.Name
+			}
+			all = append(all, who)
+		}
+	}
+	q := authz.QueryOf(r, nil)
+	for _, rule := range w.rules {
+		if rule.Policy.Effect != authz.Allow || !rule.IsFor(&q) {
+			continue
+		}
+		for _, who := range subjectsOf(rule.Policy) {
+			who.Via, who.If = policyName(rule.Policy.Ref), conditionsOf(rule.Policy)
+			all = append(all, who)
+		}
+	}
+	for i := range all {
+		w.deny(ctx, r, &all[i])
+	}
+	slices.SortStableFunc(all, func(a, b whoCan) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Via, b.Via))
+	})
+	return slices.CompactFunc(all, func(a, b whoCan) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Via == b.Via })
+}
+
+// subjectsOf are those whom a policy is for.
+func subjectsOf(p *authz.Policy) []whoCan {
+	var all []whoCan
+	for _, subject := range p.Subjects {
+		for _, user := range subject.Users {
+			all = append(all, whoCan{Kind: "User", Name: user.String()})
+		}
+		for _, group := range subject.Groups {
+			all = append(all, whoCan{Kind: "Group", Name: group.String()})
+		}
+		for _, account := range subject.ServiceAccounts {
+			all = append(all, whoCan{Kind: "ServiceAccount", Name: account.String()})
+		}
+	}
+	return all
+}
+
+// conditionsOf are what a policy wants besides.
+func conditionsOf(p *authz.Policy) []string {
+	var all []string
+	if p.Trial {
+		all = append(all, "on trial: it allows nothing")
+	}
+	if flags := selectorFlags(p); flags != "" {
+		all = append(all, "with "+flags)
+	}
+	for _, condition := range p.When {
+		all = append(all, "when "+condition.Name)
+	}
+	for _, condition := range p.Unless {
+		all = append(all, "unless "+condition.Name)
+	}
+	if len(p.Excluded) > 0 {
+		var names []string
+		for _, who := range subjectsOf(&authz.Policy{Subjects: p.Excluded}) {
+			names = append(names, who.Name)
+		}
+		all = append(all, "except "+strings.Join(names, ", "))
+	}
+	if !p.Until.IsZero() {
+		all = append(all, "until "+p.Until.UTC().Format("2006-01-02T15:04:05Z"))
+	}
+	return all
+}
+
+// userOf is a user who is the subject and nothing else; ok is false for patterns.
+func (who *whoCan) userOf() (u usher.User, ok bool) {
+	if strings.Contains(who.Name, "*") && who.Name != "*" {
+		return u, false
+	}
+	switch who.Kind {
+	case "User":
+		u.Name = who.Name
+	case "ServiceAccount":
+		u.Name = "system:serviceaccount:" + strings.Replace(who.Name, "/", ":", 1)
+	default:
+		u.Groups = []string{who.Name}
+		if who.Name == "*" {
+			u.Groups = nil
+		}
+	}
+	return completeUser(u), true
+}
+
+// deny finds out whether the subject is denied what it is allowed.
+func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
+	u, known := who.userOf()
+	asked := *r
+	asked.User = u
+	if !known {
+		who.DeniedBy = w.mayDeny(&asked)
+		who.Allowed = !slices.Contains(who.If, "on trial: it allows nothing")
+		return
+	}
+	decision, err := w.Engine.Decide(ctx, &asked)
+	if err != nil {
+		return
+	}
+	for _, f := range decision.Findings {
+		if f.Outcome == usher.Rejected {
+			who.DeniedBy = append(who.DeniedBy, policyName(f.Policy))
+		}
+	}
+	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
+	// What depends on conditions may be allowed to some.
+	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, "on trial: it allows nothing")
+}
+
+// mayDeny are the policies that deny a request to somebody.
+func (w *World) mayDeny(r *usher.Request) []string {
+	var names []string
+	q := authz.QueryOf(r, nil)
+	for _, rule := range w.rules {
+		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Trial && rule.IsFor(&q) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (r *whoReport) print(out io.Writer) error {
+	if len(r.Who) == 0 {
+		_, err := fmt.Fprintf(out, "Nobody may %s, besides system:masters.\n", r.Request)
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SUBJECT\tVIA\tIF\tDENIED BY")
+	for _, who := range r.Who {
+		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\n", who.Kind, who.Name, who.Via, dash(strings.Join(who.If, "; ")), dash(strings.Join(who.DeniedBy, ", ")))
+	}
+	return table.Flush()
+}
+
+func dash(text string) string { return cmp.Or(text, "-") }

@@ -1,0 +1,91 @@
+// Package cluster has the flags of commands that talk to a cluster for as long as they run.
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+// DefaultNamespace is the one that Usher is installed in if nobody says otherwise.
+const DefaultNamespace = "usher-system"
+
+// Flags say which cluster a command talks to, and in which namespace Usher is.
+type Flags struct {
+	Kubeconfig, Context string
+	InCluster           bool
+	Namespace           string
+	QPS                 float32
+	Burst               int
+}
+
+// Register adds the flags to flags.
+func (f *Flags) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
+	flags.StringVar(&f.Context, "context", "", "context of --kubeconfig, if it is not the current one")
+	flags.BoolVar(&f.InCluster, "in-cluster", false, "use the cluster that this process runs in, as a pod, with its service account")
+	flags.StringVar(&f.Namespace, "namespace", "", "namespace of Usher (default: $POD_NAMESPACE, that of the pod, or "+DefaultNamespace+")")
+	flags.Float32Var(&f.QPS, "kube-api-qps", 100, "requests to the API server a second, on average")
+	flags.IntVar(&f.Burst, "kube-api-burst", 200, "requests to the API server at once")
+}
+
+// Given reports whether there is a cluster to talk to.
+func (f *Flags) Given() bool { return f.Kubeconfig != "" || f.InCluster }
+
+// Complete checks the flags and finds out the namespace.
+func (f *Flags) Complete() error {
+	switch {
+	case f.Kubeconfig != "" && f.InCluster:
+		return errors.New("--kubeconfig and --in-cluster exclude each other")
+	case f.Context != "" && f.Kubeconfig == "":
+		return errors.New("--context is one of --kubeconfig")
+	case f.QPS <= 0 || f.Burst <= 0:
+		return errors.New("--kube-api-qps and --kube-api-burst must be more than 0")
+	}
+	f.Namespace = cmp.Or(f.Namespace, os.Getenv("POD_NAMESPACE"), os.Getenv("NAMESPACE"))
+	if f.Namespace == "" && f.InCluster {
+		// Not to be able to read it means that it is not there.
+		mounted, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		f.Namespace = strings.TrimSpace(string(mounted))
+	}
+	f.Namespace = cmp.Or(f.Namespace, DefaultNamespace)
+	return nil
+}
+
+// Connect makes clients; it does not talk to the API server yet.
+func (f *Flags) Connect() (*serve.Clients, error) {
+	config, err := f.rest()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = f.QPS, f.Burst
+	config.UserAgent = "usher/" + cli.BuildVersion().Version
+	return serve.Connect(config)
+}
+
+func (f *Flags) rest() (*rest.Config, error) {
+	if f.InCluster {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("use the cluster of this pod: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: f.Kubeconfig},
+		&clientcmd.ConfigOverrides{CurrentContext: f.Context},
+	).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %s: %w", f.Kubeconfig, err)
+	}
+	return config, nil
+}

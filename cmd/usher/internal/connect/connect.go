@@ -1,0 +1,66 @@
+// Package connect prints and writes what commands say that connect API servers to Usher.
+package connect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/enroll/credential"
+	"github.com/usher-dev/usher/rule"
+)
+
+// PrintFiles prints files as one YAML stream, each below a comment with its name.
+func PrintFiles(s cli.Streams, files []credential.File) error {
+	for i, file := range files {
+		separator := ""
+		if i > 0 {
+			separator = "---\n"
+		}
+		if _, err := fmt.Fprintf(s.Out, "%s# %s\n%s", separator, file.Name, file.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteFiles writes files to a folder, which it makes, and prints their paths.
+func WriteFiles(s cli.Streams, dir string, files []credential.File) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write files: %w", err)
+	}
+	for _, file := range files {
+		path := filepath.Join(dir, file.Name)
+		if err := os.WriteFile(path, file.Content, 0o644); err != nil {
+			return fmt.Errorf("write files: %w", err)
+		}
+		if _, err := fmt.Fprintln(s.Out, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrintProblems prints problems with a configuration; an error among them is a negative answer.
+func PrintProblems(s cli.Streams, problems []rule.Problem, output *cli.OutputFlag, color *cli.ColorFlag) error {
+	var err error
+	if output.Value == "text" {
+		var b strings.Builder
+		for _, problem := range problems {
+			b.WriteString(policies.Paint(problem, color.Palette(s.Out)) + "\n")
+		}
+		if len(problems) == 0 {
+			b.WriteString("no problems\n")
+		}
+		_, err = fmt.Fprint(s.Out, b.String())
+	} else {
+		err = output.Encode(s.Out, append([]rule.Problem{}, problems...))
+	}
+	if err == nil && len(rule.Errors(problems)) > 0 {
+		return cli.ErrNegative
+	}
+	return err
+}

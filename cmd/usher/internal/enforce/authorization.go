@@ -1,0 +1,62 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+// authorizationFlags say how authorization webhooks are answered.
+type authorizationFlags struct {
+	config serve.Authorization
+	// anonymous lets everybody ask.
+	anonymous bool
+}
+
+func (f *authorizationFlags) register(flags *pflag.FlagSet) {
+	c := &f.config
+	flags.StringVar(&c.Address, "authorization-address", "", "IP address and port at which to answer authorization webhooks, such as 127.0.0.1:8444 (default: nowhere)")
+	flags.StringVar(&c.ClientCAFile, "authorization-client-ca-file", "", "certificates in PEM; who asks for authorization must have a certificate of one of them, with one of --authorization-client-names")
+	flags.StringSliceVar(&c.ClientNames, "authorization-client-names", nil, "common names, DNS names and URIs of the API servers that may ask for authorization")
+	flags.StringVar(&c.TokenFile, "authorization-token-file", "", "file with bearer tokens, one a line; who asks for authorization must send one of them")
+	flags.BoolVar(&f.anonymous, "authorization-anonymous", false, "answer everybody who can reach --authorization-address")
+	flags.DurationVar(&c.Timeout, "authorization-timeout", 500*time.Millisecond, "how long a decision about authorization may take; less if the API server says so")
+	flags.IntVar(&c.MaxInFlight, "authorization-max-in-flight", 1000, "how many decisions each authorization endpoint makes at the same time; the others are turned away")
+	flags.StringVar(&c.Self, "authorization-self", "", "the user that this server is to its API server, who may read policies whatever they say")
+	flags.BoolVar(&c.Shadow, "authorization-shadow", false, "answer without opinion, and only log and count what would have been answered")
+}
+
+// complete returns nil if there is nothing to answer.
+func (f *authorizationFlags) complete(given func(flag string) bool) (*serve.Authorization, error) {
+	c := f.config
+	if c.Address == "" {
+		for _, flag := range []string{"client-ca-file", "client-names", "token-file", "anonymous", "timeout", "max-in-flight", "self", "shadow"} {
+			if given("authorization-" + flag) {
+				return nil, fmt.Errorf("--authorization-%s needs --authorization-address", flag)
+			}
+		}
+		return nil, nil
+	}
+	host, _, err := net.SplitHostPort(c.Address)
+	if err != nil || net.ParseIP(host) == nil {
+		return nil, fmt.Errorf("--authorization-address %s: an IP address and a port are wanted, such as 127.0.0.1:8444", c.Address)
+	}
+	switch proven := c.ClientCAFile != "" || c.TokenFile != ""; {
+	case (c.ClientCAFile == "") != (len(c.ClientNames) == 0):
+		return nil, errors.New("--authorization-client-ca-file and --authorization-client-names come together: a CA of a cluster vouches for every node, too")
+	case !proven && !f.anonymous:
+		return nil, errors.New("--authorization-address: say who may ask with --authorization-client-ca-file and --authorization-client-names, or with --authorization-token-file; or let everybody, with --authorization-anonymous")
+	case proven && f.anonymous:
+		return nil, errors.New("--authorization-anonymous contradicts --authorization-client-ca-file and --authorization-token-file")
+	case c.Timeout <= 0:
+		return nil, errors.New("--authorization-timeout must be more than 0")
+	case c.MaxInFlight <= 0:
+		return nil, errors.New("--authorization-max-in-flight must be more than 0")
+	}
+	return &c, nil
+}

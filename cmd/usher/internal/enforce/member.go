@@ -1,0 +1,200 @@
+package enforce
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+// memberFlags say how a server takes part in a cluster.
+type memberFlags struct {
+	cluster.Flags
+
+	register bool
+	name     string
+	service  string
+	port     int32
+	url      string
+
+	failurePolicy     string
+	timeoutSeconds    int32
+	namespaceSelector string
+	objectSelector    string
+	compat            bool
+
+	certSecret string
+	identity   string
+	watch      []string
+}
+
+func (f *memberFlags) registerIn(flags *pflag.FlagSet) {
+	f.Flags.Register(flags)
+	flags.BoolVar(&f.register, "register", true, "in a cluster, keep the webhook configurations that make API servers call this server")
+	flags.StringVar(&f.name, "registration-name", "", "name of the webhook configurations (default: usher)")
+	flags.StringVar(&f.service, "service", "", "Service in --namespace by which API servers reach this server (default with --in-cluster: usher)")
+	flags.Int32Var(&f.port, "service-port", 443, "port of --service")
+	flags.StringVar(&f.url, "webhook-url", "", "https address by which API servers reach this server if it is not behind a Service")
+	flags.StringVar(&f.failurePolicy, "webhook-failure-policy", string(admissionv1.Ignore), "what API servers do when no server answers: Ignore lets the request pass, Fail denies it")
+	flags.Int32Var(&f.timeoutSeconds, "webhook-timeout-seconds", 5, "how long API servers wait for an answer, 1 to 30")
+	flags.StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "labels of the namespaces that are sent, such as 'env in (test, prod)'")
+	flags.StringVar(&f.objectSelector, "webhook-object-selector", "", "labels of the objects that are sent, also of policies that are to be checked when they are written")
+	flags.BoolVar(&f.compat, "compat-label", false, "have only objects sent that carry the label kinitiras.kcloudlabs.io/webhook: enabled")
+	flags.StringVar(&f.certSecret, "cert-secret", "", "Secret in --namespace in which replicas keep the CA and certificate that they share (default with --in-cluster: usher-cert)")
+	flags.StringVar(&f.identity, "identity", "", "name of this replica and no other one (default: $POD_NAME, or made from the host's name)")
+	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
+}
+
+// complete turns the flags into what the server is told of the cluster; nil if it is to
+// know nothing of one. ownCert says that there is a certificate in files.
+func (f *memberFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, error) {
+	if err := f.Flags.Complete(); err != nil {
+		return nil, err
+	}
+	if !f.Given() {
+		if f.url != "" || f.service != "" || f.certSecret != "" {
+			return nil, errors.New("--webhook-url, --service and --cert-secret need a cluster: name it with --kubeconfig or --in-cluster")
+		}
+		return nil, nil
+	}
+	registration, err := f.registration(log)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := parseKinds(f.watch)
+	if err != nil {
+		return nil, err
+	}
+	secret := cmp.Or(f.certSecret, os.Getenv("SECRET"))
+	switch {
+	case ownCert && f.certSecret != "":
+		return nil, errors.New("--cert-secret and --tls-cert-file exclude each other")
+	case ownCert:
+		secret = ""
+	case secret == "" && f.InCluster:
+		secret = "usher-cert"
+	}
+	clients, err := f.Connect()
+	if err != nil {
+		return nil, err
+	}
+	return &serve.Cluster{
+		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret,
+		Registration: registration, Register: f.register, Watch: kinds,
+	}, nil
+}
+
+// registration is what the flags, and the variables of the original, say about it.
+func (f *memberFlags) registration(log *slog.Logger) (enroll.Options, error) {
+	o := enroll.Options{
+		Name: f.name, Service: f.service, Port: f.port, URL: f.url, TimeoutSeconds: f.timeoutSeconds, Compat: f.compat,
+	}
+	if o.Name == "" {
+		mutating, validating := os.Getenv("MUTATING_CONFIG"), os.Getenv("VALIDATING_CONFIG")
+		o.Name = cmp.Or(mutating, validating)
+		if mutating != "" && validating != "" && mutating != validating {
+			o.Name = ""
+			log.Warn("MUTATING_CONFIG and VALIDATING_CONFIG differ and are ignored: both configurations have one name",
+				"do", "use --registration-name")
+		}
+	}
+	if o.Service == "" && o.URL == "" {
+		o.Service = os.Getenv("SERVICE_NAME")
+		if o.Service == "" && f.InCluster {
+			o.Service = "usher"
+		}
+	}
+	switch o.FailurePolicy = admissionv1.FailurePolicyType(f.failurePolicy); o.FailurePolicy {
+	case admissionv1.Fail, admissionv1.Ignore:
+	default:
+		return o, fmt.Errorf("--webhook-failure-policy %s: use Fail or Ignore", f.failurePolicy)
+	}
+	if f.timeoutSeconds < 1 || f.timeoutSeconds > 30 {
+		return o, fmt.Errorf("--webhook-timeout-seconds %d: not between 1 and 30", f.timeoutSeconds)
+	}
+	var err error
+	if o.NamespaceSelector, err = parseSelector("--webhook-namespace-selector", f.namespaceSelector); err != nil {
+		return o, err
+	}
+	if o.ObjectSelector, err = parseSelector("--webhook-object-selector", f.objectSelector); err != nil {
+		return o, err
+	}
+	return o, f.checkAddress(o)
+}
+
+func (f *memberFlags) checkAddress(o enroll.Options) error {
+	if f.service != "" && f.url != "" {
+		return errors.New("--service and --webhook-url exclude each other")
+	}
+	if o.Service == "" && o.URL == "" && f.register {
+		return errors.New("API servers must know how to reach this server: say it with --webhook-url or --service, or leave the webhook configurations alone with --register=false")
+	}
+	if o.URL == "" {
+		return nil
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("--webhook-url %s: not of the form https://HOST:PORT", o.URL)
+	}
+	return nil
+}
+
+// replica is the name of this replica. A host may have several, a pod has one.
+func (f *memberFlags) replica() string {
+	if name := cmp.Or(f.identity, os.Getenv("POD_NAME")); name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "usher"
+	}
+	if f.InCluster {
+		return host
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+func parseSelector(flag, text string) (*metav1.LabelSelector, error) {
+	if text == "" {
+		return nil, nil
+	}
+	selector, err := metav1.ParseToLabelSelector(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, text, err)
+	}
+	return selector, nil
+}
+
+// parseKinds reads kinds as the original writes them.
+func parseKinds(texts []string) ([]schema.GroupVersionKind, error) {
+	var kinds []schema.GroupVersionKind
+	for _, text := range texts {
+		parts := strings.Split(text, "/")
+		for _, part := range parts {
+			if part == "" {
+				parts = nil
+			}
+		}
+		switch len(parts) {
+		case 2:
+			kinds = append(kinds, schema.GroupVersionKind{Kind: parts[0], Version: parts[1]})
+		case 3:
+			kinds = append(kinds, schema.GroupVersionKind{Kind: parts[0], Group: parts[1], Version: parts[2]})
+		default:
+			return nil, fmt.Errorf("--pre-cache-resources %s: not of the form Kind/version or Kind/group/version", text)
+		}
+	}
+	return kinds, nil
+}

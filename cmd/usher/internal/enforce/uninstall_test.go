@@ -1,0 +1,129 @@
+package enforce_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
+	"github.com/usher-dev/usher/report"
+)
+
+func installed(manager string) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: "usher", Labels: map[string]string{"app.kubernetes.io/managed-by": manager}}
+	lease := func(namespace, name, kind string, ago time.Duration) *coordinationv1.Lease {
+		renewed, duration := metav1.NewMicroTime(time.Now().Add(-ago)), int32(30)
+		l := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: &duration},
+		}
+		if kind != "" {
+			l.Labels = map[string]string{report.LeaseLabel: kind}
+		}
+		return l
+	}
+	return []runtime.Object{
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
+		lease("usher-system", "usher-leader", report.LeaseLeader, 0),
+		lease("usher-system", "usher-replica-a", report.LeaseReplica, 5*time.Second),
+		lease("usher-system", "usher-replica-b", report.LeaseReplica, time.Hour),
+		lease("usher-system", "of-somebody-else", "", 0),
+		lease("other", "usher-leader", report.LeaseLeader, 0),
+	}
+}
+
+const deletedLeases = `deleted Lease usher-system/usher-leader
+deleted Lease usher-system/usher-replica-a
+deleted Lease usher-system/usher-replica-b
+servers that still seem to run in namespace usher-system: 1; once they are stopped, uninstall again
+`
+
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	kube := fake.NewClientset(installed("usher")...)
+	for _, want := range []string{
+		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" + deletedLeases,
+		"nothing to delete: no webhook configurations usher, no Leases in namespace usher-system\n",
+	} {
+		var out bytes.Buffer
+		if err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	leases, err := kube.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(leases.Items) != 2 {
+		t.Errorf("%v, %v: want the two that are not of this Usher", leases.Items, err)
+	}
+}
+
+func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
+	t.Parallel()
+	kube := fake.NewClientset(installed("usher")...)
+	if err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	var deleted []string
+	for _, action := range kube.Actions() {
+		if action.GetVerb() == "delete" {
+			deleted = append(deleted, action.GetResource().Resource)
+		}
+	}
+	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases"}
+	if diff := cmp.Diff(want, deleted); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUninstallLeavesWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	kube := fake.NewClientset(installed("Helm")...)
+	var out bytes.Buffer
+	err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out)
+	if err == nil || !enforce.Answered(err) || !strings.Contains(err.Error(), "MutatingWebhookConfiguration usher is not Usher's") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(deletedLeases, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUninstallGoesOnAfterAnError(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason   string
+		err      error
+		answered bool
+	}{
+		{"not allowed", apierrors.NewForbidden(schema.GroupResource{}, "usher", errors.New("no")), true},
+		{"not reached", errors.New("connection refused"), false},
+	} {
+		kube := fake.NewClientset(installed("usher")...)
+		kube.PrependReactor("delete", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, test.err
+		})
+		var out bytes.Buffer
+		err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out)
+		if err == nil || enforce.Answered(err) != test.answered || !strings.HasPrefix(err.Error(), "remove ValidatingWebhookConfiguration usher: ") {
+			t.Errorf("%s: got %v", test.reason, err)
+		}
+		if diff := cmp.Diff("deleted MutatingWebhookConfiguration usher\n"+deletedLeases, out.String()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// Package policies reads the policies that commands are given in files, and compiles them.
+package policies
+
+import (
+	"fmt"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	facthttp "github.com/usher-dev/usher/fact/http"
+	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Set is policies without errors, compiled.
+type Set struct{ Rules []rule.Rule }
+
+// Usable loads policies, and tells the errors in them if there are any.
+func Usable(s cli.Streams, paths []string) (Set, error) {
+	set, err := Load(paths)
+	if err != nil {
+		return Set{}, err
+	}
+	if errs := rule.Errors(Problems(set)); len(errs) > 0 {
+		for _, p := range errs {
+			fmt.Fprintln(s.Err, p)
+		}
+		return Set{}, fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
+	}
+	rules, _ := compile.Policies(set.Policies)
+	return Set{rules}, nil
+}
+
+// Decider decides by the policies, and about policies.
+func (p Set) Decider(facts fact.Resolver) usher.Decider {
+	return guard.Wrap(engine.New(index.New(p.Rules), facts, engine.Options{FailurePolicy: engine.Fail}), guard.Options{})
+}
+
+// HTTPFacts returns a resolver that asks HTTP services; local includes those on loopback and
+// link-local addresses.
+func HTTPFacts(local bool) fact.Resolver { return facthttp.New(facthttp.Options{AllowLocal: local}) }

@@ -1,0 +1,155 @@
+package try
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/yamldiff"
+)
+
+type decideReport struct {
+	Decisions []Judgement `json:"decisions"`
+	Allowed   int         `json:"allowed"`
+	Changed   int         `json:"changed"`
+	Denied    int         `json:"denied"`
+}
+
+func (r *decideReport) add(j Judgement) {
+	r.Decisions = append(r.Decisions, j)
+	switch {
+	case !j.Allowed:
+		r.Denied++
+	case j.changed():
+		r.Changed++
+		r.Allowed++
+	default:
+		r.Allowed++
+	}
+}
+
+// print writes what a person wants to see. Webhooks do not tell their rules: rules says
+// whether they are known.
+func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
+	var b strings.Builder
+	for i := range r.Decisions {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if err := r.Decisions[i].print(&b, p, rules); err != nil {
+			return err
+		}
+	}
+	if len(r.Decisions) > 1 {
+		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, r.Denied)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
+	fmt.Fprintf(b, "%s: %s %s: %s\n", j.File, j.Operation, cli.Paint(p.Bold, j.Name.String()), j.verdict(p))
+	if j.Message != "" || j.Reason != "" {
+		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, cmp.Or(j.Message, j.Reason)))
+	}
+	for _, warning := range j.Warnings {
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+	}
+	if rules {
+		j.printRules(b, p)
+	}
+	if !j.changed() {
+		return nil
+	}
+	changes, err := changesOf(j.before, j.Result, p)
+	if err != nil {
+		return err
+	}
+	b.WriteString(changes)
+	return nil
+}
+
+func (j *Judgement) verdict(p cli.Palette) string {
+	switch {
+	case !j.Allowed && j.Code != 0:
+		return cli.Paint(p.Red, fmt.Sprintf("denied (%s, code %d)", j.Phase, j.Code))
+	case !j.Allowed:
+		return cli.Paint(p.Red, fmt.Sprintf("denied (%s)", j.Phase))
+	case j.changed():
+		return cli.Paint(p.Green, "allowed, changed")
+	}
+	return cli.Paint(p.Green, "allowed")
+}
+
+func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
+	if len(j.Rules) == 0 {
+		b.WriteString("  no rule matched\n")
+	}
+	for i := range j.Rules {
+		r := &j.Rules[i]
+		fmt.Fprintf(b, "  %s %s %s", outcome(r, p), r.Policy, r.Rule)
+		if detail := cmp.Or(r.Error, r.Message); detail != "" {
+			fmt.Fprintf(b, ": %s", detail)
+		}
+		b.WriteByte('\n')
+	}
+	if len(j.Near) == 0 {
+		return
+	}
+	b.WriteString("  nearly matched:\n")
+	for _, n := range j.Near {
+		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, n.Miss))
+	}
+}
+
+func outcome(r *ruleResult, p cli.Palette) string {
+	word := fmt.Sprintf("%-8s", r.Outcome)
+	if r.Ignored {
+		word += " (ignored)"
+	}
+	return paintOutcome(r.Outcome, word, r.Ignored, p)
+}
+
+func paintOutcome(o usher.Outcome, word string, ignored bool, p cli.Palette) string {
+	switch {
+	case o == usher.Changed:
+		return cli.Paint(p.Cyan, word)
+	case o == usher.Failed && ignored:
+		return cli.Paint(p.Yellow, word)
+	case o == usher.Rejected, o == usher.Failed:
+		return cli.Paint(p.Red, word)
+	case o == usher.Passed:
+		return cli.Paint(p.Green, word)
+	}
+	return word
+}
+
+// changesOf is a unified diff of two objects as YAML.
+func changesOf(before, after map[string]any, p cli.Palette) (string, error) {
+	changes, err := yamldiff.Of(before, after)
+	if err != nil {
+		return "", err
+	}
+	return paintDiff(changes, p), nil
+}
+
+// paintDiff indents a diff and gives it colours.
+func paintDiff(changes string, p cli.Palette) string {
+	var b strings.Builder
+	for line := range strings.Lines(changes) {
+		text := strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(text, "@@"):
+			text = cli.Paint(p.Cyan, text)
+		case strings.HasPrefix(text, "+"):
+			text = cli.Paint(p.Green, text)
+		case strings.HasPrefix(text, "-"):
+			text = cli.Paint(p.Red, text)
+		}
+		b.WriteString("  " + text + "\n")
+	}
+	return b.String()
+}

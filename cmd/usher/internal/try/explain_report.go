@@ -1,0 +1,122 @@
+package try
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/explain"
+)
+
+func (r *explainReport) print(w io.Writer, p cli.Palette) error {
+	var b strings.Builder
+	for i := range r.Explained {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		r.Explained[i].print(&b, p)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *explained) print(b *strings.Builder, p cli.Palette) {
+	verdict := cli.Paint(p.Green, "allowed")
+	if !e.Allowed {
+		verdict = cli.Paint(p.Red, "denied")
+	}
+	fmt.Fprintf(b, "%s: %s %s: %s\n", e.File, e.Operation, cli.Paint(p.Bold, e.Name), verdict)
+	for i := range e.Phases {
+		printPhase(b, &e.Phases[i], p)
+	}
+}
+
+func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
+	fmt.Fprintf(b, "  %s: %s", e.Phase, e.Verdict)
+	if e.Verdict == usher.Deny {
+		fmt.Fprintf(b, ": %s", cli.Paint(p.Red, cmp.Or(e.Message, e.Reason, "without a word")))
+	}
+	b.WriteByte('\n')
+	for _, warning := range e.Warnings {
+		fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+	}
+	for i := range e.Rules {
+		printExplained(b, &e.Rules[i], p)
+	}
+}
+
+func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
+	name := r.Name
+	if r.Policy != (usher.PolicyRef{}) {
+		name = r.Policy.String() + " " + r.Name
+	}
+	if !r.Matched {
+		fmt.Fprintf(b, "    %s %s: %s\n", cli.Paint(p.Faint, fmt.Sprintf("%-9s", "no match")), name, cli.Paint(p.Faint, r.Clause))
+		return
+	}
+	word := string(cmp.Or(r.Outcome, "not run"))
+	if r.Ignored {
+		word += " (ignored)"
+	}
+	fmt.Fprintf(b, "    %s %s", paintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p), name)
+	if detail := cmp.Or(r.Error, r.Message, r.Unrun); detail != "" {
+		fmt.Fprintf(b, ": %s", detail)
+	}
+	fmt.Fprintf(b, "\n      matched by %s\n", r.Clause)
+	for _, s := range r.Steps {
+		printProgram(b, &s, p)
+	}
+	for _, op := range r.Patch {
+		fmt.Fprintf(b, "      %s\n", cli.Paint(p.Cyan, opText(op)))
+	}
+	if r.Took > 0 {
+		fmt.Fprintf(b, "      took %s", r.Took)
+		if r.Cost != nil {
+			fmt.Fprintf(b, "; warm %s, %s, %s", r.Cost.Time, cli.Count(int(r.Cost.Allocations), "allocation", "allocations"), cli.Count(int(r.Cost.Bytes), "byte", "bytes"))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+func printProgram(b *strings.Builder, s *explain.Step, p cli.Palette) {
+	fmt.Fprintf(b, "      %s: %s\n", s.Name, s.Program)
+	if s.Reading != nil {
+		for _, v := range s.Reading.Values {
+			fmt.Fprintf(b, "        %s = %s\n", v.Name, cli.Paint(p.Bold, valueText(v.Value, v.Absent)))
+		}
+		if s.Reading.Condition != "" && s.Error == "" {
+			fmt.Fprintf(b, "        the condition holds: %t\n", s.Reading.Holds)
+		}
+	}
+	if s.Error != "" {
+		fmt.Fprintf(b, "        %s\n", cli.Paint(p.Yellow, s.Error))
+	}
+}
+
+func opText(op usher.PatchOp) string {
+	if op.Op == "remove" {
+		return op.Op + " " + op.Path
+	}
+	return op.Op + " " + op.Path + " " + valueText(op.Value, false)
+}
+
+// maxValue keeps large values from hiding the rest.
+const maxValue = 200
+
+func valueText(value any, absent bool) string {
+	if absent {
+		return "absent"
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	if text := []rune(string(encoded)); len(text) > maxValue {
+		return string(text[:maxValue]) + "…"
+	}
+	return string(encoded)
+}

@@ -1,0 +1,144 @@
+package try
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Judgement is what became of one object.
+type Judgement struct {
+	File      string          `json:"file"`
+	Name      objectName      `json:"object"`
+	Operation usher.Operation `json:"operation"`
+	Allowed   bool            `json:"allowed"`
+	// Phase, Code, Reason and Message are those of the denial.
+	Phase    usher.Phase  `json:"phase,omitempty"`
+	Code     int32        `json:"code,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
+	Rules    []ruleResult `json:"rules"`
+	Near     []nearMiss   `json:"near,omitempty"`
+	Patch    usher.Patch  `json:"patch,omitempty"`
+	// Result is the object with the patch applied, as it was validated.
+	Result map[string]any `json:"result,omitempty"`
+
+	before map[string]any
+	asked  []asked
+}
+
+// An asked is one question and its answer.
+type asked struct {
+	request  *usher.Request
+	decision usher.Decision
+}
+
+// A ruleResult is what one rule said.
+type ruleResult struct {
+	Phase usher.Phase `json:"phase"`
+	usher.Finding
+
+	Error string `json:"error,omitempty"`
+}
+
+// A nearMiss is a rule that only its finest clauses kept from matching.
+type nearMiss struct {
+	Phase  usher.Phase     `json:"phase"`
+	Policy usher.PolicyRef `json:"policy"`
+	Rule   string          `json:"rule"`
+	Miss   string          `json:"miss"`
+}
+
+// Judge asks both questions about one request, as an API server does: the second about
+// the object that the first left behind.
+func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) Judgement {
+	j := Judgement{File: q.File, Operation: q.Request.Operation, Rules: []ruleResult{}}
+	subject, err := q.Request.Subject().Tree()
+	if err != nil {
+		j.deny(usher.Mutate, undecided(err))
+		return j
+	}
+	j.Name, j.before = nameOf(subject), subject
+	if j.Name.Name == "" {
+		j.Name.Namespace, j.Name.Name = q.Request.Namespace, q.Request.Name
+	}
+	j.look(rules, q.Request, subject)
+	mutation := j.ask(ctx, d, q.Request)
+	if mutation.Verdict == usher.Deny {
+		return j
+	}
+	validation := *q.Request
+	validation.Phase = usher.Validate
+	if q.Request.Object != nil {
+		patched, _, err := jsonpatch.Apply(subject, mutation.Patch)
+		if err != nil {
+			j.deny(usher.Mutate, undecided(fmt.Errorf("apply patch: %w", err)))
+			return j
+		}
+		validation.Object = usher.TreeObject(patched)
+		j.Patch, j.Result = mutation.Patch, patched
+	}
+	result := subject
+	if j.Result != nil {
+		result = j.Result
+	}
+	j.look(rules, &validation, result)
+	j.Allowed = j.ask(ctx, d, &validation).Verdict != usher.Deny
+	return j
+}
+
+// ask puts one question and notes what the answer adds.
+func (j *Judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) usher.Decision {
+	decision, err := d.Decide(ctx, r)
+	if err != nil {
+		decision = undecided(err)
+	}
+	j.asked = append(j.asked, asked{r, decision})
+	j.Warnings = append(j.Warnings, decision.Warnings...)
+	for _, f := range decision.Findings {
+		result := ruleResult{Phase: r.Phase, Finding: f}
+		if f.Err != nil {
+			result.Error = f.Err.Error()
+		}
+		j.Rules = append(j.Rules, result)
+	}
+	if decision.Verdict == usher.Deny {
+		j.deny(r.Phase, decision)
+	}
+	return decision
+}
+
+// look notes the rules of a phase that nearly match.
+func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]any) {
+	subject := rule.SubjectOf(r, object)
+	if subject.Namespace == "" && subject.Kind != "Namespace" {
+		subject.Namespace = r.Namespace
+	}
+	for i := range rules {
+		if rules[i].Phase == r.Phase && rules[i].Match.Near(&subject) {
+			j.Near = append(j.Near, nearMiss{
+				Phase: r.Phase, Policy: rules[i].Policy, Rule: rules[i].Name, Miss: rules[i].Match.Miss(&subject),
+			})
+		}
+	}
+}
+
+func (j *Judgement) deny(phase usher.Phase, d usher.Decision) {
+	j.Allowed = false
+	j.Phase, j.Code, j.Reason, j.Message = phase, d.Code, d.Reason, d.Message
+}
+
+// changed reports whether the object is not what it was.
+func (j *Judgement) changed() bool { return j.Result != nil && !reflect.DeepEqual(j.before, j.Result) }
+
+func undecided(err error) usher.Decision {
+	d := usher.Denied("no decision: %v", err)
+	d.Code = http.StatusInternalServerError
+	return d
+}

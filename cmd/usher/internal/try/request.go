@@ -1,0 +1,155 @@
+package try
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// A Question is a request of the mutating phase, with the file that it comes from.
+type Question struct {
+	File    string
+	Request *usher.Request
+}
+
+// requests are the questions that the command line asks.
+func (f *decideFlags) requests(s cli.Streams) ([]Question, error) {
+	inputs, olds, err := readWithOld(f.files, f.old, s.In)
+	if err != nil {
+		return nil, err
+	}
+	questions := make([]Question, 0, len(inputs))
+	for _, in := range inputs {
+		r := reviewRequest(in.Review)
+		if r == nil {
+			if r, err = f.request(in, olds); err != nil {
+				return nil, fmt.Errorf("%s: %w", in.File, err)
+			}
+		}
+		questions = append(questions, Question{File: in.File, Request: r})
+	}
+	return questions, nil
+}
+
+// readWithOld reads objects, and those that they were before.
+func readWithOld(files, old []string, stdin io.Reader) (inputs, olds []objects.Input, err error) {
+	if inputs, err = objects.Read(files, stdin); err != nil || len(old) == 0 {
+		return inputs, nil, err
+	}
+	if olds, err = objects.Read(old, stdin); err != nil {
+		return nil, nil, fmt.Errorf("--old: %w", err)
+	}
+	return inputs, olds, nil
+}
+
+func (f *decideFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
+	metadata, _ := in.Object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	if in.Object["kind"] == "Namespace" {
+		namespace, _ = metadata["name"].(string)
+	}
+	if namespace == "" {
+		namespace = f.namespace
+	}
+	r := policytest.Request{
+		Operation: usher.Operation(f.operation),
+		Namespace: namespace,
+		Object:    in.Object,
+		User:      policytest.User{Name: f.user, Groups: f.groups},
+		DryRun:    f.dryRun,
+	}
+	switch r.Operation {
+	case usher.Delete:
+		r.Object, r.OldObject = nil, in.Object
+	case usher.Update:
+		old, err := oldOf(in.Object, olds)
+		if err != nil {
+			return nil, err
+		}
+		r.OldObject = old
+	case usher.Create, usher.Connect:
+	}
+	return r.For(usher.Mutate)
+}
+
+// oldOf finds the object that is updated. A single one needs not have the same name:
+// people compare two files.
+func oldOf(object map[string]any, olds []objects.Input) (map[string]any, error) {
+	switch {
+	case len(olds) == 0:
+		return nil, errors.New("an UPDATE needs the object as it was: name its file with --old")
+	case len(olds) == 1 && olds[0].Object != nil:
+		return olds[0].Object, nil
+	}
+	i := slices.IndexFunc(olds, func(old objects.Input) bool { return old.Object != nil && nameOf(old.Object) == nameOf(object) })
+	if i < 0 {
+		return nil, fmt.Errorf("--old has no %s", nameOf(object))
+	}
+	return olds[i].Object, nil
+}
+
+// reviewRequest is the request of a review, nil for nil.
+func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
+	if r == nil {
+		return nil
+	}
+	extra := make(map[string][]string, len(r.UserInfo.Extra))
+	for key, values := range r.UserInfo.Extra {
+		extra[key] = values
+	}
+	return &usher.Request{
+		UID:         string(r.UID),
+		Phase:       usher.Mutate,
+		Operation:   usher.Operation(r.Operation),
+		Kind:        schema.GroupVersionKind(r.Kind),
+		Resource:    schema.GroupVersionResource(r.Resource),
+		Subresource: r.SubResource,
+		Name:        r.Name,
+		Namespace:   r.Namespace,
+		User:        usher.User{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups, Extra: extra},
+		DryRun:      r.DryRun != nil && *r.DryRun,
+		Object:      usher.RawObject(r.Object.Raw),
+		OldObject:   usher.RawObject(r.OldObject.Raw),
+		Options:     usher.RawObject(r.Options.Raw),
+	}
+}
+
+// An objectName names an object.
+type objectName struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+func (n objectName) String() string {
+	s := n.APIVersion + " " + n.Kind + " "
+	if n.Namespace != "" {
+		s += n.Namespace + "/"
+	}
+	return s + n.Name
+}
+
+func nameOf(object map[string]any) objectName {
+	var n objectName
+	n.APIVersion, _ = object["apiVersion"].(string)
+	n.Kind, _ = object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	n.Namespace, _ = metadata["namespace"].(string)
+	n.Name, _ = metadata["name"].(string)
+	if n.Name == "" {
+		if prefix, _ := metadata["generateName"].(string); prefix != "" {
+			n.Name = prefix + "*"
+		}
+	}
+	return n
+}

@@ -1,0 +1,277 @@
+package try
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// Test returns usher test.
+func Test(s cli.Streams) *cobra.Command {
+	var output cli.OutputFlag
+	var color cli.ColorFlag
+	var pattern string
+	var verbose bool
+	var extent testExtent
+	cmd := &cobra.Command{
+		Use:   "test PATH...",
+		Short: "Run test cases of policies",
+		Long: `Test runs the case files in files and folders. A case names policies, a request and the
+answer that it must get; docs/test-format.md describes the formats. No cluster is needed.
+
+Of suites of authorization policies --coverage tells which policies, rules and conditions no
+case exercises. With --mutate one of these after the other is left out: a case must fail
+each time, or else the exit status is 1.
+
+The exit status is 0 if every case passes, 1 if one fails, and 2 if the cases cannot be
+run at all.`,
+		Example: `  usher test cases/
+  usher test --run 'replicas|labels' cases/
+  usher test -o junit cases/ > report.xml`,
+		Args: cli.SomePaths("cases"),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			cases, err := selectCases(paths, pattern)
+			if err != nil {
+				return err
+			}
+			report := newTestReport(runCases(cmd.Context(), s, cases))
+			if err := report.examine(cmd.Context(), cases, extent); err != nil {
+				return err
+			}
+			switch output.Value {
+			case "text":
+				err = report.print(s.Out, color.Palette(s.Out), verbose)
+			case "junit":
+				err = report.junit(s.Out)
+			default:
+				err = output.Encode(s.Out, report)
+			}
+			if err == nil && (report.Failed > 0 || report.Mutants != nil && len(report.Mutants.Survivors) > 0) {
+				return cli.ErrNegative
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the cases that pass, too")
+	cmd.Flags().BoolVar(&extent.coverage, "coverage", false, "tell what of authorization policies no case exercises")
+	cmd.Flags().BoolVar(&extent.mutate, "mutate", false, "leave out one part of authorization policies after the other; a case must fail each time")
+	output.Register(cmd, "text", "json", "yaml", "junit")
+	color.Register(cmd)
+	return cmd
+}
+
+func selectCases(paths []string, pattern string) ([]policytest.Test, error) {
+	wanted, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("--run: %w", err)
+	}
+	all, err := policytest.Tests(paths...)
+	if err != nil {
+		return nil, err
+	}
+	var cases []policytest.Test
+	for _, c := range all {
+		if wanted.MatchString(c.Name) {
+			cases = append(cases, c)
+		}
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("--run %s: none of %s has a name that matches", pattern, cli.Count(len(all), "case", "cases"))
+	}
+	return cases, nil
+}
+
+// runCases runs cases on all processors and returns the results in the cases' order.
+func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Result {
+	results := make([]policytest.Result, len(cases))
+	var done atomic.Int64
+	stop := showProgress(s.Err, &done, len(cases))
+	defer stop()
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, c := range cases {
+		group.Go(func() error {
+			results[i] = c.Run(ctx)
+			done.Add(1)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return results
+}
+
+// showProgress counts on a terminal, once it takes longer than one cares to wait.
+func showProgress(w io.Writer, done *atomic.Int64, total int) (stop func()) {
+	if !cli.IsTerminal(w) {
+		return func() {}
+	}
+	quit, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(500 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				fmt.Fprint(w, "\r\x1b[K")
+				return
+			case <-ticker.C:
+				fmt.Fprintf(w, "\r%d of %d cases", done.Load(), total)
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-finished
+	}
+}
+
+type testReport struct {
+	Cases   []policytest.Result `json:"cases"`
+	Passed  int                 `json:"passed"`
+	Failed  int                 `json:"failed"`
+	Skipped int                 `json:"skipped"`
+	// Coverage and Mutants are there if they were asked for.
+	Coverage []policytest.Coverage `json:"coverage,omitempty"`
+	Mutants  *policytest.Mutants   `json:"mutants,omitempty"`
+}
+
+// A testExtent is what to find out besides whether cases pass.
+type testExtent struct {
+	coverage, mutate bool
+}
+
+// examine looks at what the cases test. Mutants of policies say nothing while cases fail.
+func (r *testReport) examine(ctx context.Context, cases []policytest.Test, extent testExtent) error {
+	if extent.coverage {
+		var err error
+		if r.Coverage, err = policytest.Cover(ctx, cases); err != nil {
+			return err
+		}
+	}
+	if extent.mutate && r.Failed == 0 {
+		mutants := policytest.Mutate(ctx, cases)
+		r.Mutants = &mutants
+	}
+	return nil
+}
+
+func newTestReport(results []policytest.Result) testReport {
+	report := testReport{Cases: results}
+	for _, r := range results {
+		switch r.Status {
+		case policytest.Passed:
+			report.Passed++
+		case policytest.Failed:
+			report.Failed++
+		case policytest.Skipped:
+			report.Skipped++
+		}
+	}
+	return report
+}
+
+func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
+	var b strings.Builder
+	for _, c := range r.Cases {
+		switch {
+		case c.Status == policytest.Failed:
+			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), c.Name, c.File, strings.ReplaceAll(c.Message, "\n", "\n    "))
+		case c.Status == policytest.Skipped:
+			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), c.Name, c.File, c.Message)
+		case verbose:
+			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), c.Name, c.Took.Round(time.Millisecond))
+		}
+	}
+	r.printCoverage(&b, p)
+	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r testReport) printCoverage(b *strings.Builder, p cli.Palette) {
+	for _, c := range r.Coverage {
+		fmt.Fprintf(b, "%s (%s): %d of %s, %d of %s, %d of %s\n", c.Set, c.File,
+			c.Policies.Exercised, cli.Count(c.Policies.Total, "policy", "policies"),
+			c.Rules.Exercised, cli.Count(c.Rules.Total, "rule", "rules"),
+			c.Conditions.Exercised, cli.Count(c.Conditions.Total, "condition", "conditions"))
+		for _, missing := range c.Missing {
+			fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "not exercised:"), missing)
+		}
+	}
+	if r.Mutants == nil {
+		return
+	}
+	for _, s := range r.Mutants.Survivors {
+		fmt.Fprintf(b, "%s %s (%s): no case fails without %s\n", cli.Paint(p.Red, "survives:"), s.Set, s.File, s.Without)
+	}
+	fmt.Fprintf(b, "%s, %d noticed\n", cli.Count(r.Mutants.Total, "mutant", "mutants"), r.Mutants.Total-len(r.Mutants.Survivors))
+}
+
+// The JUnit format, as far as CI systems agree on it.
+type junitSuites struct {
+	XMLName xml.Name     `xml:"testsuites"`
+	Suites  []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	File    string        `xml:"classname,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitMessage `xml:"failure"`
+	Skipped *junitMessage `xml:"skipped"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+func (r testReport) junit(w io.Writer) error {
+	suite := junitSuite{Name: "usher", Tests: len(r.Cases), Failures: r.Failed, Skipped: r.Skipped}
+	var total time.Duration
+	for _, c := range r.Cases {
+		total += c.Took
+		entry := junitCase{Name: c.Name, File: c.File, Time: seconds(c.Took)}
+		first, _, _ := strings.Cut(c.Message, "\n")
+		switch c.Status {
+		case policytest.Failed:
+			entry.Failure = &junitMessage{Message: first, Text: c.Message}
+		case policytest.Skipped:
+			entry.Skipped = &junitMessage{Message: first}
+		case policytest.Passed:
+		}
+		suite.Cases = append(suite.Cases, entry)
+	}
+	suite.Time = seconds(total)
+	encoded, err := xml.MarshalIndent(junitSuites{Suites: []junitSuite{suite}}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode output: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, encoded)
+	return err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

@@ -1,0 +1,129 @@
+// Package write has the commands for authors of policies.
+package write
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/source"
+)
+
+// Check returns usher check.
+func Check(s cli.Streams) *cobra.Command {
+	var output cli.OutputFlag
+	var color cli.ColorFlag
+	var strict, verbose bool
+	cmd := &cobra.Command{
+		Use:   "check PATH... | -",
+		Short: "Say what is wrong with policies",
+		Long: `Check compiles the policies in files and folders and prints everything that is wrong
+with them: the file and line, the field, what is wrong and what to do about it. With -
+it reads them from standard input.
+
+With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
+times as long as CUE in the subset that is compiled, and what in it makes it so.
+
+The exit status is 0 if there is no error, 1 if there is, and 2 if there is nothing to
+check. Warnings are errors with --strict.`,
+		Example: `  usher check policies/
+  usher check --strict team-a.yaml team-b.yaml
+  usher check --verbose policies/
+  kubectl get clusteroverridepolicies -o yaml | usher check -
+  usher check -o json policies/ | jq '.problems[].field'`,
+		Args: cli.SomePaths("policies"),
+		RunE: func(_ *cobra.Command, paths []string) error {
+			set, err := policies.Read(paths, s.In)
+			if err != nil {
+				return err
+			}
+			report := newCheckReport(set)
+			if verbose {
+				report.Slow = slowSteps(set)
+			}
+			if output.Value == "text" {
+				err = report.print(s, color.Palette(s.Out))
+			} else {
+				err = output.Encode(s.Out, report)
+			}
+			if err == nil && (report.Errors > 0 || strict && report.Warnings > 0) {
+				return cli.ErrNegative
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "count warnings as errors")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say which CUE runs slowly, and why")
+	output.Register(cmd, "text", "json", "yaml")
+	color.Register(cmd)
+	return cmd
+}
+
+type checkReport struct {
+	Policies int            `json:"policies"`
+	Errors   int            `json:"errors"`
+	Warnings int            `json:"warnings"`
+	Problems []rule.Problem `json:"problems"`
+	// Slow are the steps that run on the CUE evaluator, if they were asked for.
+	Slow []slowStep `json:"slow,omitempty"`
+}
+
+// A slowStep is a step of a rule that runs slowly, and why it does.
+type slowStep struct {
+	Policy usher.PolicyRef `json:"policy"`
+	Rule   string          `json:"rule"`
+	Step   string          `json:"step"`
+	Why    string          `json:"why"`
+}
+
+// slowSteps returns the steps that run on the CUE evaluator, in the order of the rules.
+func slowSteps(set source.Set) []slowStep {
+	rules, _ := compile.Policies(set.Policies)
+	var slow []slowStep
+	for i := range rules {
+		steps := rules[i].Slow()
+		for _, name := range slices.Sorted(maps.Keys(steps)) {
+			slow = append(slow, slowStep{rules[i].Policy, rules[i].Name, name, steps[name]})
+		}
+	}
+	return slow
+}
+
+func newCheckReport(set source.Set) checkReport {
+	problems := policies.Problems(set)
+	errs := len(rule.Errors(problems))
+	return checkReport{
+		Policies: len(set.Policies),
+		Errors:   errs,
+		Warnings: len(problems) - errs,
+		Problems: problems,
+	}
+}
+
+func (r checkReport) print(s cli.Streams, p cli.Palette) error {
+	for _, problem := range r.Problems {
+		if _, err := fmt.Fprintln(s.Out, policies.Paint(problem, p)); err != nil {
+			return err
+		}
+	}
+	for _, step := range r.Slow {
+		_, err := fmt.Fprintf(s.Out, "%s %s: %s: %s runs on the CUE evaluator: %s\n",
+			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, step.Why)
+		if err != nil {
+			return err
+		}
+	}
+	verdict := cli.Paint(p.Green, "no problems")
+	if len(r.Problems) > 0 {
+		verdict = cli.Count(r.Errors, "error", "errors") + ", " + cli.Count(r.Warnings, "warning", "warnings")
+	}
+	_, err := fmt.Fprintf(s.Out, "%s: %s\n", cli.Count(r.Policies, "policy", "policies"), verdict)
+	return err
+}

@@ -1,0 +1,161 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// Render returns usher render.
+func Render(s cli.Streams) *cobra.Command {
+	var programs bool
+	cmd := &cobra.Command{
+		Use:   "render POLICY.yaml...",
+		Short: "Show what the templates of policies become",
+		Long: `Render does to policies what the webhook does when they are written to a cluster: it
+fills in defaults and writes each template as a CUE program into renderedCue.
+
+The exit status is 0, or 2 if a policy cannot be read or rendered.`,
+		Example: `  usher render policy.yaml
+  usher render --cue policy.yaml
+  kubectl get clusteroverridepolicies -o yaml | usher render -`,
+		Args: cli.SomePaths("policies"),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			inputs, err := objects.Read(paths, s.In)
+			if err != nil {
+				return err
+			}
+			rendered, err := renderPolicies(cmd.Context(), inputs)
+			if err != nil {
+				return err
+			}
+			if programs {
+				return printPrograms(s.Out, rendered)
+			}
+			return printDocuments(s.Out, rendered)
+		},
+	}
+	cmd.Flags().BoolVar(&programs, "cue", false, "print only the programs")
+	return cmd
+}
+
+// renderPolicies returns the policies among inputs as a cluster would store them.
+func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]any, error) {
+	var rendered []map[string]any
+	for _, in := range inputs {
+		apiVersion, _ := in.Object["apiVersion"].(string)
+		kind, _ := in.Object["kind"].(string)
+		if !api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind)) {
+			continue
+		}
+		policy, err := renderPolicy(ctx, in.Object)
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", in.File, err)
+		}
+		rendered = append(rendered, policy)
+	}
+	if len(rendered) == 0 {
+		return nil, errors.New("there is no policy to render")
+	}
+	return rendered, nil
+}
+
+func renderPolicy(ctx context.Context, policy map[string]any) (map[string]any, error) {
+	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Allowed(), nil
+	}), guard.Options{})
+	r, err := (&policytest.Request{Operation: usher.Create, Object: policy}).For(usher.Mutate)
+	if err != nil {
+		return nil, err
+	}
+	d, err := admission.Decide(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if d.Verdict == usher.Deny {
+		return nil, errors.New(explanation(d))
+	}
+	patched, _, err := jsonpatch.Apply(policy, d.Patch)
+	return patched, err
+}
+
+func explanation(d usher.Decision) string {
+	if d.Message != "" {
+		return d.Message
+	}
+	return d.Reason
+}
+
+func printDocuments(w io.Writer, documents []map[string]any) error {
+	for i, document := range documents {
+		if i > 0 {
+			if _, err := io.WriteString(w, "---\n"); err != nil {
+				return err
+			}
+		}
+		encoded, err := yaml.Marshal(document)
+		if err != nil {
+			return fmt.Errorf("encode output: %w", err)
+		}
+		if _, err := w.Write(encoded); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printPrograms prints the rendered program of each rule below a comment that says where
+// it belongs.
+func printPrograms(w io.Writer, policies []map[string]any) error {
+	printed := false
+	for _, policy := range policies {
+		kind, _ := policy["kind"].(string)
+		metadata, _ := policy["metadata"].(map[string]any)
+		spec, _ := policy["spec"].(map[string]any)
+		for _, list := range []string{"overrideRules", "validateRules"} {
+			rules, _ := spec[list].([]any)
+			for i, entry := range rules {
+				program := renderedCue(entry)
+				if program == "" {
+					continue
+				}
+				printed = true
+				if _, err := fmt.Fprintf(w, "// %s %v spec.%s[%d]\n%s\n", kind, metadata["name"], list, i, program); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !printed {
+		return errors.New("the policy has no templates: there is nothing to render")
+	}
+	return nil
+}
+
+func renderedCue(entry any) string {
+	rule, _ := entry.(map[string]any)
+	holders := []map[string]any{rule}
+	if overriders, ok := rule["overriders"].(map[string]any); ok {
+		holders = append(holders, overriders)
+	}
+	for _, holder := range slices.Backward(holders) {
+		if program, ok := holder["renderedCue"].(string); ok && holder["template"] != nil {
+			return program
+		}
+	}
+	return ""
+}
