@@ -71,7 +71,7 @@ func (o *Object) Tree() (map[string]any, error) {
 		if o.tree != nil {
 			return
 		}
-		tree, err := jsontree.Decode(o.raw)
+		tree, err := jsontree.SelectSurveyed(o.raw, jsontree.All(), o.outline)
 		if err != nil {
 			o.decodeErr = fmt.Errorf("decode object: %w", err)
 			return

@@ -30,13 +30,50 @@ type Scanner struct {
 	shared string
 	// replaced tells that a string did not say anything valid.
 	replaced bool
+	// watch is told what takes memory; spent is what it has not been told yet, in bytes.
+	watch jsontree.Watch
+	spent int
 }
+
+// What reading takes, in bytes: a string in a list or a name in a map while they grow, and a
+// key that is kept to find it a second time.
+const (
+	itemWeight = 48
+	nameWeight = 160
+	keyWeight  = 128
+	// skipWeight is the stack that stepping into a value takes.
+	skipWeight = 1024
+)
+
+// watched is how much is spent between two calls of a watch.
+const watched = 64 << 10
 
 // Reset makes s scan data, which it does not change, and keeps the room that it has. If
 // shared is empty, strings are copied; otherwise it is data as a string: what is read are
 // parts of it, where there are no escapes, and keep all of it in memory.
 func (s *Scanner) Reset(data []byte, shared string) {
 	*s = Scanner{data: data, open: s.open[:0], shared: shared}
+}
+
+// Watch makes s tell watch, while it reads and in [Scanner.End], how much memory it takes to
+// keep what was read and to decode the objects that it stepped over. Reset forgets
+// watch.
+func (s *Scanner) Watch(watch jsontree.Watch) { s.watch = watch }
+
+// spend counts what takes memory. Most reviews need not be reported before they end.
+func (s *Scanner) spend(weight int) error {
+	if s.spent += weight; s.spent < watched {
+		return nil
+	}
+	return s.report()
+}
+
+func (s *Scanner) report() error {
+	spent := s.spent
+	if s.spent = 0; s.watch == nil {
+		return nil
+	}
+	return s.watch(spent)
 }
 
 // Replaced reports whether a string that was read had bytes or escapes in it that are no
@@ -60,6 +97,11 @@ func (s *Scanner) Object(field func(s *Scanner, key []byte) error) error {
 		}
 		if !keys.add(key) {
 			return within(key, &fieldError{what: "is there twice"})
+		}
+		if keys.many != nil {
+			if err := s.spend(keyWeight + len(key)); err != nil {
+				return err
+			}
 		}
 		if err := field(s, key); err != nil {
 			return within(key, err)
@@ -113,9 +155,11 @@ func (s *Scanner) Strings(target *[]string) error {
 	}
 	return s.Array(func(s *Scanner) error {
 		var text string
-		err := s.String(&text)
+		if err := s.String(&text); err != nil {
+			return err
+		}
 		*target = append(*target, text)
-		return err
+		return s.spend(itemWeight)
 	})
 }
 
@@ -130,6 +174,9 @@ func (s *Scanner) StringLists(target *map[string][]string) error {
 	room := make([]string, 0, 8)
 	return s.Object(func(s *Scanner, key []byte) error {
 		name, start, absent := s.toString(key), len(room), s.Null()
+		if err := s.spend(nameWeight); err != nil {
+			return err
+		}
 		if absent {
 			lists[name] = nil
 			return nil
@@ -162,13 +209,19 @@ func (s *Scanner) RawObject() (text []byte, outline jsontree.Outline, err error)
 		return nil, outline, err
 	}
 	start := s.at
-	s.at, outline, err = jsontree.Survey(s.data, start, MaxDepth-len(s.open))
+	s.at, outline, err = jsontree.Survey(s.data, start, MaxDepth-len(s.open), s.watch)
 	return s.data[start:s.at], outline, tooDeep(err)
 }
 
 // Skip steps over one value of any kind, in which no object may have a key twice.
 func (s *Scanner) Skip() error {
-	switch s.peek() {
+	c := s.peek()
+	if c == '{' || c == '[' {
+		if err := s.spend(skipWeight); err != nil {
+			return err
+		}
+	}
+	switch c {
 	case '{':
 		return s.Object(func(s *Scanner, _ []byte) error { return s.Skip() })
 	case '[':
@@ -266,12 +319,12 @@ func (s *Scanner) want(c byte, what string) error {
 	return nil
 }
 
-// End reports what comes after the value that was everything.
+// End reports what comes after the value that was everything, and tells the watch the rest.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.data) {
 		return s.syntax("nothing more is wanted")
 	}
-	return nil
+	return s.report()
 }
 
 func (s *Scanner) syntax(what string) error { return jsontree.Syntax(s.data, s.at, what) }

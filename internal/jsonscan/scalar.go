@@ -20,6 +20,9 @@ func (s *Scanner) text() ([]byte, error) {
 	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
 		return inside, nil
 	}
+	if err := s.spend(2 * len(inside)); err != nil {
+		return nil, err
+	}
 	text, sound := jsontree.AppendUnquoted(make([]byte, 0, len(inside)), inside)
 	s.replaced = s.replaced || !sound
 	return text, nil

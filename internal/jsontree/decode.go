@@ -76,7 +76,12 @@ type decoder struct {
 	items   []any
 	// empty is the one empty map of the tree: managed fields have many.
 	empty map[string]any
+	// steps counts the values that were decoded.
+	steps int
 }
+
+// patience is how many values are decoded between two questions whether to stop.
+const patience = 4096
 
 type member struct {
 	key   string
@@ -155,6 +160,11 @@ func (d *decoder) array() ([]any, error) {
 
 // wanted reads a value of which some paths are wanted.
 func (d *decoder) wanted(paths *Paths) (any, error) {
+	if d.steps++; d.steps%patience == 0 && d.interrupt != nil {
+		if err := d.interrupt(); err != nil {
+			return nil, err
+		}
+	}
 	switch c := d.peek(); c {
 	case '{':
 		return d.object(paths)

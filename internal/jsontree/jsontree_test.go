@@ -117,7 +117,7 @@ func compare(t *testing.T, data []byte) {
 			t.Fatalf("%.200q: ends at %d, sound %t, %v", data, end, sound, err)
 		}
 		// What lies before a value does not count.
-		end, outline, err := jsontree.Survey(append([]byte("{}["), data...), 3, 10000)
+		end, outline, err := jsontree.Survey(append([]byte("{}["), data...), 3, 10000, nil)
 		if err != nil || !outline.Sound() || len(bytes.TrimSpace(data[end-3:])) > 0 {
 			t.Fatalf("%.200q: surveyed, it ends at %d, %+v, %v", data, end-3, outline, err)
 		}
@@ -307,7 +307,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}} {
 		head.Add(path...)
 	}
-	_, outline, err := jsontree.Survey(pod, 0, 1000)
+	_, outline, err := jsontree.Survey(pod, 0, 1000, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func BenchmarkDecode(b *testing.B) {
 			return tree, reference.Unmarshal(pod, &tree)
 		}},
 		{"survey", func() (map[string]any, error) {
-			_, _, err := jsontree.Survey(pod, 0, 1000)
+			_, _, err := jsontree.Survey(pod, 0, 1000, nil)
 			return nil, err
 		}},
 	} {

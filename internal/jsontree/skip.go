@@ -18,19 +18,44 @@ var ErrTooDeep = errors.New("values are nested too deep")
 // sound if all numbers in it can be represented, and so [Decode] cannot fail. Containers
 // may be nested up to depth levels; beyond that the error is [ErrTooDeep].
 func Check(data []byte, at, depth int) (end int, sound bool, err error) {
-	s := skipper{data: data, depth: depth}
+	s := skipper{data: data, depth: depth, next: math.MaxInt}
 	end, err = s.value(at)
 	return end, !s.excessive, err
 }
 
-// Survey is Check for a value that is to be looked into later, and begins at data[at].
-func Survey(data []byte, at, depth int) (end int, outline Outline, err error) {
-	s := skipper{data: data, depth: depth}
+// A Watch follows a pass over JSON text. It is called every now and then, and when the pass
+// ends, with the bytes of memory that the values since the last call take once they are
+// decoded, at most. An error ends the pass.
+type Watch func(weight int) error
+
+// What decoding takes, in bytes, measured with Go's maps and slices: a value and its place in
+// its container, while that grows; a map; a slice.
+const (
+	valueWeight  = 96
+	objectWeight = 320
+	arrayWeight  = 48
+	// deepWeight is the stack that one more level takes, where there are more than shallow.
+	deepWeight = 1024
+	shallow    = 32
+)
+
+// watched is the weight of the values between two calls of a [Watch].
+const watched = 64 << 10
+
+// Survey is Check for a value that is to be looked into later, and begins at data[at]. Watch
+// may be nil.
+func Survey(data []byte, at, depth int, watch Watch) (end int, outline Outline, err error) {
+	s := skipper{data: data, depth: depth, watch: watch, next: math.MaxInt}
+	if watch != nil {
+		s.next = watched
+	}
 	if size := len(data) - at; size < math.MaxInt32 {
 		s.surveys, s.base, s.parts = true, at, make([]part, 0, min(8+size/large/2, 1024))
 	}
-	end, err = s.value(at)
-	return end, Outline{sound: err == nil && !s.excessive, parts: s.parts}, err
+	if end, err = s.value(at); err == nil && watch != nil {
+		err = s.report()
+	}
+	return end, Outline{sound: err == nil && !s.excessive, parts: s.parts, weight: s.told}, err
 }
 
 // An Outline is what is known of a value that was surveyed. The zero Outline knows nothing.
@@ -39,7 +64,18 @@ type Outline struct {
 	sound bool
 	// parts are its large containers, in the order in which they begin.
 	parts []part
+	// weight is what its values take once they are decoded, if the survey was watched.
+	weight int
+	// interrupt returns why decoding should stop; nil if nothing stops it.
+	interrupt func() error
 }
+
+// Weight is how many bytes of memory the value takes at most once it is decoded, 0 if the
+// survey had no [Watch].
+func (o *Outline) Weight() int { return o.weight }
+
+// Interrupt makes decoding ask stop every few thousand values, and end with its error.
+func (o *Outline) Interrupt(stop func() error) { o.interrupt = stop }
 
 // A part is a container of at least large bytes: its place, counted from where the value is.
 type part struct{ start, end int32 }
@@ -58,6 +94,19 @@ type skipper struct {
 	surveys bool
 	base    int
 	parts   []part
+	// weight is what the values since the last call of watch take, told what those before
+	// do, and next the weight at which watch is called again.
+	watch        Watch
+	weight, told int
+	next         int
+}
+
+// report tells what the values since the last report take.
+func (s *skipper) report() error {
+	weight := s.weight
+	s.weight = 0
+	s.told += weight
+	return s.watch(weight)
 }
 
 // An opened is a container that is not at its end.
@@ -68,7 +117,7 @@ type opened struct {
 
 // value steps over the value that begins at data[i].
 func (s *skipper) value(i int) (int, error) {
-	var room [32]opened
+	var room [shallow]opened
 	open := room[:0]
 	data := s.data
 	var err error
@@ -76,9 +125,14 @@ func (s *skipper) value(i int) (int, error) {
 		if i = Blank(data, i); i >= len(data) {
 			return i, Syntax(data, i, "")
 		}
+		if s.weight += valueWeight; s.weight >= s.next {
+			if err := s.report(); err != nil {
+				return i, err
+			}
+		}
 		switch c := data[i]; c {
 		case '"':
-			if i, _, err = Quoted(data, i); err != nil {
+			if i, err = s.text(i); err != nil {
 				return i, err
 			}
 		case '{', '[':
@@ -89,15 +143,13 @@ func (s *skipper) value(i int) (int, error) {
 			i = Blank(data, i+1)
 			// The closing bracket of both kinds is two after the opening one.
 			if i < len(data) && data[i] == c+2 {
+				s.weight += arrayWeight
 				i++
 				break
 			}
-			open = append(open, opened{start, len(s.parts)})
-			if s.surveys {
-				s.parts = append(s.parts, part{start: int32(start - s.base)})
-			}
+			open = append(open, s.open(start, len(open)))
 			if c == '{' {
-				if i, err = key(data, i); err != nil {
+				if i, err = s.key(i); err != nil {
 					return i, err
 				}
 			}
@@ -129,11 +181,27 @@ func (s *skipper) value(i int) (int, error) {
 			}
 		}
 		if data[open[len(open)-1].start] == '{' {
-			if i, err = key(data, Blank(data, i)); err != nil {
+			if i, err = s.key(Blank(data, i)); err != nil {
 				return i, err
 			}
 		}
 	}
+}
+
+// open notes a container that begins at data[start], inside of depth others.
+func (s *skipper) open(start, depth int) opened {
+	s.weight += arrayWeight
+	if s.data[start] == '{' {
+		s.weight += objectWeight - arrayWeight
+	}
+	if depth >= shallow {
+		s.weight += deepWeight
+	}
+	o := opened{start, len(s.parts)}
+	if s.surveys {
+		s.parts = append(s.parts, part{start: int32(start - s.base)})
+	}
+	return o
 }
 
 // close notes where a container ends. There is no part in one that is small.
@@ -146,11 +214,12 @@ func (s *skipper) close(c opened, end int) {
 }
 
 // key steps over a key and the colon after it.
-func key(data []byte, i int) (int, error) {
+func (s *skipper) key(i int) (int, error) {
+	data := s.data
 	if i >= len(data) || data[i] != '"' {
 		return i, Syntax(data, i, "a key is wanted")
 	}
-	i, _, err := Quoted(data, i)
+	i, err := s.text(i)
 	if err != nil {
 		return i, err
 	}
@@ -158,6 +227,15 @@ func key(data []byte, i int) (int, error) {
 		return i, Syntax(data, i, "a colon is wanted after a key")
 	}
 	return i + 1, nil
+}
+
+// text steps over a string. One with escapes is copied when it is decoded.
+func (s *skipper) text(i int) (int, error) {
+	end, plain, err := Quoted(s.data, i)
+	if !plain {
+		s.weight += end - i
+	}
+	return end, err
 }
 
 // Blank steps over the white space that begins at data[i], if any does.
