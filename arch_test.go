@@ -42,7 +42,7 @@ var mayImport = []struct {
 	// Their twins for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
 	{"engine/authz", []string{".", "rule/authz"}},
-	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/jsonscan", "internal/jsontree"}},
+	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit"}},
 	// What every door is tested with: cases of policies, too.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
 	// In a server's own process, and in a client's, nobody else applies the patch.
@@ -63,7 +63,7 @@ var mayImport = []struct {
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "door/...", "simulate/authz", "internal/callers"}},
 	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
-	{"webhook", []string{"internal/callers", "internal/cert", "internal/graceful"}},
+	{"webhook", []string{"internal/callers", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
 	// Of the doors and what is around them the commands see what any Go program does.
 	{"cmd/...", []string{
@@ -89,7 +89,12 @@ var mayImport = []struct {
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},
-	{"internal/graceful", nil},
+	{"internal/graceful", []string{"internal/limit"}},
+	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
+	{"internal/limit", []string{"internal/memory"}},
+	{"internal/memory", nil},
+	// What the webhook doors read in common.
+	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
 	{"internal/callers", []string{"internal/reload"}},

@@ -33,6 +33,7 @@ import (
 	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/cert"
 	"github.com/usher-dev/usher/internal/graceful"
+	"github.com/usher-dev/usher/internal/limit"
 )
 
 // Options say where and how to serve. The zero value is good for trying things out.
@@ -128,7 +129,12 @@ func New(handler http.Handler, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.callers.Follow(s.server.Server)
-	s.server.Handler = s.probes(s.callers.Only(s.server.Count(handler)))
+	limits := limit.New(limit.Options{Provable: s.callers != nil, Log: s.log})
+	limited := limits.Handler(handler)
+	if s.callers != nil {
+		limited = limits.Proven(handler)
+	}
+	s.server.Handler = s.probes(s.callers.Only(s.server.Count(limited)))
 	if err := s.secure(o); err != nil {
 		return nil, err
 	}

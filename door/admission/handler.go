@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +16,9 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/answer"
 	"github.com/usher-dev/usher/internal/deadline"
+	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsonscan"
+	"github.com/usher-dev/usher/internal/limit"
 )
 
 const (
@@ -30,9 +28,6 @@ const (
 	longestTimeout = time.Minute
 	// longestReserve bounds what is kept of the caller's patience for the way back.
 	longestReserve = 500 * time.Millisecond
-	// prefix is how much of a body that is too large is looked at. What identifies a
-	// review comes first; only objects are large.
-	prefix = 64 << 10
 	// drain bounds how much of a body that is too large is read, in multiples of the limit:
 	// a caller that is still sending may not see the answer.
 	drain = 8
@@ -57,18 +52,6 @@ func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
 	return h
 }
 
-// A refusal is an HTTP error: the request is not one that could be answered.
-type refusal struct {
-	code int
-	text string
-}
-
-func (r *refusal) Error() string { return r.text }
-
-func refuse(code int, format string, args ...any) *refusal {
-	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
-}
-
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := h.deadline(r)
 	defer cancel()
@@ -79,109 +62,78 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	// Otherwise a long answer is sent in chunks.
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	// The caller is gone if this fails: nobody is left to be told.
-	_, _ = w.Write(answer)
+	envelope.Send(w, answer)
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	code := http.StatusInternalServerError
-	if refusal := (*refusal)(nil); errors.As(err, &refusal) {
-		code = refusal.code
-	}
-	if code == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", http.MethodPost)
+	code := envelope.Write(w, err)
+	if code == http.StatusTooManyRequests {
+		// The limiter tells the log now and then.
+		return
 	}
 	h.log.WarnContext(r.Context(), "request is not an admission review",
 		"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
-	http.Error(w, err.Error(), code)
 }
 
 // serve returns the answer to one review, which lies in room.
 func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byte, error) {
-	if err := checkHeader(r); err != nil {
+	if err := envelope.Check(r); err != nil {
 		return nil, err
 	}
-	body, complete, err := readBody(r.Body, r.ContentLength, h.maxBody)
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "read body: %v", err)
-	}
-	if len(body) == 0 {
-		return nil, refuse(http.StatusBadRequest, "body is empty: an AdmissionReview is wanted")
-	}
-	if !complete {
-		return h.tooLarge(r, body, room)
-	}
-	review, err := decodeReview(body)
-	if errors.Is(err, jsonscan.ErrTooDeep) && review.identified() {
-		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()), room)
+	body, err := envelope.Read(r, h.maxBody, nil, "an AdmissionReview")
+	if refusal := (*envelope.Refusal)(nil); errors.As(err, &refusal) && refusal.Code == http.StatusRequestEntityTooLarge {
+		return h.tooLarge(r, body, room, refusal)
 	}
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "%v", err)
+		return nil, err
+	}
+	review := &review{meter: meter{ctx: ctx, body: r.Body}}
+	defer review.meter.end()
+	if err := review.decode(body); err != nil {
+		return h.undecodable(ctx, review, room, err)
 	}
 	review.request.Phase = h.phase
 	return h.answer(ctx, review, room)
 }
 
-func checkHeader(r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed: reviews are posted", r.Method)
+// undecodable answers a review of which only the beginning could be read. An HTTP error would
+// let it pass under failurePolicy Ignore, and so is only for what is no review, and for what
+// the caller is to send again.
+func (h *handler) undecodable(ctx context.Context, review *review, room *room, err error) ([]byte, error) {
+	tooLarge := errors.Is(err, limit.ErrTooLarge)
+	switch {
+	case errors.Is(err, limit.ErrOverloaded):
+		return nil, envelope.Failure(err)
+	case errors.Is(err, jsonscan.ErrTooDeep) && review.identified():
+		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()), room)
+	case tooLarge && review.identified():
+		return h.deny(ctx, review, answer.Refusal(http.StatusRequestEntityTooLarge, errMemory), room)
+	case tooLarge:
+		return nil, envelope.Failure(err)
+	case ctx.Err() != nil && review.identified():
+		return h.deny(ctx, review, answer.Undecided(err), room)
+	case ctx.Err() != nil:
+		return nil, envelope.Refuse(http.StatusRequestTimeout, "%v", err)
 	}
-	if header := r.Header.Get("Content-Type"); !isJSON(header) {
-		return refuse(http.StatusUnsupportedMediaType, "Content-Type is %q: application/json is wanted", header)
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %q: a body without encoding is wanted", encoding)
-	}
-	return nil
+	return nil, envelope.Refuse(http.StatusBadRequest, "%v", err)
 }
 
-func isJSON(contentType string) bool {
-	if contentType == "application/json" {
-		return true
-	}
-	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && media == "application/json"
-}
-
-// readBody returns the body, or its beginning if it is larger than limit. Length is what
-// the caller says it is, or negative.
-func readBody(r io.Reader, length, limit int64) (body []byte, complete bool, err error) {
-	if length > limit {
-		body, err = io.ReadAll(io.LimitReader(r, prefix))
-		return body, false, err
-	}
-	// A caller can claim any length: large bodies only get their room as they come.
-	buffer := make([]byte, 0, min(max(length+1, 512), 1<<20))
-	for {
-		n, err := r.Read(buffer[len(buffer):cap(buffer)])
-		buffer = buffer[:len(buffer)+n]
-		switch {
-		case int64(len(buffer)) > limit:
-			return buffer[:min(len(buffer), prefix)], false, nil
-		case err == io.EOF:
-			return buffer, true, nil
-		case err != nil:
-			return nil, false, err
-		case len(buffer) == cap(buffer):
-			grown := make([]byte, len(buffer), min(2*int64(cap(buffer)), limit+1))
-			copy(grown, buffer)
-			buffer = grown
-		}
-	}
-}
+// errMemory tells the user that a review is too large for the memory of the server.
+const errMemory = "admission review takes more memory than the server has for one request: make the object smaller"
 
 // tooLarge denies a review of which only the beginning is there. An HTTP error would let
 // it pass under failurePolicy Ignore.
-func (h *handler) tooLarge(r *http.Request, beginning []byte, room *room) ([]byte, error) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, drain*h.maxBody))
-	review, _ := decodeReview(beginning)
+func (h *handler) tooLarge(r *http.Request, beginning []byte, room *room, refusal *envelope.Refusal) ([]byte, error) {
+	limit.Discard(r.Body, drain*h.maxBody)
+	review := &review{}
+	_ = review.decode(beginning)
 	if !review.identified() {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", h.maxBody)
+		return nil, refusal
 	}
-	reason := fmt.Sprintf("admission review is larger than %d bytes", h.maxBody)
+	reason := strings.Replace(refusal.Text, "body", "admission review", 1)
+	if refusal.Text == limit.ErrTooLarge.Error() {
+		reason = errMemory
+	}
 	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason), room)
 }
 

@@ -46,12 +46,12 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 		code   int
 		text   string
 	}{
-		{reason: "wrong method", method: "GET", body: review, code: 405, text: "method GET is not allowed: reviews are posted"},
-		{reason: "no content type", header: map[string]string{"Content-Type": ""}, body: review, code: 415, text: `Content-Type is "": application/json is wanted`},
-		{reason: "wrong content type", header: map[string]string{"Content-Type": "application/yaml"}, body: review, code: 415, text: `Content-Type is "application/yaml": application/json is wanted`},
-		{reason: "content type that is none", header: map[string]string{"Content-Type": "; ;"}, body: review, code: 415, text: `Content-Type is "; ;": application/json is wanted`},
-		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: "\x1f\x8b", code: 415, text: `Content-Encoding is "gzip": a body without encoding is wanted`},
-		{reason: "empty body", body: "", code: 400, text: "body is empty: an AdmissionReview is wanted"},
+		{reason: "wrong method", method: "GET", body: review, code: 405, text: "method GET is not allowed: send reviews with POST"},
+		{reason: "no content type", header: map[string]string{"Content-Type": ""}, body: review, code: 415, text: `Content-Type is "": expected application/json`},
+		{reason: "wrong content type", header: map[string]string{"Content-Type": "application/yaml"}, body: review, code: 415, text: `Content-Type is "application/yaml": expected application/json`},
+		{reason: "content type that is none", header: map[string]string{"Content-Type": "; ;"}, body: review, code: 415, text: `Content-Type is "; ;": expected application/json`},
+		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: "\x1f\x8b", code: 415, text: `Content-Encoding is "gzip": expected a body without encoding`},
+		{reason: "empty body", body: "", code: 400, text: "body is empty: expected an AdmissionReview"},
 		{reason: "blank body", body: " \n", code: 400, text: "decode AdmissionReview: JSON ends too early, after 2 bytes"},
 		{reason: "not JSON", body: "kind: AdmissionReview", code: 400, text: "decode AdmissionReview: JSON is broken at byte 0, 'k': a value is wanted"},
 		{reason: "cut off", body: review[:len(review)-9], code: 400, text: "decode AdmissionReview: JSON ends too early, after 225 bytes"},

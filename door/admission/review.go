@@ -24,23 +24,24 @@ type review struct {
 	kind       string
 	request    usher.Request
 	// asks tells that there is a request.
-	asks bool
+	asks  bool
+	meter meter
 }
 
-// decodeReview reads a review. The objects are not decoded: they stay where they lie in
-// body, which must not change any more, and so do strings. With an error it returns what
+// decode reads a review. The objects are not decoded: they stay where they lie in body, which
+// must not change any more, and so do strings. After an error r has what
 // came before.
-func decodeReview(body []byte) (*review, error) {
-	r := &review{}
+func (r *review) decode(body []byte) error {
 	s := &jsonscan.Scanner{}
 	s.Reset(body, unsafe.String(unsafe.SliceData(body), len(body)))
+	s.Watch(r.meter.watch())
 	if err := s.Object(r.field); err != nil {
-		return r, fmt.Errorf("decode AdmissionReview: %w", err)
+		return fmt.Errorf("decode AdmissionReview: %w", err)
 	}
 	if err := s.End(); err != nil {
-		return r, fmt.Errorf("decode AdmissionReview: %w", err)
+		return fmt.Errorf("decode AdmissionReview: %w", err)
 	}
-	return r, r.check()
+	return r.check()
 }
 
 func (r *review) field(s *jsonscan.Scanner, key []byte) error {
@@ -82,11 +83,11 @@ func (r *review) requestField(s *jsonscan.Scanner, key []byte) error {
 	case "dryRun":
 		return s.Bool(&q.DryRun)
 	case "object":
-		return raw(s, &q.Object)
+		return r.raw(s, &q.Object)
 	case "oldObject":
-		return raw(s, &q.OldObject)
+		return r.raw(s, &q.OldObject)
 	case "options":
-		return raw(s, &q.Options)
+		return r.raw(s, &q.Options)
 	}
 	_, err := s.Value()
 	return err
@@ -132,9 +133,10 @@ func readUser(s *jsonscan.Scanner, user *usher.User) error {
 }
 
 // raw reads an object, or null, without looking inside.
-func raw(s *jsonscan.Scanner, target **usher.Object) error {
+func (r *review) raw(s *jsonscan.Scanner, target **usher.Object) error {
 	text, outline, err := s.RawObject()
 	if err == nil && text != nil {
+		r.meter.mind(&outline)
 		*target = usher.SurveyedObject(text, outline)
 	}
 	return err

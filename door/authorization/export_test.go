@@ -8,7 +8,7 @@ import (
 // Decode returns the request of a review and its version.
 func Decode(body []byte) (*usher.Request, string, error) {
 	var r review
-	err := r.decode(new(jsonscan.Scanner), body)
+	err := r.decode(new(jsonscan.Scanner), body, nil)
 	return &r.request, r.apiVersion, err
 }
 
@@ -17,7 +17,7 @@ func Decoder() func(body []byte) (*usher.Request, error) {
 	var scanner jsonscan.Scanner
 	return func(body []byte) (*usher.Request, error) {
 		r := &review{}
-		err := r.decode(&scanner, body)
+		err := r.decode(&scanner, body, nil)
 		return &r.request, err
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -18,7 +15,10 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsonscan"
+	"github.com/usher-dev/usher/internal/jsontree"
+	"github.com/usher-dev/usher/internal/limit"
 )
 
 const (
@@ -28,8 +28,7 @@ const (
 	// longestReserve bounds what is kept of the caller's patience for the way back.
 	longestReserve = 100 * time.Millisecond
 	// keptRoom is the largest buffer that is used again, in bytes.
-	keptRoom    = 64 << 10
-	contentType = "application/json"
+	keptRoom = 64 << 10
 )
 
 type handler struct {
@@ -65,22 +64,9 @@ func newHandler(d usher.Decider, only usher.Verdict, o Options) *handler {
 	}
 }
 
-// A refusal is an HTTP error: nothing was decided.
-type refusal struct {
-	code int
-	text string
-}
-
-func (r *refusal) Error() string { return r.text }
-
-func refuse(code int, format string, args ...any) *refusal {
-	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
-}
-
 var (
-	errTooLarge  = errors.New("body is too large")
-	errOverload  = &refusal{http.StatusServiceUnavailable, "too many reviews at the same time"}
-	errUndecided = &refusal{http.StatusServiceUnavailable, "no decision was reached"}
+	errOverload  = &envelope.Refusal{Code: http.StatusServiceUnavailable, Text: "overloaded: rejecting reviews"}
+	errUndecided = &envelope.Refusal{Code: http.StatusServiceUnavailable, Text: "no decision was reached"}
 )
 
 // A workspace is what answering one review takes, kept for the next.
@@ -90,79 +76,66 @@ type workspace struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := checkHeader(r); err != nil {
+	if err := envelope.Check(r); err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	if most := int64(h.options.MaxInFlight); most > 0 {
-		defer h.inFlight.Add(-1)
-		if h.inFlight.Add(1) > most {
-			h.overloaded(w, r)
-			return
-		}
-	}
 	space := h.spaces.Get().(*workspace)
 	err := h.serve(space, r)
-	if err != nil {
+	switch {
+	case errors.Is(err, errOverload):
+		h.overloaded(w, r)
+	case err != nil:
 		h.refuse(w, r, err)
-	} else {
-		send(w, space.out)
+	default:
+		envelope.Send(w, space.out)
 	}
 	if cap(space.body) <= keptRoom {
 		h.spaces.Put(space)
 	}
 }
 
-func send(w http.ResponseWriter, answer []byte) {
-	w.Header().Set("Content-Type", contentType)
-	// The caller is gone if this fails: nobody is left to be told.
-	_, _ = w.Write(answer)
-}
-
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	code := http.StatusServiceUnavailable
-	if refusal := (*refusal)(nil); errors.As(err, &refusal) {
-		code = refusal.code
-	}
-	if code == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", http.MethodPost)
-	}
-	if code < http.StatusInternalServerError {
+	if code := envelope.Write(w, err); code < http.StatusInternalServerError {
 		h.options.Log.WarnContext(r.Context(), "request is not an access review",
 			"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
 	}
-	http.Error(w, err.Error(), code)
 }
 
 // overloaded turns a review away. The log hears of it once a second: it has enough to do.
 func (h *handler) overloaded(w http.ResponseWriter, r *http.Request) {
 	if now := time.Now().Unix(); h.complained.Swap(now) != now {
-		h.options.Log.ErrorContext(r.Context(), "access reviews are turned away",
-			"path", r.URL.Path, "most", h.options.MaxInFlight, "error", errOverload)
+		h.options.Log.ErrorContext(r.Context(), "overloaded: rejecting access reviews",
+			"path", r.URL.Path, "max-in-flight", h.options.MaxInFlight)
 	}
 	if h.options.Shadow {
 		// The review was not read. API servers take an answer without version, too.
-		send(w, []byte(`{"status":{"allowed":false}}`+"\n"))
+		envelope.Send(w, []byte(`{"status":{"allowed":false}}`+"\n"))
 		return
 	}
-	http.Error(w, errOverload.text, errOverload.code)
+	http.Error(w, errOverload.Text, errOverload.Code)
 }
 
 // serve has the answer to one review in space.out.
 func (h *handler) serve(space *workspace, r *http.Request) error {
-	if err := space.read(r.Body, h.options.MaxBody); err != nil {
-		if errors.Is(err, errTooLarge) {
-			return refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", h.options.MaxBody)
-		}
-		return refuse(http.StatusBadRequest, "read body: %v", err)
+	var err error
+	if space.body, err = envelope.Read(r, h.options.MaxBody, space.body[:0], "a "+kind); err != nil {
+		return overload(err)
 	}
-	if len(space.body) == 0 {
-		return refuse(http.StatusBadRequest, "body is empty: a %s is wanted", kind)
+	// Only now: a body that does not arrive keeps nobody else from being answered.
+	if most := int64(h.options.MaxInFlight); most > 0 {
+		defer h.inFlight.Add(-1)
+		if h.inFlight.Add(1) > most {
+			return errOverload
+		}
 	}
 	// Whoever decides may keep the request: it is not part of the workspace.
 	review := &review{}
-	if err := review.decode(&space.scanner, space.body); err != nil {
-		return refuse(http.StatusBadRequest, "%v", err)
+	if err := review.decode(&space.scanner, space.body, watch(r, len(space.body))); err != nil {
+		if errors.Is(err, limit.ErrOverloaded) || errors.Is(err, limit.ErrTooLarge) {
+			return overload(envelope.Failure(err))
+		}
+		return envelope.Refuse(http.StatusBadRequest, "%v", err)
 	}
 	answer, err := h.answer(r, review)
 	if err != nil {
@@ -172,42 +145,25 @@ func (h *handler) serve(space *workspace, r *http.Request) error {
 	return nil
 }
 
-func checkHeader(r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed: reviews are posted", r.Method)
+// overload is err, or errOverload if there was no room for the request.
+func overload(err error) error {
+	if refusal := (*envelope.Refusal)(nil); errors.As(err, &refusal) && refusal.Code == http.StatusTooManyRequests {
+		return errOverload
 	}
-	header := r.Header.Get("Content-Type")
-	if header != contentType {
-		if media, _, err := mime.ParseMediaType(header); err != nil || media != contentType {
-			return refuse(http.StatusUnsupportedMediaType, "Content-Type is %q: application/json is wanted", header)
-		}
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return refuse(http.StatusUnsupportedMediaType, "Content-Encoding is %q: a body without encoding is wanted", encoding)
-	}
-	return nil
+	return err
 }
 
-// read reads a body of at most limit bytes into space.
-func (space *workspace) read(r io.Reader, limit int64) error {
-	body := space.body[:0]
-	for {
-		if len(body) == cap(body) {
-			grown := make([]byte, len(body), min(2*int64(cap(body)), limit+1))
-			copy(grown, body)
-			body = grown
-		}
-		n, err := r.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		space.body = body
-		switch {
-		case int64(len(body)) > limit:
-			return errTooLarge
-		case err == io.EOF:
-			return nil
-		case err != nil:
+// watch returns what a scan of a body of some size tells what it takes. What small ones do is
+// paid for.
+func watch(r *http.Request, size int) jsontree.Watch {
+	if size <= 4096 {
+		return nil
+	}
+	return func(weight int) error {
+		if err := r.Context().Err(); err != nil {
 			return err
 		}
+		return limit.Pay(r.Body, weight)
 	}
 }
 
@@ -231,7 +187,7 @@ func (h *handler) answer(r *http.Request, review *review) (answer, error) {
 	if err != nil {
 		h.options.Log.ErrorContext(ctx, "access review without a decision", "uid", q.UID, "path", r.URL.Path, "error", err)
 		if h.options.Shadow {
-			return answer{evaluationError: errUndecided.text}, nil
+			return answer{evaluationError: errUndecided.Text}, nil
 		}
 		return answer{}, errUndecided
 	}

@@ -31,11 +31,11 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 		code   int
 		text   string
 	}{
-		{reason: "wrong method", method: "GET", body: small, code: 405, text: "method GET is not allowed: reviews are posted"},
-		{reason: "no content type", header: map[string]string{"Content-Type": ""}, body: small, code: 415, text: `Content-Type is "": application/json is wanted`},
-		{reason: "wrong content type", header: map[string]string{"Content-Type": "text/plain"}, body: small, code: 415, text: `Content-Type is "text/plain": application/json is wanted`},
-		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: "\x1f\x8b", code: 415, text: `Content-Encoding is "gzip": a body without encoding is wanted`},
-		{reason: "empty body", code: 400, text: "body is empty: a SubjectAccessReview is wanted"},
+		{reason: "wrong method", method: "GET", body: small, code: 405, text: "method GET is not allowed: send reviews with POST"},
+		{reason: "no content type", header: map[string]string{"Content-Type": ""}, body: small, code: 415, text: `Content-Type is "": expected application/json`},
+		{reason: "wrong content type", header: map[string]string{"Content-Type": "text/plain"}, body: small, code: 415, text: `Content-Type is "text/plain": expected application/json`},
+		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: "\x1f\x8b", code: 415, text: `Content-Encoding is "gzip": expected a body without encoding`},
+		{reason: "empty body", code: 400, text: "body is empty: expected a SubjectAccessReview"},
 		{reason: "truncated", body: `{"apiVersion":`, code: 400, text: "decode SubjectAccessReview: JSON ends too early, after 14 bytes"},
 		{reason: "trailing data", body: small + "{}", code: 400, text: "decode SubjectAccessReview: JSON is broken at byte 128, '{': nothing more is wanted"},
 		{reason: "an array", body: "[]", code: 400, text: "decode SubjectAccessReview: body is an array: an object is wanted"},

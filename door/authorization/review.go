@@ -7,6 +7,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonscan"
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 const (
@@ -31,13 +32,15 @@ type review struct {
 
 var errNotUTF8 = errors.New("body is not UTF-8 throughout")
 
-// decode reads a review. It keeps body as text, and does not keep body itself.
-func (r *review) decode(s *jsonscan.Scanner, body []byte) error {
+// decode reads a review. It keeps body as text, and does not keep body itself. Watch is told
+// what the review takes; it may be nil.
+func (r *review) decode(s *jsonscan.Scanner, body []byte, watch jsontree.Watch) error {
 	if !utf8.Valid(body) {
 		return errNotUTF8
 	}
 	s.Reset(body, string(body))
-	if err := r.read(s, body); err != nil {
+	s.Watch(watch)
+	if err := r.read(s, watch); err != nil {
 		return fmt.Errorf("decode %s: %w", kind, err)
 	}
 	if s.Replaced() {
@@ -48,7 +51,7 @@ func (r *review) decode(s *jsonscan.Scanner, body []byte) error {
 
 // read reads the fields. Those of spec are named differently in the two versions: they
 // wait until the version is known.
-func (r *review) read(s *jsonscan.Scanner, body []byte) error {
+func (r *review) read(s *jsonscan.Scanner, watch jsontree.Watch) error {
 	var waiting []byte
 	err := s.Object(func(s *jsonscan.Scanner, key []byte) (err error) {
 		switch string(key) {
@@ -73,6 +76,7 @@ func (r *review) read(s *jsonscan.Scanner, body []byte) error {
 	}
 	replaced := s.Replaced()
 	s.Reset(waiting, string(waiting))
+	s.Watch(watch)
 	if err := r.spec(s); err != nil {
 		return fmt.Errorf("spec: %w", err)
 	}

@@ -230,11 +230,11 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 		code   int
 		text   string
 	}{
-		{reason: "wrong method", method: "GET", body: review, code: 405, text: "method GET is not allowed: reviews are posted"},
-		{reason: "YAML", header: map[string]string{"Content-Type": "application/yaml"}, body: "kind: ConversionReview", code: 415, text: `Content-Type is "application/yaml": application/json is wanted`},
-		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: review, code: 415, text: `Content-Encoding is "gzip": a body without encoding is wanted`},
+		{reason: "wrong method", method: "GET", body: review, code: 405, text: "method GET is not allowed: send reviews with POST"},
+		{reason: "YAML", header: map[string]string{"Content-Type": "application/yaml"}, body: "kind: ConversionReview", code: 415, text: `Content-Type is "application/yaml": expected application/json`},
+		{reason: "compressed", header: map[string]string{"Content-Encoding": "gzip"}, body: review, code: 415, text: `Content-Encoding is "gzip": expected a body without encoding`},
 		{reason: "too large", body: change(`"metadata"`, `"padding":"`+strings.Repeat("x", 4096)+`","metadata"`), code: 413, text: "body is larger than 4096 bytes"},
-		{reason: "empty", body: "", code: 400, text: "decode ConversionReview: unexpected end of JSON input"},
+		{reason: "empty", body: "", code: 400, text: "body is empty: expected a ConversionReview"},
 		{reason: "YAML that is said to be JSON", body: "kind: ConversionReview", code: 400, text: "decode ConversionReview: invalid character 'k' looking for beginning of value"},
 		{reason: "more after the end", body: review + "{}", code: 400, text: "decode ConversionReview: invalid character '{' after top-level value"},
 		{reason: "another kind", body: change("ConversionReview", "AdmissionReview"), code: 400, text: `kind is "AdmissionReview": ConversionReview is wanted`},

@@ -1,13 +1,12 @@
 package conversion
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -15,6 +14,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/usher-dev/usher/internal/envelope"
+	"github.com/usher-dev/usher/internal/jsontree"
+	"github.com/usher-dev/usher/internal/limit"
 )
 
 const (
@@ -36,17 +39,15 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	review, code, err := h.read(w, r)
+	review, err := h.read(r)
 	if err != nil {
-		h.log.WarnContext(r.Context(), "request is not a conversion review",
-			"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
-		if code == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", http.MethodPost)
+		if code := envelope.Write(w, err); code != http.StatusTooManyRequests {
+			h.log.WarnContext(r.Context(), "request is not a conversion review",
+				"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
 		}
-		http.Error(w, err.Error(), code)
 		return
 	}
-	objects, err := h.convertAll(r.Context(), review.Request)
+	objects, err := h.convertAll(r, review.Request)
 	if err != nil {
 		h.complain(r.Context(), review.Request, err)
 	}
@@ -56,9 +57,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "encode ConversionReview: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	// The caller is gone if this fails: nobody is left to be told.
-	_, _ = w.Write(answer)
+	envelope.Send(w, answer)
 }
 
 // complain logs a failure. An API server that cannot fill its cache asks again ten times a
@@ -76,34 +75,46 @@ func (h *handler) complain(ctx context.Context, r *request, err error) {
 	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", err)
 }
 
-// read returns the review that was posted, or the HTTP status for what is none.
-func (h *handler) read(w http.ResponseWriter, r *http.Request) (*review, int, error) {
-	if r.Method != http.MethodPost {
-		return nil, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed: reviews are posted", r.Method)
+// read returns the review that was posted.
+func (h *handler) read(r *http.Request) (*review, error) {
+	if err := envelope.Check(r); err != nil {
+		return nil, err
 	}
-	header := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(header); err != nil || media != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("Content-Type is %q: application/json is wanted", header)
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("Content-Encoding is %q: a body without encoding is wanted", encoding)
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("body is larger than %d bytes", h.maxBody)
-	}
+	body, err := envelope.Read(r, h.maxBody, nil, "a "+kind)
 	if err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("read body: %w", err)
+		return nil, err
+	}
+	if err := pay(r, body); err != nil {
+		return nil, envelope.Failure(err)
 	}
 	review, err := decodeReview(body)
 	if err != nil {
-		return nil, http.StatusBadRequest, err
+		return nil, envelope.Refuse(http.StatusBadRequest, "%v", err)
 	}
-	return review, 0, nil
+	return review, nil
+}
+
+// maxDepth is how deep encoding/json goes.
+const maxDepth = 10000
+
+// pay takes the memory that decoding a review will take, and the objects in it. What is wrong
+// with the JSON is left to decoding.
+func pay(r *http.Request, body []byte) error {
+	// The objects are copied from it.
+	failed := limit.Pay(r.Body, len(body))
+	if failed != nil {
+		return failed
+	}
+	_, _, _ = jsontree.Survey(body, 0, maxDepth, func(weight int) error {
+		failed = cmp.Or(r.Context().Err(), limit.Pay(r.Body, weight))
+		return failed
+	})
+	return failed
 }
 
 // convertAll converts all objects, in order, or none.
-func (h *handler) convertAll(ctx context.Context, r *request) ([]json.RawMessage, error) {
+func (h *handler) convertAll(asked *http.Request, r *request) ([]json.RawMessage, error) {
+	ctx := asked.Context()
 	converted := make([]json.RawMessage, 0, len(r.Objects))
 	for i, raw := range r.Objects {
 		if err := ctx.Err(); err != nil {
@@ -114,6 +125,10 @@ func (h *handler) convertAll(ctx context.Context, r *request) ([]json.RawMessage
 			return nil, fmt.Errorf("objects[%d]: %w", i, err)
 		}
 		if raw, err = h.convertOne(ctx, object, before, r.DesiredAPIVersion); err != nil {
+			return nil, fmt.Errorf("%s: %w", before, err)
+		}
+		// It is copied into the answer.
+		if err := limit.Pay(asked.Body, 2*len(raw)); err != nil {
 			return nil, fmt.Errorf("%s: %w", before, err)
 		}
 		converted = append(converted, raw)

@@ -7,16 +7,39 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/usher-dev/usher/internal/limit"
 )
 
-// HTTP returns a server with bounds on how long callers may take. What goes wrong with
-// connections is logged.
+// What a connection may take before anything is known of the caller. Go's own limits are
+// a hundred times as high, and some of that memory is taken when a header announces it.
+const (
+	// maxHeader is the size of a request's head; HTTP/1 adds 4 KiB.
+	maxHeader = 12 << 10
+	// maxStreams bounds the requests at a time on a connection of HTTP/2, maxFrame what is
+	// read at once, and maxUnread and maxStreamUnread what arrives before a handler reads it.
+	maxStreams      = 100
+	maxFrame        = 16 << 10
+	maxUnread       = 256 << 10
+	maxStreamUnread = 64 << 10
+)
+
+// HTTP returns a server with bounds on how long callers may take, and on what a connection
+// takes. What goes wrong with connections is logged.
 func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
+		Handler:        handler,
+		MaxHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxStreamUnread,
+			WriteByteTimeout: 10 * time.Second,
+		},
+		// It is the time for the TLS handshake, too.
+		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       time.Minute,
 		WriteTimeout:      2 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
@@ -40,12 +63,21 @@ type Server struct {
 	grace time.Duration
 	log   *slog.Logger
 	drain drain
+	conns limit.Conns
 }
 
 // New returns a server whose requests have the time of grace to finish when it ends.
 func New(grace time.Duration, log *slog.Logger) *Server {
 	return &Server{Server: HTTP(nil, log), grace: grace, log: log}
 }
+
+// ServeTLS serves the connections of l, as many as [limit.Conns] allows.
+func (s *Server) ServeTLS(l net.Listener, certFile, keyFile string) error {
+	return s.Server.ServeTLS(s.conns.Guard(s.Server, l), certFile, keyFile)
+}
+
+// Connections returns the connections that are bounded.
+func (s *Server) Connections() *limit.Conns { return &s.conns }
 
 // Count makes the end of the server wait until there are no requests to next any more.
 // Probes are not worth waiting for: they never stop.

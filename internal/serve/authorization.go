@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/door/authorization"
 	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/graceful"
+	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/observe/decisionlog"
 )
 
@@ -37,13 +38,18 @@ type Authorization struct {
 	Shadow bool
 }
 
+// guarded reports whether callers have to prove who they are.
+func (a *Authorization) guarded() bool {
+	return a != nil && (a.ClientCAFile != "" || a.TokenFile != "")
+}
+
 // describe says for people what is unusual.
 func (a *Authorization) describe() string {
 	text := ""
 	if a.Shadow {
 		text += ", as a shadow: no answer has an opinion"
 	}
-	if a.ClientCAFile == "" && a.TokenFile == "" {
+	if !a.guarded() {
 		text += ", for everybody who can reach it"
 	}
 	return text
@@ -52,6 +58,9 @@ func (a *Authorization) describe() string {
 // maxStreams is how many requests an API server can send at the same time; it sends all of
 // them on one connection, and keeps 600 in flight by default.
 const maxStreams = 1000
+
+// maxUnread is how many bytes of these requests may arrive before they are read.
+const maxUnread = 1 << 20
 
 // authorizer is what answers authorization webhooks.
 type authorizer struct {
@@ -76,7 +85,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
 	known.Follow(a.server.Server)
 	a.server.Handler = s.authorizationMux(a.server, c, known)
-	a.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
 	a.server.TLSConfig = known.Ask(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
@@ -88,6 +97,12 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *callers.Callers) http.Handler {
 	options := authorization.Options{
 		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
+	}
+	// Each endpoint has slots of its own, and API servers do not wait for one.
+	limits := s.limits.Beside(limit.Options{Slots: -1, Turn: -1, Log: s.config.Log})
+	limited := limits.Handler
+	if known != nil {
+		limited = limits.Proven
 	}
 	mux := http.NewServeMux()
 	for _, endpoint := range []struct {
@@ -103,7 +118,7 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
 		}
 		decider := s.metrics.Wrap(decisionlog.Wrap(s.live, log.With("endpoint", endpoint.path)), door)
-		answers := s.metrics.Requests(endpoint.path, endpoint.handler(decider, options))
+		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
 		mux.Handle(endpoint.path, known.Only(server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)

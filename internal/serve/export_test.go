@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -60,15 +58,4 @@ func ScopeOf(c Cluster) func(group, resource string) authz.Scope {
 	s := newScopes(c.Clients.Kube.Discovery(), slog.New(slog.DiscardHandler))
 	s.read()
 	return s.of
-}
-
-// MostBytes bounds the bodies of all requests that are decided at a time.
-const MostBytes = mostBytes
-
-// Limit returns a handler that lets no more requests at a time through to next, the others
-// waiting that long for their turn. It calls shed for those that it turns away.
-func Limit(inFlight int, turn time.Duration, log *slog.Logger, shed func(), next http.Handler) http.Handler {
-	g := newGate(inFlight, log, shed)
-	g.turn = turn
-	return g.limit(next)
 }

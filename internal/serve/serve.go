@@ -27,6 +27,8 @@ import (
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/graceful"
+	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/memory"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -45,7 +47,7 @@ type Server struct {
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
 	immunity   *immunity
-	gate       *gate
+	limits     *limit.Limiter
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -73,7 +75,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}); err != nil {
 		return nil, err
 	}
-	s.gate = newGate(s.config.MaxInFlight, s.config.Log, s.metrics.Shed)
+	s.limits = limit.New(limit.Options{
+		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded(), Shed: s.metrics.Shed, Log: s.config.Log,
+	})
 	if s.config.Cluster != nil {
 		s.member = newMember(s.config)
 		s.metrics.Cluster(metrics.ClusterState{Staleness: s.member.source.Staleness, Registered: s.member.isRegistered()})
@@ -153,7 +157,7 @@ func (s *Server) facts() (fact.Resolver, error) {
 // observe hands on what is in force now.
 func (s *Server) observe(status live.Status) {
 	if status.Generation == 1 {
-		dropPages()
+		memory.DropPages()
 	}
 	s.count(status)
 	if s.member != nil {
@@ -216,15 +220,19 @@ func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.Rules, s.config.Log), s.config.Log), "admission")
 	mux := http.NewServeMux()
-	mux.Handle("/"+string(usher.Mutate), s.webhook(s.gate.limit(admission.Mutate(decider, options))))
-	mux.Handle("/"+string(usher.Validate), s.webhook(s.gate.limit(admission.Validate(decider, options))))
+	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
+	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux
 }
 
 func (s *Server) webhook(decides http.Handler) http.Handler {
-	return s.callers.Only(s.webhooks.Count(s.loaded(decides)))
+	limited := s.limits.Handler(decides)
+	if s.callers != nil {
+		limited = s.limits.Proven(decides)
+	}
+	return s.callers.Only(s.webhooks.Count(s.loaded(limited)))
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API
@@ -273,7 +281,7 @@ func (s *Server) CAFile() string { return s.identity.caFile }
 // up. It returns nil if all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
-	collectLess()
+	memory.CollectLess()
 	s.introduce()
 	// What serves outlives ctx: requests in flight still need policies.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -292,7 +300,9 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(s.authorizer.serve)
 	}
 	if s.meterListener != nil {
-		group.Go(func() error { return graceful.Served(s.metering.Serve(s.meterListener)) })
+		group.Go(func() error {
+			return graceful.Served(s.metering.Serve(new(limit.Conns).Guard(s.metering, s.meterListener)))
+		})
 	}
 	group.Go(func() error {
 		defer stop()

@@ -112,7 +112,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "how long the programs of one rule may run for one request")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")
 	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "largest review that is decided")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "how many admission requests are decided at a time; who comes on top and waits for a second in vain is told to try again (429)")
+	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "how many admission requests are decided at a time; excess requests wait up to 1s, then get 429")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long the answer of an HTTP service is used again; 0 asks every time")
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "share of requests to explain in the log, rule by rule: 0.01 is one in a hundred")

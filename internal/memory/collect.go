@@ -1,4 +1,4 @@
-package serve
+package memory
 
 import (
 	"os"
@@ -17,14 +17,18 @@ const (
 	// thousand are seldom garbage, and going through them costs each request its share.
 	leastRoom = 250
 	mostRoom  = 1000
+	// mostGarbage bounds what this comes to, in bytes, and lastRoom is what is left of it in
+	// percent: large requests should not cost several times what they take.
+	mostGarbage = 128 << 20
+	lastRoom    = 50
 )
 
 // tuned makes the first server of the process tune its garbage collector.
 var tuned atomic.Bool
 
-// collectLess makes garbage collections as rare as room allows, unless GOGC says how often
+// CollectLess makes garbage collections as rare as room allows, unless GOGC says how often
 // they should be.
-func collectLess() {
+func CollectLess() {
 	if os.Getenv("GOGC") == "" && tuned.CompareAndSwap(false, true) {
 		tuneAfterCollections(100)
 	}
@@ -52,7 +56,8 @@ func roomPercent(live uint64) int {
 	if live == 0 {
 		return mostRoom
 	}
-	return int(min(max(100*room/live, leastRoom), mostRoom))
+	percent := min(max(100*room/live, leastRoom), mostRoom)
+	return int(max(min(percent, 100*mostGarbage/live), lastRoom))
 }
 
 func liveBytes() uint64 {

@@ -1,4 +1,4 @@
-package serve
+package memory
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPages gives back the code and constants that have been read from the binary, most of
+// DropPages gives back the code and constants that have been read from the binary, most of
 // which only starting up has needed. The system reads again what is needed again.
-func dropPages() {
+func DropPages() {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

@@ -1,0 +1,195 @@
+// Package limit bounds what the requests of a server take together: memory, decisions at a
+// time, and connections.
+//
+// Memory is counted as it is taken, never as a header announces it: the bytes of a body as
+// they arrive, and what decoding will take before it begins. Callers that have proved who
+// they are have room that others cannot take, and among the others no address can take
+// everything. A body that does not make progress is given up.
+package limit
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/usher-dev/usher/internal/memory"
+)
+
+const (
+	defaultSlots  = 400
+	defaultTurn   = time.Second
+	defaultWindow = 5 * time.Second
+	// step is what a request takes of the budget at a time, in bytes. The first one covers
+	// its connection, goroutine and headers, and most reviews altogether.
+	step = 64 << 10
+	// places is how many requests may wait for their turn.
+	places = 1024
+)
+
+var (
+	// ErrOverloaded is the error of a body, and of [Pay], if there is no room for a request now.
+	ErrOverloaded = errors.New("overloaded: rejecting requests, try again later")
+	// ErrTooLarge is the error for a request that there is never room for.
+	ErrTooLarge = errors.New("request takes more memory than one request may")
+	// ErrSlow is the error of a body that does not arrive in time.
+	ErrSlow = errors.New("body arrives too slowly")
+)
+
+// Options tune a [Limiter]. The zero value works.
+type Options struct {
+	// Slots is how many requests are decided at a time; 0 means 400, negative without limit.
+	Slots int
+	// Bytes is how much memory requests may take; 0 means [memory.Budget].
+	Bytes int64
+	// Turn is how long a request waits if there is no room; 0 means a second, negative not at
+	// all.
+	Turn time.Duration
+	// Provable tells that callers can prove who they are, and are then served by
+	// [Limiter.Proven]. Others can take half of the slots and of the bytes. Without it all
+	// share everything.
+	Provable bool
+	// Window is how long a body may take to end or to grow by 32 KiB a second; 0 means five
+	// seconds.
+	Window time.Duration
+	// Shed is called for each request that there is no room for.
+	Shed func()
+	// Log is slog.Default if nil.
+	Log *slog.Logger
+}
+
+// A Limiter bounds what requests take together. It is safe for concurrent use.
+type Limiter struct {
+	options Options
+	slots   *pool // nil without limit
+	bytes   *pool
+	// told is when the log was last told of excess requests, in nanoseconds.
+	told atomic.Int64
+}
+
+// New returns a limiter.
+func New(o Options) *Limiter {
+	if o.Bytes <= 0 {
+		o.Bytes = memory.Budget()
+	}
+	o.Bytes = max(o.Bytes, 4*step)
+	l := &Limiter{options: o.withDefaults()}
+	l.bytes = newPool(o.Bytes, l.shared(o.Bytes), step, l.places())
+	l.slots = l.newSlots()
+	return l
+}
+
+// Beside returns a limiter with slots and callers of its own that takes its bytes from those
+// of l. Options.Bytes does not count.
+func (l *Limiter) Beside(o Options) *Limiter {
+	other := &Limiter{options: o.withDefaults(), bytes: l.bytes}
+	other.slots = other.newSlots()
+	return other
+}
+
+func (o Options) withDefaults() Options {
+	o.Slots, o.Turn, o.Window = cmp.Or(o.Slots, defaultSlots), cmp.Or(o.Turn, defaultTurn), cmp.Or(o.Window, defaultWindow)
+	if o.Shed == nil {
+		o.Shed = func() {}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+func (l *Limiter) newSlots() *pool {
+	if l.options.Slots < 0 {
+		return nil
+	}
+	slots := int64(l.options.Slots)
+	return newPool(slots, l.shared(slots), 1, l.places())
+}
+
+func (l *Limiter) places() *pool { return newPool(places, l.shared(places), 1, nil) }
+
+// shared is how much of total unproven callers may take.
+func (l *Limiter) shared(total int64) int64 {
+	if !l.options.Provable {
+		return total
+	}
+	return max(total/2, 1)
+}
+
+// Handler returns a handler that passes on requests whose bodies are within the limits: reading
+// a body takes memory, and reaching its end a slot, which may wait. Both fail with
+// [ErrOverloaded] or [ErrTooLarge]. What a request has taken is given back when next returns.
+func (l *Limiter) Handler(next http.Handler) http.Handler { return &handler{limiter: l, next: next} }
+
+// Proven is Handler for callers who have proved who they are, by a certificate, a token or a
+// path that nobody else knows. That is for whoever calls the handler to see to.
+func (l *Limiter) Proven(next http.Handler) http.Handler {
+	return &handler{limiter: l, next: next, proven: true}
+}
+
+type handler struct {
+	limiter *Limiter
+	next    http.Handler
+	proven  bool
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b := &body{ReadCloser: r.Body, limiter: h.limiter, request: r, begun: time.Now(), conn: connOf(r.Context())}
+	b.control = *http.NewResponseController(w)
+	if h.proven {
+		b.who.proven = true
+		b.conn.prove()
+	} else {
+		b.who.address = addressOf(r.RemoteAddr)
+	}
+	defer b.release()
+	// Of the first step nothing is spent yet.
+	b.err = b.pay(1)
+	r.Body = b
+	h.next.ServeHTTP(w, r)
+}
+
+// addressOf returns the IP address of a remote address.
+func addressOf(remote string) string {
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		return host
+	}
+	return remote
+}
+
+// A Use is what requests have taken.
+type Use struct {
+	// Bytes of MaxBytes and Slots of MaxSlots are taken, and of these UnprovenBytes and
+	// UnprovenSlots by callers that have proved nothing. Waiting requests wait for either.
+	Bytes, UnprovenBytes, MaxBytes int64
+	Slots, UnprovenSlots, MaxSlots int64
+	Waiting                        int
+}
+
+// Use returns what requests have taken.
+func (l *Limiter) Use() Use {
+	u := Use{MaxBytes: l.bytes.total}
+	u.Bytes, u.UnprovenBytes, u.Waiting = l.bytes.use()
+	if l.slots != nil {
+		var waiting int
+		u.MaxSlots = l.slots.total
+		u.Slots, u.UnprovenSlots, waiting = l.slots.use()
+		u.Waiting += waiting
+	}
+	return u
+}
+
+// shed counts a request that there is no room for, and tells the log now and then.
+func (l *Limiter) shed(r *http.Request, what string) {
+	l.options.Shed()
+	const often = 10 * time.Second
+	now, told := time.Now().UnixNano(), l.told.Load()
+	if now-told > int64(often) && l.told.CompareAndSwap(told, now) {
+		l.options.Log.WarnContext(r.Context(), "overloaded: rejecting requests", "exhausted", what, "from", addressOf(r.RemoteAddr),
+			"do", "raise --max-in-flight if requests wait for facts, GOMEMLIMIT with the memory limit if they are large; else give the server more CPU or add replicas")
+	}
+}

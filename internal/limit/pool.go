@@ -1,0 +1,172 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A caller is who sent a request, as far as limits go.
+type caller struct {
+	proven bool
+	// address is the remote IP address.
+	address string
+}
+
+// A pool is a number of things that requests take and give back: bytes, or slots.
+//
+// Proven callers may take all of it, others only what is shared, of which one address gets at
+// most twice what it leaves to all others. So one address holds at most two thirds, and two
+// that do all they can four fifths: there is always something left for the next.
+type pool struct {
+	total, shared int64
+	// unit is the least that is taken at a time.
+	unit int64
+	// places bounds the requests that wait; nil means that none does.
+	places *pool
+
+	mu             sync.Mutex
+	used, unproven int64
+	// by is what each address holds of unproven.
+	by map[string]int64
+	// waiting are the requests that wait, in the order in which they came, and turns the
+	// turn of each address that holds something or waits when it was last served.
+	waiting []*waiter
+	turns   map[string]int64
+	turn    int64
+}
+
+// A waiter is a request that waits for n.
+type waiter struct {
+	who     caller
+	n       int64
+	granted chan struct{}
+	served  bool
+}
+
+func newPool(total, shared, unit int64, places *pool) *pool {
+	return &pool{total: total, shared: shared, unit: unit, places: places, by: map[string]int64{}, turns: map[string]int64{}}
+}
+
+// most is what one request of a caller can hold if there is no other one.
+func (p *pool) most(who caller) int64 {
+	if who.proven {
+		return p.total
+	}
+	return max(p.shared*2/3, min(p.shared, p.unit))
+}
+
+// take takes n, and waits up to patience for it. It reports whether it got it.
+func (p *pool) take(ctx context.Context, who caller, n int64, patience time.Duration) bool {
+	p.mu.Lock()
+	if p.fits(who, n) {
+		p.grant(who, n)
+		p.mu.Unlock()
+		return true
+	}
+	if patience <= 0 || p.places == nil || !p.places.take(ctx, who, 1, 0) {
+		p.mu.Unlock()
+		return false
+	}
+	w := &waiter{who: who, n: n, granted: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	p.mu.Unlock()
+	defer p.places.give(who, 1)
+	return p.wait(ctx, w, patience)
+}
+
+func (p *pool) wait(ctx context.Context, w *waiter, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-w.granted:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.served {
+		return true
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
+	p.forget(w.who)
+	return false
+}
+
+// give returns what take took.
+func (p *pool) give(who caller, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= n
+	if !who.proven {
+		p.unproven -= n
+		p.by[who.address] -= n
+		p.forget(who)
+	}
+	for w := p.next(); w != nil; w = p.next() {
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
+		p.grant(w.who, w.n)
+		w.served = true
+		close(w.granted)
+	}
+}
+
+// next returns the waiter to be served: a proven one first, then one of the address whose
+// turn is longest ago. It is nil if there is no room for any.
+func (p *pool) next() *waiter {
+	var best *waiter
+	for _, w := range p.waiting {
+		if !p.fits(w.who, w.n) {
+			continue
+		}
+		if w.who.proven {
+			return w
+		}
+		if best == nil || p.turns[w.who.address] < p.turns[best.who.address] {
+			best = w
+		}
+	}
+	return best
+}
+
+// fits reports whether a caller may take n now.
+func (p *pool) fits(who caller, n int64) bool {
+	if p.used+n > p.total {
+		return false
+	}
+	if who.proven {
+		return true
+	}
+	left := p.shared - p.unproven - n
+	return left >= 0 && p.by[who.address]+n <= 2*(left+p.unit)
+}
+
+func (p *pool) grant(who caller, n int64) {
+	p.used += n
+	if !who.proven {
+		p.unproven += n
+		p.by[who.address] += n
+		p.turn++
+		p.turns[who.address] = p.turn
+	}
+}
+
+// forget drops what is known of an address that holds nothing and does not wait.
+func (p *pool) forget(who caller) {
+	if who.proven || p.by[who.address] > 0 {
+		return
+	}
+	delete(p.by, who.address)
+	if !slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.who == who }) {
+		delete(p.turns, who.address)
+	}
+}
+
+// use returns what is taken, in all and by callers that are not proven, and how many wait.
+func (p *pool) use() (used, unproven int64, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used, p.unproven, len(p.waiting)
+}

@@ -1,0 +1,7 @@
+package memory
+
+// BudgetOf is the budget with a GOMEMLIMIT.
+func BudgetOf(limit int64) int64 { return budget(limit) }
+
+// RoomPercent is how many percent of what is in use may be allocated until the next collection.
+func RoomPercent(live uint64) int { return roomPercent(live) }
