@@ -46,6 +46,13 @@ type Request struct {
 	Resource    schema.GroupVersionResource
 	Subresource string
 
+	// Requested is the kind in the version that the client used, if an API server has
+	// converted the object to another one for this question, and zero otherwise.
+	Requested schema.GroupVersionKind
+	// Entry is the name of the webhook entry that is asked, such as validate or mutate-v1:
+	// the rules that belong to it decide. Empty is none in particular: all rules decide.
+	Entry string
+
 	// Name is empty while a name is still to be generated, Namespace for cluster-scoped
 	// objects. A Namespace object carries its own name as Namespace.
 	Name      string

@@ -69,6 +69,7 @@ type Live struct {
 // A snapshot is everything that holds at one time. It is immutable and replaced whole.
 type snapshot struct {
 	decider  usher.Decider
+	entries  *engine.Entries // nil before the first policies
 	rules    []rule.Rule
 	access   *authzengine.Engine
 	coverage rule.Coverage
@@ -92,6 +93,8 @@ func notLoaded(context.Context, *usher.Request) (usher.Decision, error) {
 
 // Decide decides by the policies that hold when it is called, from the first to the last
 // rule. Its error is [ErrNotLoaded] as long as a source has not handed over anything.
+//
+// A request that names an entry is decided by the rules that belong to it.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	return l.current.Load().decider.Decide(ctx, r)
 }
@@ -101,6 +104,15 @@ func (l *Live) Status() Status { return l.current.Load().status }
 
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
 func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
+
+// RulesAt returns those of Rules that belong to an entry; all if the name is empty.
+func (l *Live) RulesAt(entry string) []rule.Rule {
+	current := l.current.Load()
+	if current.entries == nil {
+		return nil
+	}
+	return current.entries.Rules(entry)
+}
 
 // Coverage is what the rules in force have to be asked about. It is shared: do not change it.
 func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
@@ -223,11 +235,14 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []Policy, status St
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
 	l.index = index.Update(l.index, rules)
 	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard())
+	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
+		return engine.New(index.New(some), l.options.Facts, l.options.Engine)
+	})
 	next.decider = usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		if r.Phase == usher.Authorize {
 			return next.access.Decide(ctx, r)
 		}
-		return writes.Decide(ctx, r)
+		return next.entries.Decide(ctx, r)
 	})
 	return next
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
@@ -120,7 +121,13 @@ func (p *Plugin) ValidateInitialization() error {
 		Engine: engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
 		Log:    p.log,
 	})
-	p.Plugin = apiserver.New(decisionlog.Wrap(l, p.log), apiserver.Options{
+	// A server converts nothing for a plugin: each request is for one entry.
+	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		one := *r
+		one.Entry = live.EntryOf(r)
+		return l.Decide(ctx, &one)
+	})
+	p.Plugin = apiserver.New(decisionlog.Wrap(asked, p.log), apiserver.Options{
 		Covers: l.Covers, Timeout: p.config.RequestTimeout.Duration, Log: p.log,
 	})
 	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })

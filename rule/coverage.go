@@ -13,6 +13,9 @@ import (
 // are registered for. Equal sets of rules have equal coverages.
 type Coverage struct {
 	Mutate, Validate []Covered
+	// MutateMetadata and ValidateMetadata are the objects whose metadata is not to be changed
+	// through subresources unasked; they have no operation but UPDATE.
+	MutateMetadata, ValidateMetadata []Covered
 }
 
 // Covered are the requests for the objects of one kind.
@@ -24,31 +27,102 @@ type Covered struct {
 	// Namespaces are those of the objects, sorted; nil means every namespace, and objects
 	// that are in none.
 	Namespaces []string
+	// Versions are the API versions of the kind that the same rules name, sorted, APIVersion
+	// among them; nil if that is the only one.
+	Versions []string
 }
 
-// Cover returns what rules can match, sorted, each operation on a kind in one place only.
+// Cover returns what rules can match, sorted, each operation on a kind in one place only,
+// unless rules name different sets of its versions.
 //
 // Built-in rules, which have no policy, complete what others do and cover nothing. No rule
 // covers what to change about an object that is deleted. A rule for objects of every kind
 // covers CONNECT only if it names that operation: the requests carry options and no
 // object, and who writes a rule for all objects means objects.
 func Cover(rules []Rule) Coverage {
-	mutate, validate := reaches{}, reaches{}
+	mutate, validate, metadata := reaches{}, reaches{}, map[usher.Phase]reaches{usher.Mutate: {}, usher.Validate: {}}
 	for i := range rules {
 		r := &rules[i]
-		if r.Policy == (usher.PolicyRef{}) {
+		if r.Policy == (usher.PolicyRef{}) || r.Phase == usher.Authorize {
 			continue
 		}
-		switch r.Phase {
-		case usher.Mutate:
+		if r.Phase == usher.Mutate {
 			mutate.add(&r.Match)
-		case usher.Validate:
+		} else {
 			validate.add(&r.Match)
-		case usher.Authorize:
+		}
+		if r.readsMetadata() {
+			metadata[r.Phase].add(&r.Match)
 		}
 	}
 	maps.DeleteFunc(mutate, func(key reachKey, _ *reach) bool { return key.operation == usher.Delete })
-	return Coverage{Mutate: mutate.covered(), Validate: validate.covered()}
+	for _, reaches := range metadata {
+		maps.DeleteFunc(reaches, func(key reachKey, _ *reach) bool { return key.operation != usher.Update })
+	}
+	return Coverage{
+		Mutate: mutate.covered(), Validate: validate.covered(),
+		MutateMetadata: metadata[usher.Mutate].covered(), ValidateMetadata: metadata[usher.Validate].covered(),
+	}
+}
+
+// Of returns what is covered of the requests that an entry is for.
+func (c Coverage) Of(e Entry) []Covered {
+	all := c.part(e.Phase, e.Part)
+	if e.Versions == "" {
+		return all
+	}
+	var own []Covered
+	for i := range all {
+		if all[i].Kind != "" && e.named(all[i].versions()) {
+			own = append(own, all[i])
+		}
+	}
+	return own
+}
+
+func (c Coverage) part(phase usher.Phase, part Part) []Covered {
+	switch {
+	case part == Policies:
+		return nil
+	case phase == usher.Mutate && part == Metadata:
+		return c.MutateMetadata
+	case phase == usher.Mutate:
+		return c.Mutate
+	case part == Metadata:
+		return c.ValidateMetadata
+	}
+	return c.Validate
+}
+
+// Entries returns the names of all entries that may be asked, whatever versions the cluster
+// serves, sorted.
+func (c Coverage) Entries() []string {
+	var names []string
+	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
+		names = append(names, Entry{Phase: phase, Part: Policies}.String())
+		for _, part := range []Part{Objects, Metadata} {
+			all := c.part(phase, part)
+			if len(all) > 0 {
+				names = append(names, Entry{Phase: phase, Part: part}.String())
+			}
+			for i := range all {
+				if all[i].Kind != "" {
+					short, full := VersionsOf(all[i].versions())
+					names = append(names, Entry{phase, part, short}.String(), Entry{phase, part, full}.String())
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// versions are the API versions of the kind that the rules name.
+func (c *Covered) versions() []string {
+	if c.Versions == nil {
+		return []string{c.APIVersion}
+	}
+	return c.Versions
 }
 
 // reaches tells for each kind and operation how far rules reach.
@@ -56,7 +130,9 @@ type reaches map[reachKey]*reach
 
 type reachKey struct {
 	apiVersion, kind string
-	operation        usher.Operation
+	// versions are those that the rules name, joined; empty if that is only apiVersion.
+	versions  string
+	operation usher.Operation
 }
 
 // A reach is a set of namespaces, or all of them and what is in none.
@@ -70,14 +146,18 @@ func (rs reaches) add(m *Match) {
 	if len(operations) == 0 {
 		operations = usher.Operations()
 	}
+	versions := m.versions()
 	for _, operation := range operations {
 		if len(m.Selectors) == 0 && (operation != usher.Connect || len(m.Operations) > 0) {
 			rs.extend(reachKey{operation: operation}, m.Namespace)
 		}
 		for i := range m.Selectors {
-			sel := &m.Selectors[i]
-			if !sel.never() && (sel.Namespace == "" || m.Namespace == "" || sel.Namespace == m.Namespace) {
-				rs.extend(reachKey{sel.APIVersion, sel.Kind, operation}, cmp.Or(m.Namespace, sel.Namespace))
+			if sel := &m.Selectors[i]; m.covers(sel) {
+				key := reachKey{apiVersion: sel.APIVersion, kind: sel.Kind, operation: operation}
+				if named := versions[sel.Kind]; len(named) > 1 {
+					key.versions = strings.Join(named, " ")
+				}
+				rs.extend(key, cmp.Or(m.Namespace, sel.Namespace))
 			}
 		}
 	}
@@ -113,12 +193,17 @@ func (rs reaches) covered() []Covered {
 		if !r.everywhere {
 			namespaces = slices.Sorted(maps.Keys(r.namespaces))
 		}
+		var versions []string
+		if key.versions != "" {
+			versions = strings.Split(key.versions, " ")
+		}
 		i := slices.IndexFunc(all, func(c Covered) bool {
-			return c.APIVersion == key.apiVersion && c.Kind == key.kind && slices.Equal(c.Namespaces, namespaces)
+			return c.APIVersion == key.apiVersion && c.Kind == key.kind && slices.Equal(c.Namespaces, namespaces) &&
+				slices.Equal(c.Versions, versions)
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, Covered{APIVersion: key.apiVersion, Kind: key.kind, Namespaces: namespaces})
+			all = append(all, Covered{APIVersion: key.apiVersion, Kind: key.kind, Namespaces: namespaces, Versions: versions})
 		}
 		all[i].Operations = append(all[i].Operations, key.operation)
 	}
@@ -130,6 +215,7 @@ func (rs reaches) covered() []Covered {
 			cmp.Compare(a.APIVersion, b.APIVersion),
 			cmp.Compare(a.Kind, b.Kind),
 			slices.Compare(a.Namespaces, b.Namespaces),
+			slices.Compare(a.Versions, b.Versions),
 		)
 	})
 	return all
@@ -145,6 +231,9 @@ func (c Covered) String() string {
 		s += " of every object"
 	} else {
 		s += " of " + c.APIVersion + " " + c.Kind
+	}
+	if c.Versions != nil {
+		s += " (any of " + strings.Join(c.Versions, ", ") + ")"
 	}
 	if c.Namespaces != nil {
 		s += " in " + strings.Join(c.Namespaces, ", ")

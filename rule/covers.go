@@ -7,18 +7,23 @@ import (
 )
 
 // Covers reports whether a request is covered: whether a webhook that is registered for c is
-// asked about it. Doors that see every request ask nothing about the others.
+// asked about it, at the entry that the request names if it does. Doors that see every
+// request ask nothing about the others.
 //
 // What covers objects of every kind covers no subresource, but for those that carry whole
 // pods, and CONNECT, which has nothing else. What names a kind covers the subresources that
-// have a kind of their own, such as Scale and Eviction. Nothing covers the status of
-// objects: to refuse or change what controllers report would only make them lie.
+// have a kind of their own, such as Scale and Eviction. Of the status of objects, and of
+// finalize, only changes of metadata are covered: to refuse or change what controllers report
+// would only make them lie.
 func (c Coverage) Covers(r *usher.Request) bool {
-	covered := c.Validate
-	if r.Phase == usher.Mutate {
-		covered = c.Mutate
+	e, named := ParseEntry(r.Entry)
+	if !named {
+		e = EntryOf(r)
 	}
-	return slices.ContainsFunc(covered, func(c Covered) bool { return c.covers(r) })
+	if e.Phase != r.Phase || (e.Part == Metadata) != writesBeside(r) || e.Part == Metadata && !changesMetadata(r) {
+		return false
+	}
+	return slices.ContainsFunc(c.Of(e), func(c Covered) bool { return c.covers(r) })
 }
 
 func (c *Covered) covers(r *usher.Request) bool {
@@ -45,6 +50,8 @@ func wholeObject(r *usher.Request) bool {
 	switch r.Subresource {
 	case "":
 		return true
+	case "status", "finalize":
+		return writesBeside(r)
 	case "ephemeralcontainers", "resize":
 		return r.Operation == usher.Update && r.Resource.Group == "" && r.Resource.Resource == "pods"
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,13 +53,23 @@ func isRegistration(tree map[string]any) bool {
 	return isConfiguration && nameOfTree(tree) == registered
 }
 
-// AnsweredBy has a decider answer for the webhooks of Usher, as its server would: it is for
-// [Options.Local].
+// AnsweredBy has a decider answer for the webhooks of Usher, as its server would, each for
+// the entry that it is: it is for [Options.Local].
 func AnsweredBy(d usher.Decider) func(configuration, webhook string) http.Handler {
 	quiet := admission.Options{Log: slog.New(slog.DiscardHandler)}
-	handlers := map[string]http.Handler{
-		enroll.Webhook(usher.Mutate):   admission.Mutate(d, quiet),
-		enroll.Webhook(usher.Validate): admission.Validate(d, quiet),
+	return func(_, webhook string) http.Handler {
+		at, ok := enroll.EntryOf(webhook)
+		if !ok {
+			return nil
+		}
+		entry := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+			asked := *r
+			asked.Entry = at.String()
+			return d.Decide(ctx, &asked)
+		})
+		if at.Phase == usher.Mutate {
+			return admission.Mutate(entry, quiet)
+		}
+		return admission.Validate(entry, quiet)
 	}
-	return func(_, webhook string) http.Handler { return handlers[webhook] }
 }

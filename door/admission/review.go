@@ -6,6 +6,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonscan"
 )
@@ -41,6 +43,9 @@ func (r *review) decode(body []byte) error {
 	if err := s.End(); err != nil {
 		return fmt.Errorf("decode AdmissionReview: %w", err)
 	}
+	if r.request.Requested == r.request.Kind {
+		r.request.Requested = schema.GroupVersionKind{}
+	}
 	return r.check()
 }
 
@@ -68,6 +73,8 @@ func (r *review) requestField(s *jsonscan.Scanner, key []byte) error {
 		return s.String(&q.UID)
 	case "kind":
 		return triple(s, &q.Kind.Group, &q.Kind.Version, &q.Kind.Kind)
+	case "requestKind":
+		return triple(s, &q.Requested.Group, &q.Requested.Version, &q.Requested.Kind)
 	case "resource":
 		return triple(s, &q.Resource.Group, &q.Resource.Version, &q.Resource.Resource)
 	case "subResource":

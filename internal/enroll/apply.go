@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -84,7 +85,7 @@ func (e *Enroller) applyMutating(ctx context.Context, want *admissionv1.Mutating
 			if !ours(got) {
 				return &ForeignError{mutatingKind, e.o.Name}
 			}
-			if carries(got, want) && sameMutating(got.Webhooks, want.Webhooks[0]) {
+			if carries(got, want) && sameMutating(got.Webhooks, want.Webhooks) {
 				return errSame
 			}
 		}
@@ -106,7 +107,7 @@ func (e *Enroller) applyValidating(ctx context.Context, want *admissionv1.Valida
 			if !ours(got) {
 				return &ForeignError{validatingKind, e.o.Name}
 			}
-			if carries(got, want) && sameValidating(got.Webhooks, want.Webhooks[0]) {
+			if carries(got, want) && sameValidating(got.Webhooks, want.Webhooks) {
 				return errSame
 			}
 		}
@@ -154,28 +155,24 @@ func carries(got, want metav1.Object) bool {
 	return maps.Equal(labels, got.GetLabels())
 }
 
-// sameMutating reports whether the entry is among those that are registered. Entries that
-// somebody else has added are their business.
-func sameMutating(entries []admissionv1.MutatingWebhook, want admissionv1.MutatingWebhook) bool {
-	for _, got := range entries {
-		if got.Name == want.Name {
-			if want.ClientConfig.CABundle == nil {
-				want.ClientConfig.CABundle = got.ClientConfig.CABundle
-			}
-			return apiequality.Semantic.DeepEqual(got, want)
+// sameMutating reports whether the entries that are registered, those of others left out,
+// are the wanted ones. Entries that somebody else has added are their business.
+func sameMutating(got, want []admissionv1.MutatingWebhook) bool {
+	own := slices.DeleteFunc(slices.Clone(got), func(w admissionv1.MutatingWebhook) bool { return !isEntry(w.Name) })
+	return slices.EqualFunc(own, want, func(got, want admissionv1.MutatingWebhook) bool {
+		if want.ClientConfig.CABundle == nil {
+			want.ClientConfig.CABundle = got.ClientConfig.CABundle
 		}
-	}
-	return false
+		return apiequality.Semantic.DeepEqual(got, want)
+	})
 }
 
-func sameValidating(entries []admissionv1.ValidatingWebhook, want admissionv1.ValidatingWebhook) bool {
-	for _, got := range entries {
-		if got.Name == want.Name {
-			if want.ClientConfig.CABundle == nil {
-				want.ClientConfig.CABundle = got.ClientConfig.CABundle
-			}
-			return apiequality.Semantic.DeepEqual(got, want)
+func sameValidating(got, want []admissionv1.ValidatingWebhook) bool {
+	own := slices.DeleteFunc(slices.Clone(got), func(w admissionv1.ValidatingWebhook) bool { return !isEntry(w.Name) })
+	return slices.EqualFunc(own, want, func(got, want admissionv1.ValidatingWebhook) bool {
+		if want.ClientConfig.CABundle == nil {
+			want.ClientConfig.CABundle = got.ClientConfig.CABundle
 		}
-	}
-	return false
+		return apiequality.Semantic.DeepEqual(got, want)
+	})
 }

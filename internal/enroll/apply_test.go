@@ -63,7 +63,7 @@ func TestApplyWritesOnlyWhatDiffers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				object.Webhooks[0].Rules = object.Webhooks[0].Rules[:1]
+				object.Webhooks[0].Rules[0].Resources = append(object.Webhooks[0].Rules[0].Resources, "secrets")
 				if _, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}

@@ -2,22 +2,21 @@ package enroll
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/usher-dev/usher/rule"
 )
 
 // maxNamespaces bounds the list of namespaces in a condition. With more than that it is
 // cheaper to ask.
 const maxNamespaces = 100
 
-// always are the conditions without which a server that is down could keep a cluster down:
+// recovery are the conditions without which a server that is down could keep a cluster down:
 // nodes could not report, leaders could not be elected, an API server could not start.
 // They are CEL; namespace, subResource and username are absent rather than empty.
-var always = []admissionv1.MatchCondition{
+var recovery = []admissionv1.MatchCondition{
 	{
 		// It brings its own objects up to date before it serves, and ends if it cannot.
 		Name:       "not-by-the-api-server",
@@ -40,12 +39,27 @@ var always = []admissionv1.MatchCondition{
 		Name:       "not-reviews",
 		Expression: `!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'])`,
 	},
-	{
-		// Also what finalizers keep of a policy that is being deleted.
-		Name: "not-deletion-of-policies",
-		Expression: fmt.Sprintf(`!(request.resource.group in %s && (request.operation == 'DELETE' || `+
-			`(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))))`, policyGroups()),
-	},
+}
+
+// notDeletion also lets go what finalizers keep of a policy that is being deleted.
+var notDeletion = admissionv1.MatchCondition{
+	Name:       "not-deletion-of-policies",
+	Expression: `!(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))`,
+}
+
+// notPolicies leaves policies to their own entry.
+var notPolicies = admissionv1.MatchCondition{
+	Name:       "not-policies",
+	Expression: fmt.Sprintf(`!(request.resource.group in %s)`, policyGroups()),
+}
+
+// changesMetadata leaves out what controllers and kubelets report: a status alone.
+var changesMetadata = admissionv1.MatchCondition{
+	Name: "changes-metadata",
+	Expression: `object.metadata.?labels != oldObject.metadata.?labels || ` +
+		`object.metadata.?annotations != oldObject.metadata.?annotations || ` +
+		`object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences || ` +
+		`object.metadata.?finalizers != oldObject.metadata.?finalizers`,
 }
 
 // kubeSystem lets the control plane and the nodes bring up what the network, names and
@@ -59,34 +73,38 @@ var kubeSystem = admissionv1.MatchCondition{
 		`request.userInfo.username in ['system:kube-controller-manager', 'system:kube-scheduler']))`,
 }
 
-// conditions are those that always hold, and one that leaves out the namespaces that no
-// policy is for, if all policies are for a few. It cannot be the namespace selector:
-// policies themselves are sent from every namespace.
-func (e *Enroller) conditions(covered []rule.Covered) []admissionv1.MatchCondition {
-	conditions := append([]admissionv1.MatchCondition{}, always...)
+// always are the conditions of every entry.
+func (e *Enroller) always() []admissionv1.MatchCondition {
+	conditions := slices.Clone(recovery)
 	if !e.o.Compat {
 		conditions = append(conditions, kubeSystem)
 	}
-	namespaces, limited := namespacesOf(covered)
+	return conditions
+}
+
+// conditions are those of every entry for other objects than policies, and one that leaves
+// out the namespaces that no policy is for, if all policies are for a few.
+func (e *Enroller) conditions(found []*located) []admissionv1.MatchCondition {
+	conditions := append(e.always(), notPolicies)
+	namespaces, limited := namespacesOf(found)
 	if !limited {
 		return conditions
 	}
 	return append(conditions, admissionv1.MatchCondition{
-		Name: "namespaces-with-policies",
-		Expression: fmt.Sprintf(`request.resource.group in %s || (has(request.namespace) && request.namespace in ['%s'])`,
-			policyGroups(), strings.Join(namespaces, "', '")),
+		Name:       "namespaces-with-policies",
+		Expression: fmt.Sprintf(`has(request.namespace) && request.namespace in ['%s']`, strings.Join(namespaces, "', '")),
 	})
 }
 
-// namespacesOf returns the namespaces of all that is covered, sorted; it is not limited to
+// namespacesOf returns the namespaces of all that is found, sorted; it is not limited to
 // them if they are too many, or something is covered in all of them.
-func namespacesOf(covered []rule.Covered) (namespaces []string, limited bool) {
+func namespacesOf(found []*located) (namespaces []string, limited bool) {
 	set := map[string]bool{}
-	for _, c := range covered {
-		if c.Namespaces == nil {
+	for _, l := range found {
+		if l.Namespaces == nil {
 			return nil, false
 		}
-		for _, namespace := range c.Namespaces {
+		for _, namespace := range l.Namespaces {
 			// Others do not exist, and must not become part of an expression.
 			if len(validation.IsDNS1123Label(namespace)) == 0 {
 				set[namespace] = true

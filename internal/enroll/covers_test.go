@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,21 +59,39 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			webhooks := map[usher.Phase]webhook.WebhookAccessor{
-				usher.Mutate:   webhook.NewMutatingWebhookAccessor("m", "usher", &mutating.Webhooks[0]),
-				usher.Validate: webhook.NewValidatingWebhookAccessor("v", "usher", &validating.Webhooks[0]),
-			}
+			webhooks := accessors(mutating, validating)
 			for _, r := range requests() {
-				for phase, hook := range webhooks {
+				for phase, hooks := range webhooks {
 					r.Phase = phase
-					if got, want := l.Covers(&r), sends(t, hook, &r); got != want {
-						t.Errorf("%s %s %s/%s %s in %q by %s: covered %t, sent %t",
-							phase, r.Operation, r.Resource.Resource, r.Subresource, r.Kind.Kind, r.Namespace, r.User.Name, got, want)
+					var sent, want []string
+					for _, hook := range hooks {
+						if sends(t, hook, &r) {
+							sent = append(sent, hook.GetName())
+						}
+					}
+					if l.Covers(&r) {
+						want = []string{enroll.Webhook(live.EntryOf(&r))}
+					}
+					if !slices.Equal(sent, want) {
+						t.Errorf("%s %s %s/%s %s in %q by %s: sent to %q, covered for %q",
+							phase, r.Operation, r.Resource.Resource, r.Subresource, r.Kind.Kind, r.Namespace, r.User.Name, sent, want)
 					}
 				}
 			}
 		})
 	}
+}
+
+// accessors are the webhooks of each phase, in order, as an API server has them.
+func accessors(m *admissionv1.MutatingWebhookConfiguration, v *admissionv1.ValidatingWebhookConfiguration) map[usher.Phase][]webhook.WebhookAccessor {
+	all := map[usher.Phase][]webhook.WebhookAccessor{}
+	for i := range m.Webhooks {
+		all[usher.Mutate] = append(all[usher.Mutate], webhook.NewMutatingWebhookAccessor(m.Webhooks[i].Name, "usher", &m.Webhooks[i]))
+	}
+	for i := range v.Webhooks {
+		all[usher.Validate] = append(all[usher.Validate], webhook.NewValidatingWebhookAccessor(v.Webhooks[i].Name, "usher", &v.Webhooks[i]))
+	}
+	return all
 }
 
 func policyText(kind, namespace, apiVersion, selected, operations string) string {
@@ -150,6 +170,9 @@ func requests() []usher.Request {
 		{"v1/nodes", "", "v1/Node", usher.Operations()[:3], true},
 		{"v1/nodes", "proxy", "v1/NodeProxyOptions", usher.Operations()[3:], true},
 		{"v1/namespaces", "", "v1/Namespace", usher.Operations()[:3], true},
+		{"v1/namespaces", "status", "v1/Namespace", usher.Operations()[1:2], true},
+		{"v1/namespaces", "finalize", "v1/Namespace", usher.Operations()[1:2], true},
+		{"v1/nodes", "status", "v1/Node", usher.Operations()[1:2], true},
 		{"certificates.k8s.io/v1/certificatesigningrequests", "approval", "certificates.k8s.io/v1/CertificateSigningRequest", usher.Operations()[1:2], true},
 		{"authentication.k8s.io/v1/tokenreviews", "", "authentication.k8s.io/v1/TokenReview", usher.Operations()[:1], true},
 	}
@@ -184,12 +207,31 @@ func requests() []usher.Request {
 							"metadata": map[string]any{"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"},
 						})
 						all = append(all, going)
+						for _, field := range []string{"labels", "annotations", "ownerReferences", "finalizers", "generateName"} {
+							changed := r
+							changed.Object = usher.TreeObject(map[string]any{
+								"apiVersion": tree["apiVersion"], "kind": tree["kind"], "metadata": map[string]any{"name": "a", field: metadataValue(field)},
+							})
+							all = append(all, changed)
+						}
 					}
 				}
 			}
 		}
 	}
 	return all
+}
+
+func metadataValue(field string) any {
+	switch field {
+	case "labels", "annotations":
+		return map[string]any{"a": "b"}
+	case "ownerReferences":
+		return []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1"}}
+	case "finalizers":
+		return []any{"example.com/a"}
+	}
+	return "a-"
 }
 
 func split(text string) (schema.GroupVersion, string) {

@@ -1,5 +1,5 @@
 // Package enroll registers Usher with an API server: it keeps one mutating and one
-// validating webhook configuration, with one entry each, for as little as the policies
+// validating webhook configuration, with as few entries and for as little as the policies
 // in force need.
 //
 //	e := enroll.New(kube, mapper, enroll.Options{Namespace: "usher-system", Service: "usher"})
@@ -28,14 +28,17 @@ type Options struct {
 	// Name is that of both configurations; empty means usher.
 	Name string
 
-	// Namespace is the one that Usher runs in: its objects are never sent. Service is
+	// Namespace is the one that Usher runs in: its objects, other than policies, are never sent. Service is
 	// the name of its Service there, Port that of the Service; 0 means 443.
 	Namespace string
 	Service   string
 	Port      int32
-	// URL is where /mutate and /validate are, for a server outside the cluster. It wins
+	// URL is where the paths of the entries are, for a server outside the cluster. It wins
 	// over Service.
 	URL string
+	// Path tells the URL path of an entry, such as mutate, each time that the registration
+	// is made; nil means a slash and the name.
+	Path func(entry string) string
 
 	// FailurePolicy is what API servers do when they get no answer; empty means Ignore.
 	FailurePolicy admissionv1.FailurePolicyType
@@ -47,9 +50,8 @@ type Options struct {
 	// changed; empty means Never.
 	Reinvocation admissionv1.ReinvocationPolicyType
 
-	// NamespaceSelector and ObjectSelector narrow down what is sent further. An
-	// ObjectSelector also counts for policies: those that it does not select are enforced,
-	// but written without being checked.
+	// NamespaceSelector and ObjectSelector narrow down what is sent further. Policies are
+	// sent when they are written, whatever these select.
 	NamespaceSelector, ObjectSelector *metav1.LabelSelector
 	// Compat asks, as the original's manifests do, only for objects that carry the label
 	// kinitiras.kcloudlabs.io/webhook: enabled. That is a choice made object by object,
@@ -81,6 +83,9 @@ func New(kube kubernetes.Interface, mapper meta.RESTMapper, o Options) *Enroller
 	o.Reinvocation = cmp.Or(o.Reinvocation, admissionv1.NeverReinvocationPolicy)
 	if len(o.ReviewVersions) == 0 {
 		o.ReviewVersions = []string{"v1", "v1beta1"}
+	}
+	if o.Path == nil {
+		o.Path = func(entry string) string { return "/" + entry }
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -1,6 +1,7 @@
 package enroll
 
 import (
+	"errors"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,45 +18,31 @@ const (
 	domain = ".usher.dev"
 )
 
-// Webhook is the name of the entry that asks a phase, in the configuration of that phase.
-func Webhook(phase usher.Phase) string { return string(phase) + domain }
-
-// An entry is what both kinds of webhooks have in common.
-type entry struct {
-	name              string
-	client            admissionv1.WebhookClientConfig
-	rules             []admissionv1.RuleWithOperations
-	conditions        []admissionv1.MatchCondition
-	namespaceSelector *metav1.LabelSelector
-	objectSelector    *metav1.LabelSelector
-}
-
 // Objects returns the configurations that a coverage needs. Equal coverages give equal
 // objects, to the byte. Everything that API servers would fill in is there. They are
 // complete unless there is an error other than [UnknownKindsError].
 func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
-	mutating, unknown, err := e.rules(coverage.Mutate)
-	if err != nil {
+	entries, err := e.Entries(coverage)
+	var unknown *UnknownKindsError
+	if err != nil && !errors.As(err, &unknown) {
 		return nil, nil, err
 	}
-	validating, unknownToo, err := e.rules(coverage.Validate)
-	if err != nil {
-		return nil, nil, err
+	mutating := &admissionv1.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: mutatingKind},
+		ObjectMeta: e.metadata(),
 	}
-	m := e.entry(usher.Mutate, coverage.Mutate, mutating, caBundle)
-	v := e.entry(usher.Validate, coverage.Validate, validating, caBundle)
-	return e.mutating(m), e.validating(v), unknownKinds(unknown, unknownToo)
-}
-
-func (e *Enroller) entry(phase usher.Phase, covered []rule.Covered, rules []admissionv1.RuleWithOperations, caBundle []byte) entry {
-	return entry{
-		name:              Webhook(phase),
-		client:            e.client("/"+string(phase), caBundle),
-		rules:             rules,
-		conditions:        e.conditions(covered),
-		namespaceSelector: e.namespaces(),
-		objectSelector:    e.objects(),
+	validating := &admissionv1.ValidatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: validatingKind},
+		ObjectMeta: e.metadata(),
 	}
+	for i := range entries {
+		if entries[i].Phase == usher.Mutate {
+			mutating.Webhooks = append(mutating.Webhooks, e.mutating(&entries[i], caBundle))
+		} else {
+			validating.Webhooks = append(validating.Webhooks, e.validating(&entries[i], caBundle))
+		}
+	}
+	return mutating, validating, err
 }
 
 func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
@@ -71,8 +58,11 @@ func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClien
 
 // namespaces excludes Usher's own namespace by the label that API servers set, and which
 // nobody can change.
-func (e *Enroller) namespaces() *metav1.LabelSelector {
+func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
+	if n.Part == rule.Policies {
+		return selector
+	}
 	if e.o.NamespaceSelector != nil {
 		selector = e.o.NamespaceSelector.DeepCopy()
 	}
@@ -84,8 +74,11 @@ func (e *Enroller) namespaces() *metav1.LabelSelector {
 	return selector
 }
 
-func (e *Enroller) objects() *metav1.LabelSelector {
+func (e *Enroller) objects(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
+	if n.Part == rule.Policies {
+		return selector
+	}
 	if e.o.ObjectSelector != nil {
 		selector = e.o.ObjectSelector.DeepCopy()
 	}
@@ -99,45 +92,37 @@ func (e *Enroller) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: e.o.Name, Labels: map[string]string{managedBy: manager}}
 }
 
-func (e *Enroller) mutating(n entry) *admissionv1.MutatingWebhookConfiguration {
+func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
 	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
-	return &admissionv1.MutatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: mutatingKind},
-		ObjectMeta: e.metadata(),
-		Webhooks: []admissionv1.MutatingWebhook{{
-			Name:                    n.name,
-			ClientConfig:            n.client,
-			Rules:                   n.rules,
-			FailurePolicy:           &e.o.FailurePolicy,
-			MatchPolicy:             &equivalent,
-			NamespaceSelector:       n.namespaceSelector,
-			ObjectSelector:          n.objectSelector,
-			SideEffects:             &none,
-			TimeoutSeconds:          &e.o.TimeoutSeconds,
-			AdmissionReviewVersions: e.o.ReviewVersions,
-			ReinvocationPolicy:      &e.o.Reinvocation,
-			MatchConditions:         n.conditions,
-		}},
+	return admissionv1.MutatingWebhook{
+		Name:                    Webhook(n.String()),
+		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
+		Rules:                   n.Rules,
+		FailurePolicy:           &n.FailurePolicy,
+		MatchPolicy:             &equivalent,
+		NamespaceSelector:       e.namespaces(n),
+		ObjectSelector:          e.objects(n),
+		SideEffects:             &none,
+		TimeoutSeconds:          &e.o.TimeoutSeconds,
+		AdmissionReviewVersions: e.o.ReviewVersions,
+		ReinvocationPolicy:      &e.o.Reinvocation,
+		MatchConditions:         n.Conditions,
 	}
 }
 
-func (e *Enroller) validating(n entry) *admissionv1.ValidatingWebhookConfiguration {
+func (e *Enroller) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
 	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
-	return &admissionv1.ValidatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: validatingKind},
-		ObjectMeta: e.metadata(),
-		Webhooks: []admissionv1.ValidatingWebhook{{
-			Name:                    n.name,
-			ClientConfig:            n.client,
-			Rules:                   n.rules,
-			FailurePolicy:           &e.o.FailurePolicy,
-			MatchPolicy:             &equivalent,
-			NamespaceSelector:       n.namespaceSelector,
-			ObjectSelector:          n.objectSelector,
-			SideEffects:             &none,
-			TimeoutSeconds:          &e.o.TimeoutSeconds,
-			AdmissionReviewVersions: e.o.ReviewVersions,
-			MatchConditions:         n.conditions,
-		}},
+	return admissionv1.ValidatingWebhook{
+		Name:                    Webhook(n.String()),
+		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
+		Rules:                   n.Rules,
+		FailurePolicy:           &n.FailurePolicy,
+		MatchPolicy:             &equivalent,
+		NamespaceSelector:       e.namespaces(n),
+		ObjectSelector:          e.objects(n),
+		SideEffects:             &none,
+		TimeoutSeconds:          &e.o.TimeoutSeconds,
+		AdmissionReviewVersions: e.o.ReviewVersions,
+		MatchConditions:         n.Conditions,
 	}
 }

@@ -135,13 +135,13 @@ func TestRulesAreNarrow(t *testing.T) {
 		covered []rule.Covered
 		want    []string
 	}{
-		{"policies themselves, always", nil, []string{guardRule, accessRule}},
+		{"nothing", nil, nil},
 		{
 			"subresources only with the operation that they have", []rule.Covered{covered("v1", "Pod", all...)},
-			[]string{"CREATE,DELETE,UPDATE /v1 pods *", "UPDATE /v1 pods/ephemeralcontainers,pods/resize *", guardRule, accessRule},
+			[]string{"CREATE,DELETE,UPDATE /v1 pods *", "UPDATE /v1 pods/ephemeralcontainers,pods/resize *"},
 		},
-		{"new pods only", []rule.Covered{covered("v1", "Pod", usher.Create)}, []string{"CREATE /v1 pods *", guardRule, accessRule}},
-		{"no operations mean all", []rule.Covered{covered("v1", "Secret")}, []string{"CREATE,DELETE,UPDATE /v1 secrets *", guardRule, accessRule}},
+		{"new pods only", []rule.Covered{covered("v1", "Pod", usher.Create)}, []string{"CREATE /v1 pods *"}},
+		{"no operations mean all", []rule.Covered{covered("v1", "Secret")}, []string{"CREATE,DELETE,UPDATE /v1 secrets *"}},
 		{
 			"kinds are joined within a group and version, if their operations are the same", []rule.Covered{
 				covered("v1", "Secret", usher.Create), covered("v1", "ConfigMap", usher.Create), covered("v1", "Namespace", usher.Delete),
@@ -149,25 +149,24 @@ func TestRulesAreNarrow(t *testing.T) {
 			},
 			[]string{
 				"CREATE /v1 configmaps,secrets *", "DELETE /v1 namespaces *", "CREATE apps/v1 deployments *", "CREATE batch/v1 jobs *",
-				guardRule, accessRule,
 			},
 		},
 		{
 			"CONNECT to a kind that has none", []rule.Covered{covered("v1", "Secret", usher.Connect), covered("v1", "Pod", usher.Connect)},
-			[]string{guardRule, accessRule},
+			nil,
 		},
 		{
 			"ways into pods", []rule.Covered{
 				covered("v1", "PodExecOptions"), covered("v1", "PodAttachOptions"), covered("v1", "PodPortForwardOptions"), covered("v1", "PodProxyOptions"),
 				covered("v1", "ServiceProxyOptions"), covered("v1", "NodeProxyOptions", usher.Connect),
 			},
-			[]string{"CONNECT /v1 nodes/proxy,pods/attach,pods/exec,pods/portforward,pods/proxy,services/proxy *", guardRule, accessRule},
+			[]string{"CONNECT /v1 nodes/proxy,pods/attach,pods/exec,pods/portforward,pods/proxy,services/proxy *"},
 		},
 		{
 			"kinds of subresources", []rule.Covered{
 				covered("policy/v1", "Eviction", all...), covered("autoscaling/v1", "Scale"), covered("v1", "Binding"), covered("authentication.k8s.io/v1", "TokenRequest"),
 			},
-			[]string{"CREATE /v1 bindings,pods/binding,pods/eviction,serviceaccounts/token *", "UPDATE */* */scale *", guardRule, accessRule},
+			[]string{"CREATE /v1 bindings,pods/binding,pods/eviction,serviceaccounts/token *", "UPDATE */* */scale *"},
 		},
 		{
 			"everything takes the rest in, but for what it does not have", []rule.Covered{
@@ -178,27 +177,24 @@ func TestRulesAreNarrow(t *testing.T) {
 				"CREATE,UPDATE */* * *",
 			},
 		},
-		{"CONNECT to everything", []rule.Covered{covered("", "", usher.Connect)}, []string{"CONNECT */* */* *", guardRule, accessRule}},
+		{"CONNECT to everything", []rule.Covered{covered("", "", usher.Connect)}, []string{"CONNECT */* */* *"}},
 		{
 			"CONNECT in a namespace", []rule.Covered{inNamespaces(covered("", "", usher.Connect, usher.Update), "shop")},
 			[]string{
-				"UPDATE /v1 pods/ephemeralcontainers,pods/resize *", "CONNECT */* */* Namespaced", "UPDATE */* * Namespaced", guardRule, accessRule,
+				"UPDATE /v1 pods/ephemeralcontainers,pods/resize *", "CONNECT */* */* Namespaced", "UPDATE */* * Namespaced",
 			},
 		},
 		{
 			"everything in a namespace is not cluster-scoped", []rule.Covered{inNamespaces(covered("", "", usher.Delete), "shop"), covered("v1", "Secret", usher.Delete)},
-			[]string{"DELETE /v1 secrets *", "DELETE */* * Namespaced", guardRule, accessRule},
+			[]string{"DELETE /v1 secrets *", "DELETE */* * Namespaced"},
 		},
 		{
 			"what is cluster-scoped is in no namespace", []rule.Covered{inNamespaces(covered("v1", "Namespace"), "shop")},
-			[]string{guardRule, accessRule},
+			nil,
 		},
 		{
-			"policies that select policies", []rule.Covered{covered("policy.kcloudlabs.io/v1alpha1", "OverridePolicy", usher.Delete, usher.Create)},
-			[]string{
-				"CREATE,DELETE,UPDATE policy.kcloudlabs.io/v1alpha1 overridepolicies *",
-				"CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies *", accessRule,
-			},
+			"policies that select policies get them at the entry for policies", []rule.Covered{covered("policy.kcloudlabs.io/v1alpha1", "OverridePolicy", usher.Delete, usher.Create)},
+			nil,
 		},
 		{
 			"what is never sent", []rule.Covered{
@@ -206,7 +202,7 @@ func TestRulesAreNarrow(t *testing.T) {
 				covered("authentication.k8s.io/v1", "TokenReview"), covered("authorization.k8s.io/v1", "SubjectAccessReview"),
 				covered("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
 			},
-			[]string{guardRule, accessRule},
+			nil,
 		},
 	}
 	for _, test := range tests {
@@ -217,14 +213,32 @@ func TestRulesAreNarrow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, lines(m.Webhooks[0].Rules)); diff != "" {
+			got := rulesOf(m, v)
+			if diff := cmp.Diff(test.want, got["mutate.usher.dev"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if diff := cmp.Diff(m.Webhooks[0].Rules, v.Webhooks[0].Rules); diff != "" {
+			if diff := cmp.Diff(got["mutate.usher.dev"], got["validate.usher.dev"]); diff != "" {
 				t.Errorf("the phases differ, -mutate +validate:\n%s", diff)
+			}
+			for _, name := range []string{"mutate-policies.usher.dev", "validate-policies.usher.dev"} {
+				if diff := cmp.Diff([]string{guardRule, accessRule}, got[name]); diff != "" {
+					t.Errorf("policies are always sent, -want +got:\n%s", diff)
+				}
 			}
 		})
 	}
+}
+
+// rulesOf returns the rules of all entries by their names.
+func rulesOf(m *admissionv1.MutatingWebhookConfiguration, v *admissionv1.ValidatingWebhookConfiguration) map[string][]string {
+	all := map[string][]string{}
+	for i := range m.Webhooks {
+		all[m.Webhooks[i].Name] = lines(m.Webhooks[i].Rules)
+	}
+	for i := range v.Webhooks {
+		all[v.Webhooks[i].Name] = lines(v.Webhooks[i].Rules)
+	}
+	return all
 }
 
 func lines(rules []admissionv1.RuleWithOperations) []string {
@@ -273,7 +287,7 @@ func TestNamespaceCondition(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
 	}
-	const head = "request.resource.group in ['policy.kcloudlabs.io', 'usher.dev'] || (has(request.namespace) && request.namespace in "
+	const head = "has(request.namespace) && request.namespace in "
 	pods := covered("v1", "Pod")
 	tests := []struct {
 		reason  string
@@ -283,8 +297,8 @@ func TestNamespaceCondition(t *testing.T) {
 		{"nothing but policies", nil, ""},
 		{"all namespaces", []rule.Covered{pods}, ""},
 		{"one kind everywhere", []rule.Covered{inNamespaces(pods, "shop"), covered("v1", "Secret")}, ""},
-		{"several", []rule.Covered{inNamespaces(pods, "shop"), inNamespaces(covered("v1", "Secret"), "bank", "shop")}, head + "['bank', 'shop'])"},
-		{"not a namespace", []rule.Covered{inNamespaces(pods, "shop", "x'] || true || ['")}, head + "['shop'])"},
+		{"several", []rule.Covered{inNamespaces(pods, "shop"), inNamespaces(covered("v1", "Secret"), "bank", "shop")}, head + "['bank', 'shop']"},
+		{"not a namespace", []rule.Covered{inNamespaces(pods, "shop", "x'] || true || ['")}, head + "['shop']"},
 		{"too many", []rule.Covered{inNamespaces(pods, many...)}, ""},
 	}
 	for _, test := range tests {
@@ -316,7 +330,7 @@ func TestUnknownKindsDoNotStopOthers(t *testing.T) {
 	if want := "find resources: the cluster does not have the kinds example.com/v1 Widget"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
-	want := []string{"CREATE /v1 secrets *", "CREATE example.com/v1 widgets *", guardRule, accessRule}
+	want := []string{"CREATE /v1 secrets *", "CREATE example.com/v1 widgets *"}
 	if diff := cmp.Diff(want, lines(m.Webhooks[0].Rules)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

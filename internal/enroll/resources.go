@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -47,7 +48,8 @@ var writes = []usher.Operation{usher.Create, usher.Update, usher.Delete}
 
 // places are the kinds that discovery tells no resource for, or not all of them. The
 // status of objects is left out on purpose: it is what controllers and kubelets report,
-// all the time, and to refuse or change it would only make them lie.
+// all the time, and to refuse or change it would only make them lie. What else can be
+// written along with it is the business of the entries for metadata.
 //
 // Scale stands for every resource that can be scaled, custom ones too.
 var places = map[schema.GroupVersionKind][]place{
@@ -84,33 +86,42 @@ func core(kind string) schema.GroupVersionKind {
 
 func only(operation usher.Operation) []usher.Operation { return []usher.Operation{operation} }
 
-// places returns where objects of a kind are written; none if they are never sent, or not
-// from the namespaces that are covered. An unknown kind is at the place that it most likely
+func (p *place) isSubresource() bool { return strings.Contains(p.resource, "/") }
+
+// find returns where objects of a kind are written: nowhere if they are never sent, not from
+// the namespaces that are covered, or are policies. An unknown kind is at the place that it most likely
 // will have. An error means that it cannot be told now.
-func (e *Enroller) places(c rule.Covered) (found []place, unknown bool, err error) {
+func (e *Enroller) find(c rule.Covered) (*located, error) {
+	l := &located{Covered: c}
 	if c.Kind == "" {
-		return everything, false, nil
+		l.places = everything
+		return l, nil
 	}
 	gvk := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
 	if known, ok := places[gvk]; ok {
-		return known, false, nil
+		l.places = known
+		return l, nil
 	}
-	if exempt(gvk) {
-		return nil, false, nil
+	if exempt(gvk) || api.IsGroup(gvk.Group) {
+		return l, nil
 	}
 	mapping, err := e.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	l.convertible = isKind.MatchString(gvk.Kind) && (gvk.Group == "" || len(validation.IsDNS1123Subdomain(gvk.Group)) == 0)
 	if meta.IsNoMatchError(err) {
 		guess, _ := meta.UnsafeGuessKindToResource(gvk)
-		return []place{{guess.Group, guess.Version, guess.Resource, writes}}, true, nil
+		l.places, l.unknown = []place{{guess.Group, guess.Version, guess.Resource, writes}}, true
+		return l, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("find resource of %s %s: %w", c.APIVersion, c.Kind, err)
+		return nil, fmt.Errorf("find resource of %s %s: %w", c.APIVersion, c.Kind, err)
 	}
-	if c.Namespaces != nil && mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		return nil, false, nil
+	l.cluster = mapping.Scope.Name() == meta.RESTScopeNameRoot
+	if c.Namespaces != nil && l.cluster {
+		return l, nil
 	}
 	r := mapping.Resource
-	return []place{{r.Group, r.Version, r.Resource, writes}}, false, nil
+	l.places = []place{{r.Group, r.Version, r.Resource, writes}}
+	return l, nil
 }
 
 // exempt reports whether objects of a kind are never sent: by the conditions, or because

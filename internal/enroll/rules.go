@@ -8,7 +8,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A spot is a resource, or all of them, as rules of webhook configurations name it.
@@ -17,49 +16,45 @@ type spot struct {
 	scope                    admissionv1.ScopeType
 }
 
-// anything is every resource, without subresources.
-var anything = spot{"*", "*", "*", admissionv1.AllScopes}
+// anything is every resource, without subresources; anyStatus the status of each.
+var (
+	anything  = spot{"*", "*", "*", admissionv1.AllScopes}
+	anyStatus = spot{"*", "*", "*/status", admissionv1.AllScopes}
+)
 
-// rules returns the fewest rules that match what is covered, and the policies, and nothing
-// else: resources are joined only within a group and version, since a rule means every
-// combination of what it lists. They are sorted. The second result are kinds that the
-// cluster does not know.
-func (e *Enroller) rules(covered []rule.Covered) ([]admissionv1.RuleWithOperations, []string, error) {
+// ruleset returns the fewest rules that match what is found, and nothing else: resources are
+// joined only within a group and version, since a rule means every combination of what it
+// lists. They are sorted.
+func ruleset(found []*located) []admissionv1.RuleWithOperations {
 	spots := map[spot][]usher.Operation{}
-	for _, p := range policies() {
-		spots[spot{p.Group, p.Version, p.Resource, admissionv1.AllScopes}] = []usher.Operation{usher.Create, usher.Update}
-	}
-	var unknown []string
-	for _, c := range covered {
-		found, isUnknown, err := e.places(c)
-		if err != nil {
-			return nil, nil, err
-		}
-		if isUnknown {
-			unknown = append(unknown, c.APIVersion+" "+c.Kind)
-		}
-		for _, p := range found {
+	for _, l := range found {
+		for _, p := range l.places {
 			s := spot{p.group, p.version, p.resource, admissionv1.AllScopes}
-			if c.Kind == "" && c.Namespaces != nil && p.group == "*" {
+			if l.Kind == "" && l.Namespaces != nil && p.group == "*" {
 				s.scope = admissionv1.NamespacedScope
 			}
 			for _, operation := range p.operations {
-				if (len(c.Operations) == 0 || slices.Contains(c.Operations, operation)) && !slices.Contains(spots[s], operation) {
+				if (len(l.Operations) == 0 || slices.Contains(l.Operations, operation)) && !slices.Contains(spots[s], operation) {
 					spots[s] = append(spots[s], operation)
 				}
 			}
 		}
 	}
 	subtract(spots)
-	return join(spots), unknown, nil
+	return join(spots)
 }
 
 // subtract removes what a rule for everything matches anyhow.
 func subtract(spots map[spot][]usher.Operation) {
 	for s, operations := range spots {
-		if s != anything && !strings.Contains(s.resource, "/") {
+		_, subresource, _ := strings.Cut(s.resource, "/")
+		all := anything
+		if subresource != "" {
+			all = anyStatus
+		}
+		if s != all && (subresource == "" || subresource == "status") {
 			spots[s] = slices.DeleteFunc(operations, func(operation usher.Operation) bool {
-				return slices.Contains(spots[anything], operation)
+				return slices.Contains(spots[all], operation)
 			})
 		}
 	}

@@ -151,6 +151,17 @@ func (p *Paths) Covers(path ...string) bool {
 	return p.Whole()
 }
 
+// Meets reports whether p leads to anything that lies at path, or to what it lies in.
+func (p *Paths) Meets(path ...string) bool {
+	for _, key := range path {
+		if p == nil || p.whole {
+			break
+		}
+		p = p.next(key)
+	}
+	return p != nil && (p.whole || len(p.fields) > 0)
+}
+
 // CoversPointer is Covers for a JSON pointer, or for everything if it is none.
 func (p *Paths) CoversPointer(pointer string) bool {
 	for key := range keys(pointer) {

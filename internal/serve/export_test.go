@@ -27,7 +27,7 @@ func KeepRegistered(
 
 // Traced wraps a decider in what explains the requests that t picks.
 func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
-	return t.wrap(d, rules, log)
+	return t.wrap(d, func(string) []rule.Rule { return rules() }, log)
 }
 
 // An ImmunityUnderTest is one that tests look into.

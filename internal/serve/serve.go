@@ -218,10 +218,11 @@ func (s *Server) close() {
 
 func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
-	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.Rules, s.config.Log), s.config.Log), "admission")
+	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission")
 	mux := http.NewServeMux()
 	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
 	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
+	mux.Handle("/{entry}", s.webhook(entry(decider, options)))
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	return mux

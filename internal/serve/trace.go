@@ -28,8 +28,8 @@ type Mark struct{ Key, Value string }
 func (t Trace) enabled() bool { return t.Label.Key != "" || t.Annotation.Key != "" || t.Sample > 0 }
 
 // wrap returns a decider that decides as d does, and explains the requests that are picked
-// by the rules, which are those in force at about the time.
-func (t Trace) wrap(d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
+// by the rules of their entry, which are those in force at about the time.
+func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *slog.Logger) usher.Decider {
 	if !t.enabled() {
 		return d
 	}
@@ -39,7 +39,7 @@ func (t Trace) wrap(d usher.Decider, rules func() []rule.Rule, log *slog.Logger)
 			return decision, err
 		}
 		// The context may be over when the decision is; explaining needs nobody's answer.
-		told, err := explain.Of(context.WithoutCancel(ctx), rules(), r, decision, explain.Options{})
+		told, err := explain.Of(context.WithoutCancel(ctx), rules(r.Entry), r, decision, explain.Options{})
 		if err != nil {
 			log.WarnContext(ctx, "decision cannot be explained", "uid", r.UID, "error", err)
 			return decision, nil

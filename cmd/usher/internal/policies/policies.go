@@ -36,7 +36,10 @@ func Usable(s cli.Streams, paths []string) (Set, error) {
 
 // Decider decides by the policies, and about policies.
 func (p Set) Decider(facts fact.Resolver) usher.Decider {
-	return guard.Wrap(engine.New(index.New(p.Rules), facts, engine.Options{FailurePolicy: engine.Fail}), guard.Options{})
+	by := func(rules []rule.Rule) usher.Decider {
+		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})
+	}
+	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{}), by)
 }
 
 // HTTPFacts returns a resolver that asks HTTP services; local includes those on loopback and

@@ -1,0 +1,17 @@
+package live
+
+import (
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/rule"
+)
+
+// EntryOf returns the name of the entry at which a request is decided as it is: for doors
+// that see every request, and convert no objects.
+func EntryOf(r *usher.Request) string {
+	at := rule.EntryOf(r)
+	if api.IsGroup(r.Resource.Group) {
+		at.Part = rule.Policies
+	}
+	return at.String()
+}

@@ -1,0 +1,233 @@
+package rule
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// An Entry is one of the webhooks that an API server asks about a request. The rules that
+// belong to it follow from its name and from the rules alone, not from what a cluster serves:
+// replicas that know different things run the same rules for it.
+//
+// An API server asks several of them about one request, and no rule belongs to two of those:
+//
+//   - the entry of a phase, such as validate, gets objects in the version that the client
+//     used, and runs the rules that match them;
+//   - an entry with Versions, such as validate-v1, only gets objects that were converted, and
+//     runs the rules that name just these versions of the object's kind;
+//   - an entry with the part [Metadata] gets writes of status and finalize subresources that
+//     change metadata, and runs the rules that read it;
+//   - an entry with the part [Policies] gets writes of policies.
+type Entry struct {
+	Phase usher.Phase
+	Part  Part
+	// Versions are those that rules name, as [Entry.String] shows them; empty for objects in
+	// the version that the client used.
+	Versions string
+}
+
+// A Part says what of the requests an [Entry] is for.
+type Part string
+
+// The parts of a registration. Objects is everything that is in no other part.
+const (
+	Objects  Part = ""
+	Metadata Part = "metadata"
+	Policies Part = "policies"
+)
+
+// String is the name of the entry: the phase, the part and the versions, such as validate,
+// mutate-metadata or validate-v1.
+func (e Entry) String() string {
+	name := string(e.Phase)
+	for _, word := range []string{string(e.Part), e.Versions} {
+		if word != "" {
+			name += "-" + word
+		}
+	}
+	return name
+}
+
+// ParseEntry is the inverse of [Entry.String]. It reports whether name is one of an entry.
+func ParseEntry(name string) (Entry, bool) {
+	phase, rest, more := strings.Cut(name, "-")
+	e := Entry{Phase: usher.Phase(phase)}
+	if e.Phase != usher.Mutate && e.Phase != usher.Validate || more && rest == "" {
+		return Entry{}, false
+	}
+	if part, versions, _ := strings.Cut(rest, "-"); part == string(Metadata) || part == string(Policies) {
+		e.Part, rest = Part(part), versions
+	}
+	e.Versions = rest
+	return e, e.String() == name && (rest == "" || e.Part != Policies && isVersions.MatchString(rest))
+}
+
+// Whole reports whether all rules belong to the entry.
+func (e Entry) Whole() bool { return e.Part != Metadata && e.Versions == "" }
+
+// EntryOf returns the entry that is asked about a request as it is, without conversion.
+// Policies are told by their kind, which only the caller knows.
+func EntryOf(r *usher.Request) Entry {
+	e := Entry{Phase: r.Phase}
+	if writesBeside(r) {
+		e.Part = Metadata
+	}
+	return e
+}
+
+var (
+	// isVersion matches versions as Kubernetes names them: they can stand in a name.
+	isVersion  = regexp.MustCompile(`^v[1-9][0-9]{0,5}((alpha|beta)[1-9][0-9]{0,5})?$`)
+	isVersions = regexp.MustCompile(`^(v[0-9a-z.]+|x[0-9a-f]{16})$`)
+)
+
+// maxVersions bounds how many versions stand in a name.
+const maxVersions = 4
+
+// VersionsOf returns what [Entry.Versions] is for rules that name these API versions of a
+// kind. The short form leaves out their group; full tells any two sets apart. A set that
+// cannot be written briefly has only the latter.
+func VersionsOf(apiVersions []string) (short, full string) {
+	sum := sha256.Sum256([]byte(strings.Join(apiVersions, " ")))
+	full = "x" + hex.EncodeToString(sum[:8])
+	if len(apiVersions) == 0 || len(apiVersions) > maxVersions {
+		return full, full
+	}
+	group, _ := split(apiVersions[0])
+	versions := make([]string, len(apiVersions))
+	for i, apiVersion := range apiVersions {
+		other, version := split(apiVersion)
+		if other != group || !isVersion.MatchString(version) {
+			return full, full
+		}
+		versions[i] = version
+	}
+	return strings.Join(versions, "."), full
+}
+
+func split(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
+// named reports whether e is for the rules that name these API versions of a kind.
+func (e Entry) named(apiVersions []string) bool {
+	short, full := VersionsOf(apiVersions)
+	return e.Versions == short || e.Versions == full
+}
+
+// Of returns those of rules that belong to the entry, in the same order, with what of their
+// selectors does. Rules without a policy belong to every entry.
+func (e Entry) Of(rules []Rule) []Rule {
+	if e.Whole() {
+		return rules
+	}
+	var own []Rule
+	for i := range rules {
+		r := rules[i]
+		if r.Phase != e.Phase {
+			continue
+		}
+		if r.Policy == (usher.PolicyRef{}) || e.narrow(&r) {
+			own = append(own, r)
+		}
+	}
+	return own
+}
+
+// narrow leaves of a rule what belongs to e, and reports whether anything does.
+func (e Entry) narrow(r *Rule) bool {
+	if e.Part == Metadata && !r.readsMetadata() {
+		return false
+	}
+	if e.Versions == "" {
+		return true
+	}
+	versions := r.Match.versions()
+	r.Match.Selectors = slices.DeleteFunc(slices.Clone(r.Match.Selectors), func(sel Selector) bool {
+		return !e.named(versions[sel.Kind])
+	})
+	return len(r.Match.Selectors) > 0
+}
+
+// covers reports whether an object can be selected by sel, which is one of m.
+func (m *Match) covers(sel *Selector) bool {
+	return !sel.never() && (sel.Namespace == "" || m.Namespace == "" || sel.Namespace == m.Namespace)
+}
+
+// versions returns the API versions of each kind that m names, sorted.
+func (m *Match) versions() map[string][]string {
+	all := make(map[string][]string, len(m.Selectors))
+	for i := range m.Selectors {
+		if sel := &m.Selectors[i]; m.covers(sel) {
+			all[sel.Kind] = append(all[sel.Kind], sel.APIVersion)
+		}
+	}
+	for kind, versions := range all {
+		slices.Sort(versions)
+		all[kind] = slices.Compact(versions)
+	}
+	return all
+}
+
+// guarded are the fields of metadata that can be changed through the status and finalize
+// subresources.
+var guarded = [...]string{"labels", "annotations", "ownerReferences", "finalizers"}
+
+// readsMetadata reports whether what a rule says or changes may depend on the metadata of
+// objects that subresources can change, or be a change of it.
+func (r *Rule) readsMetadata() bool {
+	for i := range r.Match.Selectors {
+		sel := &r.Match.Selectors[i]
+		if sel.Name == "" && (sel.Labels != nil && !sel.Labels.Empty() || slices.ContainsFunc(sel.Fields, fieldOfMetadata)) {
+			return true
+		}
+	}
+	for i := range r.Steps {
+		selective, ok := r.Steps[i].Program.(Selective)
+		if !ok {
+			return true
+		}
+		object, old := selective.Wants()
+		for _, field := range guarded {
+			if object.Meets("metadata", field) || old.Meets("metadata", field) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func fieldOfMetadata(f Field) bool {
+	return len(f.Path) > 0 && f.Path[0] == "metadata" && (len(f.Path) == 1 || slices.Contains(guarded[:], f.Path[1]))
+}
+
+// writesBeside reports whether a request writes an object through its status or finalize
+// subresource.
+func writesBeside(r *usher.Request) bool {
+	return r.Operation == usher.Update && (r.Subresource == "status" || r.Subresource == "finalize")
+}
+
+// changesMetadata reports whether a request changes labels, annotations, owners or
+// finalizers, and so whether API servers send it to an entry for [Metadata].
+func changesMetadata(r *usher.Request) bool {
+	object, err := r.Object.Tree()
+	if err != nil {
+		return true
+	}
+	old, err := r.OldObject.Tree()
+	if err != nil {
+		return true
+	}
+	now, _ := object["metadata"].(map[string]any)
+	before, _ := old["metadata"].(map[string]any)
+	return slices.ContainsFunc(guarded[:], func(field string) bool { return !reflect.DeepEqual(now[field], before[field]) })
+}
