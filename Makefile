@@ -89,6 +89,7 @@ cases: build ## the case files of the examples and of the original's behaviour, 
 	$(USHER) check --strict examples/authorization/policies
 	$(USHER) test examples/cases policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
 	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
+	$(GO) test -run TestCases ./door/authorization ./simulate/authz
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck

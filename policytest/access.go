@@ -244,3 +244,18 @@ func told(x engine.Explanation) string {
 	}
 	return b.String()
 }
+
+// A requirement is one clause of a selector, of a policy or of a request.
+type requirement struct {
+	Key      string   `json:"key"`
+	Operator string   `json:"operator"`
+	Values   []string `json:"values,omitempty"`
+}
+
+func requirements(written []requirement) []usher.Requirement {
+	var all []usher.Requirement
+	for _, r := range written {
+		all = append(all, usher.Requirement(r))
+	}
+	return all
+}

@@ -13,7 +13,7 @@ import (
 
 func TestAuthorizationCases(t *testing.T) {
 	t.Parallel()
-	policytest.Run(t, "testdata/authz/policy.yaml", "testdata/authz/own.yaml", "testdata/authz/selectors.yaml")
+	policytest.Run(t, "testdata/authz")
 }
 
 // Nothing in our own policies can be left out without a case that fails.

@@ -37,10 +37,7 @@ type Case struct {
 	HTTP    []Stub           `json:"http,omitempty"`
 
 	Request Request `json:"request"`
-	Expect  *Expect `json:"expect,omitempty"`
-	// BetterExpect, if set, is compared in place of Expect, which then records what
-	// another implementation does.
-	BetterExpect *Expect `json:"betterExpect,omitempty"`
+	Answers[Expect]
 
 	// File is where the case was loaded from.
 	File string `json:"-"`
@@ -77,12 +74,20 @@ type Field struct {
 	Matches string `json:"matches,omitempty"`
 }
 
-// expected is the answer that counts.
-func (c *Case) expected() *Expect {
-	if c.BetterExpect != nil {
-		return c.BetterExpect
+// Answers are what a case says about the answer, in the terms of E.
+type Answers[E any] struct {
+	Expect *E `json:"expect,omitempty"`
+	// BetterExpect, if set, is compared in place of Expect, which then records what
+	// another implementation does.
+	BetterExpect *E `json:"betterExpect,omitempty"`
+}
+
+// Expected returns the answer that counts, nil without any.
+func (a *Answers[E]) Expected() *E {
+	if a.BetterExpect != nil {
+		return a.BetterExpect
 	}
-	return c.Expect
+	return a.Expect
 }
 
 // saysNothing reports whether every answer meets e.

@@ -70,12 +70,6 @@ type format struct {
 // formats are tried in order; the last one takes the rest. The table never changes.
 var formats = []format{
 	accessFormat,
-	selectorFormat,
-	rbacFormat,
-	requestLineFormat,
-	chainFormat,
-	wireFormat,
-	clientFormat,
 	caseFormat,
 }
 
@@ -105,15 +99,15 @@ func (h head) has(fields ...string) bool {
 }
 
 // load returns the tests of a document.
-func load(d document, file string) ([]Test, error) {
+func load(d Document) ([]Test, error) {
 	h := headOf(d.json)
 	i := slices.IndexFunc(formats, func(f format) bool { return f.recognises(h) })
 	if i == len(formats)-1 {
-		return formats[i].load(d.json, file)
+		return formats[i].load(d.json, d.File)
 	}
 	plain, err := d.plain()
 	if err != nil {
 		return nil, err
 	}
-	return formats[i].load(plain, file)
+	return formats[i].load(plain, d.File)
 }

@@ -1,23 +1,14 @@
 package policytest
 
 import (
-	"bufio"
-	"bytes"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -31,8 +22,8 @@ var ErrNoCases = errors.New("no cases found")
 // faults of all files come back in one error.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
-	err := eachDocument(paths, func(d document, file string) error {
-		loaded, err := load(d, file)
+	err := eachDocument(paths, func(d Document) error {
+		loaded, err := load(d)
 		tests = append(tests, loaded...)
 		return err
 	})
@@ -48,11 +39,11 @@ func Tests(paths ...string) ([]Test, error) {
 // Load is [Tests] for admission cases; tests of other formats are left out.
 func Load(paths ...string) ([]*Case, error) {
 	var cases []*Case
-	err := eachDocument(paths, func(d document, file string) error {
+	err := eachDocument(paths, func(d Document) error {
 		if !isCase(d.json) {
 			return nil
 		}
-		c, err := decodeCase(d.json, file)
+		c, err := decodeCase(d.json, d.File)
 		cases = append(cases, c)
 		return err
 	})
@@ -80,119 +71,6 @@ var caseFormat = format{
 func isCase(document []byte) bool {
 	h := headOf(document)
 	return !slices.ContainsFunc(formats[:len(formats)-1], func(f format) bool { return f.recognises(h) })
-}
-
-// eachDocument calls use with every document in paths that is not a Kubernetes object.
-func eachDocument(paths []string, use func(d document, file string) error) error {
-	var faults []error
-	for _, path := range paths {
-		files, err := caseFiles(path)
-		if err != nil {
-			return err
-		}
-		for _, file := range files {
-			if err := readFile(file, file == path, use); err != nil {
-				faults = append(faults, err)
-			}
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func caseFiles(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("load cases: %w", err)
-		}
-		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-			files = append(files, name)
-		}
-		return nil
-	})
-	return files, err
-}
-
-// readFile reads the documents of a file. One that was named by the user has to hold tests.
-func readFile(file string, named bool, use func(d document, file string) error) error {
-	documents, err := readDocuments(file)
-	if err != nil {
-		return err
-	}
-	for i, d := range documents {
-		where := file
-		if len(documents) > 1 {
-			where = fmt.Sprintf("%s (document %d)", file, i+1)
-		}
-		if isObject(d.json) {
-			if named {
-				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
-			}
-			continue
-		}
-		if err := use(d, file); err != nil {
-			return fmt.Errorf("load %s: %w", where, err)
-		}
-	}
-	return nil
-}
-
-// A document is one of possibly several in a file.
-type document struct {
-	text []byte
-	// json is the text as Kubernetes reads it, to which n and on are booleans.
-	json []byte
-}
-
-// plain is the text as JSON in which only true and false are booleans, as in YAML 1.2: files
-// of requests are full of short names.
-func (d document) plain() ([]byte, error) {
-	var tree any
-	if err := yamlv3.Unmarshal(d.text, &tree); err != nil {
-		return nil, err
-	}
-	return stdjson.Marshal(tree)
-}
-
-// readDocuments returns the documents of a YAML or JSON file.
-func readDocuments(file string) ([]document, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	var documents []document
-	for {
-		text, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		converted, err := yaml.YAMLToJSONStrict(text)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		if !bytes.Equal(converted, []byte("null")) {
-			documents = append(documents, document{text: text, json: converted})
-		}
-	}
-}
-
-func isObject(document []byte) bool {
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	return json.UnmarshalCaseSensitivePreserveInts(document, &head) == nil && head.APIVersion != "" && head.Kind != ""
 }
 
 func decodeCase(document []byte, file string) (*Case, error) {
@@ -237,7 +115,7 @@ func (c *Case) validate() error {
 	if c.Request.Object == nil && c.Request.OldObject == nil {
 		return errors.New("request: object is missing (oldObject for DELETE)")
 	}
-	if c.expected() == nil {
+	if c.Expected() == nil {
 		return errors.New("expect: missing")
 	}
 	for name, e := range map[string]*Expect{"expect": c.Expect, "betterExpect": c.BetterExpect} {

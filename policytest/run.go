@@ -79,9 +79,9 @@ func (c *Case) faults(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	faults := c.expected().faults(a)
+	faults := c.Expected().faults(a)
 	if len(faults) == 0 {
-		return s.vacuous(c.expected(), a)
+		return s.vacuous(c.Expected(), a)
 	}
 	return append(faults, s.remarks()...)
 }

@@ -3,8 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -12,13 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/policytest"
 )
 
 const cases = "../../policytest/testdata/kinitiras"
@@ -32,8 +29,7 @@ type testCase struct {
 		Object    map[string]any  `json:"object"`
 		OldObject map[string]any  `json:"oldObject"`
 	} `json:"request"`
-	Expect       expectation  `json:"expect"`
-	BetterExpect *expectation `json:"betterExpect"`
+	policytest.Answers[expectation]
 }
 
 type expectation struct {
@@ -73,13 +69,16 @@ var elsewhere = map[string]string{
 // TestCases runs the case files that write a policy, with nothing behind the guard.
 func TestCases(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(cases, "*.yaml"))
+	documents, err := policytest.Documents(cases)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ran := 0
-	for _, file := range files {
-		c := load(t, file)
+	for _, d := range documents {
+		c := &testCase{}
+		if err := d.Case(c); err != nil {
+			t.Fatalf("%s: %v", d.File, err)
+		}
 		r := c.request()
 		if !api.IsPolicy(r.Kind) || elsewhere[c.Name] != "" {
 			continue
@@ -91,33 +90,12 @@ func TestCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := c.Expect
-			if c.BetterExpect != nil {
-				want = *c.BetterExpect
-			}
-			check(t, c, d, want)
+			check(t, c, d, *c.Expected())
 		})
 	}
 	if ran < 25 {
 		t.Errorf("only %d cases write a policy", ran)
 	}
-}
-
-func load(t *testing.T, file string) *testCase {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	c := &testCase{}
-	if err := json.Unmarshal(raw, c); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return c
 }
 
 func allow(context.Context, *usher.Request) (usher.Decision, error) { return usher.Allowed(), nil }

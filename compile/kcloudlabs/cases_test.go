@@ -6,18 +6,16 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/policytest"
 )
 
 const cases = "../../policytest/testdata/kinitiras"
@@ -47,23 +45,14 @@ type testCase struct {
 
 func loadCases(t *testing.T) []testCase {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(cases, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("case files in %s: %d, %v", cases, len(files), err)
+	documents, err := policytest.Documents(cases)
+	if err != nil {
+		t.Fatal(err)
 	}
-	loaded := make([]testCase, len(files))
-	for i, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := yaml.YAMLToJSON(text)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		// This decoder makes trees of int64 and float64, as requests have them.
-		if err := json.Unmarshal(raw, &loaded[i]); err != nil {
-			t.Fatalf("%s: %v", file, err)
+	loaded := make([]testCase, len(documents))
+	for i, d := range documents {
+		if err := d.Case(&loaded[i]); err != nil {
+			t.Fatalf("%s: %v", d.File, err)
 		}
 	}
 	return loaded

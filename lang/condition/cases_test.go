@@ -4,29 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/condition"
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/ruletest"
 )
 
 // A testCase is what this package can check of a case: one policy with one template.
 type testCase struct {
-	Phase        string                           `json:"phase"`
-	Policies     []v1alpha1.ClusterValidatePolicy `json:"policies"`
-	HTTP         []endpoint                       `json:"http"`
-	Expect       expectation                      `json:"expect"`
-	BetterExpect *expectation                     `json:"betterExpect"`
+	Phase    string                           `json:"phase"`
+	Policies []v1alpha1.ClusterValidatePolicy `json:"policies"`
+	HTTP     []endpoint                       `json:"http"`
+	policytest.Answers[expectation]
 
 	trees trees
 }
@@ -53,43 +51,37 @@ type expectation struct {
 func TestCases(t *testing.T) {
 	t.Parallel()
 	const dir = "../../policytest/testdata/kinitiras"
+	documents, err := policytest.Documents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := 0
-	for _, pattern := range []string{"m*.yaml", "p*.yaml", "n34*.yaml"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
+	for _, d := range documents {
+		name := filepath.Base(d.File)
+		if !strings.HasPrefix(name, "m") && !strings.HasPrefix(name, "p") && !strings.HasPrefix(name, "n34") {
+			continue
 		}
-		for _, file := range files {
-			c := read(t, file)
-			if c.Phase != "validate" || len(c.Policies) != 1 {
-				continue
-			}
-			seen++
-			t.Run(filepath.Base(file), func(t *testing.T) {
-				t.Parallel()
-				c.check(t)
-			})
+		c := read(t, d)
+		if c.Phase != "validate" || len(c.Policies) != 1 {
+			continue
 		}
+		seen++
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t)
+		})
 	}
 	if seen < 50 {
 		t.Errorf("%d cases were found in %s", seen, dir)
 	}
 }
 
-func read(t *testing.T, file string) *testCase {
+func read(t *testing.T, d policytest.Document) *testCase {
 	t.Helper()
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := yaml.YAMLToJSON(source)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
 	var c testCase
 	var whole map[string]any
-	if err := errors.Join(json.Unmarshal(raw, &c), json.Unmarshal(raw, &whole)); err != nil {
-		t.Fatalf("%s: %v", file, err)
+	if err := errors.Join(d.Case(&c), d.Case(&whole)); err != nil {
+		t.Fatalf("%s: %v", d.File, err)
 	}
 	request, _ := whole["request"].(map[string]any)
 	c.trees.namespace, _ = request["namespace"].(string)
@@ -106,10 +98,7 @@ func read(t *testing.T, file string) *testCase {
 
 func (c *testCase) check(t *testing.T) {
 	t.Helper()
-	want := c.Expect
-	if c.BetterExpect != nil {
-		want = *c.BetterExpect
-	}
+	want := c.Expected()
 	program, problems := condition.Compile(c.Policies[0].Spec.ValidateRules[0].Template)
 	if program == nil {
 		t.Fatalf("compile: %v", problems)

@@ -4,20 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/template"
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/ruletest"
 )
@@ -35,8 +33,7 @@ type testCase struct {
 		Object    map[string]any `json:"object"`
 		OldObject map[string]any `json:"oldObject"`
 	} `json:"request"`
-	Expect       *expectation `json:"expect"`
-	BetterExpect *expectation `json:"betterExpect"`
+	policytest.Answers[expectation]
 }
 
 type policy struct {
@@ -71,25 +68,15 @@ const cases = "../../policytest/testdata/kinitiras"
 
 func loadCases(t testing.TB) map[string]testCase {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(cases, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no case files in %s: %v", cases, err)
+	documents, err := policytest.Documents(cases)
+	if err != nil {
+		t.Fatal(err)
 	}
 	loaded := map[string]testCase{}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, d := range documents {
 		var c testCase
-		if raw, err = yaml.YAMLToJSON(raw); err == nil {
-			err = utiljson.Unmarshal(raw, &c)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if c.BetterExpect != nil {
-			c.Expect = c.BetterExpect
+		if err := d.Case(&c); err != nil {
+			t.Fatalf("%s: %v", d.File, err)
 		}
 		loaded[c.Name] = c
 	}
@@ -122,7 +109,7 @@ func TestCases(t *testing.T) {
 			t.Parallel()
 			program, problems := template.Compile(tmpl)
 			if len(rule.Errors(problems)) > 0 {
-				if *c.Expect.Allowed {
+				if *c.Expected().Allowed {
 					t.Fatalf("template does not compile: %v", problems)
 				}
 				return
@@ -161,8 +148,8 @@ func TestRenderedPolicies(t *testing.T) {
 				continue
 			}
 			text, problems := template.Render(r.Overriders.Template)
-			if failed := len(rule.Errors(problems)) > 0; failed == *c.Expect.Allowed {
-				t.Errorf("%s: rule %d: got problems %v, want allowed %t", name, i, problems, *c.Expect.Allowed)
+			if failed := len(rule.Errors(problems)) > 0; failed == *c.Expected().Allowed {
+				t.Errorf("%s: rule %d: got problems %v, want allowed %t", name, i, problems, *c.Expected().Allowed)
 			} else if !failed && !strings.Contains(text, "patches:") {
 				t.Errorf("%s: rule %d: rendered as %q", name, i, text)
 			}
@@ -244,22 +231,22 @@ func (c *testCase) check(t *testing.T, patch usher.Patch, err error) {
 		patched, err = apply(c.Request.Object, patch)
 	}
 	if err != nil {
-		if *c.Expect.Allowed {
+		if *c.Expected().Allowed {
 			t.Errorf("failed: %v", err)
 		}
 		return
 	}
-	if !*c.Expect.Allowed {
+	if !*c.Expected().Allowed {
 		t.Fatalf("got patch %v, want failure", patch)
 	}
-	want := c.Expect.PatchedObject
-	if c.Expect.Unchanged {
+	want := c.Expected().PatchedObject
+	if c.Expected().Unchanged {
 		want = c.Request.Object
 	}
 	if diff := cmp.Diff(want, patched); want != nil && diff != "" {
 		t.Errorf("patched object (-want +got):\n%s", diff)
 	}
-	for _, f := range c.Expect.Fields {
+	for _, f := range c.Expected().Fields {
 		got, ok := valueAt(patched, f.Path)
 		switch {
 		case f.Absent && ok:

@@ -1,4 +1,4 @@
-package policytest
+package authorization_test
 
 import (
 	"encoding/json"

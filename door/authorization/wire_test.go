@@ -1,4 +1,4 @@
-package policytest
+package authorization_test
 
 import (
 	"bytes"
@@ -14,32 +14,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate/authz"
 )
 
-// wireFormat is a list of HTTP requests to the authorization webhooks, with what has to be
+// wireCases are of a list of HTTP requests to the authorization webhooks, with what has to be
 // true of the answers. Unless a state says something else there is one policy, which allows
 // group devs to get pods.
-var wireFormat = format{
-	recognises: func(h head) bool {
-		return h.list && h.has("name", "want") && bytes.HasPrefix(bytes.TrimSpace(h.fields["want"]), []byte("{"))
-	},
-	load: func(document []byte, file string) ([]Test, error) {
-		var cases []wireTest
-		var raw []map[string]json.RawMessage
-		if err := json.Unmarshal(document, &raw); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(document, &cases); err != nil {
-			return nil, err
-		}
-		tests := make([]Test, len(cases))
-		for i, c := range cases {
-			c.unknown = unknownKeys(raw[i], wireFields)
-			tests[i] = Test{Name: c.Name, File: file, faults: c.faults}
-		}
-		return tests, nil
-	},
+func wireCases(d policytest.Document) ([]caseTest, error) {
+	var cases []wireTest
+	var raw []map[string]json.RawMessage
+	if err := d.DecodeLoosely(&raw); err != nil {
+		return nil, err
+	}
+	if err := d.DecodeLoosely(&cases); err != nil {
+		return nil, err
+	}
+	tests := make([]caseTest, len(cases))
+	for i, c := range cases {
+		c.unknown = unknownKeys(raw[i], wireFields)
+		tests[i] = caseTest{c.Name, c.faults}
+	}
+	return tests, nil
 }
 
 // A wireTest is one of these requests.
@@ -59,7 +55,7 @@ type wireTest struct {
 	RawBody       *string         `json:"rawBody,omitempty"`
 	RawBodySuffix string          `json:"rawBodySuffix,omitempty"`
 	BodyBytes     int             `json:"bodyBytes,omitempty"`
-	AccessRequest
+	policytest.AccessRequest
 
 	// TLS tells what the caller shows, and State what is the matter with the server.
 	TLS   string `json:"tls,omitempty"`

@@ -1,4 +1,4 @@
-package policytest
+package authz_test
 
 import (
 	"context"
@@ -7,23 +7,21 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate/authz"
 )
 
-// chainFormat is a list of chains of authorizers, each with what it amounts to.
-var chainFormat = format{
-	recognises: func(h head) bool { return h.list && h.has("chain", "want") },
-	load: func(document []byte, file string) ([]Test, error) {
-		var chains []chainTest
-		if err := decodeStrict(document, &chains); err != nil {
-			return nil, err
-		}
-		tests := make([]Test, len(chains))
-		for i, c := range chains {
-			tests[i] = Test{Name: c.Name, File: file, faults: c.faults}
-		}
-		return tests, nil
-	},
+// chainCases are of a list of chains of authorizers, each with what it amounts to.
+func chainCases(d policytest.Document) ([]caseTest, error) {
+	var chains []chainTest
+	if err := d.Decode(&chains); err != nil {
+		return nil, err
+	}
+	tests := make([]caseTest, len(chains))
+	for i, c := range chains {
+		tests[i] = caseTest{c.Name, c.faults}
+	}
+	return tests, nil
 }
 
 type chainTest struct {
@@ -71,4 +69,13 @@ func answerSpelled(text string) (authz.Answer, error) {
 	return answer, fmt.Errorf("%q is none of Allow, Deny and NoOpinion", verdict)
 }
 
-func verdictName(v usher.Verdict) string { return verdict(usher.Decision{Verdict: v}) }
+func verdictName(v usher.Verdict) string {
+	switch v {
+	case usher.Allow:
+		return "Allow"
+	case usher.Deny:
+		return "Deny"
+	case usher.NoOpinion:
+	}
+	return "NoOpinion"
+}

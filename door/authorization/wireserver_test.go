@@ -1,4 +1,4 @@
-package policytest
+package authorization_test
 
 import (
 	"context"
@@ -25,8 +25,13 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/door/authorization"
+	authzengine "github.com/usher-dev/usher/engine/authz"
+	authzindex "github.com/usher-dev/usher/index/authz"
 	"github.com/usher-dev/usher/internal/callers"
+	"github.com/usher-dev/usher/rule"
 )
 
 // wireSelf is the user that the server is in cases about its own identity.
@@ -38,10 +43,10 @@ const apiServerName = "kube-apiserver"
 // The policies of the states, in short.
 var wirePolicies = map[string]string{
 	"":             `{"name":"allow-jane","effect":"Allow","subjects":[{"groups":["devs"]}],"rules":[` + podRule + `]}`,
-	"costly-allow": `{"name":"costly","effect":"Allow","subjects":[{"groups":["devs"]}],"rules":[` + podRule + `],"when":["` + costly + `"]}`,
-	"costly-deny":  `{"name":"costly","effect":"Deny","subjects":[{"groups":["devs"]}],"rules":[` + podRule + `],"when":["` + costly + `"]}`,
+	"costly-allow": `{"name":"costly","effect":"Allow","subjects":[{"groups":["devs"]}],"rules":[` + podRule + `],"when":[{"cel":"` + costly + `"}]}`,
+	"costly-deny":  `{"name":"costly","effect":"Deny","subjects":[{"groups":["devs"]}],"rules":[` + podRule + `],"when":[{"cel":"` + costly + `"}]}`,
 	"deny": `{"name":"no-pods","effect":"Deny","subjects":[{"groups":["devs","rivals"]},{"serviceAccounts":["rival/*"]}],"rules":[` + podRule + `],` +
-		`"unless":["'breakglass' in request.groups"]}`,
+		`"unless":[{"cel":"'breakglass' in request.groups"}]}`,
 }
 
 const (
@@ -127,19 +132,33 @@ func (s *wireServer) deciderIn(state string) (usher.Decider, error) {
 	return decideBy(policy)
 }
 
+// decideBy decides by policies, each given by its name and what stands in its spec.
 func decideBy(policies ...string) (usher.Decider, error) {
-	suite := &AccessSuite{}
-	for _, policy := range policies {
-		suite.Policies = append(suite.Policies, json.RawMessage(policy))
+	var compiled []compile.Compiled
+	for _, text := range policies {
+		spec := map[string]any{}
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			return nil, err
+		}
+		name := spec["name"]
+		delete(spec, "name")
+		full, err := json.Marshal(map[string]any{
+			"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterAuthorizationPolicy", "metadata": map[string]any{"name": name}, "spec": spec,
+		})
+		if err != nil {
+			return nil, err
+		}
+		policy, err := api.Decode(full)
+		if err != nil {
+			return nil, err
+		}
+		c := compile.Policy(policy)
+		if errs := rule.Errors(c.Problems); len(errs) > 0 {
+			return nil, errors.New(errs[0].String())
+		}
+		compiled = append(compiled, c)
 	}
-	stage, err := newAccessStage(suite)
-	if err != nil {
-		return nil, err
-	}
-	if len(stage.broken) > 0 {
-		return nil, errors.New(strings.Join(stage.broken, "\n"))
-	}
-	return stage.engine, nil
+	return authzengine.New(authzindex.New(compile.Access(compiled)), authzengine.Options{}), nil
 }
 
 // listen serves, with TLS if the caller shows something, or does not.

@@ -1,4 +1,4 @@
-package policytest
+package authorization_test
 
 import (
 	"bytes"
@@ -9,30 +9,29 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/usher-dev/usher/policytest"
 )
 
-// clientFormat is a list of answers that a webhook could give, and what an API server makes
+// clientCases are of a list of answers that a webhook could give, and what an API server makes
 // of each. That is API servers' business; what can be tested here is that our webhook gives
 // none of the answers that they misunderstand.
-var clientFormat = format{
-	recognises: func(h head) bool { return h.list && h.has("name", "status", "calls") },
-	load: func(document []byte, file string) ([]Test, error) {
-		var answers []clientTest
-		if err := decodeStrict(document, &answers); err != nil {
-			return nil, err
+func clientCases(d policytest.Document) ([]caseTest, error) {
+	var answers []clientTest
+	if err := d.Decode(&answers); err != nil {
+		return nil, err
+	}
+	// What our webhook answers is found out once, when it is needed.
+	given := map[string]func() ([]givenAnswer, error){}
+	tests := make([]caseTest, len(answers))
+	for i, a := range answers {
+		if given[a.Version] == nil {
+			given[a.Version] = sync.OnceValues(func() ([]givenAnswer, error) { return wireAnswers(context.Background(), a.Version) })
 		}
-		// What our webhook answers is found out once, when it is needed.
-		given := map[string]func() ([]givenAnswer, error){}
-		tests := make([]Test, len(answers))
-		for i, a := range answers {
-			if given[a.Version] == nil {
-				given[a.Version] = sync.OnceValues(func() ([]givenAnswer, error) { return wireAnswers(context.Background(), a.Version) })
-			}
-			known := given[a.Version]
-			tests[i] = Test{Name: a.Name, File: file, faults: func(context.Context) []string { return a.faults(known) }}
-		}
-		return tests, nil
-	},
+		known := given[a.Version]
+		tests[i] = caseTest{a.Name, func(context.Context) []string { return a.faults(known) }}
+	}
+	return tests, nil
 }
 
 type clientTest struct {
@@ -122,7 +121,7 @@ func wireAnswers(ctx context.Context, version string) ([]givenAnswer, error) {
 		test           wireTest
 	}{
 		{"", "Allow", wireTest{}},
-		{"", "NoOpinion", wireTest{AccessRequest: AccessRequest{User: "joe", Verb: "get", Resource: "pods"}}},
+		{"", "NoOpinion", wireTest{AccessRequest: policytest.AccessRequest{User: "joe", Verb: "get", Resource: "pods"}}},
 		{"deny", "Deny", wireTest{}},
 		{"costly-allow", "NoOpinion", wireTest{}},
 		{"costly-deny", "Deny", wireTest{}},

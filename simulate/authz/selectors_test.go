@@ -1,32 +1,26 @@
-package policytest
+package authz_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
-	sigsjson "sigs.k8s.io/json"
-
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// selectorFormat is a list of questions whether the selector of a request demands what a
+// selectorCases are of a list of questions whether the selector of a request demands what a
 // policy wants it to.
-var selectorFormat = format{
-	recognises: func(h head) bool { return h.list && h.has("policy", "request", "want") },
-	load: func(document []byte, file string) ([]Test, error) {
-		var questions []selectorTest
-		if err := decodeStrict(document, &questions); err != nil {
-			return nil, err
-		}
-		tests := make([]Test, len(questions))
-		for i, q := range questions {
-			tests[i] = Test{Name: q.Name, File: file, faults: q.faults}
-		}
-		return tests, nil
-	},
+func selectorCases(d policytest.Document) ([]caseTest, error) {
+	var questions []selectorTest
+	if err := d.Decode(&questions); err != nil {
+		return nil, err
+	}
+	tests := make([]caseTest, len(questions))
+	for i, q := range questions {
+		tests[i] = caseTest{q.Name, q.faults}
+	}
+	return tests, nil
 }
 
 type selectorTest struct {
@@ -65,13 +59,4 @@ func requirements(written []requirement) []usher.Requirement {
 		all = append(all, usher.Requirement(r))
 	}
 	return all
-}
-
-// decodeStrict decodes JSON whose fields must all be known.
-func decodeStrict(document json.RawMessage, into any) error {
-	strict, err := sigsjson.UnmarshalStrict(document, into)
-	if err != nil {
-		return err
-	}
-	return errors.Join(strict...)
 }

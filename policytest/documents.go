@@ -1,0 +1,193 @@
+package policytest
+
+import (
+	"bufio"
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// eachDocument calls use with every document in paths that is not a Kubernetes object.
+func eachDocument(paths []string, use func(d Document) error) error {
+	var faults []error
+	for _, path := range paths {
+		files, err := caseFiles(path)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := readFile(file, file == path, use); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func caseFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("load cases: %w", err)
+		}
+		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// readFile reads the documents of a file. One that was named by the user has to hold tests.
+func readFile(file string, named bool, use func(d Document) error) error {
+	documents, err := readDocuments(file)
+	if err != nil {
+		return err
+	}
+	for i, d := range documents {
+		where := file
+		if len(documents) > 1 {
+			where = fmt.Sprintf("%s (document %d)", file, i+1)
+		}
+		if isObject(d.json) {
+			if named {
+				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
+			}
+			continue
+		}
+		if err := use(d); err != nil {
+			return fmt.Errorf("load %s: %w", where, err)
+		}
+	}
+	return nil
+}
+
+// A Document is one of possibly several in a file of test cases.
+type Document struct {
+	// File is where the document was loaded from.
+	File string
+
+	text []byte
+	// json is the text as Kubernetes reads it, to which n and on are booleans.
+	json []byte
+}
+
+// Documents reads the documents in files and folders, as [Tests] does, for tests with a
+// format of their own.
+func Documents(paths ...string) ([]Document, error) {
+	var documents []Document
+	err := eachDocument(paths, func(d Document) error {
+		documents = append(documents, d)
+		return nil
+	})
+	if err == nil && len(documents) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return documents, nil
+}
+
+// Head returns the fields of a document, or of the first item of one that is a list.
+func (d Document) Head() (fields map[string]stdjson.RawMessage, list bool) {
+	h := headOf(d.json)
+	return h.fields, h.list
+}
+
+// Decode decodes the document. In texts, and unlike in YAML 1.1, only true and false are
+// booleans. Fields that the value does not have are errors.
+func (d Document) Decode(into any) error {
+	plain, err := d.plain()
+	if err != nil {
+		return err
+	}
+	return decodeStrict(plain, into)
+}
+
+// Case decodes the document as an admission case is, with numbers as API servers read them,
+// into what a test needs to know of one. Other fields are left out.
+func (d Document) Case(into any) error {
+	return json.UnmarshalCaseSensitivePreserveInts(d.json, into)
+}
+
+// DecodeLoosely is [Document.Decode] for values that look after unknown fields themselves.
+func (d Document) DecodeLoosely(into any) error {
+	plain, err := d.plain()
+	if err != nil {
+		return err
+	}
+	return stdjson.Unmarshal(plain, into)
+}
+
+// plain is the text as JSON in which only true and false are booleans, as in YAML 1.2: files
+// of requests are full of short names.
+func (d Document) plain() ([]byte, error) {
+	var tree any
+	if err := yamlv3.Unmarshal(d.text, &tree); err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(tree)
+}
+
+// readDocuments returns the documents of a YAML or JSON file.
+func readDocuments(file string) ([]Document, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	var documents []Document
+	for {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		converted, err := yaml.YAMLToJSONStrict(text)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		if !bytes.Equal(converted, []byte("null")) {
+			documents = append(documents, Document{File: file, text: text, json: converted})
+		}
+	}
+}
+
+func isObject(document []byte) bool {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	return json.UnmarshalCaseSensitivePreserveInts(document, &head) == nil && head.APIVersion != "" && head.Kind != ""
+}
+
+// decodeStrict decodes JSON whose fields must all be known.
+func decodeStrict(document stdjson.RawMessage, into any) error {
+	strict, err := json.UnmarshalStrict(document, into)
+	if err != nil {
+		return err
+	}
+	return errors.Join(strict...)
+}
