@@ -168,6 +168,10 @@ type Finding struct {
 	// Patch is what this rule changed.
 	Patch Patch         `json:"patch,omitempty"`
 	Took  time.Duration `json:"took"`
+	// Confidential says that the rule has read an object that holds credentials, such as a
+	// Secret: Message, Err and Patch may repeat them. Users get the message that the author
+	// of the policy has written; logs and explanations leave it out.
+	Confidential bool `json:"confidential,omitempty"`
 }
 
 // An Outcome sums a [Finding] up in one word.

@@ -132,7 +132,7 @@ func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
 	}
 	a.asked++
 	left := time.Until(a.frame.ctx.At)
-	value, err := a.engine.resolver.Resolve(ctx, ref)
+	value, err := a.fetch(ctx, ref)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -146,6 +146,15 @@ func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
 		input: a.frame.input,
 	}
 	return nil
+}
+
+// fetch gets a fact. Usher is registered as having no side effects, so that API servers send
+// it dry runs: those must change nothing.
+func (a *attempt) fetch(ctx context.Context, ref fact.Ref) (any, error) {
+	if a.request.DryRun && !ref.Safe() {
+		return nil, errDryRun
+	}
+	return a.engine.resolver.Resolve(ctx, ref)
 }
 
 func isMissing(err error) bool {

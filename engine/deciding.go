@@ -188,7 +188,7 @@ func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding
 	}
 	d.keep()
 	d.now = time.Now()
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start)}
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.known.Disclosed()}
 	switch {
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores()

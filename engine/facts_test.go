@@ -161,3 +161,46 @@ func TestAFactHasTheTimeOfTheRequest(t *testing.T) {
 		}
 	})
 }
+
+// A rule that reads a Secret is told from the others, also when another rule had it fetched.
+func TestFindingsTellWhoHasReadASecret(t *testing.T) {
+	t.Parallel()
+	secret := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "a"}}
+	e := newEngine(usher.Validate, engine.Options{}, &library{}, one("p", ask(secret)), one("q", ask(configMap("a"))), one("r", ask(secret)))
+	var got []bool
+	for _, f := range decide(t, e, request(usher.Validate, usher.Create)).Findings {
+		got = append(got, f.Confidential)
+	}
+	if diff := cmp.Diff([]bool{true, false, true}, got); diff != "" {
+		t.Errorf("confidential: -want +got:\n%s", diff)
+	}
+}
+
+// A dry run has no side effects: requests that may have some are not made for it.
+func TestDryRunsMakeNoUnsafeRequests(t *testing.T) {
+	t.Parallel()
+	call := func(method string) program {
+		return ask(fact.Ref{HTTP: &fact.HTTP{Method: method, URL: "https://cmdb.example/teams"}})
+	}
+	const refused = "fake: fact POST https://cmdb.example/teams: not requested in a dry run: only GET and HEAD have no side effects (P p spec.rules[0])"
+	for _, tt := range []struct {
+		reason string
+		method string
+		dryRun bool
+		want   string
+		asked  int
+	}{
+		{"a request that is kept may have side effects", "POST", false, "answer", 1},
+		{"a dry run may not", "POST", true, refused, 0},
+		{"a GET has none", "GET", true, "answer", 1},
+	} {
+		asked := 0
+		facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { asked++; return "answer", nil })
+		r := request(usher.Validate, usher.Create)
+		r.DryRun = tt.dryRun
+		got := decide(t, newEngine(usher.Validate, engine.Options{}, facts, one("p", call(tt.method))), r)
+		if got.Message != tt.want || asked != tt.asked {
+			t.Errorf("%s: message %q after %d requests, want %q after %d", tt.reason, got.Message, asked, tt.want, tt.asked)
+		}
+	}
+}

@@ -67,11 +67,18 @@ type Options struct {
 }
 
 // Of explains the decision d about r that an engine with these rules came to.
+//
+// It withholds values of objects that hold credentials, such as Secrets: if r is about one,
+// all values; if a rule has read one as a fact, what that rule has read, said and written, and
+// once it has changed the object, the same of all rules after it.
 func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decision, o Options) (Explanation, error) {
 	e := Explanation{
 		Phase: r.Phase, Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Rules: []Rule{},
 	}
-	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings)}
+	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings), tainted: fact.Confidential(r.Kind.Kind)}
+	if x.tainted || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential }) {
+		e.withholdSummary()
+	}
 	var err error
 	if x.tree, err = r.Subject().Tree(); err != nil {
 		return e, err
@@ -113,16 +120,22 @@ type explaining struct {
 	// tree is the object as the rules so far have left it.
 	tree, old map[string]any
 	ended     bool
+	// tainted says that the object holds credentials.
+	tainted bool
 }
 
 func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Subject) Rule {
 	told := Rule{Policy: r.Policy, Name: r.Name}
 	if !r.Match.Matches(s) {
 		told.Clause = r.Match.Miss(s)
+		if x.tainted {
+			told.withhold()
+		}
 		return told
 	}
 	told.Matched, told.Clause = true, r.Match.Hit(s)
-	told.Steps = x.steps(ctx, r)
+	var confidential bool
+	told.Steps, confidential = x.steps(ctx, r)
 	if x.options.Measure {
 		told.Cost = measure(ctx, r, x.at(), x.options.Facts)
 	}
@@ -130,6 +143,7 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Subject) Ru
 	switch {
 	case i >= 0:
 		x.follow(&told, x.findings[i])
+		confidential = confidential || x.findings[i].Confidential
 		x.findings = slices.Delete(x.findings, i, i+1)
 	case x.ended:
 		told.Unrun = "the decision was reached"
@@ -137,6 +151,10 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Subject) Ru
 		told.Outcome = usher.Passed
 	default:
 		told.Unrun = "an earlier rule of the policy had ended it"
+	}
+	x.tainted = x.tainted || confidential && len(told.Patch) > 0
+	if x.tainted || confidential {
+		told.withhold()
 	}
 	return told
 }
@@ -169,8 +187,9 @@ func (x *explaining) at() *usher.Request {
 // maxFacts bounds the facts that a program may need to tell what it looks at.
 const maxFacts = 16
 
-func (x *explaining) steps(ctx context.Context, r *rule.Rule) []Step {
-	steps := make([]Step, len(r.Steps))
+// steps are the programs of a rule, with what they read. It may be confidential.
+func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, confidential bool) {
+	steps = make([]Step, len(r.Steps))
 	known := &fact.Known{}
 	for i, s := range r.Steps {
 		steps[i] = Step{Name: s.Name, Program: s.Program.String()}
@@ -186,7 +205,7 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule) []Step {
 			steps[i].Error = err.Error()
 		}
 	}
-	return steps
+	return steps, known.Disclosed()
 }
 
 // read asks a program what it looks at, again each time that a fact it lacks is known.
@@ -198,59 +217,11 @@ func (x *explaining) read(ctx context.Context, p rule.Explainer, known *fact.Kno
 		if !ok || x.options.Facts == nil {
 			return reading, err
 		}
+		if x.request.DryRun && !missing.Ref.Safe() {
+			return reading, err
+		}
 		value, err := x.options.Facts.Resolve(ctx, missing.Ref)
 		known.Set(missing.Ref, value, err)
 	}
 	return p.Explain(in)
-}
-
-// withheld stands for what is not told.
-const withheld = "(withheld)"
-
-// Withheld returns the explanation without anything that may be part of an object: for those
-// that hold secrets.
-func (e Explanation) Withheld() Explanation {
-	e.Message, e.Warnings = mask(e.Message), nil
-	e.Rules = slices.Clone(e.Rules)
-	for i := range e.Rules {
-		r := &e.Rules[i]
-		r.Message, r.Error = mask(r.Message), mask(r.Error)
-		r.Patch = slices.Clone(r.Patch)
-		for j := range r.Patch {
-			if r.Patch[j].Value != nil {
-				r.Patch[j].Value = withheld
-			}
-		}
-		r.Steps = slices.Clone(r.Steps)
-		for j := range r.Steps {
-			r.Steps[j] = r.Steps[j].withheld()
-		}
-		if !r.Matched {
-			r.Clause = mask(r.Clause)
-		}
-	}
-	return e
-}
-
-func (s Step) withheld() Step {
-	s.Error = mask(s.Error)
-	if s.Reading == nil {
-		return s
-	}
-	reading := *s.Reading
-	reading.Values = slices.Clone(reading.Values)
-	for i := range reading.Values {
-		if !reading.Values[i].Absent {
-			reading.Values[i].Value = withheld
-		}
-	}
-	s.Reading = &reading
-	return s
-}
-
-func mask(text string) string {
-	if text == "" {
-		return ""
-	}
-	return withheld
 }

@@ -2,10 +2,15 @@ package explain_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/explain"
@@ -118,6 +123,102 @@ func TestOfTellsMatchesMissesAndReadings(t *testing.T) {
 	}
 }
 
+// What a rule has read in a Secret, and what it has put into the object, is not told.
+func TestOfWithholdsSecrets(t *testing.T) {
+	t.Parallel()
+	const canary = "hunter2"
+	creates := func(kind, value string) *usher.Request {
+		return &usher.Request{
+			Phase: usher.Mutate, Operation: usher.Create, Kind: schema.GroupVersionKind{Version: "v1", Kind: kind},
+			Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"labels": map[string]any{"from": value}}}),
+		}
+	}
+	mutating := func(name string, programs ...rule.Program) rule.Rule {
+		r := rule.Rule{Policy: named(name), Name: "one", Phase: usher.Mutate}
+		for _, p := range programs {
+			r.Steps = append(r.Steps, rule.Step{Name: "step", Program: p})
+		}
+		return r
+	}
+	label := func(key, value string) usher.Patch {
+		return usher.Patch{{Op: "add", Path: "/metadata/labels/" + key, Value: value}}
+	}
+	secret := reader{fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "creds"}}}
+	miss := mutating("miss")
+	miss.Match.Selectors = []rule.Selector{{APIVersion: "v1", Kind: "Pod", Labels: labels.Set{"password": "other"}.AsSelector()}}
+	for _, test := range []struct {
+		reason   string
+		request  *usher.Request
+		rules    []rule.Rule
+		findings []usher.Finding
+		// plain is what is told all the same.
+		plain string
+	}{
+		{
+			reason: "the rule has read a Secret", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a", secret)}, plain: "add",
+			findings: []usher.Finding{{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Confidential: true, Patch: label("password", canary)}},
+		},
+		{
+			reason: "it failed, or rejects, with a text that repeats the Secret", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a"), mutating("b")}, plain: "rejected",
+			findings: []usher.Finding{
+				{Policy: named("a"), Rule: "one", Outcome: usher.Failed, Confidential: true, Ignored: true, Err: errors.New(canary)},
+				{Policy: named("b"), Rule: "one", Outcome: usher.Rejected, Confidential: true, Message: canary},
+			},
+		},
+		{
+			reason: "later rules see what it has put into the object", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a"), mutating("b", looker{}), miss}, plain: "changed",
+			findings: []usher.Finding{
+				{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Confidential: true, Patch: label("password", canary)},
+				{Policy: named("b"), Rule: "one", Outcome: usher.Changed, Patch: label("copy", canary)},
+			},
+		},
+		{
+			reason: "rules before it have not seen the Secret", request: creates("Pod", "plain"), rules: []rule.Rule{mutating("a"), mutating("b")}, plain: "visible",
+			findings: []usher.Finding{
+				{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Patch: label("team", "visible")},
+				{Policy: named("b"), Rule: "one", Outcome: usher.Changed, Confidential: true, Patch: label("password", canary)},
+			},
+		},
+		{
+			reason: "the object is a Secret", request: creates("Secret", canary), rules: []rule.Rule{mutating("a", looker{}), miss}, plain: "changed",
+			findings: []usher.Finding{{Policy: named("a"), Rule: "one", Outcome: usher.Changed, Patch: label("copy", canary)}},
+		},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return canary, nil })
+			decision := usher.Decision{Verdict: usher.Deny, Message: canary, Warnings: []string{canary}, Findings: test.findings}
+			got, err := explain.Of(t.Context(), test.rules, test.request, decision, explain.Options{Facts: facts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), canary) || !strings.Contains(string(text), test.plain) {
+				t.Errorf("told, want %q in it and not %q:\n%s", test.plain, canary, text)
+			}
+		})
+	}
+}
+
+// Explaining a dry run makes no requests that may have side effects, either.
+func TestOfMakesNoUnsafeRequestsForDryRuns(t *testing.T) {
+	t.Parallel()
+	facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) {
+		t.Error("a request was made")
+		return nil, nil
+	})
+	rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{
+		{Name: "step", Program: reader{fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "https://cmdb.example"}}}},
+	}}}
+	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, DryRun: true, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
+	if _, err := explain.Of(t.Context(), rules, r, usher.Allowed(), explain.Options{Facts: facts}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMeasureRunsTheRule(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -150,6 +251,17 @@ func (r reader) Explain(in *rule.Input) (rule.Reading, error) {
 }
 
 func (r reader) String() string { return "reads" }
+
+// A looker is a program that looks at the object.
+type looker struct{}
+
+func (looker) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
+
+func (looker) Explain(in *rule.Input) (rule.Reading, error) {
+	return rule.Reading{Values: []rule.Value{{Name: "object", Value: in.Object}}}, nil
+}
+
+func (looker) String() string { return "looks" }
 
 // A counter is a program that counts its runs.
 type counter struct{ runs *int }

@@ -174,6 +174,56 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+func TestSafe(t *testing.T) {
+	t.Parallel()
+	method := func(name string) fact.Ref { return request(func(h *fact.HTTP) { h.Method = name }) }
+	for _, tt := range []struct {
+		reason string
+		ref    fact.Ref
+		want   bool
+	}{
+		{"an object is read", object(func(*fact.Object) {}), true},
+		{"no method is GET", method(""), true},
+		{"GET", method("GET"), true},
+		{"HEAD", method("HEAD"), true},
+		{"POST", method("POST"), false},
+		{"PUT", method("PUT"), false},
+		{"methods are in upper case: this one is unknown", method("get"), false},
+	} {
+		if got := tt.ref.Safe(); got != tt.want {
+			t.Errorf("%s: safe %v, want %v", tt.reason, got, tt.want)
+		}
+	}
+}
+
+func TestKnownTellsThatASecretWasRead(t *testing.T) {
+	t.Parallel()
+	secret, plain := object(func(o *fact.Object) { o.Kind = "Secret" }), object(func(*fact.Object) {})
+	missing := object(func(o *fact.Object) { o.Kind, o.Name = "Secret", "missing" })
+	var known fact.Known
+	known.Set(secret, "value", nil)
+	known.Set(plain, "value", nil)
+	known.Set(missing, nil, errors.New("not found"))
+	for _, tt := range []struct {
+		reason string
+		read   []fact.Ref
+		want   bool
+	}{
+		{"nothing was read", nil, false},
+		{"a ConfigMap was read", []fact.Ref{plain}, false},
+		{"a Secret that does not exist discloses nothing", []fact.Ref{missing}, false},
+		{"a Secret was read, and then a ConfigMap", []fact.Ref{secret, plain}, true},
+		{"nothing was read since", nil, false},
+	} {
+		for _, ref := range tt.read {
+			_, _ = known.Value(ref)
+		}
+		if got := known.Disclosed(); got != tt.want {
+			t.Errorf("%s: disclosed %v, want %v", tt.reason, got, tt.want)
+		}
+	}
+}
+
 func BenchmarkKnown(b *testing.B) {
 	var known fact.Known
 	ref := object(func(*fact.Object) {})

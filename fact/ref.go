@@ -7,6 +7,7 @@ package fact
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"sort"
 	"strings"
@@ -40,6 +41,32 @@ func (r Ref) String() string {
 		return r.HTTP.String()
 	}
 	return "nothing"
+}
+
+// Safe reports whether getting the fact changes nothing anywhere: objects are read, and
+// requests by GET and HEAD are meant to be safe (RFC 9110, section 9.2.1).
+func (r Ref) Safe() bool {
+	if r.HTTP == nil {
+		return true
+	}
+	switch r.HTTP.Method {
+	case "", http.MethodGet, http.MethodHead:
+		return true
+	}
+	return false
+}
+
+// Confidential reports whether the fact is an object that holds credentials.
+func (r Ref) Confidential() bool { return r.Object != nil && Confidential(r.Object.Kind) }
+
+// Confidential reports whether objects of a kind hold credentials, which logs and explanations
+// do not repeat.
+func Confidential(kind string) bool {
+	switch kind {
+	case "Secret", "TokenRequest", "TokenReview":
+		return true
+	}
+	return false
 }
 
 // An Object is an object of the cluster, by name or by selector. Its value is the object

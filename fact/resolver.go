@@ -1,6 +1,9 @@
 package fact
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // A Resolver gets facts. It is safe for concurrent use and answers within ctx. Values
 // are JSON trees (see usher.Object.Tree), shared: do not change them.
@@ -25,6 +28,8 @@ func (m *Missing) Error() string { return "fact not known: " + m.Ref.String() }
 // knows nothing.
 type Known struct {
 	results map[string]result
+	// disclosed is atomic because a program that was given up may still read facts.
+	disclosed atomic.Bool
 }
 
 type result struct {
@@ -36,11 +41,17 @@ type result struct {
 func (k *Known) Value(ref Ref) (any, error) {
 	if k != nil {
 		if r, ok := k.results[ref.Key()]; ok {
+			if r.err == nil && ref.Confidential() {
+				k.disclosed.Store(true)
+			}
 			return r.value, r.err
 		}
 	}
 	return nil, &Missing{Ref: ref}
 }
+
+// Disclosed reports whether a confidential fact has been read since it was called last.
+func (k *Known) Disclosed() bool { return k.disclosed.Load() && k.disclosed.Swap(false) }
 
 // Set records what resolving ref gave.
 func (k *Known) Set(ref Ref, value any, err error) {

@@ -92,10 +92,7 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 
 // shareable reports whether two requests may get the same answer.
 func shareable(ref fact.Ref) bool {
-	if ref.HTTP != nil {
-		return ref.HTTP.Method == "GET" || ref.HTTP.Method == ""
-	}
-	return ref.Object != nil
+	return ref.Safe() && ref != fact.Ref{}
 }
 
 // fetch turns a panic into an error: it would end the process, since no caller is above

@@ -44,9 +44,6 @@ func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *
 			log.WarnContext(ctx, "decision cannot be explained", "uid", r.UID, "error", err)
 			return decision, nil
 		}
-		if isSecret(r.Kind.Kind) {
-			told = told.Withheld()
-		}
 		log.InfoContext(ctx, "trace", "uid", r.UID, "operation", string(r.Operation), "kind", r.Kind.Kind,
 			"namespace", r.Namespace, "name", r.Name, "user", r.User.Name, "explanation", asJSON{told})
 		return decision, nil
@@ -79,15 +76,6 @@ func (m Mark) in(values any) bool {
 func share(uid string) float64 {
 	hash := sha256.Sum256([]byte(uid))
 	return float64(binary.BigEndian.Uint64(hash[:])>>11) / math.Exp2(53)
-}
-
-// isSecret reports whether objects of a kind hold credentials.
-func isSecret(kind string) bool {
-	switch kind {
-	case "Secret", "TokenRequest", "TokenReview":
-		return true
-	}
-	return false
 }
 
 // asJSON is a value that both formats of the log show as JSON.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
 )
 
 // Wrap returns a decider that decides as d does and logs it; nil means slog.Default.
@@ -74,7 +75,8 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = append(attrs, slog.Any("failed", failed))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", withheld(r, err)))
+		secret := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential })
+		attrs = append(attrs, slog.String("error", withheld(r, err, secret)))
 	}
 	return attrs
 }
@@ -134,9 +136,12 @@ type failure struct {
 
 func failures(r *usher.Request, findings []usher.Finding) []failure {
 	var failed []failure
+	secret := false
 	for i := range findings {
-		if f := &findings[i]; f.Outcome == usher.Failed {
-			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withheld(r, f.Err), Ignored: f.Ignored})
+		f := &findings[i]
+		secret = secret || f.Confidential
+		if f.Outcome == usher.Failed {
+			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withheld(r, f.Err, secret), Ignored: f.Ignored})
 		}
 	}
 	return failed
@@ -145,17 +150,16 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*(?:\"|$)|'[^']*(?:'|$)|`[^`]*(?:`|$)")
 
 // withheld is the text of an error without what may be values of the object, and without
-// any text where the object is a secret.
-func withheld(r *usher.Request, err error) string {
+// any text where the object is a secret, or one has been read before.
+func withheld(r *usher.Request, err error, confidential bool) string {
 	const (
 		limit  = 500
-		secret = "not logged: the object is secret"
+		secret = "not logged: it may repeat a secret"
 	)
 	if err == nil {
 		return ""
 	}
-	switch r.Kind.Kind {
-	case "Secret", "TokenRequest", "TokenReview":
+	if confidential || fact.Confidential(r.Kind.Kind) {
 		return secret
 	}
 	text := quoted.ReplaceAllString(err.Error(), "(…)")

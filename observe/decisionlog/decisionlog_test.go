@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -130,9 +131,23 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	for _, kind := range []string{"Secret", "TokenRequest", "TokenReview"} {
 		d := usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{{Outcome: usher.Failed, Err: errors.New("value " + canary)}}}
 		got := logged(t, request(kind), d, errors.New(canary))
-		if len(got) != 1 || got[0]["error"] != "not logged: the object is secret" {
+		if len(got) != 1 || got[0]["error"] != "not logged: it may repeat a secret" {
 			t.Errorf("%s: got %v", kind, got)
 		}
+	}
+}
+
+// A rule that has read a Secret may put it into the object, on which later rules fail.
+func TestErrorsAfterASecretWasReadAreNotLogged(t *testing.T) {
+	t.Parallel()
+	d := usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{
+		{Outcome: usher.Failed, Err: errors.New("before")},
+		{Outcome: usher.Failed, Err: errors.New("value " + canary), Confidential: true},
+		{Outcome: usher.Failed, Err: errors.New("label " + canary)},
+	}}
+	got := logged(t, request("Pod"), d, errors.New(canary))
+	if text := fmt.Sprint(got); strings.Contains(text, canary) || !strings.Contains(text, "before") {
+		t.Errorf("got %v", got)
 	}
 }
 

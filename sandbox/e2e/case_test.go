@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ type testCase struct {
 	Request struct {
 		Operation string         `json:"operation"`
 		Namespace string         `json:"namespace"`
+		DryRun    bool           `json:"dryRun"`
 		Object    map[string]any `json:"object"`
 		OldObject map[string]any `json:"oldObject"`
 	} `json:"request"`
@@ -104,6 +106,11 @@ func (c *testCase) services(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// calls reports whether one of the case's services is called with an HTTP method.
+func (c *testCase) calls(method string) bool {
+	return slices.ContainsFunc(c.HTTP, func(a answer) bool { return a.Method == method })
 }
 
 func (a *answer) fits(r *http.Request, body []byte) bool {

@@ -115,6 +115,9 @@ func (r *rig) stage(t *testing.T, c *testCase) sender {
 	switch c.Request.Operation {
 	case "CREATE":
 		object := complete(c.Request.Object)
+		if !c.Request.DryRun && c.calls("POST") {
+			return func(ctx context.Context) (*unstructured.Unstructured, error) { return r.make(ctx, object) }
+		}
 		return func(ctx context.Context) (*unstructured.Unstructured, error) { return r.try(ctx, object) }
 	case "UPDATE":
 		return r.stageUpdate(t, c)
@@ -135,6 +138,20 @@ func (r *rig) stage(t *testing.T, c *testCase) sender {
 	}
 	t.Fatalf("case %s: no request for operation %s", c.Name, c.Request.Operation)
 	return nil
+}
+
+// make creates an object and removes it at once: services with side effects are not asked in
+// a dry run.
+func (r *rig) make(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := r.of(object)
+	if err != nil {
+		return nil, err
+	}
+	created, err := resource.Create(ctx, object, metav1.CreateOptions{})
+	if err == nil {
+		r.remove(created)
+	}
+	return created, err
 }
 
 // stageUpdate keeps what the API server added to the old object: an update of a pod may

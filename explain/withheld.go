@@ -1,0 +1,55 @@
+package explain
+
+import "slices"
+
+// withheld stands for what is not told.
+const withheld = "(withheld)"
+
+// withholdSummary leaves out of the explanation what the rules have said together.
+func (e *Explanation) withholdSummary() {
+	e.Message = mask(e.Message)
+	e.Warnings = slices.Clone(e.Warnings)
+	for i := range e.Warnings {
+		e.Warnings[i] = withheld
+	}
+}
+
+// withhold leaves out of the rule what may be part of an object, or of a fact.
+func (r *Rule) withhold() {
+	r.Message, r.Error = mask(r.Message), mask(r.Error)
+	r.Patch = slices.Clone(r.Patch)
+	for i := range r.Patch {
+		if r.Patch[i].Value != nil {
+			r.Patch[i].Value = withheld
+		}
+	}
+	r.Steps = slices.Clone(r.Steps)
+	for i := range r.Steps {
+		r.Steps[i].withhold()
+	}
+	if !r.Matched {
+		r.Clause = mask(r.Clause)
+	}
+}
+
+func (s *Step) withhold() {
+	s.Error = mask(s.Error)
+	if s.Reading == nil {
+		return
+	}
+	reading := *s.Reading
+	reading.Values = slices.Clone(reading.Values)
+	for i := range reading.Values {
+		if !reading.Values[i].Absent {
+			reading.Values[i].Value = withheld
+		}
+	}
+	s.Reading = &reading
+}
+
+func mask(text string) string {
+	if text == "" {
+		return ""
+	}
+	return withheld
+}
