@@ -106,9 +106,9 @@ func tlsConfig(t *fact.TLS) (*tls.Config, error) {
 }
 
 func newClient(o Options, config *tls.Config) *nethttp.Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Resolver: o.Resolver}
 	if !o.AllowLocal {
-		dialer.Control = refuseLocal
+		dialer.ControlContext = (&guard{own: o.Own, resolver: o.Resolver}).check
 	}
 	return &nethttp.Client{
 		CheckRedirect: stayOnHost,

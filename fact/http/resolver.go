@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	nethttp "net/http"
 	"net/url"
 	"strings"
@@ -30,10 +31,14 @@ const (
 
 // Options say what a [Resolver] may do. The zero value is strict.
 type Options struct {
-	// AllowLocal permits loopback, link-local, unspecified and multicast addresses, and
-	// those of cloud metadata services. The check is made on the address that is dialled,
-	// after name resolution.
+	// AllowLocal permits loopback, link-local, unspecified and multicast addresses, those of
+	// cloud metadata services, of this machine and of Own. The check is made on the address
+	// that is dialled, after name resolution.
 	AllowLocal bool
+	// Own are the names under which others reach this program, such as that of its Service.
+	Own []string
+	// Resolver looks up names; nil means net.DefaultResolver.
+	Resolver *net.Resolver
 	// Proxy chooses the proxy of a request, as in net/http.Transport; nil uses none. A
 	// proxy resolves names itself: what AllowLocal forbids is then up to it.
 	Proxy func(*nethttp.Request) (*url.URL, error)

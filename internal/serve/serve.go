@@ -143,7 +143,11 @@ func (s *Server) refused(door string) func(callers.Reason) {
 // facts is where rules get what their requests do not carry: objects from the cluster or
 // from files, HTTP answers from the network, both kept for a while.
 func (s *Server) facts() (fact.Resolver, error) {
-	remote := cached.New(facthttp.New(facthttp.Options{AllowLocal: s.config.AllowLocalFacts}), s.config.FactTTL)
+	options := facthttp.Options{AllowLocal: s.config.AllowLocalFacts}
+	if s.config.Cluster != nil {
+		options.Own = s.config.Cluster.hosts()
+	}
+	remote := cached.New(facthttp.New(options), s.config.FactTTL)
 	if s.member != nil {
 		return s.metrics.FactResolver(fact.Route(s.member.facts(s.config), remote)), nil
 	}
