@@ -1,19 +1,11 @@
-# The image of Usher: one static binary and the certificates to trust, and nothing else.
-# Its only download are the Go modules.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
-WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
-COPY . .
-ARG TARGETOS TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -pgo=cmd/usher/usher.pgo -ldflags='-s -w' -o /usher ./cmd/usher
-
+# The image of Usher: one static binary, and nothing else. `make image` compiles the binary for
+# each platform before, with the Go toolchain and the modules whose checksums are in go.mod and
+# go.sum. No other image is part of it, so there is none whose content could change.
 FROM scratch
+ARG TARGETOS TARGETARCH
 LABEL org.opencontainers.image.source=https://github.com/usher-dev/usher \
       org.opencontainers.image.licenses=Apache-2.0
-# For policies that ask HTTP services.
-COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /usher /usher
+COPY bin/${TARGETOS}-${TARGETARCH}/usher /usher
 USER 65532:65532
 EXPOSE 8443 8080
 ENTRYPOINT ["/usher"]

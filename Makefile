@@ -14,6 +14,11 @@ USHER := bin/usher
 SAMPLES := bin/usher-samples
 SANDBOX := bin/usher-sandbox
 CONFORMANCE := bin/usher-conformance
+# For make image.
+PLATFORMS ?= linux/amd64
+IMAGE ?= usher:dev
+BUILDER ?= docker build
+comma := ,
 # For make conformance: a regular expression on the names of specs, and servers with commas.
 FOCUS ?=
 SERVER ?= usher,allow-all
@@ -37,6 +42,13 @@ build: ## build bin/usher; with PGO=off faster, for it to be slower
 .PHONY: samples
 samples: ## build bin/usher-samples, the sample webhooks of Kubernetes
 	@$(GO) build -trimpath -o $(SAMPLES) ./cmd/usher-samples
+
+.PHONY: image
+image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with what BUILDER says
+	@for platform in $(subst $(comma), ,$(PLATFORMS)); do \
+	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -pgo $(PGO) -ldflags='-s -w' \
+	    -o bin/$${platform%/*}-$${platform#*/}/usher ./cmd/usher; done
+	$(BUILDER) --platform $(PLATFORMS) --tag $(IMAGE) .
 
 .PHONY: pgo
 pgo: build ## profile what bin/usher does most, which the compiler then makes faster

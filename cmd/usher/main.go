@@ -8,6 +8,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	// The image has no files with certificates of authorities.
+	_ "golang.org/x/crypto/x509roots/fallback"
+
 	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
