@@ -97,9 +97,13 @@ func Main(handler http.Handler) {
 	}
 }
 
-// Serve serves until ctx is done, and then finishes the requests that it has.
+// Serve serves until ctx is done, and then finishes the requests that it has. A certificate and
+// a key that do not belong together may be in the middle of being written: Serve tries again
+// for ten seconds before it fails.
 func Serve(ctx context.Context, handler http.Handler, o Options) error {
-	s, err := New(handler, o)
+	s, err := newServer(handler, o, func(certFile, keyFile, caFile string, log *slog.Logger) (*cert.Serving, error) {
+		return cert.AwaitFiles(ctx, certFile, keyFile, caFile, log)
+	})
 	if err != nil {
 		return err
 	}
@@ -117,8 +121,13 @@ type Server struct {
 	log         *slog.Logger
 }
 
+// A loader gets a certificate from files.
+type loader func(certFile, keyFile, caFile string, log *slog.Logger) (*cert.Serving, error)
+
 // New loads the certificate and opens the port.
-func New(handler http.Handler, o Options) (*Server, error) {
+func New(handler http.Handler, o Options) (*Server, error) { return newServer(handler, o, cert.Files) }
+
+func newServer(handler http.Handler, o Options, load loader) (*Server, error) {
 	s := &Server{ready: o.Ready, log: o.Log}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -135,7 +144,7 @@ func New(handler http.Handler, o Options) (*Server, error) {
 		limited = limits.Proven(handler)
 	}
 	s.server.Handler = s.probes(s.callers.Only(s.server.Count(limited)))
-	if err := s.secure(o); err != nil {
+	if err := s.secure(o, load); err != nil {
 		return nil, err
 	}
 	if s.listener, err = net.Listen("tcp", cmp.Or(o.Address, ":8443")); err != nil {
@@ -156,7 +165,7 @@ func known(o Options, log *slog.Logger) (*callers.Callers, error) {
 }
 
 // secure says what connections are like.
-func (s *Server) secure(o Options) error {
+func (s *Server) secure(o Options, load loader) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if o.TLS != nil {
 		config = o.TLS.Clone()
@@ -164,7 +173,7 @@ func (s *Server) secure(o Options) error {
 	if len(config.NextProtos) == 0 {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
-	if err := s.certify(config, o); err != nil {
+	if err := s.certify(config, o, load); err != nil {
 		return err
 	}
 	s.server.TLSConfig = s.callers.Ask(config)
@@ -172,7 +181,7 @@ func (s *Server) secure(o Options) error {
 }
 
 // certify sees to it that a configuration has a certificate.
-func (s *Server) certify(config *tls.Config, o Options) error {
+func (s *Server) certify(config *tls.Config, o Options, load loader) error {
 	if len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil {
 		return nil
 	}
@@ -181,7 +190,7 @@ func (s *Server) certify(config *tls.Config, o Options) error {
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return fmt.Errorf("load certificate: CertFile and KeyFile come together, %q and %q do not", o.CertFile, o.KeyFile)
 	case o.CertFile != "":
-		s.certificate, err = cert.Files(o.CertFile, o.KeyFile, "", s.log)
+		s.certificate, err = load(o.CertFile, o.KeyFile, "", s.log)
 	default:
 		s.certificate, err = cert.SelfSigned(cert.Options{Log: s.log})
 	}

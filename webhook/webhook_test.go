@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/usher-dev/usher/internal/cert"
 	"github.com/usher-dev/usher/webhook"
 )
 
@@ -297,5 +299,92 @@ func TestNewRefuses(t *testing.T) {
 		if err := webhook.Serve(t.Context(), says(""), test.options); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.reason, err, test.want)
 		}
+	}
+}
+
+// A program that starts while its certificate is renewed finds the new key beside the old
+// certificate. It waits, and says so.
+func TestServeWaitsForThePair(t *testing.T) {
+	t.Parallel()
+	right, folder := issued(t), t.TempDir()
+	crt, key := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	copyFile(t, crt, right.CertFile)
+	copyFile(t, key, issued(t).KeyFile)
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &waiting{done: make(chan struct{}), serving: make(chan string, 1), waits: func() { copyFile(t, key, right.KeyFile) }}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- webhook.Serve(ctx, says("hello"), webhook.Options{Address: "127.0.0.1:0", CertFile: crt, KeyFile: key, Log: slog.New(log)})
+	}()
+	var url string
+	select {
+	case url = <-log.serving:
+	case err := <-ended:
+		t.Fatalf("it ended: %v", err)
+	case <-time.After(patience):
+		t.Fatal("it does not serve")
+	}
+	client := trusting(right.CA)
+	response, err := client.Get(strings.Replace(url, "127.0.0.1", "localhost", 1) + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	client.CloseIdleConnections()
+	select {
+	case <-log.done:
+	default:
+		t.Error("it has not said that it waits")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// A waiting is a log that mends what the server waits for.
+type waiting struct {
+	once    sync.Once
+	waits   func()
+	done    chan struct{}
+	serving chan string
+}
+
+func (w *waiting) Enabled(context.Context, slog.Level) bool { return true }
+func (w *waiting) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w *waiting) WithGroup(string) slog.Handler            { return w }
+
+func (w *waiting) Handle(_ context.Context, r slog.Record) error {
+	switch {
+	case strings.Contains(r.Message, "trying again"):
+		w.once.Do(func() { w.waits(); close(w.done) })
+	case r.Message == "serving":
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "url" {
+				w.serving <- a.Value.String()
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+func issued(t *testing.T) *cert.Issued {
+	t.Helper()
+	made, err := cert.Issue(t.TempDir(), []string{"localhost"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func copyFile(t *testing.T, to, from string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o600)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

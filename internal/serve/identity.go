@@ -24,7 +24,7 @@ type identity struct {
 // newIdentity takes the certificate that the configuration names, or has one made.
 func newIdentity(ctx context.Context, c Config) (*identity, error) {
 	if c.CertFile != "" {
-		serving, err := cert.Files(c.CertFile, c.KeyFile, c.CAFile, c.Log)
+		serving, err := cert.AwaitFiles(ctx, c.CertFile, c.KeyFile, c.CAFile, c.Log)
 		if err != nil {
 			return nil, err
 		}
