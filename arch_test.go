@@ -32,8 +32,9 @@ var mayImport = []struct {
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
+	{"fact/object", []string{"fact", "rule", "internal/manifest"}},
 	{"fact/cluster", []string{"fact", "internal/mirror"}},
-	{"source/...", []string{"api", "source", "internal/changes"}},
+	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/mirror"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
@@ -60,7 +61,7 @@ var mayImport = []struct {
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/enroll", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "internal/manifest"}},
 	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/callers", "internal/cert", "internal/graceful", "internal/limit"}},
@@ -89,6 +90,8 @@ var mayImport = []struct {
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},
+	// What reads files of objects, policies or cases finds them by one rule.
+	{"internal/manifest", nil},
 	{"internal/graceful", []string{"internal/limit"}},
 	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
 	{"internal/limit", []string{"internal/memory"}},

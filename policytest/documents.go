@@ -7,25 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // eachDocument calls use with every document in paths that is not a Kubernetes object.
 func eachDocument(paths []string, use func(d Document) error) error {
 	var faults []error
 	for _, path := range paths {
-		files, err := caseFiles(path)
+		files, err := manifest.Files(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("load cases: %w", err)
 		}
 		for _, file := range files {
 			if err := readFile(file, file == path, use); err != nil {
@@ -34,27 +33,6 @@ func eachDocument(paths []string, use func(d Document) error) error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-func caseFiles(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("load cases: %w", err)
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("load cases: %w", err)
-		}
-		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-			files = append(files, name)
-		}
-		return nil
-	})
-	return files, err
 }
 
 // readFile reads the documents of a file. One that was named by the user has to hold tests.

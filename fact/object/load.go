@@ -6,48 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
-// Load reads the objects in paths, which are files and folders. Files that end in .yaml,
-// .yml or .json are read, in folders below too; names that begin with a dot are not. A
-// file may hold several documents, and lists. Every document must be an object with
-// apiVersion, kind and name.
+// Load reads the objects in paths, which are files and folders; files are found as package
+// manifest says. A file may hold several documents, and lists. Every document must be an object
+// with apiVersion, kind and name.
 func Load(paths ...string) ([]map[string]any, error) {
+	files, err := manifest.Files(paths...)
+	if err != nil {
+		return nil, fmt.Errorf("load objects: %w", err)
+	}
 	var trees []map[string]any
-	for _, root := range paths {
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case path != root && strings.HasPrefix(entry.Name(), "."):
-				if entry.IsDir() {
-					return filepath.SkipDir
-				}
-				return nil
-			case entry.IsDir() || path != root && !readable(path):
-				return nil
-			}
-			found, err := loadFile(path)
-			trees = append(trees, found...)
-			return err
-		})
+	for _, file := range files {
+		found, err := loadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("load objects: %w", err)
 		}
+		trees = append(trees, found...)
 	}
 	return trees, nil
-}
-
-func readable(path string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
 }
 
 func loadFile(path string) ([]map[string]any, error) {

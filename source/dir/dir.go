@@ -1,9 +1,8 @@
 // Package dir reads policies from files and folders, once or for as long as they are
 // edited.
 //
-// Files that end in .yaml, .yml or .json are read, in folders below too; names that begin
-// with a dot are not, which makes mounted ConfigMaps work. A file may hold several
-// documents and lists. Documents of other API groups are left alone, so a policy can lie
+// Files are found as package manifest says. A file may hold several documents and lists.
+// Documents of other API groups are left alone, so a policy can lie
 // beside its test cases and sample objects.
 package dir
 

@@ -2,18 +2,16 @@ package dir
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/source"
 )
 
@@ -98,6 +96,13 @@ func (r *reader) stamps() (map[string]stamp, error) {
 	return stamps, err
 }
 
+func (r *reader) walk(enter func(folder string), visit func(path string, info fs.FileInfo, err error)) error {
+	if err := manifest.Walk(r.paths, manifest.Visitor{Enter: enter, File: visit}); err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	return nil
+}
+
 func stampOf(info fs.FileInfo) stamp { return stamp{size: info.Size(), modified: info.ModTime()} }
 
 // file parses one file, unless it is as it was the last time.
@@ -130,26 +135,17 @@ func (r *reader) file(path string, info fs.FileInfo) parsed {
 func contentOf(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, reading(err)
+		return nil, manifest.Reason(err)
 	}
 	defer func() { _ = f.Close() }()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, reading(err)
+		return nil, manifest.Reason(err)
 	}
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("read policies: file is larger than %d MiB", maxFile>>20)
 	}
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), nil
-}
-
-// reading wraps an error that names its path, which is shown before it.
-func reading(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return fmt.Errorf("%s: %w", pathErr.Op, pathErr.Err)
-	}
-	return err
 }
 
 // An identity is what no two policies may share.
@@ -178,99 +174,4 @@ func unique(f found, first map[identity]api.Position) found {
 	}
 	f.unreadable = fmt.Errorf("%s %s: defined twice, here and at %s:%d", id.kind, name, other.File, other.Line)
 	return f
-}
-
-// walk calls visit for every file in order of its name, once, whatever symbolic links
-// lead to it, or with the error that keeps it from being read.
-func (r *reader) walk(enter func(folder string), visit func(path string, info fs.FileInfo, err error)) error {
-	w := walk{enter: enter, visit: visit, been: map[string]bool{}}
-	for _, path := range r.paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("read policies: %w", err)
-		}
-		if info.IsDir() {
-			w.folder(path)
-			continue
-		}
-		enter(filepath.Dir(path))
-		w.file(path, realOf(path), info)
-	}
-	return nil
-}
-
-type walk struct {
-	enter func(folder string)
-	visit func(path string, info fs.FileInfo, err error)
-	// been holds the files and folders seen so far, without symbolic links.
-	been map[string]bool
-}
-
-func (w *walk) folder(path string) {
-	real := realOf(path)
-	if w.again(real) {
-		return
-	}
-	w.enter(path)
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		w.visit(path, nil, reading(err))
-		return
-	}
-	for _, entry := range entries {
-		name := entry.Name()
-		if strings.HasPrefix(name, ".") {
-			continue
-		}
-		inside := filepath.Join(path, name)
-		info, err := os.Stat(inside)
-		switch {
-		case err != nil:
-			if entry.Type()&fs.ModeSymlink != 0 && isPolicyFile(name) {
-				w.visit(inside, nil, fmt.Errorf("follow symbolic link: %w", cmp.Or(errors.Unwrap(err), err)))
-			}
-		case info.IsDir():
-			w.folder(inside)
-		case info.Mode().IsRegular() && isPolicyFile(name):
-			real := filepath.Join(real, name)
-			if entry.Type()&fs.ModeSymlink != 0 {
-				real = realOf(inside)
-				w.enter(filepath.Dir(real))
-			}
-			w.file(inside, real, info)
-		}
-	}
-}
-
-func (w *walk) file(path, real string, info fs.FileInfo) {
-	if !w.again(real) {
-		w.visit(path, info, nil)
-	}
-}
-
-// again reports whether this is not the first time for a file or folder.
-func (w *walk) again(real string) bool {
-	been := w.been[real]
-	w.been[real] = true
-	return been
-}
-
-// realOf returns a path without symbolic links, or itself if it leads nowhere.
-func realOf(path string) string {
-	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		real, err = filepath.Abs(real)
-	}
-	if err != nil {
-		return path
-	}
-	return real
-}
-
-func isPolicyFile(name string) bool {
-	switch filepath.Ext(name) {
-	case ".yaml", ".yml", ".json":
-		return true
-	}
-	return false
 }

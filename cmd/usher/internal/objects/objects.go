@@ -8,16 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // An Input is one thing to decide: an object, or a recorded review of one.
@@ -55,24 +54,11 @@ func inputFiles(path string) ([]string, error) {
 	if path == "-" {
 		return []string{path}, nil
 	}
-	info, err := os.Stat(path)
+	files, err := manifest.Files(path)
 	if err != nil {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("read objects: %w", err)
-		}
-		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-			files = append(files, name)
-		}
-		return nil
-	})
-	return files, err
+	return files, nil
 }
 
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
