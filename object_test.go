@@ -119,7 +119,7 @@ func TestSubject(t *testing.T) {
 		{"neither", usher.Request{Operation: usher.Connect}, nil},
 	}
 	for _, tt := range tests {
-		if got := tt.request.Subject(); got != tt.want {
+		if got := tt.request.Target(); got != tt.want {
 			t.Errorf("%s: Subject is %p, want %p", tt.reason, got, tt.want)
 		}
 	}

@@ -72,9 +72,9 @@ type Request struct {
 	Options *Object
 }
 
-// Subject returns what a rule's program and selectors look at: the object, and on
+// Target returns what a rule's program and selectors look at: the object, and on
 // Delete the object that is about to go. It is nil when the request carries neither.
-func (r *Request) Subject() *Object {
+func (r *Request) Target() *Object {
 	if r.Object != nil {
 		return r.Object
 	}

@@ -113,7 +113,7 @@ func matching(r *usher.Request, tree map[string]any) (time.Duration, error) {
 	passes := ix.Passes(usher.Mutate)
 	var found []*rule.Rule
 	return each(100_000, func() error {
-		s := rule.SubjectOf(r, tree)
+		s := rule.TargetOf(r, tree)
 		found = found[:0]
 		for _, pass := range passes {
 			found = ix.Matching(found, usher.Mutate, pass, &s)

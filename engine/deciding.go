@@ -44,7 +44,7 @@ type deciding struct {
 // match returns the rules of a pass that are for the object as it is now, which they find
 // with all that they want of it. The error is that of an object that cannot be decoded.
 func (d *deciding) match(pass int) ([]*rule.Rule, error) {
-	s := rule.SubjectOf(d.request, d.tree)
+	s := rule.TargetOf(d.request, d.tree)
 	d.now = time.Time{}
 	d.matched = d.engine.matcher.Matching(d.matched[:0], d.request.Phase, pass, &s)
 	if len(d.matched) == 0 {
@@ -98,7 +98,7 @@ func (d *deciding) widen(paths *usher.Paths) error {
 
 // restore makes the tree anew: the object of the request, with what was applied.
 func (d *deciding) restore() error {
-	tree, err := d.request.Subject().Part(d.paths)
+	tree, err := d.request.Target().Part(d.paths)
 	if err != nil {
 		return err
 	}

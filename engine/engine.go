@@ -22,7 +22,7 @@ import (
 // A Matcher finds rules. It is safe for concurrent use.
 type Matcher interface {
 	// Matching appends to dst the rules of a pass that are for s, in evaluation order.
-	Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule
+	Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule
 	// Passes returns the passes of a phase that have rules, in ascending order.
 	Passes(phase usher.Phase) []int
 }
@@ -120,7 +120,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	if e.looker != nil {
 		looks = e.looker.Looks(r.Phase, r.Kind)
 	}
-	tree, err := r.Subject().Part(looks)
+	tree, err := r.Target().Part(looks)
 	if err != nil {
 		return undecodable(r, err), nil
 	}

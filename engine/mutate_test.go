@@ -123,7 +123,7 @@ func TestMutate(t *testing.T) {
 			got := decide(t, newEngine(usher.Mutate, tt.options, nil, tt.rules...), r)
 			equalDecision(t, tt.want, got)
 			equalFindings(t, tt.findings, got.Findings)
-			if diff := cmp.Diff(podTree(), tree(t, r.Subject())); diff != "" {
+			if diff := cmp.Diff(podTree(), tree(t, r.Target())); diff != "" {
 				t.Errorf("the object of the request was changed: -want +got:\n%s", diff)
 			}
 		})

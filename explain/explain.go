@@ -80,7 +80,7 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 		e.withholdSummary()
 	}
 	var err error
-	if x.tree, err = r.Subject().Tree(); err != nil {
+	if x.tree, err = r.Target().Tree(); err != nil {
 		return e, err
 	}
 	if r.Object != nil {
@@ -89,7 +89,7 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 		}
 	}
 	for _, pass := range passes(rules, r.Phase) {
-		subject := rule.SubjectOf(r, x.tree)
+		subject := rule.TargetOf(r, x.tree)
 		for i := range rules {
 			if rules[i].Phase == r.Phase && rules[i].Pass == pass {
 				e.Rules = append(e.Rules, x.rule(ctx, &rules[i], &subject))
@@ -124,7 +124,7 @@ type explaining struct {
 	tainted bool
 }
 
-func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Subject) Rule {
+func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rule {
 	told := Rule{Policy: r.Policy, Name: r.Name}
 	if !r.Match.Matches(s) {
 		told.Clause = r.Match.Miss(s)

@@ -14,7 +14,7 @@ type entry struct {
 const noSelector = -1
 
 // matches checks what the bucket has not: its key is operation and kind.
-func (e entry) matches(m *rule.Match, s *rule.Subject) bool {
+func (e entry) matches(m *rule.Match, s *rule.Target) bool {
 	return (m.Namespace == "" || m.Namespace == s.Namespace) &&
 		(e.selector == noSelector || m.Selectors[e.selector].Matches(s))
 }
@@ -109,7 +109,7 @@ func fileEqual(lists *map[string][]entry, values []string, e entry) {
 }
 
 // collect appends the lists that s meets.
-func (b *bucket) collect(lists [][]entry, s *rule.Subject) [][]entry {
+func (b *bucket) collect(lists [][]entry, s *rule.Target) [][]entry {
 	lists = collect(lists, b.rest)
 	lists = collect(lists, b.names[s.Name])
 	lists = collect(lists, b.namespaces[s.Namespace])

@@ -118,7 +118,7 @@ func (g *generator) value() any {
 	return pick[any](g, "a", "b", "c", "", int64(5), nil, true, map[string]any{"a": "b"})
 }
 
-func (g *generator) subject() rule.Subject {
+func (g *generator) subject() rule.Target {
 	object := map[string]any{"apiVersion": g.apiVersion(), "kind": g.kind()}
 	if !g.oneIn(8) {
 		metadata := map[string]any{"name": g.word(), "namespace": g.word()}
@@ -137,7 +137,7 @@ func (g *generator) subject() rule.Subject {
 		object["spec a"] = g.value()
 	}
 	request := usher.Request{Operation: g.operation(), Name: g.word(), Namespace: g.word()}
-	return rule.SubjectOf(&request, object)
+	return rule.TargetOf(&request, object)
 }
 
 func (g *generator) label() any {

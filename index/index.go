@@ -182,7 +182,7 @@ func (ix *Index) MayMatch(phase usher.Phase, op usher.Operation, kind schema.Gro
 // Matching appends to dst the rules of a pass that match s, in emission order, and
 // returns it. It allocates nothing while dst has room and s meets no more than
 // [maxLists] of the lists that the selectors of its kind are filed under.
-func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule {
+func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule {
 	st := ix.find(phase, pass)
 	if st == nil {
 		return dst
@@ -202,7 +202,7 @@ func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule
 
 // merge appends the rules in lists that match s. Every list is in emission order; a rule
 // may be in several.
-func (ix *Index) merge(dst []*rule.Rule, lists [][]entry, s *rule.Subject) []*rule.Rule {
+func (ix *Index) merge(dst []*rule.Rule, lists [][]entry, s *rule.Target) []*rule.Rule {
 	last := int32(-1)
 	for len(lists) > 0 {
 		first := 0
@@ -226,7 +226,7 @@ func (ix *Index) merge(dst []*rule.Rule, lists [][]entry, s *rule.Subject) []*ru
 
 // Scan does what Matching does by trying every rule: the obvious form that Matching is
 // tested against.
-func (ix *Index) Scan(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Subject) []*rule.Rule {
+func (ix *Index) Scan(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule {
 	for i := range ix.rules {
 		r := &ix.rules[i]
 		if r.Phase == phase && r.Pass == pass && r.Match.Matches(s) {

@@ -81,7 +81,7 @@ func FuzzIndex(f *testing.F) {
 }
 
 // compare returns the rules of all phases and passes that match s.
-func compare(t *testing.T, ix *index.Index, s *rule.Subject) []*rule.Rule {
+func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 	t.Helper()
 	var all []*rule.Rule
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
@@ -111,7 +111,7 @@ func compare(t *testing.T, ix *index.Index, s *rule.Subject) []*rule.Rule {
 }
 
 // partOf returns the subject with no more of its object than lies at the paths.
-func partOf(t *testing.T, s *rule.Subject, paths *usher.Paths) *rule.Subject {
+func partOf(t *testing.T, s *rule.Target, paths *usher.Paths) *rule.Target {
 	t.Helper()
 	if len(s.Object) == 0 {
 		return s
@@ -188,7 +188,7 @@ func TestMatching(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			s := rule.SubjectOf(&usher.Request{Operation: tt.operation}, tt.object)
+			s := rule.TargetOf(&usher.Request{Operation: tt.operation}, tt.object)
 			var got []string
 			for _, r := range ix.Matching(nil, usher.Validate, 0, &s) {
 				got = append(got, r.Name)
@@ -210,7 +210,7 @@ func TestPathsThatLookAlikeAreTwo(t *testing.T) {
 	ix := index.New(rules)
 	for i, field := range []map[string]any{{"a": map[string]any{"b": "x"}}, {"a b": "x"}, {"a\" \"b": "x"}} {
 		field["apiVersion"], field["kind"] = v1, pod
-		s := rule.SubjectOf(&usher.Request{}, field)
+		s := rule.TargetOf(&usher.Request{}, field)
 		if got := ix.Matching(nil, usher.Validate, 0, &s); len(got) != 1 || got[0] != &rules[i] {
 			t.Errorf("%v: got %v", field, lines(got))
 		}
@@ -268,12 +268,12 @@ func TestMayMatch(t *testing.T) {
 func TestMatchingAllocatesNothing(t *testing.T) {
 	ix := index.New(onPods(1000))
 	s := missing()
-	hit := rule.SubjectOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{"app": "app-8", "team": "t-3"}))
+	hit := rule.TargetOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{"app": "app-8", "team": "t-3"}))
 	dst := make([]*rule.Rule, 0, 1000)
 	if n := len(ix.Matching(dst, usher.Validate, 0, &hit)); n == 0 {
 		t.Fatal("nothing matches")
 	}
-	for reason, subject := range map[string]*rule.Subject{"miss": &s, "hit": &hit} {
+	for reason, subject := range map[string]*rule.Target{"miss": &s, "hit": &hit} {
 		if allocs := testing.AllocsPerRun(100, func() { dst = ix.Matching(dst[:0], usher.Validate, 0, subject) }); allocs != 0 {
 			t.Errorf("%s: %v allocations", reason, allocs)
 		}
@@ -282,12 +282,12 @@ func TestMatchingAllocatesNothing(t *testing.T) {
 
 func BenchmarkMatching(b *testing.B) {
 	miss := missing()
-	hit := rule.SubjectOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{"app": "app-8", "team": "t-3"}))
+	hit := rule.TargetOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{"app": "app-8", "team": "t-3"}))
 	for _, n := range []int{1000, 10000} {
 		for _, bench := range []struct {
 			name    string
 			rules   []rule.Rule
-			subject *rule.Subject
+			subject *rule.Target
 		}{
 			{"8kinds", overKinds(n), &miss},
 			{"pod-miss", onPods(n), &miss},
@@ -358,8 +358,8 @@ func onPods(n int) []rule.Rule {
 	return rules
 }
 
-func missing() rule.Subject {
-	return rule.SubjectOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{
+func missing() rule.Target {
+	return rule.TargetOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{
 		"app": "cart", "team": "t-3", "tier": "gold", "zone": "eu",
 	}))
 }

@@ -29,7 +29,7 @@ func (ix *Index) Looks(phase usher.Phase, kind schema.GroupVersionKind) *usher.P
 
 // look finds out what is looked at.
 func (ix *Index) look() {
-	ix.looks = rule.SubjectPaths()
+	ix.looks = rule.TargetPaths()
 	wants := map[likelyKey]*kindWants{}
 	for i := range ix.rules {
 		r := &ix.rules[i]

@@ -158,7 +158,7 @@ func TestCoverMissesNothing(t *testing.T) {
 		for _, kind := range kinds {
 			for _, namespace := range namespaces {
 				for _, operation := range usher.Operations() {
-					s := rule.Subject{Operation: operation, APIVersion: "v1", Kind: kind, Namespace: namespace}
+					s := rule.Target{Operation: operation, APIVersion: "v1", Kind: kind, Namespace: namespace}
 					matched := slices.ContainsFunc(rules, func(r rule.Rule) bool {
 						options := operation == usher.Connect && len(r.Match.Selectors) == 0 && len(r.Match.Operations) == 0
 						return !options && r.Match.Matches(&s)

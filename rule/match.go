@@ -20,7 +20,7 @@ type Match struct {
 }
 
 // Matches reports whether the rule is for s. It allocates nothing.
-func (m *Match) Matches(s *Subject) bool {
+func (m *Match) Matches(s *Target) bool {
 	if !m.fits(s) {
 		return false
 	}
@@ -33,7 +33,7 @@ func (m *Match) Matches(s *Subject) bool {
 }
 
 // fits reports whether the operation and the policy's own namespace are those of s.
-func (m *Match) fits(s *Subject) bool {
+func (m *Match) fits(s *Target) bool {
 	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) &&
 		(m.Namespace == "" || m.Namespace == s.Namespace)
 }
@@ -41,7 +41,7 @@ func (m *Match) fits(s *Subject) bool {
 // Miss returns the empty string when m matches s, and otherwise the clause that failed,
 // such as "operation DELETE is not CREATE, UPDATE". With several selectors it is that of
 // the selector that came closest, the first of them if several did.
-func (m *Match) Miss(s *Subject) string {
+func (m *Match) Miss(s *Target) string {
 	if len(m.Operations) > 0 && !slices.Contains(m.Operations, s.Operation) {
 		return fmt.Sprintf("operation %s is not %s", s.Operation, oneOf(m.Operations))
 	}
@@ -57,7 +57,7 @@ func (m *Match) Miss(s *Subject) string {
 
 // Hit returns the clauses by which m matches s, such as "CREATE, UPDATE of v1 Pod labelled
 // app=web", and the empty string when it does not.
-func (m *Match) Hit(s *Subject) string {
+func (m *Match) Hit(s *Target) string {
 	if !m.fits(s) {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (m *Match) Hit(s *Subject) string {
 
 // Near reports whether only the finest clauses of m (names, labels, fields) keep it from
 // matching s: operation, kind and namespace fit. It is false when m matches.
-func (m *Match) Near(s *Subject) bool {
+func (m *Match) Near(s *Target) bool {
 	if len(m.Selectors) == 0 || !m.fits(s) {
 		return false
 	}
@@ -85,7 +85,7 @@ func (m *Match) Near(s *Subject) bool {
 }
 
 // closest returns the first of the selectors that s gets farthest with.
-func (m *Match) closest(s *Subject) (*Selector, depth) {
+func (m *Match) closest(s *Target) (*Selector, depth) {
 	best, deepest := &m.Selectors[0], depthKind
 	for i := range m.Selectors {
 		if d := m.Selectors[i].reach(s); d > deepest {

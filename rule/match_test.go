@@ -94,7 +94,7 @@ func TestMatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			s := rule.SubjectOf(&usher.Request{Operation: usher.Create}, cart)
+			s := rule.TargetOf(&usher.Request{Operation: usher.Create}, cart)
 			if got := tt.match.Matches(&s); got != (tt.miss == "") {
 				t.Errorf("Matches is %t", got)
 			}
@@ -119,7 +119,7 @@ func TestNearNeedsTheOperation(t *testing.T) {
 		selectorFor(func(s *rule.Selector) { s.Name = "web" }),
 	}}
 	for op, want := range map[usher.Operation]bool{usher.Create: false, usher.Delete: true} {
-		s := rule.SubjectOf(&usher.Request{Operation: op}, cart)
+		s := rule.TargetOf(&usher.Request{Operation: op}, cart)
 		if got := m.Near(&s); got != want {
 			t.Errorf("%s: Near is %t", op, got)
 		}
@@ -135,7 +135,7 @@ func TestMatchingAllocatesNothing(t *testing.T) {
 			selectorFor(func(s *rule.Selector) { s.Fields = rule.Fields{field("metadata.name", rule.In, "web")} }),
 		},
 	}
-	s := rule.SubjectOf(&usher.Request{Operation: usher.Create}, cart)
+	s := rule.TargetOf(&usher.Request{Operation: usher.Create}, cart)
 	if allocs := testing.AllocsPerRun(100, func() { m.Matches(&s) }); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
@@ -151,7 +151,7 @@ func BenchmarkMatches(b *testing.B) {
 			s.Labels, s.Fields = selector, rule.Fields{field("metadata.name", rule.In, "cart")}
 		}),
 	}}
-	s := rule.SubjectOf(&usher.Request{Operation: usher.Create}, cart)
+	s := rule.TargetOf(&usher.Request{Operation: usher.Create}, cart)
 	b.ReportAllocs()
 	for b.Loop() {
 		if !m.Matches(&s) {

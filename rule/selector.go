@@ -36,10 +36,10 @@ const (
 )
 
 // Matches reports whether the selector selects s.
-func (sel *Selector) Matches(s *Subject) bool { return sel.reach(s) == depthAll }
+func (sel *Selector) Matches(s *Target) bool { return sel.reach(s) == depthAll }
 
 // reach returns the clause that s fails, or depthAll.
-func (sel *Selector) reach(s *Subject) depth {
+func (sel *Selector) reach(s *Target) depth {
 	switch {
 	case sel.APIVersion != s.APIVersion || sel.Kind != s.Kind:
 		return depthKind
@@ -58,7 +58,7 @@ func (sel *Selector) reach(s *Subject) depth {
 }
 
 // miss says why s, which got as far as d, is not selected.
-func (sel *Selector) miss(s *Subject, d depth) string {
+func (sel *Selector) miss(s *Target, d depth) string {
 	switch {
 	case d == depthKind:
 		return fmt.Sprintf("%s %s is not %s %s", s.APIVersion, s.Kind, sel.APIVersion, sel.Kind)

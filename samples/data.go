@@ -27,7 +27,7 @@ func ConfigMapStages() usher.Decider { return only("configmaps", CustomResourceS
 // CustomResourceStages does the same for objects of every kind that have data.
 func CustomResourceStages() usher.Decider {
 	return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
-		data, err := dataOf(r.Subject())
+		data, err := dataOf(r.Target())
 		switch {
 		case err != nil:
 			return refused(err), nil
@@ -43,7 +43,7 @@ func CustomResourceStages() usher.Decider {
 // guarded refuses by what data says.
 func guarded(unwanted, undeletable string) usher.Decider {
 	return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
-		data, err := dataOf(r.Subject())
+		data, err := dataOf(r.Target())
 		if err != nil {
 			return refused(err), nil
 		}

@@ -22,7 +22,7 @@ func Pods() usher.Decider {
 			return denial, nil
 		}
 		var pod corev1.Pod
-		if err := r.Subject().Into(&pod); err != nil {
+		if err := r.Target().Into(&pod); err != nil {
 			return refused(err), nil
 		}
 		var objections []string
@@ -109,7 +109,7 @@ func podChange(change func(pod *corev1.Pod) usher.Decision) usher.Decider {
 			return denial, nil
 		}
 		var pod corev1.Pod
-		if err := r.Subject().Into(&pod); err != nil {
+		if err := r.Target().Into(&pod); err != nil {
 			return refused(err), nil
 		}
 		return change(&pod), nil

@@ -84,7 +84,7 @@ func hangUp() { panic(http.ErrAbortHandler) }
 func AddLabel() usher.Decider {
 	const key, value = "added-label", "yes"
 	return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
-		labels, err := labelsOf(r.Subject())
+		labels, err := labelsOf(r.Target())
 		if err != nil {
 			return refused(err), nil
 		}
@@ -113,7 +113,7 @@ func CRDs() usher.Decider {
 		if resource != crds("v1") && resource != crds("v1beta1") {
 			return usher.Denied("expect resource to be one of [%s, %s] but got %s", words(crds("v1beta1")), words(crds("v1")), words(resource)), nil
 		}
-		labels, err := labelsOf(r.Subject())
+		labels, err := labelsOf(r.Target())
 		if err != nil {
 			return refused(err), nil
 		}

@@ -52,7 +52,7 @@ func (c *testCase) request() *usher.Request {
 		Phase: c.Phase, Operation: c.Request.Operation,
 		Object: usher.TreeObject(c.Request.Object), OldObject: usher.TreeObject(c.Request.OldObject),
 	}
-	tree, _ := r.Subject().Tree()
+	tree, _ := r.Target().Tree()
 	apiVersion, _ := tree["apiVersion"].(string)
 	kind, _ := tree["kind"].(string)
 	r.Kind = schema.FromAPIVersionAndKind(apiVersion, kind)

@@ -81,7 +81,7 @@ func TestBuiltInRulesAreForWritesOnly(t *testing.T) {
 	t.Parallel()
 	for _, r := range kcloudlabs.BuiltIn() {
 		for _, operation := range usher.Operations() {
-			s := rule.SubjectOf(&usher.Request{Operation: operation}, map[string]any{})
+			s := rule.TargetOf(&usher.Request{Operation: operation}, map[string]any{})
 			want := operation == usher.Create || operation == usher.Update
 			if got := r.Match.Matches(&s); got != want {
 				t.Errorf("%s matches %s: %t, want %t", r.Name, operation, got, want)

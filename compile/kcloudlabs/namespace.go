@@ -17,7 +17,7 @@ func BuiltIn() []rule.Rule {
 		Phase: usher.Mutate,
 		Pass:  passBuiltIn,
 		Match: rule.Match{Operations: []usher.Operation{usher.Create, usher.Update}},
-		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{wants: rule.SubjectPaths()}}},
+		Steps: []rule.Step{{Name: "namespace", Program: requestNamespace{wants: rule.TargetPaths()}}},
 	}}
 }
 

@@ -27,7 +27,7 @@ func FuzzHandler(f *testing.F) {
 	const maxBody = 64 << 10
 	f.Fuzz(func(t *testing.T, body []byte, contentType, query, text string) {
 		decider := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
-			object, err := r.Subject().Tree()
+			object, err := r.Target().Tree()
 			if err != nil {
 				return usher.Decision{}, err
 			}

@@ -58,7 +58,7 @@ func (t Trace) picks(r *usher.Request) bool {
 	if t.Label.Key == "" && t.Annotation.Key == "" {
 		return false
 	}
-	tree, err := r.Subject().Tree()
+	tree, err := r.Target().Tree()
 	if err != nil {
 		return false
 	}

@@ -185,7 +185,7 @@ func (c chosen) Matches(object map[string]any) bool {
 	if !c.Fields.Matches(object) {
 		return false
 	}
-	subject := rule.SubjectOf(&usher.Request{}, object)
+	subject := rule.TargetOf(&usher.Request{}, object)
 	return c.Labels == nil || c.Labels.Matches(subject.Labels())
 }
 

@@ -138,7 +138,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-func subject(t *testing.T) rule.Subject {
+func subject(t *testing.T) rule.Target {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(cart))
 	if err != nil {
@@ -148,7 +148,7 @@ func subject(t *testing.T) rule.Subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rule.SubjectOf(&usher.Request{Operation: usher.Create}, tree)
+	return rule.TargetOf(&usher.Request{Operation: usher.Create}, tree)
 }
 
 func decode[T any](t *testing.T, text string) T {

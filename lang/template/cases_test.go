@@ -180,7 +180,7 @@ func (c *testCase) resolve(ref fact.Ref) (any, error) {
 		return c.answer(ref.HTTP)
 	}
 	for _, object := range c.Objects {
-		subject := rule.SubjectOf(&usher.Request{}, object)
+		subject := rule.TargetOf(&usher.Request{}, object)
 		switch {
 		case subject.APIVersion != ref.Object.APIVersion || subject.Kind != ref.Object.Kind,
 			ref.Object.Namespace != "" && subject.Namespace != ref.Object.Namespace && (subject.Namespace != "" || !ref.Object.AnyScope):

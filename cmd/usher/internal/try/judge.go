@@ -59,7 +59,7 @@ type nearMiss struct {
 // the object that the first left behind.
 func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) Judgement {
 	j := Judgement{File: q.File, Operation: q.Request.Operation, Rules: []ruleResult{}}
-	subject, err := q.Request.Subject().Tree()
+	subject, err := q.Request.Target().Tree()
 	if err != nil {
 		j.deny(usher.Mutate, undecided(err))
 		return j
@@ -116,7 +116,7 @@ func (j *Judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) 
 
 // look notes the rules of a phase that nearly match.
 func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]any) {
-	subject := rule.SubjectOf(r, object)
+	subject := rule.TargetOf(r, object)
 	if subject.Namespace == "" && subject.Kind != "Namespace" {
 		subject.Namespace = r.Namespace
 	}

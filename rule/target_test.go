@@ -43,7 +43,7 @@ func TestSubjectOf(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			s := rule.SubjectOf(request, tt.object)
+			s := rule.TargetOf(request, tt.object)
 			got := subject{s.APIVersion, s.Kind, s.Namespace, s.Name, nil}
 			if labels := maps.Collect(s.EachLabel); len(labels) > 0 {
 				got.Labels = labels
@@ -63,7 +63,7 @@ func TestSubjectOf(t *testing.T) {
 
 func TestLabels(t *testing.T) {
 	t.Parallel()
-	s := rule.SubjectOf(&usher.Request{}, cart)
+	s := rule.TargetOf(&usher.Request{}, cart)
 	for key, want := range map[string]string{"app": "cart", "tier": "gold", "count": "", "none": ""} {
 		value, ok := s.Labels().Lookup(key)
 		if ok != (want != "") || s.Labels().Has(key) != ok || value != want || s.Labels().Get(key) != want {

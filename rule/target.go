@@ -6,8 +6,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Subject is what a [Match] looks at: the operation and the object of a request.
-type Subject struct {
+// A Target is what a [Match] looks at: the operation and the object of a request.
+type Target struct {
 	Operation  usher.Operation
 	APIVersion string
 	Kind       string
@@ -18,8 +18,8 @@ type Subject struct {
 	labels objectLabels
 }
 
-// SubjectPaths returns the paths to what [SubjectOf] looks at.
-func SubjectPaths() *usher.Paths {
+// TargetPaths returns the paths to what [TargetOf] looks at.
+func TargetPaths() *usher.Paths {
 	paths := &usher.Paths{}
 	paths.Add("apiVersion")
 	paths.Add("kind")
@@ -29,11 +29,11 @@ func SubjectPaths() *usher.Paths {
 	return paths
 }
 
-// SubjectOf returns the subject of a request whose object, as mutated so far, is object.
+// TargetOf returns the target of a request whose object, as mutated so far, is object.
 // Name and namespace are the object's own; one without metadata, such as the options of
 // a CONNECT, takes them from the request.
-func SubjectOf(r *usher.Request, object map[string]any) Subject {
-	s := Subject{Operation: r.Operation, Object: object}
+func TargetOf(r *usher.Request, object map[string]any) Target {
+	s := Target{Operation: r.Operation, Object: object}
 	s.APIVersion, _ = object["apiVersion"].(string)
 	s.Kind, _ = object["kind"].(string)
 	metadata, ok := object["metadata"].(map[string]any)
@@ -48,10 +48,10 @@ func SubjectOf(r *usher.Request, object map[string]any) Subject {
 }
 
 // Labels returns the object's labels.
-func (s *Subject) Labels() labels.Labels { return s.labels }
+func (s *Target) Labels() labels.Labels { return s.labels }
 
 // EachLabel yields the object's labels, in no order, until yield returns false.
-func (s *Subject) EachLabel(yield func(key, value string) bool) {
+func (s *Target) EachLabel(yield func(key, value string) bool) {
 	for key := range s.labels {
 		if value, ok := s.labels.Lookup(key); ok && !yield(key, value) {
 			return
@@ -60,7 +60,7 @@ func (s *Subject) EachLabel(yield func(key, value string) bool) {
 }
 
 // LabelCount returns how many labels the object has at most.
-func (s *Subject) LabelCount() int { return len(s.labels) }
+func (s *Target) LabelCount() int { return len(s.labels) }
 
 // objectLabels reads labels from a JSON tree without copying them. What is not a string
 // is no label.
