@@ -11,16 +11,6 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// Paths say what of an object is wanted: everything that lies at one of them. Add adds one,
-// such as "metadata", "labels".
-type Paths = jsontree.Paths
-
-// An Outline is what the scan of a JSON value found out about it.
-type Outline = jsontree.Outline
-
-// AllPaths returns the paths to everything.
-func AllPaths() *Paths { return jsontree.All() }
-
 // An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
 // stands for an absent one. It is safe for concurrent use.
 type Object struct {
@@ -28,7 +18,7 @@ type Object struct {
 	tree map[string]any
 	// bytes tells that the object came as raw, and outline what is known of that.
 	bytes   bool
-	outline Outline
+	outline jsontree.Outline
 
 	decode    sync.Once
 	decodeErr error
@@ -45,9 +35,9 @@ func RawObject(raw []byte) *Object {
 	return &Object{raw: raw, bytes: true}
 }
 
-// SurveyedObject is RawObject for a JSON object of which something is known, so that it need
-// not be checked again.
-func SurveyedObject(raw []byte, outline Outline) *Object {
+// SurveyedObject is [RawObject] for a JSON object of which something is known, so that it need
+// not be checked again. It is for the doors of this module: programs use RawObject.
+func SurveyedObject(raw []byte, outline jsontree.Outline) *Object {
 	return &Object{raw: raw, bytes: true, outline: outline}
 }
 
@@ -87,7 +77,7 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || !o.bytes || paths.Whole() {
 		return o.Tree()
 	}
-	part, err := jsontree.SelectSurveyed(o.raw, paths, o.outline)
+	part, err := jsontree.SelectSurveyed(o.raw, paths.of(), o.outline)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
