@@ -5,33 +5,12 @@ package api
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
-	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
 // An Object is a policy of any kind, such as *v1alpha1.ClusterOverridePolicy.
 type Object interface {
 	metav1.Object
 	runtime.Object
-}
-
-// Spec returns a pointer to the spec of a policy: what it says, without the bookkeeping. It
-// is nil if the object is not of one of the [Kinds].
-func Spec(object Object) any {
-	switch object := object.(type) {
-	case *v1alpha1.OverridePolicy:
-		return &object.Spec
-	case *v1alpha1.ClusterOverridePolicy:
-		return &object.Spec
-	case *v1alpha1.ClusterValidatePolicy:
-		return &object.Spec
-	case *usherv1alpha1.ClusterAuthorizationPolicy:
-		return &object.Spec
-	case *usherv1alpha1.AuthorizationPolicy:
-		return &object.Spec
-	}
-	return nil
 }
 
 // A Policy is a policy as its source found it. It is immutable.

@@ -102,7 +102,7 @@ func Order(cs []Compiled) []rule.Rule {
 			all = append(all, &cs[i].Rules[j])
 		}
 	}
-	phases := []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate}
+	phases := []usher.Phase{usher.Mutate, usher.Validate}
 	slices.SortStableFunc(all, func(a, b *rule.Rule) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(phases, a.Phase), slices.Index(phases, b.Phase)),

@@ -6,8 +6,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
-	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/rule"
 )
@@ -15,22 +13,17 @@ import (
 // Ref names a policy. The kind is that of the Go type, which typed clients leave out of
 // the object; cluster-scoped kinds have no namespace, whatever the object says.
 func Ref(object api.Object) usher.PolicyRef {
-	switch object := object.(type) {
-	case nil:
+	if object == nil {
 		return usher.PolicyRef{}
-	case *v1alpha1.OverridePolicy:
-		return usher.PolicyRef{Kind: "OverridePolicy", Namespace: object.Namespace, Name: object.Name}
-	case *v1alpha1.ClusterOverridePolicy:
-		return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: object.Name}
-	case *v1alpha1.ClusterValidatePolicy:
-		return usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: object.Name}
-	case *usherv1alpha1.ClusterAuthorizationPolicy:
-		return usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: object.Name}
-	case *usherv1alpha1.AuthorizationPolicy:
-		return usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: object.Namespace, Name: object.Name}
 	}
-	kind := object.GetObjectKind().GroupVersionKind().Kind
-	return usher.PolicyRef{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	ref := usher.PolicyRef{Kind: object.GetObjectKind().GroupVersionKind().Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	if kind, ok := api.KindOf(object); ok {
+		ref.Kind = kind.Kind
+		if !kind.Namespaced {
+			ref.Namespace = ""
+		}
+	}
+	return ref
 }
 
 func metadata(ref usher.PolicyRef, object api.Object) []rule.Problem {
@@ -52,24 +45,19 @@ func metadata(ref usher.PolicyRef, object api.Object) []rule.Problem {
 
 // placement is the problem with the policy's namespace, if there is one.
 func placement(ref usher.PolicyRef, object api.Object) (p rule.Problem, wrong bool) {
-	cluster, concerns := "ClusterOverridePolicy", "the objects"
-	namespaced, limit := false, "spec.resourceSelectors"
-	switch object.(type) {
-	case *v1alpha1.OverridePolicy:
-		namespaced = true
-	case *usherv1alpha1.AuthorizationPolicy:
-		namespaced, cluster, concerns = true, "ClusterAuthorizationPolicy", "requests"
-	case *usherv1alpha1.ClusterAuthorizationPolicy:
+	kind, _ := api.KindOf(object)
+	concerns, limit := "the objects", "spec.resourceSelectors"
+	if kind.Authorizes {
 		concerns, limit = "requests", "spec.rules"
 	}
 	switch {
-	case namespaced && ref.Namespace == "":
+	case kind.Namespaced && ref.Namespace == "":
 		return rule.Problem{
 			Severity: rule.Error, Field: "metadata.namespace",
 			What: "the policy has no namespace: it is for " + concerns + " of its own namespace, so it is for none",
-			Do:   "set metadata.namespace, or use a " + cluster + " for " + concerns + " of every namespace",
+			Do:   "set metadata.namespace, or use a Cluster" + kind.Kind + " for " + concerns + " of every namespace",
 		}, true
-	case !namespaced && object.GetNamespace() != "":
+	case !kind.Namespaced && object.GetNamespace() != "":
 		return rule.Problem{
 			Severity: rule.Warning, Field: "metadata.namespace",
 			What: "the policy is cluster-scoped: it is for " + concerns + " of every namespace",

@@ -88,7 +88,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}}
 	e.kinds, _ = m.(kindFilter)
 	e.looker, _ = m.(looker)
-	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
+	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		e.passes[phase] = m.Passes(phase)
 	}
 	return e
@@ -101,18 +101,19 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 // with a rule or with the request is part of the decision: a failed rule is a finding,
 // and an object that is not JSON is denied with code 400, unless no rule looks at it.
 //
-// A request to authorize is left to others, with no opinion, when no rule is for that.
+// A request to authorize is left to others, with no opinion: see engine/authz.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if ctx.Err() != nil {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
-	passes := e.passes[r.Phase]
-	if len(passes) == 0 && r.Phase == usher.Authorize {
+	switch r.Phase {
+	case usher.Mutate, usher.Validate:
+	case usher.Authorize:
 		return usher.Decision{}, nil
-	}
-	if r.Phase != usher.Mutate && r.Phase != usher.Validate {
+	default:
 		return usher.Decision{}, fmt.Errorf("decide request: rules do not know the phase %q", r.Phase)
 	}
+	passes := e.passes[r.Phase]
 	if len(passes) == 0 || !e.mayMatch(r) {
 		return usher.Allowed(), nil
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/usher-dev/usher/api"
 	"log/slog"
 	"os"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/usher-dev/usher/api"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +75,7 @@ func newCluster(t testing.TB) *cluster {
 func listKinds() map[schema.GroupVersionResource]string {
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range api.Kinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		resource := kind.GroupVersionResource()
 		kinds[resource] = kind.Kind + "List"
 	}
 	return kinds

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +42,7 @@ type writer struct {
 func newWriter(client dynamic.Interface, o Options) *writer {
 	resources := map[string]schema.GroupVersionResource{}
 	for _, kind := range api.Kinds() {
-		resources[kind.Kind], _ = meta.UnsafeGuessKindToResource(kind)
+		resources[kind.Kind] = kind.GroupVersionResource()
 	}
 	return &writer{
 		client: client, log: o.Log, resources: resources,

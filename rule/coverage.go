@@ -43,7 +43,7 @@ func Cover(rules []Rule) Coverage {
 	mutate, validate, metadata := reaches{}, reaches{}, map[usher.Phase]reaches{usher.Mutate: {}, usher.Validate: {}}
 	for i := range rules {
 		r := &rules[i]
-		if r.Policy == (usher.PolicyRef{}) || r.Phase == usher.Authorize {
+		if r.Policy == (usher.PolicyRef{}) {
 			continue
 		}
 		if r.Phase == usher.Mutate {

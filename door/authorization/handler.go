@@ -15,6 +15,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsonscan"
 	"github.com/usher-dev/usher/internal/jsontree"
@@ -203,9 +204,7 @@ func (h *handler) reads(q *usher.Request) bool {
 	if h.options.Self == "" || q.User.Name != h.options.Self || q.Access.NonResource || q.Subresource != "" {
 		return false
 	}
-	switch q.Resource.Group {
-	case "usher.dev", "policy.kcloudlabs.io", "rbac.authorization.k8s.io":
-	default:
+	if q.Resource.Group != "rbac.authorization.k8s.io" && !api.IsGroup(q.Resource.Group) {
 		return false
 	}
 	switch q.Access.Verb {

@@ -20,8 +20,7 @@ import (
 func policies() []schema.GroupVersionResource {
 	var all []schema.GroupVersionResource
 	for _, kind := range api.Kinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind) // right for the names of our kinds
-		all = append(all, resource)
+		all = append(all, kind.GroupVersionResource())
 	}
 	return all
 }

@@ -45,7 +45,7 @@ type fakeCluster struct {
 func newFakeCluster() *fakeCluster {
 	kinds := map[schema.GroupVersionResource]string{configMaps: "ConfigMapList"}
 	for _, kind := range api.Kinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		resource := kind.GroupVersionResource()
 		kinds[resource] = kind.Kind + "List"
 	}
 	f := &fakeCluster{
@@ -53,8 +53,11 @@ func newFakeCluster() *fakeCluster {
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range append(api.Kinds(), schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}) {
-		mapper.Add(kind, meta.RESTScopeNamespace)
+	for _, kind := range api.Kinds() {
+		mapper.Add(kind.GroupVersionKind, meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Pod", "ConfigMap"} {
+		mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
 	}
 	f.config = &serve.Cluster{
 		Clients: &serve.Clients{

@@ -1,5 +1,11 @@
 package authz
 
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/api"
+)
+
 // A Scope tells whether the objects of a resource are in namespaces.
 type Scope uint8
 
@@ -13,6 +19,9 @@ const (
 // ScopeOf returns the scope of the resources that every API server has, of those that only
 // authorization knows, such as users, and of Usher's own.
 func ScopeOf(group, resource string) Scope {
+	if api.IsGroup(group) {
+		return scopeOfOwn(schema.GroupResource{Group: group, Resource: resource})
+	}
 	resources, ours := clusterScoped[group]
 	if !ours {
 		return ScopeUnknown
@@ -24,6 +33,17 @@ func ScopeOf(group, resource string) Scope {
 	}
 	return ScopeNamespace
 }
+
+// scopeOfOwn is the scope of policies, and of what only authorization of them knows.
+func scopeOfOwn(resource schema.GroupResource) Scope {
+	if kind, ok := api.KindServed(resource); ok && !kind.Namespaced || resource.Resource == tiers {
+		return ScopeCluster
+	}
+	return ScopeNamespace
+}
+
+// tiers are what may be used by those who write policies of a tier.
+const tiers = "authorizationtiers"
 
 // clusterScoped are the resources that are in no namespace, of the groups whose resources
 // are all known. The table never changes.
@@ -58,7 +78,4 @@ var clusterScoped = map[string][]string{
 	"scheduling.k8s.io":            {"priorityclasses"},
 	"storage.k8s.io":               {"csidrivers", "csinodes", "storageclasses", "volumeattachments", "volumeattributesclasses"},
 	"storagemigration.k8s.io":      {"storageversionmigrations"},
-
-	"usher.dev":            {"clusterauthorizationpolicies", "authorizationtiers"},
-	"policy.kcloudlabs.io": {"clusteroverridepolicies", "clustervalidatepolicies"},
 }

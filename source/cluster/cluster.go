@@ -52,8 +52,8 @@ func New(client dynamic.Interface, o Options) *Source {
 		o.Wait = 10 * time.Second
 	}
 	s := &Source{wait: o.Wait, changed: make(chan struct{}, 1)}
-	for _, gvk := range api.Kinds() {
-		s.kinds = append(s.kinds, newKind(client, gvk, s.signal, o))
+	for _, kind := range api.Kinds() {
+		s.kinds = append(s.kinds, newKind(client, kind, s.signal, o))
 	}
 	return s
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -220,7 +219,7 @@ func TestRunEnds(t *testing.T) {
 func TestResourcesAreThoseOfTheCRDs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range api.Kinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		resource := kind.GroupVersionResource()
 		file := filepath.Join("..", "..", "deploy", "crds", resource.Group+"_"+resource.Resource+".yaml")
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -322,7 +321,7 @@ func newClient(objects ...runtime.Object) *fake.FakeDynamicClient {
 func listKinds() map[schema.GroupVersionResource]string {
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range api.Kinds() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		resource := kind.GroupVersionResource()
 		kinds[resource] = kind.Kind + "List"
 	}
 	return kinds

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,14 +46,13 @@ type held struct {
 	unreadable error
 }
 
-func newKind(client dynamic.Interface, gvk schema.GroupVersionKind, signal func(), o Options) *kind {
-	k := &kind{gvk: gvk, signal: signal, failed: make(chan struct{}, 1), policies: map[types.NamespacedName]held{}}
-	resource, _ := meta.UnsafeGuessKindToResource(gvk) // right for the names of our kinds
+func newKind(client dynamic.Interface, policies api.Kind, signal func(), o Options) *kind {
+	k := &kind{gvk: policies.GroupVersionKind, signal: signal, failed: make(chan struct{}, 1), policies: map[types.NamespacedName]held{}}
 	log := o.Log
 	if log != nil {
-		log = log.With(slog.String("kind", gvk.Kind))
+		log = log.With(slog.String("kind", policies.Kind))
 	}
-	k.mirror = mirror.New(client, resource, k, mirror.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
+	k.mirror = mirror.New(client, policies.GroupVersionResource(), k, mirror.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
 	return k
 }
 

@@ -227,8 +227,7 @@ func examineUnversioned(kind string, at api.Position) []found {
 
 // ours reports whether an API group is one of those that have policies.
 func ours(group string) bool {
-	return group == "usher.dev" || strings.HasSuffix(group, ".usher.dev") ||
-		slices.ContainsFunc(api.Kinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == group })
+	return strings.HasSuffix(group, ".usher.dev") || api.IsGroup(group)
 }
 
 // kindNames are the kinds of policies, with their versions.
@@ -256,22 +255,19 @@ func examinePolicy(raw []byte, p *places, prefix string) found {
 	policy.Locate = locate
 	policy.Duplicate = append(policy.Duplicate, p.duplicates(prefix)...)
 	slices.Sort(policy.Duplicate)
-	kind := policy.Object.GetObjectKind().GroupVersionKind().Kind
+	kind, _ := api.KindOf(policy.Object)
 	f := found{policy: policy, at: locate("")}
 	switch {
 	case policy.Object.GetName() == "":
-		f.at, f.unreadable = locate("metadata"), fmt.Errorf("%s: metadata.name is missing", kind)
-	case clusterScoped(kind):
+		f.at, f.unreadable = locate("metadata"), fmt.Errorf("%s: metadata.name is missing", kind.Kind)
+	case !kind.Namespaced:
 		policy.Object.SetNamespace("")
 	case policy.Object.GetNamespace() == "":
 		f.at = locate("metadata")
-		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind, policy.Object.GetName())
+		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind.Kind, policy.Object.GetName())
 	}
 	return f
 }
-
-// clusterScoped goes by the rule that such kinds of policy are named so.
-func clusterScoped(kind string) bool { return strings.HasPrefix(kind, "Cluster") }
 
 func wrongType(err *json.UnmarshalTypeError) error {
 	want := err.Type.String()

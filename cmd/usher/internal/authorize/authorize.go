@@ -16,7 +16,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/compile"
@@ -146,11 +145,14 @@ func (f *worldFlags) loadPolicies(ctx context.Context, w *World) ([]api.Policy, 
 	if w.clients == nil {
 		return policies, nil
 	}
-	for _, resource := range []string{"clusterauthorizationpolicies", "authorizationpolicies"} {
-		found, err := clusterPolicies(ctx, w.clients, resource)
+	for _, kind := range api.Kinds() {
+		if !kind.Authorizes {
+			continue
+		}
+		found, err := clusterPolicies(ctx, w.clients, kind)
 		if apierrors.IsNotFound(err) {
 			if len(f.policies) == 0 {
-				w.warnings = append(w.warnings, "the cluster does not know "+resource+".usher.dev")
+				w.warnings = append(w.warnings, "the cluster does not know "+kind.GroupVersionResource().GroupResource().String())
 			}
 			continue
 		}
@@ -170,10 +172,10 @@ func readPolicySet(paths []string, w *World) (source.Set, error) {
 	return set, err
 }
 
-func clusterPolicies(ctx context.Context, clients *serve.Clients, resource string) ([]api.Policy, error) {
-	list, err := clients.Policies.Resource(usherv1alpha1.GroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{})
+func clusterPolicies(ctx context.Context, clients *serve.Clients, kind api.Kind) ([]api.Policy, error) {
+	list, err := clients.Policies.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", resource, err)
+		return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
 	}
 	var policies []api.Policy
 	for i := range list.Items {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
@@ -179,10 +180,14 @@ func groupOf(resource string) string {
 		"coordination.k8s.io":          {"leases"},
 		"discovery.k8s.io":             {"endpointslices"},
 		"scheduling.k8s.io":            {"priorityclasses"},
-		"usher.dev":                    {"authorizationpolicies", "clusterauthorizationpolicies"},
 	} {
 		if slices.Contains(resources, resource) {
 			return group
+		}
+	}
+	for _, kind := range api.Kinds() {
+		if kind.Resource == resource {
+			return kind.Group
 		}
 	}
 	return ""

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+)
+
+// A Kind is a kind of policy: one row of the table that everything else follows.
+type Kind struct {
+	schema.GroupVersionKind
+
+	// Resource is the plural name under which API servers have the policies.
+	Resource string
+	// Namespaced tells that policies are for what is in their own namespace.
+	Namespaced bool
+	// Authorizes tells that policies decide requests to authorize, and not writes of objects.
+	Authorizes bool
+	// New makes an empty policy.
+	New func() Object
+
+	object reflect.Type
+	spec   func(Object) any
+}
+
+// GroupVersionResource is the resource of the kind, as clients name it.
+func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
+	return k.GroupVersion().WithResource(k.Resource)
+}
+
+// kinds are all kinds, sorted by name.
+// Package variables are otherwise for sentinels; this table is one of the API, and never changes.
+var kinds = []Kind{
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies"},
+		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies"},
+		func(p *v1alpha1.ClusterValidatePolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Namespaced: true},
+		func(p *v1alpha1.OverridePolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true},
+		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true},
+		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
+}
+
+// row completes a kind whose policies are of the Go type T; spec returns a pointer to the spec.
+func row[T any, P interface {
+	*T
+	Object
+}](k Kind, spec func(P) any) Kind {
+	k.New = func() Object { return P(new(T)) }
+	k.object = reflect.TypeFor[P]()
+	k.spec = func(object Object) any { return spec(object.(P)) }
+	return k
+}
+
+// Kinds returns every kind of policy, sorted by group, version and name.
+func Kinds() []Kind {
+	return slices.SortedFunc(slices.Values(kinds), func(a, b Kind) int {
+		return cmp.Compare(a.String(), b.String())
+	})
+}
+
+// KindNamed returns the kind with this name.
+func KindNamed(gvk schema.GroupVersionKind) (Kind, bool) {
+	return find(func(k *Kind) bool { return k.GroupVersionKind == gvk })
+}
+
+// KindServed returns the kind whose policies API servers have under a resource.
+func KindServed(resource schema.GroupResource) (Kind, bool) {
+	return find(func(k *Kind) bool { return k.Group == resource.Group && k.Resource == resource.Resource })
+}
+
+// KindOf returns the kind of an object, by its Go type: typed clients leave the name out of
+// the object.
+func KindOf(object Object) (Kind, bool) {
+	t := reflect.TypeOf(object)
+	return find(func(k *Kind) bool { return k.object == t })
+}
+
+func find(is func(*Kind) bool) (Kind, bool) {
+	for i := range kinds {
+		if is(&kinds[i]) {
+			return kinds[i], true
+		}
+	}
+	return Kind{}, false
+}
+
+// IsPolicy reports whether objects of this kind are policies.
+func IsPolicy(kind schema.GroupVersionKind) bool {
+	_, ok := KindNamed(kind)
+	return ok
+}
+
+// IsGroup reports whether the kinds of an API group are policies.
+func IsGroup(group string) bool {
+	_, ok := find(func(k *Kind) bool { return k.Group == group })
+	return ok
+}
+
+// Spec returns a pointer to the spec of a policy: what it says, without the bookkeeping. It
+// is nil if the object is not of one of the [Kinds].
+func Spec(object Object) any {
+	k, ok := KindOf(object)
+	if !ok {
+		return nil
+	}
+	return k.spec(object)
+}
