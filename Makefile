@@ -97,9 +97,9 @@ race: ## the race detector on the packages with concurrency
 
 .PHONY: cases
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
-	$(USHER) check --strict examples/policies
+	$(USHER) check --strict examples/policies examples/cookbook
 	$(USHER) check --strict examples/authorization/policies
-	$(USHER) test examples/cases policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) test examples/cases examples/cookbook docs/policies/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
 	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 	$(GO) test -run TestCases ./door/authorization ./simulate/authz
 
