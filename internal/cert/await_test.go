@@ -96,9 +96,13 @@ func anotherKey(t *testing.T) string {
 	return issue(t, t.TempDir(), 0, "localhost").KeyFile
 }
 
+// copyFile replaces a file as a whole.
 func copyFile(t *testing.T, to, from string) {
 	t.Helper()
-	write(t, to, read(t, from))
+	write(t, to+".new", read(t, from))
+	if err := os.Rename(to+".new", to); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func remove(t *testing.T, path string) {
