@@ -62,6 +62,8 @@ type cluster struct {
 	policies *dynamicfake.FakeDynamicClient
 	kube     *kubefake.Clientset
 	log      *recorder
+	// verify is given to replicas.
+	verify func(context.Context, func(report.Calls))
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -154,7 +156,7 @@ func (c *cluster) mortal(identity string) (*report.Reporter, func()) {
 
 func (c *cluster) reporter(identity string, kube *kubefake.Clientset) *report.Reporter {
 	return report.New(c.policies, kube, report.Options{
-		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)),
+		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,12 @@ const (
 	// the others are taken to be refused too.
 	refusedFor    = time.Minute
 	refusalsInRow = 10
+	// A leader that has not renewed its Lease for termDuration is replaced, at most two
+	// jittered retryPeriods later: a follower may have seen the last renewal late, and may
+	// look late. That makes 17 s at most. It gives up after renewDeadline itself.
+	termDuration  = 10 * time.Second
+	renewDeadline = 7 * time.Second
+	retryPeriod   = 1500 * time.Millisecond
 	// When the API server does not answer, attempts are at most retryAtMost apart.
 	retryAtMost = time.Minute
 )
@@ -46,13 +53,14 @@ func (r *Reporter) campaign(ctx context.Context) error {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: r.options.Identity},
 				Labels:     map[string]string{LeaseLabel: LeaseLeader},
 			},
-			LeaseDuration:   30 * time.Second,
-			RenewDeadline:   20 * time.Second,
-			RetryPeriod:     5 * time.Second,
+			LeaseDuration:   termDuration,
+			RenewDeadline:   renewDeadline,
+			RetryPeriod:     retryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: r.lead,
 				OnStoppedLeading: func() {},
+				OnNewLeader:      r.observeLeader,
 			},
 			Name: LeaderLease,
 		})
@@ -67,6 +75,24 @@ func (r *Reporter) campaign(ctx context.Context) error {
 	return nil
 }
 
+// observeLeader remembers who led before this replica.
+func (r *Reporter) observeLeader(identity string) {
+	if identity == r.options.Identity {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rival = identity
+}
+
+// deposed is the replica that led before this one, and did not renew its Lease for long enough
+// to lose it; empty if there is none.
+func (r *Reporter) deposed() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rival
+}
+
 // lead writes status until ctx is done: somebody else may lead then.
 func (r *Reporter) lead(ctx context.Context) {
 	r.leading.Lock()
@@ -76,10 +102,16 @@ func (r *Reporter) lead(ctx context.Context) {
 	}
 	r.leads.Store(true)
 	defer r.leads.Store(false)
+	if verify := r.options.Verify; verify != nil {
+		r.verified(Calls{State: CallsAwaited})
+		var verifying sync.WaitGroup
+		verifying.Go(func() { verify(ctx, r.verified) })
+		defer verifying.Wait()
+	}
 	r.options.Log.Info("this replica writes policy status", "identity", r.options.Identity)
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
-		lease: leaseName(r.options.Identity), replicas: replicas{}, seen: map[types.UID]sighting{},
+		lease: leaseName(r.options.Identity), replicas: replicas{}, deposed: r.deposed(), seen: map[types.UID]sighting{},
 	}
 	backoff := newBackoff(retryAtMost)
 	for ctx.Err() == nil {
@@ -106,8 +138,10 @@ type leader struct {
 
 	lease    string
 	replicas replicas
-	viewed   *view
-	seen     map[types.UID]sighting
+	// deposed led before, and is taken to be dead until its own Lease is renewed.
+	deposed string
+	viewed  *view
+	seen    map[types.UID]sighting
 	// apart tells since when replicas differ in a shard; zero: they do not.
 	apart [shards]time.Time
 }
@@ -161,7 +195,7 @@ func (l *leader) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list leases of replicas: %w", err)
 	}
-	for _, lease := range l.replicas.update(list.Items, l.lease, time.Now()) {
+	for _, lease := range l.replicas.update(list.Items, l.lease, l.deposed, time.Now()) {
 		err := l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
 		})
@@ -213,6 +247,9 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		since, n := l.seen[p.UID].since, shard(p.UID)
 		known := l.known[p.UID]
 		o := outlook{lagging: lagging[n], known: now.Sub(since), apart: now.Sub(cmp.Or(l.apart[n], now)), unregistered: v.Unregistered}
+		if p.Admission {
+			o.calls = v.calls
+		}
 		status, settled := next(known, p, o, now)
 		if !settled {
 			rest = min(rest, patience(o.known))

@@ -137,8 +137,9 @@ type replica struct {
 // replicas are the other replicas by the names of their Leases.
 type replicas map[string]*replica
 
-// update takes over a list of all Leases, and returns those to be deleted.
-func (rs replicas) update(leases []coordinationv1.Lease, own string, now time.Time) []coordinationv1.Lease {
+// update takes over a list of all Leases, and returns those to be deleted. A replica that was
+// deposed has been silent for some time when it is first seen.
+func (rs replicas) update(leases []coordinationv1.Lease, own, deposed string, now time.Time) []coordinationv1.Lease {
 	present := make(map[string]bool, len(leases))
 	var forgotten []coordinationv1.Lease
 	for _, lease := range leases {
@@ -154,7 +155,11 @@ func (rs replicas) update(leases []coordinationv1.Lease, own string, now time.Ti
 			continue
 		}
 		enforces, _ := parseDigests(lease.Annotations[EnforcedAnnotation])
-		rs[lease.Name] = &replica{identity: identity(lease), renewed: *lease.Spec.RenewTime, seen: now, enforces: enforces}
+		seen := now
+		if known == nil && deposed != "" && identity(lease) == deposed {
+			seen = now.Add(-leaseDuration - 1)
+		}
+		rs[lease.Name] = &replica{identity: identity(lease), renewed: *lease.Spec.RenewTime, seen: seen, enforces: enforces}
 	}
 	for name := range rs {
 		if !present[name] {

@@ -33,6 +33,10 @@ type Options struct {
 	Namespace string
 	// WritesPerSecond limits how fast status is written; 0 means 50.
 	WritesPerSecond int
+	// Verify finds out whether API servers ask for decisions, for as long as this replica
+	// leads, until ctx is done. It calls tell with what it finds. Nil means that nobody finds
+	// out: they are taken to ask then.
+	Verify func(ctx context.Context, tell func(Calls))
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -49,7 +53,10 @@ type Reporter struct {
 
 	mu     sync.Mutex
 	newest *view
-	leads  atomic.Bool
+	calls  Calls
+	// rival is the replica that led before this one.
+	rival string
+	leads atomic.Bool
 	// leading is held by the one goroutine that writes status.
 	leading sync.Mutex
 }
@@ -71,8 +78,22 @@ func (r *Reporter) Observe(s Snapshot) {
 	next := newView(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	next.calls = r.calls
 	last := r.newest
 	r.newest = next
+	close(last.superseded)
+}
+
+// verified takes over what is known about the calls of API servers.
+func (r *Reporter) verified(c Calls) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = c
+	last := r.newest
+	if last.digests == nil {
+		return
+	}
+	r.newest = &view{Snapshot: last.Snapshot, digests: last.digests, calls: c, superseded: make(chan struct{})}
 	close(last.superseded)
 }
 

@@ -189,6 +189,135 @@ func TestEnforcedMeansThatAPIServersAsk(t *testing.T) {
 	})
 }
 
+// TestEnforcedMeansThatAPIServersCall follows a policy through what is found out about API
+// servers.
+func TestEnforcedMeansThatAPIServersCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		found := make(chan report.Calls)
+		c.verify = func(ctx context.Context, tell func(report.Calls)) {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case calls := <-found:
+					tell(calls)
+				}
+			}
+		}
+		admission := func(generation int64, compiled bool) report.Snapshot {
+			s := good(generation)
+			s.Policies[0].Admission = true
+			if !compiled {
+				s.Policies[0].Compiled, s.Policies[0].EnforcedGeneration = false, generation-1
+				s.Policies[0].Problems = []rule.Problem{{Severity: rule.Error, What: "wrong"}}
+			}
+			return s
+		}
+		one := c.replica("one")
+		one.Observe(admission(1, true))
+		time.Sleep(time.Second)
+		if got := c.status("a"); len(got) > 0 {
+			t.Errorf("status before anything was found out: %q", got)
+		}
+		expect := func(state report.CallState, want string) {
+			t.Helper()
+			found <- report.Calls{State: state, Message: "so it is"}
+			time.Sleep(time.Second)
+			c.wantEnforced("a", want)
+			said := strings.Contains(strings.Join(c.status("a"), "\n"), "so it is")
+			if said != (state == report.CallsMissing || state == report.CallsUnknown) {
+				t.Errorf("status says why: %t: %q", said, c.status("a"))
+			}
+		}
+		expect(report.CallsSeen, "True Enforced 1")
+		expect(report.CallsMissing, "False NotCalled 1")
+		expect(report.CallsUnknown, "Unknown NotVerified 1")
+		expect(report.CallsSeen, "True Enforced 1")
+
+		// What is known counts for the next version, too, at once.
+		one.Observe(admission(2, true))
+		time.Sleep(600 * time.Millisecond)
+		c.wantEnforced("a", "True Enforced 2")
+
+		// The last good version depends on API servers as well.
+		one.Observe(admission(3, false))
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True LastGoodVersion 2")
+		expect(report.CallsMissing, "False NotCalled 2")
+		expect(report.CallsSeen, "True LastGoodVersion 2")
+
+		// A policy that is not about admission does not.
+		one.Observe(good(4))
+		found <- report.Calls{State: report.CallsMissing, Message: "so it is"}
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 4")
+	})
+}
+
+// TestANewLeaderKeepsTheStatusUntilItKnowsBetter: Enforced does not flap with leaders.
+func TestANewLeaderKeepsTheStatusUntilItKnowsBetter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		s := good(1)
+		s.Policies[0].Admission = true
+		c.verify = func(ctx context.Context, tell func(report.Calls)) {
+			tell(report.Calls{State: report.CallsSeen})
+			<-ctx.Done()
+		}
+		one, stop := c.stoppable("one")
+		one.Observe(s)
+		time.Sleep(time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		stop()
+		c.clear()
+		c.verify = func(ctx context.Context, tell func(report.Calls)) { <-ctx.Done() }
+		two := c.replica("two")
+		two.Observe(s)
+		time.Sleep(time.Minute)
+		if !two.Leads() || c.patches() > 0 {
+			t.Errorf("two leads: %t, %d status writes, want none", two.Leads(), c.patches())
+		}
+		c.wantEnforced("a", "True Enforced 1")
+	})
+}
+
+// TestACrashedLeaderIsReplaced: within 20 seconds another replica leads, and does not wait for
+// the dead one to confirm what it enforces.
+func TestACrashedLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 2)
+		one, crash := c.mortal("one")
+		one.Observe(good(1))
+		time.Sleep(time.Second)
+		two, three := c.replica("two"), c.replica("three")
+		two.Observe(good(1))
+		three.Observe(good(1))
+		time.Sleep(time.Minute)
+		crash()
+		crashed := time.Now()
+		two.Observe(good(2))
+		three.Observe(good(2))
+		for !two.Leads() && !three.Leads() {
+			if time.Since(crashed) > time.Minute {
+				t.Fatal("nobody leads")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		c.wantEnforced("a", "True Enforced 2")
+		if took := time.Since(crashed); took > 20*time.Second {
+			t.Errorf("it took %s, want at most 20s", took)
+		}
+	})
+}
+
 func TestOneReplicaLeads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,12 +387,12 @@ func TestSilence(t *testing.T) {
 		}
 		calls := c.calls()
 		// Two replicas renew their own Lease every 10 s, and the leader its, and the
-		// other one looks at it, every 5 s and more.
+		// other one looks at it, every 1.5 s and more.
 		if n := calls["patch leases"]; n < 10 || n > 14 {
 			t.Errorf("%d writes of the replicas' leases in a minute, want 12", n)
 		}
-		if n := calls["update leases"]; n > 13 {
-			t.Errorf("%d writes of the leader's lease in a minute, want 12", n)
+		if n := calls["update leases"]; n > 41 {
+			t.Errorf("%d writes of the leader's lease in a minute, want 40", n)
 		}
 		if n := calls["list leases"]; n > 70 {
 			t.Errorf("%d lists of leases in a minute, want one a second, as the snapshot changes", n)

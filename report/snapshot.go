@@ -41,6 +41,9 @@ type Policy struct {
 	EnforcedGeneration int64
 	// Problems are those of the newest version.
 	Problems []rule.Problem
+	// Admission tells whether the policy is about admission, and so depends on API servers
+	// calling the admission webhooks.
+	Admission bool
 	// Slow names a rule that runs slowly, and says why; "" if none does.
 	Slow string
 }
@@ -58,10 +61,31 @@ func (p *Policy) inForce() int64 {
 	return p.Generation - 1
 }
 
+// Calls is whether API servers ask for decisions.
+type Calls struct {
+	State CallState
+	// Message says why not, or why it is not known.
+	Message string
+}
+
+// A CallState is what is known about the calls of API servers.
+type CallState int
+
+// The states. CallsAssumed, the zero value, is that of nobody finding out; CallsAwaited that
+// of somebody who has not found out yet.
+const (
+	CallsAssumed CallState = iota
+	CallsAwaited
+	CallsSeen
+	CallsMissing
+	CallsUnknown
+)
+
 // A view is a snapshot that has been handed to everyone who waits for it.
 type view struct {
 	Snapshot
 
+	calls Calls
 	// digests are computed when they are first asked for; nil before the first snapshot.
 	digests func() digests
 	// superseded is closed when there is a newer view.

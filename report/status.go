@@ -36,6 +36,8 @@ type outlook struct {
 	known, apart time.Duration
 	// unregistered is why API servers may not ask for it.
 	unregistered string
+	// calls is whether API servers ask for anything.
+	calls Calls
 }
 
 // next is the status that policy p is to have in place of the one it has; nil if it is
@@ -104,6 +106,25 @@ func compiledCondition(p *Policy) *metav1.Condition {
 
 // enforcedCondition is nil if it is too early to tell.
 func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *metav1.Condition, settled bool) {
+	c, settled = replicasCondition(known, p, o)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return c, settled
+	}
+	switch o.calls.State {
+	case CallsAwaited:
+		return nil, false
+	case CallsMissing:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotCalled
+		c.Message = short(c.Message + ", but API servers do not ask them: " + o.calls.Message)
+	case CallsUnknown:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotVerified
+		c.Message = short(c.Message + "; whether API servers ask them is not known: " + o.calls.Message)
+	}
+	return c, settled
+}
+
+// replicasCondition is what the condition would be if API servers asked.
+func replicasCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *metav1.Condition, settled bool) {
 	c = &metav1.Condition{
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
 	}
@@ -152,7 +173,8 @@ func lastGoodCondition(c *metav1.Condition, p *Policy, o outlook) *metav1.Condit
 // go back.
 func confirmed(known v1alpha1.PolicyStatus, p *Policy) bool {
 	c := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionEnforced)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == p.Generation
+	return c != nil && c.ObservedGeneration == p.Generation &&
+		(c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonNotCalled || c.Reason == v1alpha1.ReasonNotVerified)
 }
 
 // problems are those of a policy, errors first, bounded in number and size.

@@ -41,7 +41,8 @@ type PolicyProblem struct {
 const (
 	// ConditionCompiled: the policy can be enforced as it is written.
 	ConditionCompiled = "Compiled"
-	// ConditionEnforced: every replica decides by the generation that the condition observed.
+	// ConditionEnforced: every replica decides by the generation that the condition observed,
+	// and API servers ask them.
 	ConditionEnforced = "Enforced"
 )
 
@@ -62,6 +63,11 @@ const (
 	// ReasonNotRegistered: the webhook configurations could not be written, so that API
 	// servers may not ask about what the policy selects.
 	ReasonNotRegistered = "NotRegistered"
+	// ReasonNotCalled: API servers do not call the webhooks, or get no answer from them.
+	ReasonNotCalled = "NotCalled"
+	// ReasonNotVerified: every live replica decides by the newest version, and whether API
+	// servers ask them is not known.
+	ReasonNotVerified = "NotVerified"
 	// ReasonLastGoodVersion: the newest version does not compile, an older one is in force.
 	ReasonLastGoodVersion = "LastGoodVersion"
 	// ReasonReplicasDiffer: the newest version does not compile, and of the older ones not
