@@ -104,6 +104,8 @@ var mayImport = []struct {
 	{"internal/cabundle", nil},
 	{"internal/callers", []string{"internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
+	// It asks as an API server's client, and answers as a Decider.
+	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/mirror", nil},
 	{"internal/yamldiff", nil},
@@ -134,7 +136,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
 	// (internal/enroll), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll/...", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -11,6 +11,8 @@ package cert
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -26,8 +28,10 @@ import (
 // A Serving is the certificate of a server. It is safe for concurrent use.
 type Serving struct {
 	current atomic.Pointer[identity]
-	caFile  string
-	log     *slog.Logger
+	// previous is what was current before; nil if nothing was.
+	previous atomic.Pointer[identity]
+	caFile   string
+	log      *slog.Logger
 	// watch are the folders in which changes are waited for, every how often they are
 	// looked for anyhow.
 	watch []string
@@ -107,6 +111,25 @@ func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return s.current.Load().certificate, nil
 }
 
+// Keys returns keys for a purpose, which all have who have the private key of the certificate,
+// and nobody else: one of the current private key, and then one of that before.
+func (s *Serving) Keys(purpose string) [][]byte {
+	var keys [][]byte
+	for _, i := range []*identity{s.current.Load(), s.previous.Load()} {
+		if i == nil {
+			continue
+		}
+		private, err := x509.MarshalPKCS8PrivateKey(i.certificate.PrivateKey)
+		if err != nil {
+			continue
+		}
+		if key, err := hkdf.Key(sha256.New, private, nil, purpose, sha256.Size); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // CA returns the certificates that clients are to trust, in PEM; nil if they are not known.
 func (s *Serving) CA() []byte { return s.current.Load().caPEM }
 
@@ -141,6 +164,7 @@ func (s *Serving) refresh(ctx context.Context) error {
 	if err != nil || next == last {
 		return err
 	}
+	s.previous.Store(last)
 	s.current.Store(next)
 	s.log.Info("certificate renewed", "expires", s.NotAfter())
 	changes.Signal(s.changes)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,8 +13,11 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/usher-dev/usher/internal/probe"
 )
 
 // Clients are ways to talk to one API server.
@@ -26,6 +30,8 @@ type Clients struct {
 	Policies, Facts dynamic.Interface
 	// Mapper knows kinds from discovery, which it remembers until it is reset.
 	Mapper meta.ResettableRESTMapper
+	// Probe writes probes, over connections of its own; nil if nobody does.
+	Probe probe.Writer
 }
 
 // Connect makes clients. It does not talk to the API server yet.
@@ -50,10 +56,32 @@ func Connect(c *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
+	probes, connections, err := probeClient(c)
+	if err != nil {
+		return nil, err
+	}
 	return &Clients{
+		Probe:  probe.Through(probes, connections),
 		Server: c.Host, Kube: kube, Policies: policies, Facts: facts,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
 	}, nil
+}
+
+// probeClient makes a client that shares no connections.
+func probeClient(c *rest.Config) (rest.Interface, *http.Client, error) {
+	own := rest.CopyConfig(c)
+	// Transports are shared among configurations that look the same.
+	own.Dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	own.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	connections, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	client, err := rest.UnversionedRESTClientForConfigAndClient(own, connections)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	return client, connections, nil
 }
 
 func dynamicFor(c *rest.Config, transport *http.Client) (dynamic.Interface, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report"
 	clustersource "github.com/usher-dev/usher/source/cluster"
@@ -24,22 +25,32 @@ type member struct {
 	scopes   *scopes
 	// registration is nil if it is somebody else's business.
 	registration *registration
+	// prober is nil if nobody can find out whether API servers call.
+	prober   *probe.Prober
+	answerer *probe.Answerer
 }
 
-func newMember(c Config) *member {
+// newMember prepares one. Replicas share the keys; count counts probes by what they show.
+func newMember(c Config, keys probe.Keys, count func(probe.State)) *member {
 	clients := c.Cluster.Clients
 	m := &member{
 		Cluster:  c.Cluster,
 		source:   clustersource.New(clients.Policies, clustersource.Options{Log: c.Log}),
 		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
-		reporter: report.New(clients.Policies, clients.Kube, report.Options{
-			Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Log: c.Log,
-		}),
+		answerer: probe.NewAnswerer(keys),
 	}
+	o := report.Options{Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Log: c.Log}
+	if m.prober = m.newProber(c, keys, count); m.prober != nil {
+		o.Verify = m.verify
+	}
+	m.reporter = report.New(clients.Policies, clients.Kube, o)
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.Register {
 		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, m.reporter.Leads, c.Log)
+		if m.prober != nil {
+			m.registration.made = m.prober.Again
+		}
 	}
 	return m
 }
@@ -59,7 +70,7 @@ func (m *member) observe(status live.Status, l *live.Live) {
 		snapshot.Policies[i] = report.Policy{
 			Ref: p.Ref, UID: p.UID, Generation: p.Generation,
 			Compiled: p.Compiled, Enforced: p.Enforced, EnforcedGeneration: p.EnforcedGeneration,
-			Problems: p.Problems, Slow: p.Slow,
+			Problems: p.Problems, Slow: p.Slow, Admission: isAdmission(p.Ref.Kind),
 		}
 	}
 	if m.registration == nil {

@@ -86,6 +86,7 @@ func (m *member) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "  they cannot be read now: %v\n", err)
 	}
 	m.describeRegistration(b)
+	m.describeCalls(b)
 	kinds := m.resolver.Watched()
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {

@@ -48,6 +48,10 @@ type registration struct {
 	leads    func() bool
 	log      *slog.Logger
 	changed  chan struct{}
+	// doubted has room for one doubt that what was registered still is.
+	doubted chan struct{}
+	// made is called when the registration is what the policies need; nil if nobody cares.
+	made func()
 
 	mu    sync.Mutex
 	state registered
@@ -78,7 +82,7 @@ type needs struct {
 }
 
 func newRegistration(e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
-	return &registration{enroller: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1)}
+	return &registration{enroller: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
 }
 
 // signal says that policies have changed, and who is to be told what becomes of it. A
@@ -89,6 +93,14 @@ func (r *registration) signal(tell func(error)) {
 	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// recheck has the registration looked at soon: somebody may have meddled with it.
+func (r *registration) recheck() {
+	select {
+	case r.doubted <- struct{}{}:
 	default:
 	}
 }
@@ -141,6 +153,9 @@ func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, c
 		r.tell(k.done != nil, err)
 		if k.done != nil {
 			err = nil
+			if r.made != nil {
+				r.made()
+			}
 		}
 		r.handOver(waiting, err)
 		if !k.await(ctx, pause) {
@@ -204,6 +219,11 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 				return true
 			}
 			timer.Reset(wait.Jitter(checkEvery, 0.1))
+			continue
+		case <-k.doubted:
+			if k.done == nil || k.leads() {
+				return true
+			}
 			continue
 		case <-k.changed:
 		case <-k.ca.Changes():

@@ -29,6 +29,7 @@ import (
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/memory"
+	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -79,8 +80,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
-		s.member = newMember(s.config)
-		s.metrics.Cluster(metrics.ClusterState{Staleness: s.member.source.Staleness, Registered: s.member.isRegistered()})
+		s.member = newMember(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
+		s.metrics.Cluster(metrics.ClusterState{
+			Staleness: s.member.source.Staleness, Registered: s.member.isRegistered(), Called: s.member.areCalled,
+		})
 	}
 	facts, err := s.facts()
 	if err != nil {
@@ -223,6 +226,9 @@ func (s *Server) close() {
 func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
 	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission")
+	if s.member != nil {
+		decider = s.member.answerer.Wrap(decider)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
 	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))

@@ -1,0 +1,93 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/report"
+)
+
+// probePurpose is what the keys of probes are derived for.
+const probePurpose = "usher.dev/probe"
+
+// probeKeys are those that replicas share because they share a certificate.
+func (s *Server) probeKeys() [][]byte { return s.identity.Keys(probePurpose) }
+
+// newProber returns what finds out whether API servers call the webhooks; nil without clients
+// that can.
+func (m *member) newProber(c Config, keys probe.Keys, count func(probe.State)) *probe.Prober {
+	if m.Clients.Probe == nil {
+		return nil
+	}
+	o := probe.Options{
+		Writer: m.Clients.Probe, Keys: keys, Foreign: !m.Register,
+		Advice: "look for \"failed calling webhook\" in the log of the API server, and at the Service, the network and the CA bundle of the webhook configurations",
+		Count:  count, Log: c.Log,
+	}
+	if c.ClientCAFile != "" || c.TokenFile != "" {
+		o.Advice = "API servers have to show what --client-ca-file or --token-file asks for: 'usher admission config' writes what they need, and usher_refused_callers_total tells who is refused; else " + o.Advice
+	}
+	if m.Register {
+		o.Lost = func() { m.registration.recheck() }
+	}
+	return probe.New(o)
+}
+
+// verify tells the reporter whether API servers call the webhooks, as long as it leads.
+func (m *member) verify(ctx context.Context, tell func(report.Calls)) {
+	m.prober.Run(ctx, func(r probe.Result) {
+		states := map[probe.State]report.CallState{
+			probe.Awaited: report.CallsAwaited, probe.Called: report.CallsSeen,
+			probe.NotCalled: report.CallsMissing, probe.Unknown: report.CallsUnknown,
+		}
+		tell(report.Calls{State: states[r.State], Message: r.Message})
+	})
+}
+
+// areCalled tells metrics what probes have shown.
+func (m *member) areCalled() (called, known bool) {
+	if m.prober == nil {
+		return false, false
+	}
+	result, _ := m.prober.Result()
+	return result.State == probe.Called, result.State == probe.Called || result.State == probe.NotCalled
+}
+
+// describeCalls writes for people whether API servers call the webhooks.
+func (m *member) describeCalls(b *strings.Builder) {
+	if m.prober == nil {
+		return
+	}
+	result, probing := m.prober.Result()
+	since := result.Since.Format(time.RFC3339)
+	switch {
+	case !probing:
+		b.WriteString("calls of API servers: verified by the replica that leads\n")
+	case result.State == probe.Called:
+		fmt.Fprintf(b, "calls of API servers: verified since %s, last %s ago\n", since, time.Since(result.At).Round(time.Second))
+	case result.State == probe.NotCalled:
+		fmt.Fprintf(b, "calls of API servers: NONE since %s, policies are not enforced\n  %s\n", since, result.Message)
+	case result.State == probe.Unknown:
+		fmt.Fprintf(b, "calls of API servers: cannot be verified, since %s\n  %s\n", since, result.Message)
+	default:
+		b.WriteString("calls of API servers: not verified yet\n")
+	}
+	if last := m.answerer.Last(); !last.IsZero() {
+		fmt.Fprintf(b, "  this replica was last asked to verify them %s ago\n", time.Since(last).Round(time.Second))
+	}
+}
+
+// isAdmission reports whether policies of a kind depend on the admission webhooks.
+func isAdmission(kind string) bool {
+	for _, known := range api.Kinds() {
+		if known.Kind == kind {
+			return known.Group != usherv1alpha1.GroupVersion.Group
+		}
+	}
+	return true
+}
