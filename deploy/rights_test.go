@@ -133,3 +133,60 @@ func TestReplicasCannotRegisterDuringUninstall(t *testing.T) {
 		})
 	}
 }
+
+// Usher writes no policies, but the one of its dry runs.
+func TestPoliciesAreNotWritten(t *testing.T) {
+	t.Parallel()
+	for _, r := range renderings {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			var written [][]string
+			for _, role := range only[*rbacv1.ClusterRole](r.objects(t)) {
+				for _, rule := range role.Rules {
+					policies := slices.Contains(rule.APIGroups, "policy.kcloudlabs.io") || slices.Contains(rule.APIGroups, "usher.dev")
+					if policies && writes(rule) && !strings.HasSuffix(rule.Resources[0], "/status") {
+						written = append(written, slices.Concat(rule.Resources, rule.ResourceNames, rule.Verbs))
+					}
+				}
+			}
+			want := [][]string{{"clustervalidatepolicies", "usher-probe", "create", "patch"}}
+			if diff := cmp.Diff(want, written); diff != "" {
+				t.Errorf("policies that may be written (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who may ask is what the values say, from files that are mounted.
+func TestCallers(t *testing.T) {
+	t.Parallel()
+	flags := []string{
+		"--client-ca-file=/etc/usher/client-ca/ca.crt", "--client-names=kube-apiserver", "--client-names=spiffe://example.com/api",
+		"--token-file=/etc/usher/client-tokens/tokens",
+	}
+	for _, r := range renderings[:2] {
+		pod := one[*appsv1.Deployment](t, r.objects(t)).Spec.Template.Spec
+		found := 0
+		for _, flag := range flags {
+			if slices.Contains(pod.Containers[0].Args, flag) {
+				found++
+			}
+		}
+		want := map[string]int{"default": 0, "everything": len(flags)}[r.name]
+		if found != want {
+			t.Errorf("%s: %d of the flags for callers, want %d: %v", r.name, found, want, pod.Containers[0].Args)
+		}
+		mounted := map[string]string{}
+		for _, mount := range pod.Containers[0].VolumeMounts {
+			mounted[mount.Name] = mount.MountPath
+		}
+		for _, volume := range pod.Volumes {
+			if mounted[volume.Name] == "" {
+				t.Errorf("%s: volume %s is not mounted", r.name, volume.Name)
+			}
+		}
+		if want > 0 && (mounted["client-ca"] != "/etc/usher/client-ca" || mounted["client-tokens"] != "/etc/usher/client-tokens") {
+			t.Errorf("%s: mounted are %v", r.name, mounted)
+		}
+	}
+}

@@ -79,6 +79,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"facts.resources[0].apiGroups={apps},facts.resources[0].resources={*}", "resources", "rights on every resource"},
 		{"facts.resources[0].resources={pods}", "apiGroups", "the core group has to be written out as an empty string"},
 		{"extraArgs={rule-timeout=1s}", "extraArgs", "no flag"},
+		{"callers.clientNames={kube-apiserver}", "clientCASecret", "names that nobody vouches for"},
 		{"shutdownGraceSeconds=0", "shutdownGraceSeconds", "requests in flight would be cut off"},
 		{"goMemLimit=460Mi", "goMemLimit", "the unit of Kubernetes, with which Go ends at once"},
 	}
