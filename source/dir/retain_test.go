@@ -44,7 +44,7 @@ func TestRunKeepsPoliciesOfFilesBeingRewritten(t *testing.T) {
 	}
 	for _, test := range []struct {
 		reason string
-		// meanwhile is what becomes of the file for a second, and then of the folder.
+		// meanwhile is what becomes of the file for a moment.
 		meanwhile func(path string) error
 		// others is what is in force besides.
 		others []string
@@ -88,7 +88,7 @@ func TestRunKeepsPoliciesOfFilesBeingRewritten(t *testing.T) {
 			if err := test.meanwhile(path); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(time.Second)
+			<-time.After(500 * time.Millisecond)
 			// Another line makes the positions tell the new file from the old.
 			write(t, folder, map[string]string{"a.yaml": both("\n#")})
 			want = append([]string{"a.yaml:3: one", "a.yaml:5: two"}, test.others...)
