@@ -97,7 +97,8 @@ func slowSteps(set source.Set) []slowStep {
 }
 
 func newCheckReport(set source.Set) checkReport {
-	problems := policies.Problems(set)
+	problems := append(policies.Problems(set), unscaled(set)...)
+	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
 	return checkReport{
 		Policies: len(set.Policies),
@@ -105,6 +106,12 @@ func newCheckReport(set source.Set) checkReport {
 		Warnings: len(problems) - errs,
 		Problems: problems,
 	}
+}
+
+// unscaled returns a warning for every policy that kubectl scale passes by.
+func unscaled(set source.Set) []rule.Problem {
+	compiled, _ := compile.All(set.Policies)
+	return compile.Unscaled(compiled)
 }
 
 func (r checkReport) print(s cli.Streams, p cli.Palette) error {
