@@ -3,10 +3,13 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
@@ -16,13 +19,19 @@ import (
 
 // An Explanation is one decision, rule by rule.
 type Explanation struct {
-	Phase    usher.Phase   `json:"phase"`
-	Verdict  usher.Verdict `json:"verdict"`
-	Code     int32         `json:"code,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
-	Message  string        `json:"message,omitempty"`
-	Warnings []string      `json:"warnings,omitempty"`
-	Rules    []Rule        `json:"rules"`
+	Phase usher.Phase `json:"phase"`
+	// Entry is the name of the webhook entry that was asked, or would be, and Kind the
+	// version and kind in which it got the object. Requested is what the client used, if
+	// that is another version.
+	Entry     string        `json:"entry"`
+	Kind      string        `json:"kind,omitempty"`
+	Requested string        `json:"requested,omitempty"`
+	Verdict   usher.Verdict `json:"verdict"`
+	Code      int32         `json:"code,omitempty"`
+	Reason    string        `json:"reason,omitempty"`
+	Message   string        `json:"message,omitempty"`
+	Warnings  []string      `json:"warnings,omitempty"`
+	Rules     []Rule        `json:"rules"`
 }
 
 // A Rule is one rule's part in a decision.
@@ -75,6 +84,8 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 	e := Explanation{
 		Phase: r.Phase, Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Rules: []Rule{},
 	}
+	e.Entry = cmp.Or(r.Entry, rule.EntryOf(r).String())
+	e.Kind, e.Requested = kindText(r.Kind), kindText(r.Requested)
 	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings), tainted: fact.Confidential(r.Kind.Kind)}
 	if x.tainted || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential }) {
 		e.withholdSummary()
@@ -97,6 +108,14 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 		}
 	}
 	return e, nil
+}
+
+// kindText is the version and the kind; nothing for none.
+func kindText(kind schema.GroupVersionKind) string {
+	if kind.Empty() {
+		return ""
+	}
+	return kind.GroupVersion().String() + " " + kind.Kind
 }
 
 // passes are those of a phase, in order.

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/explain"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 )
@@ -130,13 +131,22 @@ func (f *explainFlags) explainObjects(ctx context.Context, report *explainReport
 		return err
 	}
 	for _, q := range requests {
-		j := Judge(ctx, set.Decider(facts), nil, q)
+		j := Judge(ctx, atEntry(set.Decider(facts)), nil, q)
 		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed}
 		if err := f.explain(ctx, report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
 		}
 	}
 	return nil
+}
+
+// atEntry has d asked at the entry that an API server would ask about each request.
+func atEntry(d usher.Decider) usher.Decider {
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		asked := *r
+		asked.Entry = live.EntryOf(r)
+		return d.Decide(ctx, &asked)
+	})
 }
 
 func (f *explainFlags) explainCases(ctx context.Context, report *explainReport, paths []string) error {
@@ -174,7 +184,10 @@ func (f *explainFlags) explainCase(ctx context.Context, report *explainReport, c
 func (f *explainFlags) explain(ctx context.Context, report *explainReport, one explained, rules []rule.Rule, facts fact.Resolver, all []asked) error {
 	options := explain.Options{Facts: cached.New(facts, time.Minute), Measure: f.cost}
 	for _, a := range all {
-		e, err := explain.Of(ctx, rules, a.request, a.decision, options)
+		request := *a.request
+		request.Entry = live.EntryOf(a.request)
+		at, _ := rule.ParseEntry(request.Entry)
+		e, err := explain.Of(ctx, at.Of(rules), &request, a.decision, options)
 		if err != nil {
 			return err
 		}

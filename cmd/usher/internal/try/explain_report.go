@@ -36,7 +36,7 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 }
 
 func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
-	fmt.Fprintf(b, "  %s: %s", e.Phase, e.Verdict)
+	fmt.Fprintf(b, "  %s%s: %s", e.Entry, conversion(e), e.Verdict)
 	if e.Verdict == usher.Deny {
 		fmt.Fprintf(b, ": %s", cli.Paint(p.Red, cmp.Or(e.Message, e.Reason, "without a word")))
 	}
@@ -47,6 +47,14 @@ func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
 	for i := range e.Rules {
 		printExplained(b, &e.Rules[i], p)
 	}
+}
+
+// conversion tells the version in which an entry got the object, if the client used another one.
+func conversion(e *explain.Explanation) string {
+	if e.Requested == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (as %s, converted from %s)", e.Kind, e.Requested)
 }
 
 func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
