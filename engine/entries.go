@@ -60,6 +60,12 @@ func (e *Entries) Decide(ctx context.Context, r *usher.Request) (usher.Decision,
 	return e.Decider.Decide(ctx, r)
 }
 
+// Known reports whether an entry is one for all rules, or some rules belong to it.
+func (e *Entries) Known(name string) bool {
+	at, ok := rule.ParseEntry(name)
+	return name == "" || e.some[name] != nil || ok && at.Whole()
+}
+
 // Rules returns the rules that belong to an entry, in evaluation order; all of them if the
 // name is empty. They are shared: do not change them.
 func (e *Entries) Rules(name string) []rule.Rule {
@@ -74,7 +80,8 @@ func (e *Entries) Rules(name string) []rule.Rule {
 }
 
 // none reports whether an entry that no rule is known to belong to has none: the registration
-// may be ahead of the policies that are in force here, or behind them.
+// may be ahead of the policies that are in force here, or behind them. What is no name of an
+// entry is decided by all rules.
 func none(name string) bool {
 	at, ok := rule.ParseEntry(name)
 	return ok && !at.Whole()

@@ -7,6 +7,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,6 +113,16 @@ func (l *Live) RulesAt(entry string) []rule.Rule {
 		return nil
 	}
 	return current.entries.Rules(entry)
+}
+
+// AskedAt returns the name of the entry at which a request is asked about, "other" if no rule
+// in force belongs to it. Again reports whether the request counts at another one.
+func (l *Live) AskedAt(r *usher.Request) (entry string, again bool) {
+	current := l.current.Load()
+	if current.entries == nil || !current.entries.Known(r.Entry) {
+		return "other", false
+	}
+	return cmp.Or(r.Entry, string(r.Phase)), current.coverage.Again(r)
 }
 
 // Coverage is what the rules in force have to be asked about. It is shared: do not change it.

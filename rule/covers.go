@@ -3,6 +3,8 @@ package rule
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 )
 
@@ -24,6 +26,28 @@ func (c Coverage) Covers(r *usher.Request) bool {
 		return false
 	}
 	return slices.ContainsFunc(c.Of(e), func(c Covered) bool { return c.covers(r) })
+}
+
+// Again reports whether another entry is asked about the same request, and counts for both:
+// the one for the version that the client used, or else the first of those for converted
+// objects. An API server gives each question a uid of its own.
+func (c Coverage) Again(r *usher.Request) bool {
+	e, ok := ParseEntry(r.Entry)
+	if !ok || e.Versions == "" || r.Requested.Empty() {
+		return false
+	}
+	base := Entry{Phase: e.Phase, Part: e.Part}
+	own := *r
+	own.Entry, own.Kind = base.String(), r.Requested
+	if c.Covers(&own) {
+		return true
+	}
+	return slices.ContainsFunc(c.Of(base), func(c Covered) bool {
+		other := *r
+		other.Kind = schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)
+		short, _ := VersionsOf(c.versions())
+		return c.Kind == r.Requested.Kind && c.covers(&other) && !e.named(c.versions()) && short < e.Versions
+	})
 }
 
 func (c *Covered) covers(r *usher.Request) bool {

@@ -225,7 +225,7 @@ func (s *Server) close() {
 
 func (s *Server) mux() http.Handler {
 	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
-	decider := s.metrics.Wrap(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission")
+	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.member != nil {
 		decider = s.member.answerer.Wrap(decider)
 	}

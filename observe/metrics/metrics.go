@@ -29,6 +29,7 @@ type Metrics struct {
 
 	decisions        *prometheus.CounterVec
 	decisionDuration *prometheus.HistogramVec
+	entryCalls       *prometheus.CounterVec
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
 	shed             prometheus.Counter
@@ -57,6 +58,9 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.decisionDuration = m.histogramVec("decision_duration_seconds",
 		"How long decisions took, without reading the request and writing the answer.",
 		"door", "phase")
+	m.entryCalls = m.counterVec("entry_calls_total",
+		"Questions to webhook entries: a request whose object is converted for some policies is asked about at several.",
+		"entry")
 	m.requests = m.counterVec("access_requests_total",
 		"Requests to the authorization webhooks, by HTTP status: 503 is what could not be decided.",
 		"endpoint", "code")
@@ -81,7 +85,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
 	return m
 }
 
@@ -103,6 +107,23 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 		if err == nil {
 			verdict = verdictOf(decision.Verdict)
 		}
+		m.policies.count(decision.Findings)
+		return decision, err
+	})
+}
+
+// Entries returns a decider that decides as d does, and counts the decisions as those of the
+// door and the questions by the name of their entry. A question about a request that counts
+// at another entry is no decision.
+func (m *Metrics) Entries(d usher.Decider, door string, of func(*usher.Request) (entry string, again bool)) usher.Decider {
+	counted := m.Wrap(d, door)
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		entry, again := of(r)
+		m.entryCalls.WithLabelValues(entry).Inc()
+		if !again {
+			return counted.Decide(ctx, r)
+		}
+		decision, err := d.Decide(ctx, r)
 		m.policies.count(decision.Findings)
 		return decision, err
 	})

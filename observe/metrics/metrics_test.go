@@ -218,6 +218,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
 	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
+	asked(t, m, "mutate-v1", true)
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
@@ -228,6 +229,40 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
 	if _, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// asked has an entry asked about a request.
+func asked(t *testing.T, m *metrics.Metrics, entry string, again bool) {
+	t.Helper()
+	d := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{{Policy: team}}}, nil
+	})
+	entries := m.Entries(d, "admission", func(*usher.Request) (string, bool) { return entry, again })
+	if got, err := entries.Decide(t.Context(), &usher.Request{Phase: usher.Mutate}); err != nil || got.Verdict != usher.Allow {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestOneRequestIsOneDecision counts a request that several entries are asked about once.
+func TestOneRequestIsOneDecision(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	asked(t, m, "mutate", false)
+	asked(t, m, "mutate-v1", true)
+	asked(t, m, "mutate-v1", true)
+	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.
+# TYPE usher_decisions_total counter
+usher_decisions_total{door="admission",phase="mutate",verdict="allow"} 1
+# HELP usher_entry_calls_total Questions to webhook entries: a request whose object is converted for some policies is asked about at several.
+# TYPE usher_entry_calls_total counter
+usher_entry_calls_total{entry="mutate"} 1
+usher_entry_calls_total{entry="mutate-v1"} 2
+`), "usher_decisions_total", "usher_entry_calls_total")
+	if err != nil {
+		t.Error(err)
 	}
 }
 
