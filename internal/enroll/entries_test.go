@@ -206,11 +206,11 @@ func checkRequest(t *testing.T, plugin *generic.Webhook, c *cluster, hooks map[u
 			if !ok {
 				t.Fatalf("%s is no entry", hook.GetName())
 			}
-			subject := rule.Subject{Operation: operation, APIVersion: call.Kind.GroupVersion().String(), Kind: call.Kind.Kind, Name: "a", Namespace: namespace}
+			target := rule.Target{Operation: operation, APIVersion: call.Kind.GroupVersion().String(), Kind: call.Kind.Kind, Name: "a", Namespace: namespace}
 			needed := false
 			for _, r := range at.Of(all) {
-				if r.Phase == phase && r.Match.Matches(&subject) {
-					seen[r.Policy.Name] = append(seen[r.Policy.Name], subject.APIVersion)
+				if r.Phase == phase && r.Match.Matches(&target) {
+					seen[r.Policy.Name] = append(seen[r.Policy.Name], target.APIVersion)
 					needed = true
 				}
 			}
