@@ -60,7 +60,7 @@ var mayImport = []struct {
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
-	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/enroll", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/enroll", "internal/paths", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "internal/manifest"}},
@@ -102,6 +102,7 @@ var mayImport = []struct {
 	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
+	{"internal/paths", nil},
 	{"internal/callers", []string{"internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
