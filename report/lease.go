@@ -29,6 +29,9 @@ const (
 	// of its snapshot.
 	EnforcedAnnotation = "usher.dev/enforced"
 	SnapshotAnnotation = "usher.dev/snapshot"
+	// ServesAnnotation holds what a replica serves, in words; the Leases of versions that
+	// know only the URL paths /mutate and /validate have none.
+	ServesAnnotation = "usher.dev/serves"
 
 	fieldManager = "usher"
 )
@@ -75,11 +78,12 @@ func (r *Reporter) publish(ctx context.Context) error {
 	return nil
 }
 
-// awaitChange waits until this replica enforces something else than at v.
+// awaitChange waits until this replica enforces or serves something else than at v.
 func (r *Reporter) awaitChange(ctx context.Context, v *view, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
-	for published := v.digests(); v.digests() == published; v = r.view() {
+	serves := v.serves
+	for published := v.digests(); v.digests() == published && v.serves == serves; v = r.view() {
 		select {
 		case <-ctx.Done():
 			return
@@ -98,10 +102,12 @@ func (r *Reporter) apply(ctx context.Context, name string, v *view) error {
 		WithAnnotations(map[string]string{
 			EnforcedAnnotation: v.digests().String(),
 			SnapshotAnnotation: strconv.FormatInt(v.Generation, 10),
+			ServesAnnotation:   v.serves,
 		}).
 		WithSpec(coordinationapply.LeaseSpec().
 			WithHolderIdentity(r.options.Identity).
 			WithLeaseDurationSeconds(int32(leaseDuration / time.Second)).
+			WithAcquireTime(metav1.NewMicroTime(r.started)).
 			WithRenewTime(metav1.NowMicro()))
 	_, err := r.leases().Apply(ctx, lease, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,12 +52,18 @@ type Reporter struct {
 	kube     kubernetes.Interface
 	options  Options
 
+	// started is when this replica began.
+	started time.Time
+
 	mu     sync.Mutex
 	newest *view
 	calls  Calls
+	// serves is what the next views say.
+	serves string
 	// rival is the replica that led before this one.
 	rival string
 	leads atomic.Bool
+	peers census
 	// leading is held by the one goroutine that writes status.
 	leading sync.Mutex
 }
@@ -69,7 +76,10 @@ func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Report
 	if o.WritesPerSecond <= 0 {
 		o.WritesPerSecond = 50
 	}
-	return &Reporter{policies: client, kube: kube, options: o, newest: &view{superseded: make(chan struct{})}}
+	return &Reporter{
+		policies: client, kube: kube, options: o, started: time.Now(),
+		newest: &view{superseded: make(chan struct{})}, peers: census{seen: map[string]*Peer{}},
+	}
 }
 
 // Observe takes over what this replica enforces from now on. It does not block, and s is
@@ -78,10 +88,16 @@ func (r *Reporter) Observe(s Snapshot) {
 	next := newView(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next.calls = r.calls
-	last := r.newest
-	r.newest = next
-	close(last.superseded)
+	r.supersede(next)
+}
+
+// Serves takes over what this replica serves from now on, besides policies: other replicas
+// hear of it as [Peer.Serves]. It does not block.
+func (r *Reporter) Serves(words ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.serves = strings.Join(words, " ")
+	r.renew()
 }
 
 // verified takes over what is known about the calls of API servers.
@@ -89,11 +105,20 @@ func (r *Reporter) verified(c Calls) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = c
-	last := r.newest
-	if last.digests == nil {
-		return
+	r.renew()
+}
+
+// renew shows what is new beside the snapshot; before the first one there is nothing to show.
+func (r *Reporter) renew() {
+	if last := r.newest; last.digests != nil {
+		r.supersede(&view{Snapshot: last.Snapshot, digests: last.digests, superseded: make(chan struct{})})
 	}
-	r.newest = &view{Snapshot: last.Snapshot, digests: last.digests, calls: c, superseded: make(chan struct{})}
+}
+
+func (r *Reporter) supersede(next *view) {
+	last := r.newest
+	next.calls, next.serves = r.calls, r.serves
+	r.newest = next
 	close(last.superseded)
 }
 

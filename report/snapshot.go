@@ -88,6 +88,8 @@ type view struct {
 	calls Calls
 	// digests are computed when they are first asked for; nil before the first snapshot.
 	digests func() digests
+	// serves is what this replica serves besides policies.
+	serves string
 	// superseded is closed when there is a newer view.
 	superseded chan struct{}
 }
