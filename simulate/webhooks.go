@@ -20,6 +20,7 @@ import (
 	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
@@ -106,7 +107,7 @@ func (h *hooking) take(name hookName) *call {
 // fail makes s the step that ended the request.
 func (h *hooking) fail(s Step, err error) Step {
 	status := statusOf(err)
-	s.Outcome, s.Message, s.Code = Failed, status.Message, status.Code
+	s.Outcome, s.Message, s.Code = Failed, paths.Redact(status.Message), status.Code
 	h.ended = true
 	return s
 }
@@ -142,10 +143,10 @@ func quiet(effects *admissionv1.SideEffectClass) bool {
 // called says what a webhook answered, and what the API server made of it.
 func (h *hooking) called(s Step, hook webhook.WebhookAccessor, c *call) Step {
 	s.Called, s.Outcome = true, Passed
-	s.URL, s.By, s.Took = c.url, c.by, c.took
+	s.URL, s.By, s.Took = paths.Redact(c.url), c.by, c.took
 	response, err := verified(c, h.phase == usher.Mutate)
 	if err != nil {
-		s.Message = err.Error()
+		s.Message = paths.Redact(err.Error())
 		s.Outcome = Failed
 		if policy := hook.GetFailurePolicy(); policy != nil && *policy == admissionv1.Ignore {
 			s.Outcome = Ignored

@@ -11,6 +11,7 @@
 package admission
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -28,6 +29,10 @@ type Options struct {
 	// earlier. A negative Timeout sets no deadline at all, whatever the request says: the
 	// context then ends when the caller hangs up.
 	Timeout time.Duration
+	// Accept says whether a review is answered here, once it has been read: its error becomes
+	// HTTP status 403, which is no decision. It may add to the request what the review does
+	// not say. nil accepts every review.
+	Accept func(context.Context, *usher.Request) error
 	// Log gets what goes wrong; nil means slog.Default.
 	Log *slog.Logger
 }

@@ -38,11 +38,12 @@ type handler struct {
 	phase   usher.Phase
 	maxBody int64
 	timeout time.Duration
+	accept  func(context.Context, *usher.Request) error
 	log     *slog.Logger
 }
 
 func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
-	h := &handler{decider: d, phase: phase, maxBody: o.MaxBody, timeout: cmp.Or(o.Timeout, defaultTimeout), log: o.Log}
+	h := &handler{decider: d, phase: phase, maxBody: o.MaxBody, timeout: cmp.Or(o.Timeout, defaultTimeout), accept: o.Accept, log: o.Log}
 	if h.maxBody <= 0 {
 		h.maxBody = defaultMaxBody
 	}
@@ -71,8 +72,9 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		// The limiter tells the log now and then.
 		return
 	}
+	// The URL path may be a secret.
 	h.log.WarnContext(r.Context(), "request is not an admission review",
-		"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
+		"phase", h.phase, "remote", r.RemoteAddr, "code", code, "error", err)
 }
 
 // serve returns the answer to one review, which lies in room.
@@ -93,6 +95,11 @@ func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byt
 		return h.undecodable(ctx, review, room, err)
 	}
 	review.request.Phase = h.phase
+	if h.accept != nil {
+		if err := h.accept(ctx, &review.request); err != nil {
+			return nil, envelope.Refuse(http.StatusForbidden, "%v", err)
+		}
+	}
 	return h.answer(ctx, review, room)
 }
 

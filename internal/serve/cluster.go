@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report"
@@ -23,8 +25,9 @@ type member struct {
 	resolver *clusterfact.Resolver
 	reporter *report.Reporter
 	scopes   *scopes
-	// registration is nil if it is somebody else's business.
+	// registration and routes are nil if it is somebody else's business.
 	registration *registration
+	routes       *routes
 	// prober is nil if nobody can find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
@@ -47,12 +50,28 @@ func newMember(c Config, keys probe.Keys, count func(probe.State)) *member {
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.Register {
-		m.registration = newRegistration(enroll.New(clients.Kube, clients.Mapper, c.Cluster.Registration), clients.Mapper, m.reporter.Leads, c.Log)
+		o := c.Cluster.Registration
+		o.Path = func(entry string) string { return m.routes.path(entry) }
+		enroller := enroll.New(clients.Kube, clients.Mapper, o)
+		keeper := paths.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), paths.Options{
+			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Log: c.Log,
+		})
+		m.routes = newRoutes(keeper, enroller, m.reporter, c.Log)
+		m.registration = newRegistration(enroller, clients.Mapper, m.reporter.Leads, c.Log)
+		m.registration.paths = m.routes
 		if m.prober != nil {
 			m.registration.made = m.prober.Again
 		}
 	}
 	return m
+}
+
+// start reads what the server cannot serve without.
+func (m *member) start(ctx context.Context, log *slog.Logger) error {
+	if m.routes == nil {
+		return nil
+	}
+	return m.patiently(ctx, log, func() error { return m.routes.start(ctx) })
 }
 
 // facts are the objects of the cluster. Those that are not watched are remembered for a
@@ -90,6 +109,7 @@ func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
 	if m.registration != nil {
+		group.Go(func() error { return m.routes.run(ctx) })
 		group.Go(func() error { return m.registration.run(ctx, l.Coverage, i) })
 	}
 	return group.Wait()

@@ -27,6 +27,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
 )
 
@@ -105,6 +106,35 @@ func (f *fakeCluster) mutating(t *testing.T) (resources []string, caBundle strin
 	return resources, string(got.Webhooks[0].ClientConfig.CABundle)
 }
 
+// path is where the webhook of a phase is, by the key in the Secret; empty before there is
+// one.
+func (f *fakeCluster) path(t *testing.T, phase string) string {
+	t.Helper()
+	secret, err := f.kube.CoreV1().Secrets("usher-system").Get(t.Context(), serve.DefaultPathSecret, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	key, err := paths.KeyOf(secret.Data["current"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Path(phase)
+}
+
+// join starts a server that takes part in the cluster, and waits until API servers are told
+// to send pods. What the harness posts goes where they send it.
+func (f *fakeCluster) join(t *testing.T, c serve.Config) *harness {
+	t.Helper()
+	c.Cluster = f.config
+	h := startAt(t, slog.LevelDebug, c)
+	h.eventually("API servers send pods", func() bool {
+		resources, _ := f.mutating(t)
+		return strings.Contains(strings.Join(resources, " "), "pods")
+	})
+	h.mutate = f.path(t, "mutate")
+	return h
+}
+
 func (f *fakeCluster) leases(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := f.kube.CoordinationV1().Leases("usher-system").List(context.Background(), metav1.ListOptions{})
@@ -125,7 +155,7 @@ func TestServeTakesPartInACluster(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster()
 	f.apply(t, overrides, label("one"))
-	h := start(t, serve.Config{Cluster: f.config})
+	h := f.join(t, serve.Config{})
 	review := read(t, reviews+"v1-create-pods.json")
 	h.eventually("the policy of the cluster is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
 	h.eventually("API servers send pods", func() bool {
@@ -169,7 +199,7 @@ func TestServeReadsFactsFromTheCluster(t *testing.T) {
 	f.apply(t, configMaps, "{apiVersion: v1, kind: ConfigMap, metadata: {name: site, namespace: shop}, data: {site: berlin}}")
 	f.apply(t, overrides, factPolicy)
 	f.config.Watch = []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}}
-	h := start(t, serve.Config{Cluster: f.config})
+	h := f.join(t, serve.Config{})
 	h.eventually("the fact is in the patch", func() bool {
 		return strings.Contains(h.patch(read(t, reviews+"v1-create-pods.json")), "berlin")
 	})
@@ -218,7 +248,7 @@ func TestServeIsNotReadyBeforeThereArePolicies(t *testing.T) {
 		got := h.get("/readyz?verbose")
 		return strings.Contains(got, "not ready: ") && strings.Contains(got, "connection refused") && strings.Contains(got, "not made yet")
 	})
-	body, response := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
+	body, response := h.post(f.path(t, "mutate"), read(t, reviews+"v1-create-pods.json"))
 	if response == nil || response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
 		t.Errorf("answered %v: %s, want to be asked again", response, body)
 	}

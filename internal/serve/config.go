@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -80,6 +81,9 @@ type Config struct {
 	Out io.Writer
 }
 
+// DefaultPathSecret is the Secret that keeps the keys of webhook paths.
+const DefaultPathSecret = "usher-paths"
+
 // A Cluster says how a server takes part in a cluster: policies and facts come from its API
 // server, policies get a status, and API servers are told to call the server.
 type Cluster struct {
@@ -91,6 +95,9 @@ type Cluster struct {
 	// CertSecret is the Secret in which replicas keep the CA and the certificate that they
 	// share; empty means that each has its own.
 	CertSecret string
+	// PathSecret is the Secret in which replicas keep the keys of their webhook paths; empty
+	// means [DefaultPathSecret]. It is for servers that register.
+	PathSecret string
 	// Registration says how API servers reach the server, and what they are to ask it.
 	// Its Namespace and Log are filled in. Register tells whether to register; else the
 	// webhook configurations are somebody else's business.
@@ -100,6 +107,11 @@ type Cluster struct {
 	// first needed.
 	Watch []schema.GroupVersionKind
 }
+
+// registers reports whether the server keeps webhook configurations; nil does not.
+func (c *Cluster) registers() bool { return c != nil && c.Register }
+
+func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, DefaultPathSecret) }
 
 func (c Config) withDefaults() Config {
 	if c.BindAddress == "" {

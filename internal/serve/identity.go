@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -74,24 +75,30 @@ func withFile(serving *cert.Serving) (*identity, error) {
 	return i, nil
 }
 
-// sharedCertificate is the one that replicas keep in a Secret. An API server that does not
-// answer is waited for: it may be starting, too.
-func sharedCertificate(ctx context.Context, c Config) (*cert.Serving, error) {
-	const most, pause = time.Minute, 2 * time.Second
-	deadline := time.Now().Add(most)
+// sharedCertificate is the one that replicas keep in a Secret.
+func sharedCertificate(ctx context.Context, c Config) (serving *cert.Serving, err error) {
 	// Every replica has to ask for the same hosts: nothing here may depend on the replica.
 	o := cert.Options{Hosts: append(loopback(), c.Cluster.hosts()...), Log: c.Log}
 	secrets := c.Cluster.Clients.Kube.CoreV1().Secrets(c.Cluster.Namespace)
+	err = c.Cluster.patiently(ctx, c.Log, func() error {
+		serving, err = cert.FromSecret(ctx, secrets, c.Cluster.Namespace, c.Cluster.CertSecret, o)
+		return err
+	})
+	return serving, err
+}
+
+// patiently waits for an API server that does not answer: it may be starting, too.
+func (c *Cluster) patiently(ctx context.Context, log *slog.Logger, try func() error) error {
+	const most, pause = time.Minute, 2 * time.Second
+	deadline := time.Now().Add(most)
 	for {
-		serving, err := cert.FromSecret(ctx, secrets, c.Cluster.Namespace, c.Cluster.CertSecret, o)
+		err := try()
 		if err == nil || !passing(err) || time.Now().After(deadline) {
-			return serving, err
+			return err
 		}
-		c.Log.Warn("the API server does not answer yet", "server", c.Cluster.Clients.Server, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(pause):
+		log.Warn("the API server does not answer yet", "server", c.Clients.Server, "error", err)
+		if !sleep(ctx, pause) {
+			return err
 		}
 	}
 }

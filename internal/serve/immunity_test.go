@@ -99,9 +99,9 @@ spec:
 	if got := answer(); !strings.Contains(got, "denied by policy no-exec (cluster)") {
 		t.Errorf("answer %s", got)
 	}
-	if metrics := h.metrics(); !strings.Contains(metrics, `usher_snapshot_policies{kind="ClusterAuthorizationPolicy"} 1`) {
-		t.Errorf("the policy is not counted:\n%s", metrics)
-	}
+	h.eventually("the policy is counted", func() bool {
+		return strings.Contains(h.metrics(), `usher_snapshot_policies{kind="ClusterAuthorizationPolicy"} 1`)
+	})
 	write(t, kill, "")
 	h.eventually("denials are switched off", func() bool { return !strings.Contains(answer(), `"denied":true`) })
 	if ready := h.get("/readyz?verbose"); !strings.Contains(ready, "authorization policies deny nothing, since "+kill+" exists") {

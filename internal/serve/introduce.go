@@ -32,7 +32,11 @@ func (s *Server) introduce() {
 		trust = "--cacert " + ca + " "
 	}
 	fmt.Fprintf(&b, "Try it:\n  curl %s'%s/readyz?verbose'\n", trust, s.URL())
-	fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
+	if s.member != nil && s.member.routes != nil {
+		fmt.Fprintf(&b, "API servers call paths that nobody can guess; their keys are in Secret %s/%s\n", s.member.Namespace, s.member.pathSecret())
+	} else {
+		fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
+	}
 	_, _ = s.config.Out.Write([]byte(b.String()))
 	s.config.Log.Info("serving", "url", s.URL(), "authorization", s.AuthorizationURL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
 }

@@ -120,4 +120,7 @@ func (m *member) describeRegistration(b *strings.Builder) {
 	if state.err != nil {
 		fmt.Fprintf(b, "  %v\n", state.err)
 	}
+	keys, chosen := m.routes.table.Load().keys, m.routes.chosen.Load()
+	fmt.Fprintf(b, "webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
+	fmt.Fprintf(b, "  registered: %s, since %s\n", chosen.name, chosen.reason)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -44,10 +45,12 @@ type enroller interface {
 // had it: they must not undo each other's work for ever.
 type registration struct {
 	enroller enroller
-	mapper   meta.ResettableRESTMapper
-	leads    func() bool
-	log      *slog.Logger
-	changed  chan struct{}
+	// paths chooses the paths that the enroller registers; nil leaves that to it.
+	paths   *routes
+	mapper  meta.ResettableRESTMapper
+	leads   func() bool
+	log     *slog.Logger
+	changed chan struct{}
 	// doubted has room for one doubt that what was registered still is.
 	doubted chan struct{}
 	// made is called when the registration is what the policies need; nil if nobody cares.
@@ -79,6 +82,8 @@ type registered struct {
 type needs struct {
 	coverage rule.Coverage
 	caBundle []byte
+	// paths names the paths that were chosen.
+	paths string
 }
 
 func newRegistration(e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
@@ -132,7 +137,7 @@ func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, c
 	for {
 		waiting, want := r.waits(), k.needs()
 		pause := checkEvery
-		err := r.attempt(ctx, want)
+		err := r.attempt(ctx, &want)
 		var unknown *enroll.UnknownKindsError
 		switch {
 		case err == nil:
@@ -188,10 +193,17 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 0.2, Steps: 10, Cap: retryMost}
 }
 
-func (r *registration) attempt(ctx context.Context, n needs) error {
+func (r *registration) attempt(ctx context.Context, n *needs) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	return r.enroller.Apply(ctx, n.coverage, n.caBundle)
+	if r.paths != nil {
+		chosen, err := r.paths.choose(ctx)
+		if n.paths = chosen.name; err != nil || chosen.hold {
+			return err
+		}
+	}
+	// API servers name the URL when they do not like something about it.
+	return paths.Redacted(r.enroller.Apply(ctx, n.coverage, n.caBundle))
 }
 
 // keeping is a registration at work.
@@ -203,13 +215,23 @@ type keeping struct {
 	done *needs
 }
 
-func (k *keeping) needs() needs { return needs{coverage: k.coverage(), caBundle: k.ca.CA()} }
+func (k *keeping) needs() needs {
+	n := needs{coverage: k.coverage(), caBundle: k.ca.CA()}
+	if k.paths != nil {
+		n.paths = k.paths.name()
+	}
+	return n
+}
 
 // await returns when it is time for the next attempt: after the pause, or when what is
 // needed differs. It returns false when ctx is done.
 func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(wait.Jitter(pause, 0.1))
 	defer timer.Stop()
+	var chosen <-chan struct{}
+	if k.paths != nil {
+		chosen = k.paths.changed
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -227,6 +249,7 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 			continue
 		case <-k.changed:
 		case <-k.ca.Changes():
+		case <-chosen:
 		}
 		if !k.differs() {
 			continue

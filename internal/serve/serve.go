@@ -61,8 +61,8 @@ type Server struct {
 const objectTTL = time.Second
 
 // New prepares a server and opens its ports. Whatever is wrong with the configuration
-// comes back as an error. If the certificate is in a Secret, it waits for an API server that
-// does not answer, but not longer than a minute, or until ctx is done.
+// comes back as an error. What is in Secrets it waits for if the API server does not answer,
+// but not longer than a minute, or until ctx is done.
 func New(ctx context.Context, c Config) (*Server, error) {
 	for _, path := range c.Policies {
 		if _, err := os.Stat(path); err != nil {
@@ -77,10 +77,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.limits = limit.New(limit.Options{
-		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded(), Shed: s.metrics.Shed, Log: s.config.Log,
+		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.registers(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
 		s.member = newMember(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
+		if err := s.member.start(ctx, s.config.Log); err != nil {
+			return nil, err
+		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.member.source.Staleness, Registered: s.member.isRegistered(), Called: s.member.areCalled,
 		})
@@ -224,26 +227,32 @@ func (s *Server) close() {
 }
 
 func (s *Server) mux() http.Handler {
-	options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Log: s.config.Log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", health)
+	mux.HandleFunc("GET /readyz", s.ready)
 	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.member != nil {
 		decider = s.member.answerer.Wrap(decider)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/"+string(usher.Mutate), s.webhook(admission.Mutate(decider, options)))
-	mux.Handle("/"+string(usher.Validate), s.webhook(admission.Validate(decider, options)))
-	mux.Handle("/{entry}", s.webhook(entry(decider, options)))
-	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready)
-	return mux
-}
-
-func (s *Server) webhook(decides http.Handler) http.Handler {
-	limited := s.limits.Handler(decides)
-	if s.callers != nil {
-		limited = s.limits.Proven(decides)
+	e := &entrance{demanding: s.callers != nil, refused: s.metrics.Refused("admission", unknownPath, otherResource)}
+	e.door = func(at route, accept func(context.Context, *usher.Request) error) http.Handler {
+		options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Accept: accept, Log: s.config.Log}
+		answer, limited := admission.Mutate, s.limits.Handler
+		if at.phase() == usher.Validate {
+			answer = admission.Validate
+		}
+		if s.callers != nil || !at.bare {
+			limited = s.limits.Proven
+		}
+		return s.callers.Only(s.webhooks.Count(s.loaded(limited(answer(decider, options)))))
 	}
-	return s.callers.Only(s.webhooks.Count(s.loaded(limited)))
+	if s.member == nil || s.member.routes == nil {
+		mux.HandleFunc("/{entry}", e.serveAnybody)
+		return mux
+	}
+	e.routes = s.member.routes
+	mux.Handle("/", e)
+	return mux
 }
 
 // loaded answers in place of next as long as there are no policies. It is no decision: API

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -223,6 +224,8 @@ type harness struct {
 	server *serve.Server
 	client *http.Client
 	log    *lockedBuffer
+	// mutate is the path of the mutating webhook; /mutate if empty.
+	mutate string
 	cancel context.CancelFunc
 	ended  chan error
 	once   sync.Once
@@ -230,8 +233,14 @@ type harness struct {
 
 func start(t testing.TB, config serve.Config) *harness {
 	t.Helper()
+	return startAt(t, slog.LevelInfo, config)
+}
+
+// startAt is start with a log of some level.
+func startAt(t testing.TB, level slog.Level, config serve.Config) *harness {
+	t.Helper()
 	h := &harness{t: t, log: &lockedBuffer{}, ended: make(chan error, 1)}
-	config.Log = slog.New(slog.NewTextHandler(h.log, nil))
+	config.Log = slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: level}))
 	config.MetricsAddress = "127.0.0.1:0"
 	var err error
 	if h.server, err = serve.New(t.Context(), config); err != nil {
@@ -284,7 +293,7 @@ func (h *harness) eventually(what string, holds func() bool) {
 
 // patch is the patch that the answer to a review carries, decoded; empty for none.
 func (h *harness) patch(review []byte) string {
-	body, _ := h.post("/mutate", review)
+	body, _ := h.post(cmp.Or(h.mutate, "/mutate"), review)
 	var answer struct {
 		Response struct {
 			Patch []byte `json:"patch"`

@@ -1,0 +1,285 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/reload"
+	"github.com/usher-dev/usher/report"
+)
+
+const (
+	// refreshEvery is how often the Secret, the registration and the Leases are read.
+	refreshEvery = 10 * time.Second
+	// refreshGap is the shortest time between two refreshes, however many requests need one.
+	refreshGap     = 250 * time.Millisecond
+	refreshTimeout = 10 * time.Second
+	// freshTimeout is how long a request waits for one.
+	freshTimeout = 2 * time.Second
+	// mostWaiting bounds the requests that wait for a refresh.
+	mostWaiting = 256
+	// rotateEvery is how old a key becomes.
+	rotateEvery = 24 * time.Hour
+	// outageAfter is how long to wait for a replica that has been serving all the time: its
+	// Lease is written every ten seconds.
+	outageAfter = 40 * time.Second
+)
+
+// The words of a Lease. Replicas that serve secret paths also answer whatever path they find
+// in the registration.
+const (
+	servesPaths = "paths"
+	servesKey   = "key-"
+)
+
+// A registrar tells what API servers call.
+type registrar interface {
+	Registered(ctx context.Context) ([]enroll.Registered, error)
+}
+
+// peers are the other replicas, and hear of this one.
+type peers interface {
+	Peers(ctx context.Context) ([]report.Peer, error)
+	Serves(words ...string)
+	Leads() bool
+}
+
+// routes knows which URL paths of the webhooks are answered, and chooses those under which
+// the server is registered: see [table] and [table.choose].
+//
+// A request for a path that is not known waits until the registration has been read anew: an
+// API server that was told to use the path must not be refused, whoever told it. That also
+// makes replicas of other versions safe, which may register other paths at any time.
+type routes struct {
+	keeper    *paths.Keeper
+	registrar registrar
+	peers     peers
+	log       *slog.Logger
+	// outage and serves belong to the goroutine that refreshes.
+	outage *outage
+	serves []string
+
+	table atomic.Pointer[table]
+	// chosen are the paths to register.
+	chosen  atomic.Pointer[choice]
+	changed chan struct{}
+
+	mu sync.Mutex
+	// next is a refresh that has not begun yet; nil if nobody waits for one.
+	next    *refreshing
+	waiting int
+	wake    chan struct{}
+}
+
+// A refreshing is one refresh, for those who wait for it.
+type refreshing struct {
+	done chan struct{}
+	err  error
+}
+
+func newRoutes(k *paths.Keeper, r registrar, p peers, log *slog.Logger) *routes {
+	return &routes{keeper: k, registrar: r, peers: p, log: log, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+}
+
+// start reads the keys, without which nothing can be served, and looks for signs that no
+// replica has been serving. The rest is read too, but can wait.
+func (p *routes) start(ctx context.Context) error {
+	began := time.Now()
+	keys, err := p.keeper.Load(ctx)
+	if err != nil {
+		return err
+	}
+	others, err := p.peers.Peers(ctx)
+	if err != nil {
+		p.log.Warn("whether other replicas run is not known", "error", err)
+	} else if p.outage = newOutage(others, began); p.outage.confirmed(others, began) {
+		p.outage = nil
+		if keys, err = p.keeper.Rotate(ctx, replacedBefore(began)); err != nil {
+			return err
+		}
+	}
+	registered, err := p.registrar.Registered(ctx)
+	if err != nil {
+		p.log.Warn("registration is not known yet", "error", err)
+	}
+	p.take(newTable(nil, keys, registered, time.Now()), others)
+	return nil
+}
+
+// run keeps what is known current until ctx is done.
+func (p *routes) run(ctx context.Context) error {
+	reload.Loop{
+		Every: refreshEvery, Changes: p.wake,
+		Load: func(ctx context.Context) error {
+			p.mu.Lock()
+			r := p.next
+			p.next = nil
+			p.mu.Unlock()
+			err := p.refresh(ctx)
+			if r != nil {
+				r.err = err
+				close(r.done)
+			}
+			sleep(ctx, refreshGap)
+			return err
+		},
+		Report: func(err error) { p.log.Warn("read webhook paths; those that are known go on", "error", err) },
+	}.Run(ctx)
+	return nil
+}
+
+// sleep returns false if ctx is done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// refresh reads everything once, and replaces the key when it is time.
+func (p *routes) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	last, now := p.table.Load(), time.Now()
+	others, peersErr := p.peers.Peers(ctx)
+	due, confirmed := never, peersErr == nil && p.outage.confirmed(others, now)
+	switch {
+	case confirmed:
+		due = replacedBefore(p.outage.began)
+	case p.peers.Leads():
+		due = tooOld(now)
+	}
+	keys, err := p.keeper.Rotate(ctx, due)
+	if err != nil {
+		// Those that are known are still good.
+		keys = last.keys
+	} else if confirmed {
+		p.outage = nil
+	}
+	registered, registeredErr := p.registrar.Registered(ctx)
+	next := newTable(last, keys, registered, now)
+	if registeredErr != nil {
+		next = last.with(keys)
+	}
+	if peersErr == nil {
+		p.take(next, others)
+	} else {
+		p.table.Store(next)
+	}
+	return errors.Join(err, peersErr, registeredErr)
+}
+
+func never(paths.Keys) bool { return false }
+
+func replacedBefore(t time.Time) func(paths.Keys) bool {
+	return func(k paths.Keys) bool { return k.Replaced.Before(t.Truncate(time.Second)) }
+}
+
+// tooOld also finds keys of which somebody's clock says that they are not made yet.
+func tooOld(now time.Time) func(paths.Keys) bool {
+	return func(k paths.Keys) bool { return now.Sub(k.Replaced).Abs() >= rotateEvery }
+}
+
+// take uses what is new, and says so.
+func (p *routes) take(next *table, others []report.Peer) {
+	p.table.Store(next)
+	words := []string{servesPaths}
+	for _, key := range next.keys.Valid(next.read) {
+		words = append(words, servesKey+key.Fingerprint())
+	}
+	if !slices.Equal(words, p.serves) {
+		p.serves = words
+		p.peers.Serves(words...)
+	}
+	p.adopt(next.choose(others))
+}
+
+// adopt makes a choice the one that counts.
+func (p *routes) adopt(c choice) {
+	last := p.chosen.Swap(&c)
+	if last != nil && last.name == c.name {
+		return
+	}
+	p.log.Info("webhook paths chosen", "paths", c.name, "because", c.reason)
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// choose decides anew under which paths the server is registered.
+func (p *routes) choose(ctx context.Context) (choice, error) {
+	others, err := p.peers.Peers(ctx)
+	if err != nil {
+		return choice{}, err
+	}
+	c := p.table.Load().choose(others)
+	p.adopt(c)
+	return c, nil
+}
+
+// name is that of the paths that were last chosen.
+func (p *routes) name() string { return p.chosen.Load().name }
+
+// path is the path of an entry to be registered.
+func (p *routes) path(entry string) string { return p.chosen.Load().path(entry) }
+
+// find returns the entry that a path belongs to, if it is answered. The path is looked up by
+// its hash, so that how long that takes tells nothing about the paths that there are.
+func (p *routes) find(path string) (route, bool) {
+	r, ok := p.table.Load().routes[sha256.Sum256([]byte(path))]
+	return r, ok
+}
+
+// covers reports whether API servers send a request to an entry.
+func (p *routes) covers(entry string, r *usher.Request) bool {
+	return p.table.Load().covers[entry].match(r.Resource.Group, r.Resource.Resource, r.Subresource)
+}
+
+var errBusy = errors.New("too many requests wait for the registration to be read")
+
+// fresh waits for a refresh that began after it was called.
+func (p *routes) fresh(ctx context.Context) error {
+	p.mu.Lock()
+	if p.waiting >= mostWaiting {
+		p.mu.Unlock()
+		return errBusy
+	}
+	p.waiting++
+	r := p.next
+	if r == nil {
+		r = &refreshing{done: make(chan struct{})}
+		p.next = r
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.waiting--
+		p.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
+	defer cancel()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

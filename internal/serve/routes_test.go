@@ -1,0 +1,398 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserver "k8s.io/apiserver/pkg/admission"
+	predicates "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/report"
+)
+
+// A scene is what routes sees of a cluster. It is used in a bubble of synctest.
+type scene struct {
+	t      *testing.T
+	kube   *kubefake.Clientset
+	routes *serve.RoutesUnderTest
+	end    context.CancelFunc
+
+	mu         sync.Mutex
+	registered []enroll.Registered
+	err        error
+	others     []report.Peer
+	serves     []string
+	leads      bool
+}
+
+func newScene(t *testing.T) *scene { return &scene{t: t, kube: kubefake.NewClientset()} }
+
+// join starts a replica.
+func (s *scene) join() {
+	s.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Namespace: "usher-system", Name: "usher-paths", Log: log})
+	s.routes = serve.NewRoutes(keeper, s, s, log)
+	if err := s.routes.Start(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.end = cancel
+	s.t.Cleanup(cancel)
+	go func() { _ = s.routes.Run(ctx) }()
+	synctest.Wait()
+}
+
+// Registered implements the registrar.
+func (s *scene) Registered(context.Context) ([]enroll.Registered, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.registered, s.err
+}
+
+// Peers, Serves and Leads implement the peers.
+func (s *scene) Peers(context.Context) ([]report.Peer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.others, nil
+}
+
+func (s *scene) Serves(words ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serves = words
+}
+
+func (s *scene) Leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leads
+}
+
+func (s *scene) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// words are what this replica says that it serves.
+func (s *scene) words() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.serves
+}
+
+// key is the current key in the Secret.
+func (s *scene) key() paths.Key {
+	s.t.Helper()
+	secret, err := s.kube.CoreV1().Secrets("usher-system").Get(s.t.Context(), "usher-paths", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key, err := paths.KeyOf(secret.Data["current"])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key
+}
+
+// rotate replaces the key, as another replica would.
+func (s *scene) rotate() paths.Key {
+	s.t.Helper()
+	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Name: "usher-paths", Log: slog.New(slog.DiscardHandler)})
+	keys, err := keeper.Rotate(s.t.Context(), func(paths.Keys) bool { return true })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return keys.Current
+}
+
+// answers checks which paths are answered.
+func (s *scene) answers(reason string, want bool, all ...string) {
+	s.t.Helper()
+	for _, path := range all {
+		if entry, ok := s.routes.Answers(path); ok != want || ok && !strings.HasPrefix(path, "/"+entry) {
+			s.t.Errorf("%s: path %s is answered: %t, as %q", reason, paths.Redact(path), ok, entry)
+		}
+	}
+}
+
+// registers makes API servers be told paths for pods.
+func (s *scene) registers(all ...string) {
+	s.set(func() {
+		s.registered = nil
+		for _, path := range all {
+			entry := strings.Split(path, "/")[1]
+			s.registered = append(s.registered, enroll.Registered{Entry: entry, Path: path, Rules: ruleFor("", "pods")})
+		}
+	})
+}
+
+func ruleFor(group string, resources ...string) []admissionv1.RuleWithOperations {
+	return []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: resources},
+	}}
+}
+
+// peer is another replica.
+func peer(identity string, words ...string) report.Peer {
+	return report.Peer{Identity: identity, Live: true, Serves: words, Renewed: time.Now(), Started: time.Now().Add(-time.Hour)}
+}
+
+func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.join()
+		first := s.key()
+		s.answers("the current key's", true, first.Path("mutate"), first.Path("validate"))
+		s.answers("nobody was told these", false, "/mutate", "/validate", "/mutate/"+strings.Repeat("0", 64), "/")
+
+		second := s.rotate()
+		time.Sleep(11 * time.Second)
+		s.answers("after a rotation", true, first.Path("mutate"), second.Path("mutate"))
+		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint()+" key-"+first.Fingerprint() {
+			t.Errorf("the replica says that it serves %s", got)
+		}
+		time.Sleep(time.Hour)
+		s.answers("an hour after", false, first.Path("mutate"))
+		s.answers("an hour after", true, second.Path("mutate"))
+		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint() {
+			t.Errorf("the replica says that it serves %s", got)
+		}
+
+		// Somebody registers what only older versions serve.
+		s.registers("/mutate", "/validate")
+		s.answers("not read yet", false, "/mutate")
+		if err := s.routes.Fresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.answers("whoever registered it", true, "/mutate", "/validate", second.Path("mutate"))
+		s.registers(second.Path("mutate"), second.Path("validate"))
+		time.Sleep(59 * time.Minute)
+		s.answers("used within the last hour", true, "/mutate")
+		time.Sleep(2 * time.Minute)
+		s.answers("not used for an hour", false, "/mutate", "/validate")
+
+		// The registration is at paths of a key that was replaced twice.
+		third, fourth := s.rotate(), s.rotate()
+		time.Sleep(2 * time.Hour)
+		s.answers("as long as they are registered", true, second.Path("mutate"), fourth.Path("mutate"))
+		s.answers("never registered", false, third.Path("mutate"))
+	})
+}
+
+// What API servers were told does not become old while nobody can read it.
+func TestPathsLastThroughAnOutageOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.registers("/mutate")
+		s.join()
+		s.set(func() { s.err = errors.New("connection refused") })
+		time.Sleep(5 * time.Hour)
+		s.answers("the last that was heard", true, "/mutate", s.key().Path("mutate"))
+		if !s.routes.Covers("mutate", request("", "pods", "")) {
+			t.Error("pods are not sent any more")
+		}
+		if err := s.routes.Fresh(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
+func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.registers("/mutate", "/validate")
+		s.others = []report.Peer{peer("older")}
+		s.join()
+		key := s.key()
+		const none = "left to older replicas"
+		expect := func(reason, want string) {
+			t.Helper()
+			name, path := s.routes.Chosen("mutate")
+			if name == none {
+				path = none
+			}
+			if path != want {
+				t.Errorf("%s: the path to register is %s, want %s", reason, paths.Redact(path), paths.Redact(want))
+			}
+		}
+		expect("an older version lives", none)
+		<-s.routes.Changed()
+		lags, has, dead := peer("two", "paths", "key-0123"), peer("two", "paths", "key-"+key.Fingerprint()), peer("older")
+		dead.Live = false
+		s.set(func() { s.others = []report.Peer{lags, dead} })
+		time.Sleep(11 * time.Second)
+		expect("a replica does not have the key", "/mutate")
+		s.set(func() { s.others = []report.Peer{has, dead} })
+		time.Sleep(11 * time.Second)
+		expect("all that live have it", key.Path("mutate"))
+		s.registers(key.Path("mutate"), key.Path("validate"))
+
+		next := s.rotate()
+		time.Sleep(11 * time.Second)
+		expect("a new key, which the other has not read", key.Path("mutate"))
+		s.set(func() {
+			s.others = []report.Peer{peer("two", "paths", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
+		})
+		time.Sleep(11 * time.Second)
+		expect("now it has", next.Path("mutate"))
+		s.set(func() { s.others = append(s.others, peer("older")) })
+		time.Sleep(11 * time.Second)
+		expect("an older version comes back", none)
+	})
+}
+
+func TestKeysAreReplacedInTime(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason string
+		// before are the Leases when a replica starts, and after 15 seconds.
+		before, then []report.Peer
+		leads        bool
+		// after is how long the key lasts, roughly; 0: for two days.
+		after time.Duration
+	}{
+		{"no other replica runs", nil, nil, false, time.Nanosecond},
+		{"another replica goes on", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 10)}, false, 0},
+		{"another replica goes on, of a version that does not say when it began", []report.Peer{peerAt("two", -1, 0)}, []report.Peer{peerAt("two", -1, 10)}, false, 0},
+		{"all others are dead", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 0)}, false, 40 * time.Second},
+		{"another one has started again, as this one has", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 9, 10)}, false, 40 * time.Second},
+		{"another one has started under another name", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 0), peerAt("three", 9, 10)}, false, 40 * time.Second},
+		{"a day is over for the leader", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 10)}, true, 24 * time.Hour},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				s.others = []report.Peer{peerAt("one", 0, 0)}
+				s.join()
+				s.end()
+				time.Sleep(2 * time.Second)
+				key := s.key()
+				began := time.Now()
+				s.set(func() { s.others, s.leads = row.before, row.leads })
+				s.join()
+				if row.after != time.Nanosecond {
+					time.Sleep(15 * time.Second)
+					s.set(func() { s.others = row.then })
+					time.Sleep(max(row.after-time.Minute, 15*time.Second))
+					if s.key() != key {
+						t.Errorf("the key was replaced after less than %s", time.Since(began))
+					}
+					time.Sleep(2 * time.Minute)
+				}
+				if row.after == 0 {
+					time.Sleep(48 * time.Hour)
+				}
+				if replaced := s.key() != key; replaced != (row.after > 0) {
+					t.Errorf("the key was replaced: %t, after %s", replaced, time.Since(began))
+				}
+				if next := s.key(); row.after > 0 && row.after < time.Hour {
+					if time.Sleep(time.Hour); s.key() != next {
+						t.Error("the key was replaced twice")
+					}
+				}
+			})
+		})
+	}
+}
+
+// peerAt is another replica that began and wrote its Lease that many seconds after some time;
+// one that began before does not say when.
+func peerAt(identity string, began, renewed int) report.Peer {
+	some := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	p := report.Peer{Identity: identity, Live: true, Serves: []string{"paths"}, Renewed: some.Add(time.Duration(renewed) * time.Second)}
+	if began >= 0 {
+		p.Started = some.Add(time.Duration(began) * time.Second)
+	}
+	return p
+}
+
+// Whoever asks for paths that nobody knows makes the registration be read at most four times
+// a second.
+func TestUnknownPathsDoNotFloodTheAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.join()
+		s.kube.ClearActions()
+		var busy sync.WaitGroup
+		refused := make(chan error, 1000)
+		for range 1000 {
+			busy.Go(func() { refused <- s.routes.Fresh(t.Context()) })
+		}
+		busy.Wait()
+		if n := len(s.kube.Actions()); n > 2 {
+			t.Errorf("1000 requests made %d reads of the Secret", n)
+		}
+		answered := 0
+		for range 1000 {
+			if <-refused == nil {
+				answered++
+			}
+		}
+		if answered < 100 || answered > 300 {
+			t.Errorf("%d requests waited, want that most are told to come again", answered)
+		}
+	})
+}
+
+func TestStartNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "usher-paths", errors.New("no"))
+	s.kube.PrependReactor("get", "secrets", failing(no))
+	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Name: "usher-paths"})
+	if err := serve.NewRoutes(keeper, s, s, slog.New(slog.DiscardHandler)).Start(t.Context()); !errors.Is(err, no) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func request(group, resource, subresource string) *usher.Request {
+	return &usher.Request{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Subresource: subresource}
+}
+
+// TestRulesMatchAsInAPIServers compares with the matcher of API servers.
+func TestRulesMatchAsInAPIServers(t *testing.T) {
+	t.Parallel()
+	subresources := []string{"", "status", "scale"}
+	for _, rule := range [][2]string{
+		{"", "pods"}, {"", "pods/status"}, {"", "pods/*"}, {"", "*"}, {"", "*/scale"}, {"*", "*/*"}, {"*", "*"}, {"apps", "deployments"}, {"*", "deployments/scale"}, {"apps", "*/*"},
+	} {
+		for _, group := range []string{"", "apps"} {
+			for _, resource := range []string{"pods", "deployments"} {
+				for _, subresource := range subresources {
+					gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+					all := ruleFor(rule[0], rule[1])
+					matcher := predicates.Matcher{
+						Rule: all[0],
+						Attr: apiserver.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "shop", "x", gvr, subresource, apiserver.Create, nil, false, nil),
+					}
+					if got, want := serve.Matches(all, group, resource, subresource), matcher.Matches(); got != want {
+						t.Errorf("rule %v, request %v %s: %t, API servers say %t", rule, gvr, subresource, got, want)
+					}
+				}
+			}
+		}
+	}
+}
