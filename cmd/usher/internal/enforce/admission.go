@@ -19,17 +19,21 @@ func Admission(s cli.Streams) *cobra.Command {
 		Use:   "admission",
 		Short: "Connect API servers for admission",
 		Long: `Admission writes and checks what API servers need to prove to admission webhooks who they
-are. Without it they show nothing, and 'usher serve' cannot tell them from anybody else.`,
+are. Without it they show nothing, and 'usher serve' knows them by URL paths that nobody else
+was told.`,
 		Example: `  # what do API servers need to show Usher a client certificate?
   usher admission config --client-cert-file client.crt --client-key-file client.key --out /etc/kubernetes/usher
 
   # is something wrong with it?
-  usher admission lint /etc/kubernetes/usher/admission.yaml`,
+  usher admission lint /etc/kubernetes/usher/admission.yaml
+
+  # has somebody learned the URL of a webhook?
+  usher admission rotate-paths`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(newAdmissionConfig(s), newAdmissionLint(s))
+	cmd.AddCommand(newAdmissionConfig(s), newAdmissionLint(s), newRotatePaths(s))
 	return cmd
 }
 

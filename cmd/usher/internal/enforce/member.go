@@ -36,6 +36,7 @@ type memberFlags struct {
 	compat            bool
 
 	certSecret string
+	pathSecret string
 	identity   string
 	watch      []string
 }
@@ -53,6 +54,7 @@ func (f *memberFlags) registerIn(flags *pflag.FlagSet) {
 	flags.StringVar(&f.objectSelector, "webhook-object-selector", "", "labels of the objects that are sent, also of policies that are to be checked when they are written")
 	flags.BoolVar(&f.compat, "compat-label", false, "have only objects sent that carry the label kinitiras.kcloudlabs.io/webhook: enabled")
 	flags.StringVar(&f.certSecret, "cert-secret", "", "Secret in --namespace in which replicas keep the CA and certificate that they share (default with --in-cluster: usher-cert)")
+	flags.StringVar(&f.pathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace in which replicas keep the keys of the URL paths that they register, which nobody can guess")
 	flags.StringVar(&f.identity, "identity", "", "name of this replica and no other one (default: $POD_NAME, or made from the host's name)")
 	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
 }
@@ -91,7 +93,7 @@ func (f *memberFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, 
 		return nil, err
 	}
 	return &serve.Cluster{
-		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret,
+		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret, PathSecret: f.pathSecret,
 		Registration: registration, Register: f.register, Watch: kinds,
 	}, nil
 }

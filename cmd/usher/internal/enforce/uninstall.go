@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -18,13 +19,14 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/report"
 )
 
 type uninstallFlags struct {
 	kubeconfig, context string
-	name, namespace     string
-	timeout             time.Duration
+	Installation
+	timeout time.Duration
 }
 
 // Uninstall returns usher uninstall.
@@ -34,8 +36,9 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
-it, and then the Leases of its servers. It works when no server runs any more, also if
-every write is refused because of that, and can be repeated.
+it, and then the Leases of its servers and the Secret with the keys of their URL paths. It
+works when no server runs any more, also if every write is refused because of that, and can
+be repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
 their definitions and the Secret with the certificate are left.
@@ -56,7 +59,7 @@ be reached.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
-			err = Remove(ctx, kube, f.name, f.namespace, s.Out)
+			err = Remove(ctx, kube, f.Installation, s.Out)
 			if err == nil || !Answered(err) {
 				return err
 			}
@@ -65,12 +68,18 @@ be reached.`,
 		},
 	}
 	flags := cmd.Flags()
+	f.registerCluster(flags)
+	flags.StringVar(&f.Name, "name", "usher", "name of the webhook configurations")
+	return cmd
+}
+
+// registerCluster registers the flags that say where Usher is.
+func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would use, or the cluster of this pod)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig, if it is not the current one")
-	flags.StringVar(&f.name, "name", "usher", "name of the webhook configurations")
-	flags.StringVar(&f.namespace, "namespace", cluster.DefaultNamespace, "namespace of Usher")
+	flags.StringVar(&f.Namespace, "namespace", cluster.DefaultNamespace, "namespace of Usher")
+	flags.StringVar(&f.PathSecret, "path-secret", serve.DefaultPathSecret, "Secret with the keys of the webhooks' URL paths")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
-	return cmd
 }
 
 func (f *uninstallFlags) rest() (*rest.Config, error) {
@@ -81,20 +90,25 @@ func (f *uninstallFlags) rest() (*rest.Config, error) {
 	).ClientConfig()
 }
 
+// An Installation is what an Usher has in a cluster: webhook configurations of a name, Leases in
+// a namespace, and a Secret there with the keys of its webhooks' URL paths.
+type Installation struct{ Name, Namespace, PathSecret string }
+
 // Remove deletes what Usher has registered. It goes on after an error: what can be removed is. It tells what it does.
-func Remove(ctx context.Context, kube kubernetes.Interface, name, namespace string, out io.Writer) error {
+func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out io.Writer) error {
 	removed := 0
 	tell := func(kind, name string) {
 		removed++
 		fmt.Fprintf(out, "deleted %s %s\n", kind, name)
 	}
-	err := enroll.Remove(ctx, kube, name, tell)
-	running, leasesErr := removeLeases(ctx, kube, namespace, tell)
+	err := enroll.Remove(ctx, kube, i.Name, tell)
+	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
+	secretErr := removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell)
 	if running > 0 {
-		fmt.Fprintf(out, "servers that still seem to run in namespace %s: %d; once they are stopped, uninstall again\n", namespace, running)
+		fmt.Fprintf(out, "servers that still seem to run in namespace %s: %d; once they are stopped, uninstall again\n", i.Namespace, running)
 	}
-	if err = errors.Join(err, leasesErr); err == nil && removed == 0 {
-		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases in namespace %s\n", name, namespace)
+	if err = errors.Join(err, leasesErr, secretErr); err == nil && removed == 0 {
+		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no Secret %s in namespace %s\n", i.Name, i.PathSecret, i.Namespace)
 	}
 	return err
 }
@@ -122,6 +136,27 @@ func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace stri
 		}
 	}
 	return running, errors.Join(errs...)
+}
+
+// removeSecret removes the keys of paths that nobody calls any more. What is not Usher's is
+// left.
+func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, name string, tell func(kind, name string)) error {
+	secrets := kube.CoreV1().Secrets(namespace)
+	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && secret.Labels["app.kubernetes.io/managed-by"] != "usher" {
+		return nil
+	}
+	if err == nil {
+		err = secrets.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove Secret %s/%s: %w", namespace, name, err)
+	}
+	tell("Secret", namespace+"/"+name)
+	return nil
 }
 
 // Answered reports whether it was the API server that said no, or Usher itself.

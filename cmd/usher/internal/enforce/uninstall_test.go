@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,7 +43,25 @@ func installed(manager string) []runtime.Object {
 		lease("usher-system", "usher-replica-b", report.LeaseReplica, time.Hour),
 		lease("usher-system", "of-somebody-else", "", 0),
 		lease("other", "usher-leader", report.LeaseLeader, 0),
+		secret("usher-system", "usher-paths", manager),
+		secret("usher-system", "usher-cert", manager),
+		secret("other", "usher-paths", manager),
 	}
+}
+
+func secret(namespace, name, manager string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": manager},
+	}}
+}
+
+var usher = enforce.Installation{Name: "usher", Namespace: "usher-system", PathSecret: "usher-paths"}
+
+// deletedSecret comes between the Leases and what is said about servers.
+const deletedSecret = "deleted Secret usher-system/usher-paths\n"
+
+func withSecret() string {
+	return strings.Replace(deletedLeases, "servers that", deletedSecret+"servers that", 1)
 }
 
 const deletedLeases = `deleted Lease usher-system/usher-leader
@@ -55,11 +74,11 @@ func TestUninstall(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset(installed("usher")...)
 	for _, want := range []string{
-		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" + deletedLeases,
-		"nothing to delete: no webhook configurations usher, no Leases in namespace usher-system\n",
+		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" + withSecret(),
+		"nothing to delete: no webhook configurations usher, no Leases and no Secret usher-paths in namespace usher-system\n",
 	} {
 		var out bytes.Buffer
-		if err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out); err != nil {
+		if err := enforce.Remove(t.Context(), kube, usher, &out); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -70,12 +89,16 @@ func TestUninstall(t *testing.T) {
 	if err != nil || len(leases.Items) != 2 {
 		t.Errorf("%v, %v: want the two that are not of this Usher", leases.Items, err)
 	}
+	secrets, err := kube.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(secrets.Items) != 2 {
+		t.Errorf("%v, %v: want the certificate, and what is not of this Usher", secrets.Items, err)
+	}
 }
 
 func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset(installed("usher")...)
-	if err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &bytes.Buffer{}); err != nil {
+	if err := enforce.Remove(t.Context(), kube, usher, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	var deleted []string
@@ -84,7 +107,7 @@ func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases"}
+	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases", "secrets"}
 	if diff := cmp.Diff(want, deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -94,7 +117,7 @@ func TestUninstallLeavesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset(installed("Helm")...)
 	var out bytes.Buffer
-	err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out)
+	err := enforce.Remove(t.Context(), kube, usher, &out)
 	if err == nil || !enforce.Answered(err) || !strings.Contains(err.Error(), "MutatingWebhookConfiguration usher is not Usher's") {
 		t.Errorf("got %v", err)
 	}
@@ -118,11 +141,11 @@ func TestUninstallGoesOnAfterAnError(t *testing.T) {
 			return true, nil, test.err
 		})
 		var out bytes.Buffer
-		err := enforce.Remove(t.Context(), kube, "usher", "usher-system", &out)
+		err := enforce.Remove(t.Context(), kube, usher, &out)
 		if err == nil || enforce.Answered(err) != test.answered || !strings.HasPrefix(err.Error(), "remove ValidatingWebhookConfiguration usher: ") {
 			t.Errorf("%s: got %v", test.reason, err)
 		}
-		if diff := cmp.Diff("deleted MutatingWebhookConfiguration usher\n"+deletedLeases, out.String()); diff != "" {
+		if diff := cmp.Diff("deleted MutatingWebhookConfiguration usher\n"+withSecret(), out.String()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
 	}
