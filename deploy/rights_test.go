@@ -76,7 +76,7 @@ func TestRightsFollowTheValues(t *testing.T) {
 	}{
 		{"registration.enabled=false", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "somebody else registers"},
 		{"facts.owners=false", "apps", "replicasets", "no policy asks for owners"},
-		{"certificate.existingSecret=tls", "", "secrets", "the kubelet mounts it"},
+		{"certificate.existingSecret=tls,registration.enabled=false", "", "secrets", "the kubelet mounts the certificate, and nobody registers paths"},
 	}
 	for _, test := range tests {
 		t.Run(test.set, func(t *testing.T) {
@@ -86,6 +86,39 @@ func TestRightsFollowTheValues(t *testing.T) {
 			}
 			if without := (&rendering{args: []string{"--set", test.set}}); allowed(without.objects(t), test.group, test.resource) {
 				t.Errorf("rights on %s with %s: %s", test.resource, test.set, test.reason)
+			}
+		})
+	}
+}
+
+// Replicas read and change the Secrets that they share, and delete none.
+func TestSecretsAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		set  string
+		want []string
+	}{
+		{"", []string{"usher-cert", "usher-paths"}},
+		{"certificate.existingSecret=tls", []string{"usher-paths"}},
+		{"registration.enabled=false", []string{"usher-cert"}},
+		{"registration.pathSecret=keys", []string{"usher-cert", "keys"}},
+	} {
+		t.Run(test.set, func(t *testing.T) {
+			t.Parallel()
+			r := &rendering{args: []string{"--set", test.set}}
+			for _, role := range only[*rbacv1.Role](r.objects(t)) {
+				for _, rule := range role.Rules {
+					if !slices.Contains(rule.Resources, "secrets") || cmp.Equal(rule.Verbs, []string{"create"}) {
+						continue
+					}
+					want, verbs := test.want, []string{"get", "update"}
+					if strings.HasSuffix(role.Name, "-uninstall") {
+						want, verbs = test.want[len(test.want)-1:], []string{"get", "delete"}
+					}
+					if diff := cmp.Diff(want, rule.ResourceNames); diff != "" || !slices.Equal(rule.Verbs, verbs) {
+						t.Errorf("role %s may %v the Secrets (-want +got):\n%s", role.Name, rule.Verbs, diff)
+					}
+				}
 			}
 		})
 	}

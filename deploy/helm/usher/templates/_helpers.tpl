@@ -40,6 +40,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- .Values.certificate.existingSecret | default (printf "%s-cert" (include "usher.name" .)) -}}
 {{- end -}}
 
+{{/* The Secret with the keys of the URL paths that replicas register. */}}
+{{- define "usher.pathSecret" -}}
+{{- .Values.registration.pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
+{{- end -}}
+
 {{/* What a container may do: nothing that deciding needs not. */}}
 {{- define "usher.containerSecurity" -}}
 allowPrivilegeEscalation: false
