@@ -1,0 +1,424 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/usher-dev/usher/sandbox"
+	"github.com/usher-dev/usher/sandbox/internal/usher"
+)
+
+// guessable is the last commit at which the webhooks were registered at /mutate and /validate.
+const guessable = "7381fb8"
+
+// errNoOldVersion is a reason to skip.
+var errNoOldVersion = errors.New("commit " + guessable + " is not here, as in a shallow clone")
+
+// oldBinary is usher as of the last commit with paths that anybody can guess.
+var oldBinary = sync.OnceValues(func() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "usher", "e2e", "usher-"+guessable)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if exec.Command("git", "-C", root, "cat-file", "-e", guessable+"^{commit}").Run() != nil {
+		return "", errNoOldVersion
+	}
+	source, err := os.MkdirTemp("", "usher-"+guessable)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(source) }()
+	unpack := exec.Command("sh", "-c", `git -C "$0" archive `+guessable+` | tar -x -C "$1"`, root, source)
+	if out, err := unpack.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("unpack commit %s: %w: %s", guessable, err, out)
+	}
+	build := exec.Command("go", "build", "-pgo=off", "-o", path, "./cmd/usher")
+	build.Dir = source
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build usher at %s: %w: %s", guessable, err, out)
+	}
+	return path, nil
+})
+
+// registeredPaths are the URL paths that API servers are told now, by entry.
+func (r *rig) registeredPaths(t *testing.T) map[string]string {
+	t.Helper()
+	client, registered := r.kube.AdmissionregistrationV1(), map[string]string{}
+	mutating, err := client.MutatingWebhookConfigurations().Get(patience(t), "usher", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	for i := range mutating.Webhooks {
+		registered[mutating.Webhooks[i].Name] = *mutating.Webhooks[i].ClientConfig.Service.Path
+	}
+	validating, err := client.ValidatingWebhookConfigurations().Get(patience(t), "usher", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	for i := range validating.Webhooks {
+		registered[validating.Webhooks[i].Name] = *validating.Webhooks[i].ClientConfig.Service.Path
+	}
+	return registered
+}
+
+var secretPath = regexp.MustCompile(`^/(mutate|validate)/[0-9a-f]{64}$`)
+
+// awaitPaths waits until all registered paths are as they should be, and none is one of those
+// before. It returns them.
+func (r *rig) awaitPaths(t *testing.T, what string, fits func(path string) bool, before map[string]string) map[string]string {
+	t.Helper()
+	var registered map[string]string
+	took := eventually(t, what, func() error {
+		registered = r.registeredPaths(t)
+		for entry, path := range registered {
+			if !fits(path) {
+				return fmt.Errorf("entry %s is registered at %s", entry, path)
+			}
+			for _, old := range before {
+				if path == old {
+					return fmt.Errorf("entry %s is where an entry was before", entry)
+				}
+			}
+		}
+		if len(registered) < 2 {
+			return fmt.Errorf("%d entries are registered", len(registered))
+		}
+		return nil
+	})
+	t.Logf("%s: after %v", what, took.Round(time.Millisecond))
+	return registered
+}
+
+// A siege is somebody who writes what a policy forbids, all the time.
+type siege struct {
+	stop     chan struct{}
+	done     sync.WaitGroup
+	attempts atomic.Int64
+	admitted atomic.Int64
+}
+
+// besiege begins one. Every attempt has to fail, for whatever reason.
+func (r *rig) besiege(t *testing.T, namespace string, pause time.Duration) *siege {
+	t.Helper()
+	s := &siege{stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	for client := range 3 {
+		s.done.Add(1)
+		go func() {
+			defer s.done.Done()
+			for i := 0; ; i++ {
+				select {
+				case <-s.stop:
+					return
+				case <-time.After(pause):
+				}
+				object := configMap(t, namespace, fmt.Sprintf("forbidden-%d-%d", client, i))
+				object.SetLabels(map[string]string{"app": "forbidden"})
+				if _, err := r.try(ctx, object); err == nil {
+					s.admitted.Add(1)
+				}
+				s.attempts.Add(1)
+			}
+		}()
+	}
+	t.Cleanup(func() {
+		cancel()
+		s.end()
+	})
+	return s
+}
+
+func (s *siege) end() {
+	select {
+	case <-s.stop:
+	default:
+		close(s.stop)
+	}
+	s.done.Wait()
+}
+
+// forbidding is a policy that refuses ConfigMaps with a label in a namespace.
+const forbidding = `
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterValidatePolicy
+metadata: {name: forbidding-%[1]s}
+spec:
+  resourceSelectors:
+  - {apiVersion: v1, kind: ConfigMap, namespace: %[1]q, labelSelector: {matchLabels: {app: forbidden}}}
+  validateRules:
+  - targetOperations: [CREATE, UPDATE]
+    cue: |
+      validate: {valid: false, reason: "not here"}
+`
+
+// A rollout is two replicas behind a Service that are replaced one after the other, as a
+// Deployment does that may have one more and none less.
+type rollout struct {
+	*rig
+	behind  *network
+	running []*usher.Process
+}
+
+func (o *rollout) lead(t *testing.T) {
+	t.Helper()
+	var targets []string
+	for _, process := range o.running {
+		targets = append(targets, host(t, process.URL))
+	}
+	o.behind.lead(targets...)
+}
+
+func (o *rollout) add(t *testing.T, binary string) {
+	t.Helper()
+	process := o.run(t, usher.Config{Binary: binary, Kubeconfig: o.Kubeconfig, Service: "usher", Args: []string{fail}})
+	if err := process.WaitReady(patience(t)); err != nil {
+		t.Fatal(err)
+	}
+	o.running = append(o.running, process)
+	o.lead(t)
+}
+
+// replace runs another version in place of both replicas.
+func (o *rollout) replace(t *testing.T, binary string, l *load) {
+	t.Helper()
+	for range 2 {
+		o.add(t, binary)
+		l.await(t, 50)
+		ending := o.running[0]
+		o.running = o.running[1:]
+		o.lead(t)
+		ending.Stop()
+		l.await(t, 50)
+	}
+}
+
+// TestUpgradeRotateAndDowngradeUnderLoad goes from the last version that was registered at
+// /mutate and /validate to this one and back, with two replicas. On the way the paths are
+// rotated, their Secret is deleted, and somebody posts reviews to the Service. Under failure
+// policy Fail no honest write is lost and no forbidden one is admitted at any time.
+func TestUpgradeRotateAndDowngradeUnderLoad(t *testing.T) {
+	t.Parallel()
+	old, err := oldBinary()
+	if errors.Is(err, errNoOldVersion) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := usherBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := newNetwork(t)
+	o := &rollout{behind: behind, rig: newRig(t, sandbox.Options{
+		Exclusive: true,
+		Services:  []string{usher.Namespace + "/usher=" + behind.address()},
+	})}
+	o.add(t, old)
+	o.add(t, old)
+	namespace := o.Namespace(t)
+	o.enforce(t, labelling(t, namespace, namespace, "always"))
+	o.enforce(t, parse(t, forbidding, namespace))
+	o.acting(t, namespace, "always")
+	forbidden := configMap(t, namespace, "forbidden")
+	forbidden.SetLabels(map[string]string{"app": "forbidden"})
+	eventually(t, "the denial", func() error {
+		_, err := o.try(patience(t), forbidden)
+		return wantDenied(err, "not here")
+	})
+	isBare := func(path string) bool { return path == "/mutate" || path == "/validate" }
+	o.awaitPaths(t, "before the upgrade", isBare, nil)
+
+	l := o.underLoad(t, namespace, "always", 2*pollEvery)
+	s := o.besiege(t, namespace, 3*pollEvery)
+	report := func(stage string) {
+		t.Helper()
+		t.Logf("%s: %d honest writes so far, %d sent again, %d forbidden attempts", stage, l.admitted.Load(), l.retried.Load(), s.attempts.Load())
+		if n := s.admitted.Load(); n > 0 {
+			t.Fatalf("%s: %d forbidden objects were admitted", stage, n)
+		}
+		for _, err := range l.problems() {
+			t.Errorf("%s: a write was lost: %v", stage, err)
+		}
+	}
+	l.await(t, 100)
+
+	o.replace(t, binary, l)
+	first := o.awaitPaths(t, "secret paths after the upgrade", secretPath.MatchString, nil)
+	l.await(t, 100)
+	report("upgrade")
+	if n := l.retried.Load(); n > 0 {
+		t.Errorf("%d writes failed during the upgrade and were sent again", n)
+	}
+
+	o.rotatePaths(t, binary)
+	second := o.awaitPaths(t, "new paths after the rotation", secretPath.MatchString, first)
+	l.await(t, 100)
+	if err := o.kube.CoreV1().Secrets(usher.Namespace).Delete(patience(t), "usher-paths", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	third := o.awaitPaths(t, "new paths after the Secret was deleted", secretPath.MatchString, second)
+	l.await(t, 100)
+	report("rotation")
+	if n := l.retried.Load(); n > 0 {
+		t.Errorf("%d writes failed during rotations and were sent again", n)
+	}
+	o.mustNotTell(t, namespace, first, second, third)
+
+	o.replace(t, old, l)
+	o.awaitPaths(t, "after the downgrade", isBare, nil)
+	l.await(t, 100)
+	l.end()
+	s.end()
+	report("downgrade")
+}
+
+// rotatePaths runs the command for it, which says nothing of the paths.
+func (r *rig) rotatePaths(t *testing.T, binary string) {
+	t.Helper()
+	out, err := exec.CommandContext(patience(t), binary, "admission", "rotate-paths", "--kubeconfig", r.Kubeconfig, "--namespace", usher.Namespace).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "has a new key") {
+		t.Fatalf("rotate paths: %v: %s", err, out)
+	}
+}
+
+// mustNotTell reads what the replicas say to everybody.
+func (o *rollout) mustNotTell(t *testing.T, namespace string, generations ...map[string]string) {
+	t.Helper()
+	var said bytes.Buffer
+	for _, process := range o.running {
+		log, err := os.ReadFile(process.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said.Write(log)
+		client, err := process.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range []string{process.URL + "/readyz?verbose", process.Metrics} {
+			response, err := client.Get(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(&said, response.Body)
+			_ = response.Body.Close()
+		}
+	}
+	leases, err := o.kube.CoordinationV1().Leases(usher.Namespace).List(patience(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := o.kube.CoreV1().Events("").List(patience(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []any{leases, events} {
+		text, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said.Write(text)
+	}
+	for _, registered := range generations {
+		for entry, path := range registered {
+			digits := path[strings.LastIndex(path, "/")+1:]
+			if strings.Contains(said.String(), digits[:16]) {
+				t.Errorf("the path of %s is in logs, pages, Leases or Events", entry)
+			}
+		}
+	}
+}
+
+// forged is a review that nobody asked an API server for: its user is made up.
+const forged = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"forged",
+"kind":{"group":"","version":"v1","kind":%[2]q},"resource":{"group":"","version":"v1","resource":%[1]q},
+"namespace":%[3]q,"name":"x","operation":"CREATE","userInfo":{"username":"system:admin","groups":["system:masters"]},
+"object":{"apiVersion":"v1","kind":%[2]q,"metadata":{"name":"x","namespace":%[3]q,"labels":{"app":"forbidden"}}}}}`
+
+// TestForgedReviewsAreNotAnswered has somebody in the cluster post reviews to the Service.
+func TestForgedReviewsAreNotAnswered(t *testing.T) {
+	t.Parallel()
+	behind := newNetwork(t)
+	r := newRig(t, sandbox.Options{
+		Exclusive: true,
+		Services:  []string{usher.Namespace + "/usher=" + behind.address()},
+	})
+	process := r.launchService(t)
+	if err := process.WaitReady(patience(t)); err != nil {
+		t.Fatal(err)
+	}
+	behind.lead(host(t, process.URL))
+	namespace := r.Namespace(t)
+	r.enforce(t, labelling(t, namespace, namespace, "asked"))
+	r.enforce(t, parse(t, forbidding, namespace))
+	r.acting(t, namespace, "asked")
+	registered := r.registeredPaths(t)
+	client, err := process.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guess := strings.Repeat("0123456789abcdef", 4)
+	mutate, validate := registered["mutate.usher.dev"], registered["validate.usher.dev"]
+	for _, row := range []struct {
+		reason, path, resource, kind string
+		want                         int
+	}{
+		{"the path that everybody knows", "/mutate", "configmaps", "ConfigMap", http.StatusNotFound},
+		{"the path that everybody knows", "/validate", "configmaps", "ConfigMap", http.StatusNotFound},
+		{"a guess", "/mutate/" + guess, "configmaps", "ConfigMap", http.StatusNotFound},
+		{"a guess", "/validate/" + guess, "configmaps", "ConfigMap", http.StatusNotFound},
+		{"a longer path", mutate + "/x", "configmaps", "ConfigMap", http.StatusNotFound},
+		{"a shorter path", mutate[:len(mutate)-1], "configmaps", "ConfigMap", http.StatusNotFound},
+		{"the digits of the other phase", "/validate/" + mutate[len("/mutate/"):], "configmaps", "ConfigMap", http.StatusNotFound},
+		{"upper case", "/mutate/" + strings.ToUpper(mutate[len("/mutate/"):]), "configmaps", "ConfigMap", http.StatusNotFound},
+		{"the name of another entry", "/validate-policies", "configmaps", "ConfigMap", http.StatusNotFound},
+		{"another word", "/authorize", "configmaps", "ConfigMap", http.StatusNotFound},
+		{"what API servers ask", mutate, "configmaps", "ConfigMap", http.StatusOK},
+		{"what API servers ask", validate, "configmaps", "ConfigMap", http.StatusOK},
+		{"a resource that they do not send there", mutate, "secrets", "Secret", http.StatusForbidden},
+		{"a resource that they send to the other entry", validate, "pods", "Pod", http.StatusForbidden},
+	} {
+		response, err := client.Post(process.URL+row.path, "application/json", strings.NewReader(fmt.Sprintf(forged, row.resource, row.kind, namespace)))
+		if err != nil {
+			t.Errorf("%s: %v", row.reason, err)
+			continue
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != row.want {
+			t.Errorf("%s: %s of %s: status %d, want %d", row.reason, strings.Split(row.path, "/")[1], row.resource, response.StatusCode, row.want)
+		}
+		if told := string(body); row.want != http.StatusOK && (strings.Contains(told, "allowed") || strings.Contains(told, namespace) || strings.Contains(told, "not here")) {
+			t.Errorf("%s: told %s", row.reason, told)
+		}
+	}
+	if refused := metric(t, process, `usher_refused_callers_total{door="admission",reason="path"}`); refused < 10 {
+		t.Errorf("%v refused callers were counted", refused)
+	}
+	if refused := metric(t, process, `usher_refused_callers_total{door="admission",reason="resource"}`); refused != 2 {
+		t.Errorf("%v reviews of other resources were counted", refused)
+	}
+}
