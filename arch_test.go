@@ -4,9 +4,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,7 +144,7 @@ var homes = []struct {
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
 	// The dispatchers of the API server tell tracers which webhook they call.
-	{"go.opentelemetry.io", []string{"observe/tracing", "simulate"}},
+	{"go.opentelemetry.io", []string{"simulate"}},
 	{"k8s.io/kubernetes", nil},
 	{"go.etcd.io", nil},
 }
@@ -258,4 +260,72 @@ func matches(patterns []string, folder string) bool {
 		}
 		return folder == pattern
 	})
+}
+
+// TestArchitectureSaysNothingInVain: a row that names a folder which is not there, or a home
+// without what lives in it, would allow what nobody has thought of.
+func TestArchitectureSaysNothingInVain(t *testing.T) {
+	t.Parallel()
+	folders := packages(t)
+	exists := func(pattern string) bool {
+		for folder := range folders {
+			if matches([]string{pattern}, folder) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, row := range mayImport {
+		for _, pattern := range row.imports {
+			if !exists(pattern) {
+				t.Errorf("mayImport: %s may import %s, where there is no package", row.folder, pattern)
+			}
+		}
+	}
+	for _, home := range homes {
+		for _, pattern := range home.folders {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(folders)), func(folder string) bool {
+				return matches([]string{pattern}, folder) &&
+					slices.ContainsFunc(folders[folder], func(imported string) bool { return below(imported, home.dependency) })
+			}) {
+				t.Errorf("homes: nothing in %s imports %s", pattern, home.dependency)
+			}
+		}
+	}
+}
+
+// folderCell finds the folders in the first column of a table.
+var folderCell = regexp.MustCompile("`([a-z./…-]+)`")
+
+// TestDocumentedFoldersAreThere compares the table of docs/architecture.md with the folders:
+// each folder has a row, its own or that of one above it, and each row has a folder.
+func TestDocumentedFoldersAreThere(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := packages(t)
+	var documented []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+		for _, match := range folderCell.FindAllStringSubmatch(cell, -1) {
+			name := strings.TrimRight(match[1], "/…")
+			if match[1] == "." {
+				name = "."
+			}
+			documented = append(documented, name)
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(folders)), func(folder string) bool { return below(folder, name) }) {
+				t.Errorf("docs/architecture.md has a row for %s, where there is no package", name)
+			}
+		}
+	}
+	for folder := range folders {
+		if !slices.ContainsFunc(documented, func(name string) bool { return folder == name || name != "." && below(folder, name) }) {
+			t.Errorf("docs/architecture.md has no row for %s", folder)
+		}
+	}
 }

@@ -1,13 +1,9 @@
 package jsontree
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
-	"math/bits"
 	"strings"
-	"unicode/utf8"
 )
 
 // ErrTooDeep is the error for values that are nested too deep.
@@ -315,94 +311,3 @@ func passText(data []byte, i int) int {
 }
 
 func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
-
-// Quoted steps over the string that begins at data[i]. It is plain if it says what stands
-// there: nothing is escaped, and all is ASCII.
-func Quoted(data []byte, i int) (end int, plain bool, err error) {
-	plain = true
-	for i++; ; {
-		if i+8 <= len(data) {
-			stop := special(binary.LittleEndian.Uint64(data[i:]))
-			if stop == 0 {
-				i += 8
-				continue
-			}
-			i += bits.TrailingZeros64(stop) / 8
-		}
-		if i >= len(data) {
-			return i, false, Syntax(data, i, "")
-		}
-		switch c := data[i]; {
-		case c == '"':
-			return i + 1, plain, nil
-		case c == '\\':
-			n := 2
-			if i+1 >= len(data) || data[i+1] != '"' {
-				if n = escape(data[i:]); n == 0 {
-					return i, false, Syntax(data, i, "an escape is not valid")
-				}
-			}
-			plain = false
-			i += n
-		case c < ' ':
-			return i, false, Syntax(data, i, "a control character stands in a string")
-		case c >= utf8.RuneSelf:
-			plain = false
-			i++
-		default:
-			i++
-		}
-	}
-}
-
-// number steps over the number that begins at data[i], and reports whether it has neither
-// dot nor exponent.
-func number(data []byte, i int) (end int, whole bool, err error) {
-	if i < len(data) && data[i] == '-' {
-		i++
-	}
-	switch {
-	case i < len(data) && data[i] == '0':
-		i++
-	case i < len(data) && data[i] >= '1' && data[i] <= '9':
-		i += digits(data[i:])
-	default:
-		return i, false, Syntax(data, i, "a value is wanted")
-	}
-	whole = true
-	if i < len(data) && data[i] == '.' {
-		whole = false
-		n := digits(data[i+1:])
-		if i += 1 + n; n == 0 {
-			return i, false, Syntax(data, i, "a digit is wanted")
-		}
-	}
-	if i < len(data) && data[i]|0x20 == 'e' {
-		whole = false
-		if i++; i < len(data) && (data[i] == '+' || data[i] == '-') {
-			i++
-		}
-		n := digits(data[i:])
-		if i += n; n == 0 {
-			return i, false, Syntax(data, i, "a digit is wanted")
-		}
-	}
-	return i, whole, nil
-}
-
-// digits counts the digits that data begins with.
-func digits(data []byte) int {
-	n := 0
-	for n < len(data) && data[n] >= '0' && data[n] <= '9' {
-		n++
-	}
-	return n
-}
-
-// Syntax returns the error that something else is wanted at data[at].
-func Syntax(data []byte, at int, what string) error {
-	if at >= len(data) {
-		return fmt.Errorf("JSON ends too early, after %d bytes", len(data))
-	}
-	return fmt.Errorf("JSON is broken at byte %d, %q: %s", at, data[at], what)
-}
