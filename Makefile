@@ -79,7 +79,7 @@ conformance: samples $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webho
 	@$(CONFORMANCE) --samples-bin $(SAMPLES) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
-test: lint drift unit race cases gate e2e conformance ## everything that CI runs
+test: lint drift unit race cases allocations e2e conformance ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus
@@ -103,11 +103,15 @@ cases: build ## the case files of the examples and of the original's behaviour, 
 	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 	$(GO) test -run TestCases ./door/authorization ./simulate/authz
 
+# Enums that are not ours, of which no switch means all values.
+FOREIGN := cue/token\.Token|^reflect\.Kind|yaml/v3\.Kind|core/v1\.ResourceName|http\.ConnState|common/ast\.ExprKind
+
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, exhaustive
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	$(TOOL) exhaustive -test=false -default-signifies-exhaustive -ignore-enum-types '$(FOREIGN)' ./...
 
 .PHONY: generate
 generate: ## write generated code and manifests anew
@@ -132,6 +136,10 @@ fuzz: ## each fuzz target for FUZZTIME (10m)
 bench: build ## compare with webhooks that do as little as can be done, and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
 	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
+
+.PHONY: allocations
+allocations: ## fail if a decision allocates a fifth more than is recorded
+	$(GO) run ./bench gate -cpu=false
 
 .PHONY: gate
 gate: ## fail if a decision costs a fifth more, next to decoding the review, than is recorded

@@ -43,6 +43,19 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
+// Without CPU time a slow machine is no regression, and garbage still is.
+func TestRatiosAreLeftOut(t *testing.T) {
+	t.Parallel()
+	recorded := withoutRatios(map[string]cost{"a": {Ratio: 1, Allocs: 100, Bytes: 1000}})
+	if worse := regressions(recorded, map[string]cost{"a": {Ratio: 50, Allocs: 100, Bytes: 1000}}); len(worse) > 0 {
+		t.Errorf("a slow machine: %v", worse)
+	}
+	want := []string{"a: allocations 200.00, recorded 100.00"}
+	if diff := cmp.Diff(want, regressions(recorded, map[string]cost{"a": {Ratio: 50, Allocs: 200, Bytes: 1000}})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // gated returns the handlers that are gated and what they are asked. The test goes on in
 // the root of the project.
 func gated(t testing.TB) (map[string]http.Handler, []byte) {

@@ -63,6 +63,8 @@ func labelClauses(sel *rule.Selector) []clause {
 			clauses = append(clauses, clause{sort: byLabel, key: r.Key(), values: r.ValuesUnsorted()})
 		case selection.Exists, selection.GreaterThan, selection.LessThan:
 			clauses = append(clauses, clause{sort: byLabel, key: r.Key()})
+		case selection.DoesNotExist, selection.NotEquals, selection.NotIn:
+			// What an object must not have is nothing to find it by.
 		}
 	}
 	return clauses

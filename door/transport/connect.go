@@ -115,6 +115,7 @@ func read(values []string, s shape) any {
 		return true
 	case word:
 		return values[0]
+	case words, numbers:
 	}
 	list := make([]any, 0, len(values))
 	for _, value := range values {

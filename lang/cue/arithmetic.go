@@ -72,6 +72,7 @@ func listSum(s syntax.Shapes, b *ast.BinaryExpr) ast.Expr {
 			return nil
 		case syntax.AList:
 			sum = syntax.AList
+		case syntax.Anything:
 		}
 	}
 	concat := call("Concat", &ast.ListLit{Elts: operands})

@@ -68,6 +68,7 @@ func (b *breaker) report(now time.Time, l Limits, trial bool, v verdict) {
 		case overran:
 			b.overruns++
 			b.suspend(now, l)
+		case unknown:
 		}
 		return
 	}

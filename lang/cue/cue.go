@@ -81,6 +81,7 @@ func (f Form) params() []string {
 		return []string{"object"}
 	case Validate:
 		return []string{"object", "oldObject"}
+	case RenderedOverride, RenderedValidate:
 	}
 	return []string{"data"}
 }

@@ -290,6 +290,7 @@ func (t *tracer) useNeed(u use) *need {
 			return &need{each: total}
 		}
 		return total
+	case readAll:
 	}
 	return &need{whole: true}
 }

@@ -37,6 +37,8 @@ func check(e *v1alpha1.OverrideRuleOrigin) []rule.Problem {
 			report(rule.Warning, "containerCount", "a negative containerCount is out of range: the entry fails on every request", "count containers from 0")
 		}
 		checkFactors(e, func(field, what, do string) { report(rule.Warning, field, what, do) })
+	case v1alpha1.OriginAnnotations, v1alpha1.OriginLabels, v1alpha1.OriginNodeSelector, v1alpha1.OriginHostNetwork, v1alpha1.OriginSchedulerName,
+		v1alpha1.OriginAffinity, v1alpha1.OriginTolerations, v1alpha1.OriginTopologySpreadConstraints:
 	}
 	return problems
 }

@@ -92,8 +92,7 @@ func describe(e *v1alpha1.OverrideRuleOrigin) string {
 	if e.Replace {
 		words = append(words, "as a whole")
 	}
-	switch e.Type {
-	case v1alpha1.OriginResourceRequirements, v1alpha1.OriginResourceOversell:
+	if e.Type == v1alpha1.OriginResourceRequirements || e.Type == v1alpha1.OriginResourceOversell {
 		words = append(words, fmt.Sprintf("of container %d", e.ContainerCount))
 	}
 	return strings.TrimSpace(strings.Join(words, " "))

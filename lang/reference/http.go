@@ -238,6 +238,7 @@ func (p urlPart) escape(value string) (string, error) {
 		return url.QueryEscape(value), nil
 	case inPath:
 		return url.PathEscape(value), nil
+	case inHost:
 	}
 	for i := range len(value) {
 		c := value[i]

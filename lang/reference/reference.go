@@ -99,6 +99,7 @@ func (r *Reference) Root(in *rule.Input) (any, error) {
 		return tree(in.Object), nil
 	case v1alpha1.FromOldObject:
 		return tree(in.OldObject), nil
+	case v1alpha1.FromK8s, v1alpha1.FromOwner, v1alpha1.FromHTTP:
 	}
 	return r.load(in)
 }
@@ -132,6 +133,7 @@ func (r *Reference) Expr() string {
 		return r.path.Expr("object")
 	case v1alpha1.FromOldObject:
 		return r.path.Expr("oldObject")
+	case v1alpha1.FromK8s, v1alpha1.FromOwner, v1alpha1.FromHTTP:
 	}
 	return r.path.Expr(r.ParamName())
 }
@@ -168,6 +170,7 @@ func (r *Reference) ParamName() string {
 		return "otherObject" + r.suffix
 	case v1alpha1.FromHTTP:
 		return "http" + r.suffix
+	case v1alpha1.FromCurrentObject, v1alpha1.FromOldObject:
 	}
 	return ""
 }

@@ -116,6 +116,7 @@ func operatorOf(operator selection.Operator) string {
 		return "Exists"
 	case selection.DoesNotExist:
 		return "DoesNotExist"
+	case selection.GreaterThan, selection.LessThan:
 	}
 	return ""
 }

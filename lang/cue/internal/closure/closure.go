@@ -194,6 +194,7 @@ func (f *frame) get(m *machine, i int) (any, status) {
 		return s.value, s.status
 	case busy:
 		return nil, unclear
+	case fresh:
 	}
 	s.state = busy
 	s.value, s.status, s.doubt = m.eval(f.plan.codes[i], f)
