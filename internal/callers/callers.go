@@ -158,7 +158,7 @@ func (k *Callers) Ask(c *tls.Config) *tls.Config {
 	return asking
 }
 
-// Only passes on what callers ask, and refuses the rest. What it passes on is [Proven].
+// Only passes on what callers ask, and refuses the rest.
 func (k *Callers) Only(next http.Handler) http.Handler {
 	if k == nil {
 		return next
@@ -169,15 +169,9 @@ func (k *Callers) Only(next http.Handler) http.Handler {
 			http.Error(w, refused.message, refused.code)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), proven{}, true)))
+		next.ServeHTTP(w, r)
 	})
 }
-
-type proven struct{}
-
-// Proven reports whether a request has shown a certificate or a token that [Callers.Only]
-// asked for. It is false where everybody may ask.
-func Proven(r *http.Request) bool { return r.Context().Value(proven{}) != nil }
 
 // A refused says why a request is refused.
 type refused struct {

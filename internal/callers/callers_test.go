@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -93,9 +92,7 @@ func serve(t *testing.T, o callers.Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprint(w, callers.Proven(r))
-	})))
+	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	known.Follow(s.Config)
 	s.TLS = known.Ask(&tls.Config{
@@ -310,32 +307,6 @@ func TestRefusalsAreCountedByReasonAndLoggedSeldom(t *testing.T) {
 	}
 	if strings.Contains(logged.String(), "guess") {
 		t.Error("the log has a token")
-	}
-}
-
-func TestWhoeverShowsWhatIsAskedForIsProven(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		file, want, reason string
-	}{
-		{"", "false", "where everybody may ask nobody has proven anything"},
-		{write(t, filepath.Join(t.TempDir(), "token"), "secret"), "true", "the token"},
-	} {
-		s := serve(t, callers.Options{TokenFile: row.file})
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer secret")
-		response, err := s.Client().Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if string(body) != row.want {
-			t.Errorf("%s: proven is %s, want %s", row.reason, body, row.want)
-		}
 	}
 }
 

@@ -3,11 +3,11 @@ package serve
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/api"
-	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/report"
 )
@@ -84,10 +84,5 @@ func (m *member) describeCalls(b *strings.Builder) {
 
 // isAdmission reports whether policies of a kind depend on the admission webhooks.
 func isAdmission(kind string) bool {
-	for _, known := range api.Kinds() {
-		if known.Kind == kind {
-			return known.Group != usherv1alpha1.GroupVersion.Group
-		}
-	}
-	return true
+	return !slices.ContainsFunc(api.Kinds(), func(k api.Kind) bool { return k.Kind == kind && k.Authorizes })
 }
