@@ -81,7 +81,7 @@ var mayImport = []struct {
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and asks them from outside; its gate measures the way from door to engine.
-	{"bench", []string{".", "api", "rule", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/load", "internal/cert"}},
+	{"bench", []string{".", "api", "rule", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
@@ -100,6 +100,8 @@ var mayImport = []struct {
 	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
 	{"internal/limit", []string{"internal/memory"}},
 	{"internal/memory", nil},
+	// Tests and the soak test play attackers. They know nothing of the server.
+	{"internal/attack", nil},
 	// What the webhook doors read in common.
 	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and knows nothing of certificates but their text.

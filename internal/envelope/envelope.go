@@ -61,13 +61,16 @@ func Write(w http.ResponseWriter, err error) (code int) {
 const (
 	answerWindow = 10 * time.Second
 	answerPace   = 32 << 10
+	// buffered is the size of answers that nobody has to read for them to be sent.
+	buffered = 16 << 10
 )
 
 // Send answers with JSON.
 func Send(w http.ResponseWriter, answer []byte) {
-	// Large answers are held until they are read.
-	deadline := time.Now().Add(answerWindow + time.Duration(len(answer)/answerPace)*time.Second)
-	_ = http.NewResponseController(w).SetWriteDeadline(deadline)
+	if len(answer) > buffered {
+		deadline := time.Now().Add(answerWindow + time.Duration(len(answer)/answerPace)*time.Second)
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline)
+	}
 	w.Header().Set("Content-Type", contentType)
 	// Otherwise a long answer is sent in chunks.
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))

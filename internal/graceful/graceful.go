@@ -3,13 +3,19 @@
 package graceful
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/usher-dev/usher/internal/limit"
 )
@@ -43,8 +49,35 @@ func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadTimeout:       time.Minute,
 		WriteTimeout:      2 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.With("from", "net/http").Handler(), slog.LevelWarn),
+		ErrorLog:          errorLog(log),
 	}
+}
+
+// errorLog logs what goes wrong with connections, some of it each second: others choose how
+// many there are.
+func errorLog(to *slog.Logger) *log.Logger {
+	logger := slog.NewLogLogger(to.With("from", "net/http").Handler(), slog.LevelWarn)
+	return log.New(&sometimes{next: logger.Writer(), often: rate.NewLimiter(rate.Every(time.Second), 10)}, "", 0)
+}
+
+// sometimes drops lines that are too many.
+type sometimes struct {
+	next    io.Writer
+	often   *rate.Limiter
+	dropped atomic.Int64
+}
+
+// Write implements [io.Writer]. It gets one line at a time.
+func (s *sometimes) Write(line []byte) (int, error) {
+	if !s.often.Allow() {
+		s.dropped.Add(1)
+		return len(line), nil
+	}
+	if dropped := s.dropped.Swap(0); dropped > 0 {
+		line = fmt.Appendf(nil, "%s (%d more messages were dropped)", bytes.TrimSpace(line), dropped)
+	}
+	_, err := s.next.Write(line)
+	return len(line), err
 }
 
 // Served is what the end of a server means: nothing if it was asked to end.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
@@ -103,3 +104,6 @@ func Matches(rules []admissionv1.RuleWithOperations, group, resource, subresourc
 	c.add(rules, time.Now())
 	return c.match(group, resource, subresource)
 }
+
+// Limits returns what requests have taken of the server, and its connections.
+func (s *Server) Limits() (*limit.Limiter, *limit.Conns) { return s.limits, s.webhooks.Connections() }
