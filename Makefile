@@ -79,7 +79,7 @@ conformance: samples $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webho
 	@$(CONFORMANCE) --samples-bin $(SAMPLES) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
-test: lint drift unit race cases allocations e2e conformance ## everything that CI runs
+test: lint drift unit race cases allocations soak-attack e2e conformance ## everything that CI runs
 
 .PHONY: unit
 unit: ## unit tests of every package, fuzz targets on their corpus
@@ -152,6 +152,13 @@ record: ## record what decisions cost now, for the gate
 .PHONY: soak
 soak: build ## SOAKTIME (30m) at 80 % of what the server can do, while policies are edited
 	hack/soak.sh $(USHER) $(SOAKTIME)
+
+# Long enough for every attack; 30m by hand.
+ATTACKTIME ?= 90s
+
+.PHONY: soak-attack
+soak-attack: build ## ATTACKTIME (90s) of attackers beside 500 honest requests a second: none is lost, and memory is bounded
+	$(GO) run ./bench soak -usher $(USHER) -duration $(ATTACKTIME)
 
 .PHONY: microbench
 microbench: ## one benchmark a stage, with allocations

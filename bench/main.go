@@ -4,6 +4,7 @@
 //	go run ./bench                 compare, and write bench/results.md
 //	go run ./bench -run cue        only what has cue in its name, and the references
 //	go run ./bench gate            fail if decisions cost more than is recorded
+//	go run ./bench soak            fail if attackers keep honest callers from being answered
 //	go run ./bench profile         profile what usher does, for the compiler
 //
 // What counts is the ratio of CPU time per request to that of the ordinary webhook, which
@@ -40,6 +41,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(args) > 0 && args[0] == "gate" {
 		return runGate(ctx, args[1:])
+	}
+	if len(args) > 0 && args[0] == "soak" {
+		return runSoak(ctx, args[1:])
 	}
 	if len(args) > 0 && args[0] == "profile" {
 		return runProfile(ctx, args[1:])

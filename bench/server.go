@@ -24,7 +24,9 @@ type rig struct {
 	dir   string
 	// flags are further ones of usher serve.
 	flags []string
-	tls   *tls.Config
+	// env is what is set in their environment.
+	env []string
+	tls *tls.Config
 }
 
 // newRig makes certificates that all servers share, in a folder of its own.
@@ -75,6 +77,7 @@ func (r *rig) start(ctx context.Context, t target) (*server, error) {
 			"--tls-cert-file", certFile, "--tls-private-key-file", keyFile,
 		}, r.flags...)...)
 	}
+	command.Env = append(os.Environ(), r.env...)
 	s := &server{command: command}
 	if s.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return nil, err

@@ -25,6 +25,8 @@ type Target struct {
 	From string
 	// Path is that of the webhook.
 	Path string
+	// Pause is how long an attacker rests after each attempt.
+	Pause time.Duration
 	// Arrived counts what was sent: heads, bodies that have begun, or whatever it is.
 	Arrived atomic.Int64
 }
@@ -48,6 +50,7 @@ func (a Attack) Run(ctx context.Context, t *Target, connections int) {
 					// A server that refuses connections is not asked in a busy loop.
 					pause(ctx, 50*time.Millisecond)
 				}
+				pause(ctx, t.Pause)
 			}
 		})
 	}

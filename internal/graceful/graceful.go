@@ -24,7 +24,7 @@ import (
 // a hundred times as high, and some of that memory is taken when a header announces it.
 const (
 	// maxHeader is the size of a request's head; HTTP/1 adds 4 KiB.
-	maxHeader = 12 << 10
+	maxHeader = 8 << 10
 	// maxStreams bounds the requests at a time on a connection of HTTP/2, maxFrame what is
 	// read at once, and maxUnread and maxStreamUnread what arrives before a handler reads it.
 	maxStreams      = 100

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
 const (
@@ -14,17 +15,20 @@ const (
 	// with a TLS handshake, the head of a request or its body still to come.
 	maxPending = 256
 	// maxCalm bounds the other ones on which nobody has proved anything.
-	maxCalm = 768
+	maxCalm = 512
 )
 
 // Conns bounds the connections of a server. Of those on which nobody has proved who they are
-// the oldest is closed if there are too many, of the address that has most of them. The zero
-// value is ready to use.
+// one is closed if there are too many: the oldest of the address that has kept the server
+// waiting longest on all of its connections together or, where nothing is pending, of the one
+// that has most. The zero value is ready to use.
 type Conns struct {
 	mu            sync.Mutex
 	pending, calm group
 	// closed counts those that were closed.
 	closed int64
+	// began is when the first connection came: times are counted from then.
+	began time.Time
 }
 
 // Guard makes a server bound its connections, and returns the listener that it has to
@@ -50,6 +54,14 @@ func (c *Conns) Guard(s *http.Server, l net.Listener) net.Listener {
 		}
 	}
 	return &listener{l, c}
+}
+
+// now returns the time in microseconds. It belongs to mu.
+func (c *Conns) now() int64 {
+	if c.began.IsZero() {
+		c.began = time.Now()
+	}
+	return time.Since(c.began).Microseconds()
 }
 
 // Open returns how many connections nobody has proved anything on: pending ones, and others.
@@ -86,8 +98,10 @@ type conn struct {
 	// in is the group that the connection is in, nil if it is not counted.
 	in    *group
 	place *list.Element
-	// asked tells that a request has begun on it.
-	asked, proven, closed bool
+	// since is when it came there, in microseconds.
+	since int64
+	// asked tells that a request has begun on it, and settled that one has come as a whole.
+	asked, settled, proven, closed bool
 }
 
 type connKey struct{}
@@ -106,20 +120,25 @@ func unwrap(nc net.Conn) *conn {
 }
 
 // pend notes that something is still to come.
-func (c *conn) pend() { c.enter(func() *group { return &c.conns.pending }) }
+func (c *conn) pend() { c.enter(c.group) }
 
 // settle notes that a whole request has come.
-func (c *conn) settle() { c.enter(func() *group { return &c.conns.calm }) }
+func (c *conn) settle() {
+	c.enter(func() *group { c.settled = true; return c.group() })
+}
 
 // idle notes that nothing is asked at the moment. A connection of HTTP/2 is idle before it
 // has asked anything.
 func (c *conn) idle() {
-	c.enter(func() *group {
-		if !c.asked {
-			return &c.conns.pending
-		}
+	c.enter(func() *group { c.settled = c.settled || c.asked; return c.group() })
+}
+
+// group is where the connection belongs.
+func (c *conn) group() *group {
+	if c.settled {
 		return &c.conns.calm
-	})
+	}
+	return &c.conns.pending
 }
 
 // ask notes that a request has begun.
@@ -148,16 +167,18 @@ func (c *conn) move(choose func() *group) (surplus *conn) {
 	if c.in == g && g != &c.conns.calm {
 		return nil
 	}
+	now := c.conns.now()
 	c.in.remove(c)
-	g.add(c)
-	limit := maxPending
-	if g == &c.conns.calm {
-		limit = maxCalm
-	}
-	if g == nil || g.size <= limit {
+	g.add(c, now)
+	switch {
+	case g == &c.conns.pending && g.size > maxPending:
+		// Those who ask in earnest have many connections, but none is pending for long.
+		surplus = g.surplus(func(b *bucket) int64 { return int64(b.Len())*now - b.starts })
+	case g == &c.conns.calm && g.size > maxCalm:
+		surplus = g.surplus(func(b *bucket) int64 { return int64(b.Len()) })
+	default:
 		return nil
 	}
-	surplus = g.oldest()
 	c.conns.closed++
 	return surplus
 }
@@ -168,24 +189,34 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// A group is connections by address, the oldest of each first. A nil *group is no group.
+// A group is connections by address. A nil *group is no group.
 type group struct {
-	by   map[string]*list.List
+	by   map[string]*bucket
 	size int
 }
 
-func (g *group) add(c *conn) {
-	c.in = g
+// A bucket is the connections of an address, the oldest first.
+type bucket struct {
+	list.List
+	// starts is the sum of when they came, in microseconds.
+	starts int64
+}
+
+func (g *group) add(c *conn, now int64) {
+	c.in, c.since = g, now
 	if g == nil {
 		return
 	}
 	if g.by == nil {
-		g.by = map[string]*list.List{}
+		g.by = map[string]*bucket{}
 	}
-	if g.by[c.address] == nil {
-		g.by[c.address] = list.New()
+	b := g.by[c.address]
+	if b == nil {
+		b = &bucket{}
+		g.by[c.address] = b
 	}
-	c.place = g.by[c.address].PushBack(c)
+	c.place = b.PushBack(c)
+	b.starts += now
 	g.size++
 }
 
@@ -193,19 +224,20 @@ func (g *group) remove(c *conn) {
 	if g == nil {
 		return
 	}
-	all := g.by[c.address]
-	all.Remove(c.place)
-	if g.size--; all.Len() == 0 {
+	b := g.by[c.address]
+	b.Remove(c.place)
+	b.starts -= c.since
+	if g.size--; b.Len() == 0 {
 		delete(g.by, c.address)
 	}
 }
 
-// oldest returns the oldest connection of the address that has most.
-func (g *group) oldest() *conn {
-	var most *list.List
-	for _, all := range g.by {
-		if most == nil || all.Len() > most.Len() {
-			most = all
+// surplus returns the oldest connection of the address for which heft is greatest.
+func (g *group) surplus(heft func(*bucket) int64) *conn {
+	var most *bucket
+	for _, b := range g.by {
+		if most == nil || heft(b) > heft(most) {
+			most = b
 		}
 	}
 	return most.Front().Value.(*conn)

@@ -19,7 +19,7 @@ const (
 	mostRoom  = 1000
 	// mostGarbage bounds what this comes to, in bytes, and lastRoom is what is left of it in
 	// percent: large requests should not cost several times what they take.
-	mostGarbage = 128 << 20
+	mostGarbage = 80 << 20
 	lastRoom    = 50
 )
 

@@ -71,7 +71,7 @@ func honest(t *testing.T, h *harness, limits *limit.Limiter, conns *limit.Conns)
 			t.Errorf("an honest caller is answered %s", body)
 		}
 		use := limits.Use()
-		if pending, calm, _ := conns.Open(); use.Bytes > use.MaxBytes || use.Slots > use.MaxSlots || pending > 256 || calm > 768 {
+		if pending, calm, _ := conns.Open(); use.Bytes > use.MaxBytes || use.Slots > use.MaxSlots || pending > 256 || calm > 512 {
 			t.Errorf("there is taken %+v, with %d and %d connections", use, pending, calm)
 		}
 	}
