@@ -23,9 +23,12 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/usher-dev/usher/lang/cue"
 )
 
 func main() {
+	cue.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {

@@ -9,6 +9,7 @@ package compile
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,7 @@ import (
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	compileusher "github.com/usher-dev/usher/compile/usher"
+	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -35,18 +37,29 @@ type Compiled struct {
 	Problems []rule.Problem
 }
 
+// Options are where policies are compiled, and where their programs run. The zero Options works.
+type Options struct {
+	// CUE is where CUE's evaluator runs; nil means [cue.Default].
+	CUE *cue.Evaluator
+}
+
+// Policy is the Policy of the zero [Options], without end.
+func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
+
 // Policy compiles one policy, regardless of all others. CUE takes a tenth of a millisecond
-// and more: keep the result as long as the policy does not change.
-func Policy(p api.Policy) Compiled {
+// and more: keep the result as long as the policy does not change. What could not be checked
+// before ctx is done is a problem that is Pending.
+func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	c := Compiled{Policy: p, Ref: Ref(p.Object)}
+	compiler := kcloudlabs.Compiler{CUE: o.CUE}
 	var problems []rule.Problem
 	switch object := p.Object.(type) {
 	case *v1alpha1.OverridePolicy:
-		c.Rules, problems = kcloudlabs.OverridePolicy(object)
+		c.Rules, problems = compiler.OverridePolicy(ctx, object)
 	case *v1alpha1.ClusterOverridePolicy:
-		c.Rules, problems = kcloudlabs.ClusterOverridePolicy(object)
+		c.Rules, problems = compiler.ClusterOverridePolicy(ctx, object)
 	case *v1alpha1.ClusterValidatePolicy:
-		c.Rules, problems = kcloudlabs.ClusterValidatePolicy(object)
+		c.Rules, problems = compiler.ClusterValidatePolicy(ctx, object)
 	case *usherv1alpha1.ClusterAuthorizationPolicy:
 		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
@@ -65,6 +78,12 @@ func Policy(p api.Policy) Compiled {
 	rule.SortProblems(problems)
 	c.Problems = problems
 	return c
+}
+
+// Pending reports whether c could not be checked wholly: compiling the policy again may tell
+// otherwise.
+func (c *Compiled) Pending() bool {
+	return slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return p.Pending })
 }
 
 // Policies compiles all policies into the rules of an engine, in evaluation order, and

@@ -81,6 +81,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"extraArgs={rule-timeout=1s}", "extraArgs", "no flag"},
 		{"callers.clientNames={kube-apiserver}", "clientCASecret", "names that nobody vouches for"},
 		{"shutdownGraceSeconds=0", "shutdownGraceSeconds", "requests in flight would be cut off"},
+		{"cue.workerMemory=128", "workerMemory", "bytes: nothing could be evaluated"},
 		{"goMemLimit=460Mi", "goMemLimit", "the unit of Kubernetes, with which Go ends at once"},
 	}
 	for _, test := range tests {

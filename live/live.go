@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,6 +46,12 @@ type Options struct {
 	// May tells whether a user may do something, so that who writes policies cannot allow
 	// more than he may; nil does not ask. See [guard.Options].
 	May func(context.Context, *usher.Request) (bool, error)
+	// Compile says where policies are compiled and where their programs run.
+	Compile compile.Options
+	// Patience is how long the first update may wait for policies to be compiled, by default 20 s.
+	// Those that are not compiled by then always fail, so that their failure policy answers, until
+	// they are.
+	Patience time.Duration
 	// Log gets one record for each update that changes something, and one for each
 	// problem that appears or goes.
 	Log *slog.Logger
@@ -65,6 +70,7 @@ type Live struct {
 	known    map[usher.PolicyRef]*version
 	unused   []Policy
 	index    *index.Index
+	settler  settler
 }
 
 // A snapshot is everything that holds at one time. It is immutable and replaced whole.
@@ -83,7 +89,10 @@ func New(o Options) *Live {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}}
+	if o.Patience <= 0 {
+		o.Patience = 20 * time.Second
+	}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
 }
@@ -141,6 +150,11 @@ func (l *Live) Policies() []Policy { return l.current.Load().policies }
 // Run once.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	l.sets = make([]*merged, len(sources))
+	var settling sync.WaitGroup
+	defer settling.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	settling.Go(func() { l.settle(ctx) })
 	if len(sources) == 0 {
 		l.update(nil)
 	}
@@ -233,6 +247,7 @@ func (l *Live) build(sets []*merged) built {
 	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) ||
 		!slices.EqualFunc(l.unused, unused, sameObject)
 	l.known, l.unused = known, unused
+	l.settler.wants(versions)
 	if !changed {
 		return built{}
 	}
@@ -264,7 +279,7 @@ func (o Options) guard() guard.Options {
 	trial := o.Access
 	trial.Disarmed = nil
 	return guard.Options{
-		May: o.May,
+		Compile: o.Compile, May: o.May,
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), trial)
 		},
@@ -274,20 +289,4 @@ func (o Options) guard() guard.Options {
 // judge returns the engine for access rules.
 func (l *Live) judge(rules []*authz.Rule) *authzengine.Engine {
 	return authzengine.New(authzindex.New(rules), l.options.Access)
-}
-
-// versions compiles what is new among policies, as many at a time as there are processors.
-func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
-	versions := make([]*version, len(policies))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(policies)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(policies); i = int(next.Add(1)) - 1 {
-				versions[i] = l.known[refs[i]].next(policies[i])
-			}
-		})
-	}
-	workers.Wait()
-	return versions
 }

@@ -29,6 +29,9 @@ type Status struct {
 	// older one is in force, and NotEnforced those of which no version ever compiled.
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
+	// Pending are the policies whose newest version is not compiled yet. Those of them that
+	// are not on their last good version always fail until it is.
+	Pending []usher.PolicyRef `json:"pending,omitempty"`
 }
 
 // A Policy tells what became of one policy. It is immutable.
@@ -54,9 +57,9 @@ type Policy struct {
 func (v *version) policy() Policy {
 	p := Policy{
 		Ref: v.newest.Ref, UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
-		Compiled: v.good == &v.newest, Problems: v.newest.Problems, Slow: v.slow,
+		Compiled: v.good == &v.newest && !v.pending, Problems: v.newest.Problems, Slow: v.slow,
 	}
-	if v.good != nil {
+	if v.good != nil && (p.Compiled || v.good != &v.newest) {
 		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()
 	}
 	return p
@@ -81,6 +84,9 @@ func sameObject(a, b Policy) bool { return a.UID == b.UID && a.Generation == b.G
 
 func (s *Status) add(v *version) {
 	s.Policies[v.newest.Ref.Kind]++
+	if v.pending {
+		s.Pending = append(s.Pending, v.newest.Ref)
+	}
 	switch v.good {
 	case &v.newest:
 	case nil:
@@ -123,6 +129,8 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 		attrs = append(attrs, slog.String("do", p.Do))
 	}
 	switch {
+	case p.Pending:
+		attrs = append(attrs, slog.Bool("pending", true))
 	case slices.Contains(status.OnLastGood, p.Policy):
 		attrs = append(attrs, slog.String("enforced", "last good version"))
 	case slices.Contains(status.NotEnforced, p.Policy):

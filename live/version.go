@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -19,22 +20,28 @@ type version struct {
 	// good is what is enforced: the newest version, or else the last one that compiled;
 	// nil if none ever did.
 	good *compile.Compiled
+	// pending says that the newest version could not be compiled yet. Then good is the last one that
+	// was, or, if there is none, one that always fails.
+	pending bool
 	// slow is why a rule of the newest version runs slowly, "" if none does.
 	slow string
 }
 
 // next is the version that policy is, given the one before, which may be nil. It is v
-// itself if nothing changed.
-func (v *version) next(policy api.Policy) *version {
-	if v != nil && v.holds(policy) {
+// itself if nothing changed, and neither did what a pending version compiles to.
+func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Compiled, settled bool) *version {
+	if v != nil && v.holds(policy) && !(v.pending && settled) {
 		return v
 	}
-	next := &version{newest: compilePolicy(policy)}
+	next := &version{newest: compiled(policy)}
+	next.pending = next.newest.Pending()
 	switch {
 	case len(rule.Errors(next.newest.Problems)) == 0:
 		next.good, next.slow = &next.newest, slowest(next.newest.Rules)
-	case v != nil:
+	case v != nil && v.good != nil && !(v.pending && v.good == &v.newest):
 		next.good = v.good
+	case next.pending:
+		next.good = &next.newest
 	}
 	return next
 }
@@ -99,7 +106,7 @@ func ours(object api.Object) map[string]string {
 
 // compilePolicy compiles a policy. A compiler that panics takes down this policy and
 // nothing else.
-func compilePolicy(policy api.Policy) (compiled compile.Compiled) {
+func compilePolicy(ctx context.Context, policy api.Policy, o compile.Options) (compiled compile.Compiled) {
 	defer func() {
 		if r := recover(); r != nil {
 			ref, position := compile.Ref(policy.Object), policy.Position("")
@@ -110,7 +117,7 @@ func compilePolicy(policy api.Policy) (compiled compile.Compiled) {
 			}}}
 		}
 	}()
-	return compile.Policy(policy)
+	return o.Policy(ctx, policy)
 }
 
 // duplicate is the problem of a policy that another source holds too.

@@ -30,6 +30,8 @@ type Problem struct {
 	// File and Line tell where, if the policy came from a file; Line counts from 1.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
+	// Pending says that the policy could not be checked now: a later try may tell otherwise.
+	Pending bool `json:"pending,omitempty"`
 }
 
 // String is the problem in one line; what concerns no policy, such as a file that cannot

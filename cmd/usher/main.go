@@ -12,9 +12,14 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/lang/cue"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	// Some processes of this program do nothing but evaluate CUE.
+	cue.Main()
+	os.Exit(run())
+}
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -11,9 +11,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/usher-dev/usher/lang/cue"
 )
 
 func TestMain(m *testing.M) {
+	cue.Main()
 	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(run()) }, "ask": ask})
 }
 

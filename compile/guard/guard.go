@@ -36,6 +36,8 @@ type Options struct {
 	// May tells whether a user may do what a request to authorize asks for: who writes an
 	// Allow has to be allowed what it allows. Nil does not ask.
 	May func(context.Context, *usher.Request) (bool, error)
+	// Compile says where policies are tried.
+	Compile compile.Options
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
@@ -100,7 +102,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 // fields that the kind does not have, it has dropped or warned of itself.
 func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	policy.Unknown, policy.Duplicate = nil, nil
-	compiled := compile.Policy(policy)
+	compiled := g.options.Compile.Policy(ctx, policy)
 	var warnings []string
 	for _, p := range compiled.Problems {
 		if p.Severity == rule.Warning {
@@ -110,6 +112,9 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
 		d := refused(compiled.Ref, errs)
 		d.Code, d.Reason, d.Warnings = http.StatusForbidden, d.Message, warnings
+		if compiled.Pending() {
+			d.Code = http.StatusServiceUnavailable
+		}
 		return d, nil
 	}
 	more, d, refused := g.authorize(ctx, r, compiled)

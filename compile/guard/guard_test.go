@@ -234,7 +234,7 @@ func TestWhoDecides(t *testing.T) {
 		},
 		{
 			reason: "what no process could hold", phase: usher.Validate, operation: usher.Create, object: hugeOverride, code: 403,
-			mentions: []string{"spec.overrideRules[0].overriders.cue", "may become a text of more than"},
+			mentions: []string{"spec.overrideRules[0].overriders.cue", "takes more memory than there is for it"},
 		},
 		{
 			reason: "every rendering error is named", phase: usher.Mutate, operation: usher.Create, object: badTemplates, code: 500,

@@ -60,7 +60,7 @@ func templates(t *testing.T, policy api.Policy) []pair {
 			}
 			return
 		}
-		rendered, wrong := cue.Compile(source, form, o)
+		rendered, wrong := cue.Compile(t.Context(), source, form, o)
 		if len(rule.Errors(wrong)) > 0 {
 			t.Errorf("%s: rendered program %v:\n%s", policy.Object.GetName(), wrong, source)
 			return

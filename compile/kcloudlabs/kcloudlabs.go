@@ -5,10 +5,12 @@
 package kcloudlabs
 
 import (
+	"context"
 	"fmt"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -20,17 +22,23 @@ const (
 	passNamespaced
 )
 
+// A Compiler compiles policies.
+type Compiler struct {
+	// CUE is where CUE's evaluator runs; nil means [cue.Default].
+	CUE *cue.Evaluator
+}
+
 // OverridePolicy compiles a policy for the objects of its own namespace. A policy without
 // namespace has no rules. Problems have no Policy and no File.
-func OverridePolicy(p *v1alpha1.OverridePolicy) ([]rule.Rule, []rule.Problem) {
+func (o Compiler) OverridePolicy(ctx context.Context, p *v1alpha1.OverridePolicy) ([]rule.Rule, []rule.Problem) {
 	c := compilation{
-		ref:   usher.PolicyRef{Kind: "OverridePolicy", Namespace: p.Namespace, Name: p.Name},
+		compiler: o, ref: usher.PolicyRef{Kind: "OverridePolicy", Namespace: p.Namespace, Name: p.Name},
 		phase: usher.Mutate,
 		pass:  passNamespaced,
 	}
 	c.selectors(p.Spec.ResourceSelectors)
 	c.foreignNamespaces(p.Spec.ResourceSelectors)
-	c.overrideRules(p.Spec.OverrideRules)
+	c.overrideRules(ctx, p.Spec.OverrideRules)
 	if p.Namespace == "" {
 		return nil, c.problems
 	}
@@ -39,31 +47,32 @@ func OverridePolicy(p *v1alpha1.OverridePolicy) ([]rule.Rule, []rule.Problem) {
 
 // ClusterOverridePolicy compiles a policy for the objects of every namespace. Problems
 // have no Policy and no File.
-func ClusterOverridePolicy(p *v1alpha1.ClusterOverridePolicy) ([]rule.Rule, []rule.Problem) {
+func (o Compiler) ClusterOverridePolicy(ctx context.Context, p *v1alpha1.ClusterOverridePolicy) ([]rule.Rule, []rule.Problem) {
 	c := compilation{
-		ref:   usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: p.Name},
+		compiler: o, ref: usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: p.Name},
 		phase: usher.Mutate,
 		pass:  passCluster,
 	}
 	c.selectors(p.Spec.ResourceSelectors)
-	c.overrideRules(p.Spec.OverrideRules)
+	c.overrideRules(ctx, p.Spec.OverrideRules)
 	return c.rules, c.problems
 }
 
 // ClusterValidatePolicy compiles a policy that refuses objects. Problems have no Policy
 // and no File.
-func ClusterValidatePolicy(p *v1alpha1.ClusterValidatePolicy) ([]rule.Rule, []rule.Problem) {
+func (o Compiler) ClusterValidatePolicy(ctx context.Context, p *v1alpha1.ClusterValidatePolicy) ([]rule.Rule, []rule.Problem) {
 	c := compilation{
-		ref:   usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: p.Name},
+		compiler: o, ref: usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: p.Name},
 		phase: usher.Validate,
 	}
 	c.selectors(p.Spec.ResourceSelectors)
-	c.validateRules(p.Spec.ValidateRules)
+	c.validateRules(ctx, p.Spec.ValidateRules)
 	return c.rules, c.problems
 }
 
 // A compilation gathers what one policy compiles to.
 type compilation struct {
+	compiler Compiler
 	ref      usher.PolicyRef
 	phase    usher.Phase
 	pass     int
@@ -106,24 +115,24 @@ func join(parent, field string) string {
 	return parent + "." + field
 }
 
-func (c *compilation) overrideRules(rules []v1alpha1.OverrideRule) {
+func (c *compilation) overrideRules(ctx context.Context, rules []v1alpha1.OverrideRule) {
 	if len(rules) == 0 {
 		c.warn("spec.overrideRules", "the policy has no rules: it does nothing", "add a rule")
 	}
 	for i := range rules {
 		name := fmt.Sprintf("spec.overrideRules[%d]", i)
 		operations := c.operations(name, rules[i].TargetOperations)
-		c.emit(name, operations, c.overriders(name+".overriders", &rules[i].Overriders))
+		c.emit(name, operations, c.overriders(ctx, name+".overriders", &rules[i].Overriders))
 	}
 }
 
-func (c *compilation) validateRules(rules []v1alpha1.ValidateRule) {
+func (c *compilation) validateRules(ctx context.Context, rules []v1alpha1.ValidateRule) {
 	if len(rules) == 0 {
 		c.warn("spec.validateRules", "the policy has no rules: it does nothing", "add a rule")
 	}
 	for i := range rules {
 		name := fmt.Sprintf("spec.validateRules[%d]", i)
 		operations := c.operations(name, rules[i].TargetOperations)
-		c.emit(name, operations, c.validators(name, &rules[i]))
+		c.emit(name, operations, c.validators(ctx, name, &rules[i]))
 	}
 }

@@ -94,7 +94,7 @@ func TestBuiltInRulesAreForWritesOnly(t *testing.T) {
 // that it was meant for must not slip through.
 func TestBrokenStepsFail(t *testing.T) {
 	t.Parallel()
-	rules, problems := kcloudlabs.ClusterValidatePolicy(&v1alpha1.ClusterValidatePolicy{
+	rules, problems := kcloudlabs.Compiler{}.ClusterValidatePolicy(t.Context(), &v1alpha1.ClusterValidatePolicy{
 		Spec: v1alpha1.ClusterValidatePolicySpec{ValidateRules: []v1alpha1.ValidateRule{
 			{Cue: `validate: {valid: nowhere}`},
 			{Cue: `validate: {valid: true}`},

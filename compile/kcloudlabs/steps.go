@@ -17,16 +17,16 @@ import (
 
 // overriders returns the steps of an override rule in the documented order of kinitiras:
 // template, cue, plaintext, origin.
-func (c *compilation) overriders(field string, o *v1alpha1.Overriders) []rule.Step {
+func (c *compilation) overriders(ctx context.Context, field string, o *v1alpha1.Overriders) []rule.Step {
 	var steps []rule.Step
 	if o.Template != nil {
 		steps = append(steps, c.step("template", field, func() (rule.Program, []rule.Problem) {
-			return overrideTemplate(o.Template)
+			return c.overrideTemplate(ctx, o.Template)
 		}))
 	}
 	if o.Cue != "" {
 		steps = append(steps, c.step("cue", field, func() (rule.Program, []rule.Problem) {
-			return handWritten(o.Cue, cue.Override)
+			return c.handWritten(ctx, o.Cue, cue.Override)
 		}))
 	}
 	if len(o.Plaintext) > 0 {
@@ -44,16 +44,16 @@ func (c *compilation) overriders(field string, o *v1alpha1.Overriders) []rule.St
 }
 
 // validators returns the steps of a validate rule: template, then cue.
-func (c *compilation) validators(field string, r *v1alpha1.ValidateRule) []rule.Step {
+func (c *compilation) validators(ctx context.Context, field string, r *v1alpha1.ValidateRule) []rule.Step {
 	var steps []rule.Step
 	if r.Template != nil {
 		steps = append(steps, c.step("template", field, func() (rule.Program, []rule.Problem) {
-			return validateTemplate(r.Template)
+			return c.validateTemplate(ctx, r.Template)
 		}))
 	}
 	if r.Cue != "" {
 		steps = append(steps, c.step("cue", field, func() (rule.Program, []rule.Problem) {
-			return handWritten(r.Cue, cue.Validate)
+			return c.handWritten(ctx, r.Cue, cue.Validate)
 		}))
 	}
 	c.idle(field, steps, r.RenderedCue, "add template or cue")
@@ -98,34 +98,34 @@ func recovered(name string, compile func() (rule.Program, []rule.Problem)) (prog
 
 // overrideTemplate compiles a template to closures, or, if it holds CUE that only an
 // evaluator can make sense of, to the program that it renders to.
-func overrideTemplate(t *v1alpha1.OverrideRuleTemplate) (rule.Program, []rule.Problem) {
+func (c *compilation) overrideTemplate(ctx context.Context, t *v1alpha1.OverrideRuleTemplate) (rule.Program, []rule.Problem) {
 	program, problems := template.Compile(t)
 	if program != nil || len(rule.Errors(problems)) > 0 {
 		return program, problems
 	}
 	source, problems := template.Render(t)
-	return rendered(source, problems, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(t)})
+	return c.rendered(ctx, source, problems, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(t)})
 }
 
 // validateTemplate is overrideTemplate for validate templates.
-func validateTemplate(t *v1alpha1.ValidateRuleTemplate) (rule.Program, []rule.Problem) {
+func (c *compilation) validateTemplate(ctx context.Context, t *v1alpha1.ValidateRuleTemplate) (rule.Program, []rule.Problem) {
 	program, problems := condition.Compile(t)
 	if program != nil || len(rule.Errors(problems)) > 0 {
 		return program, problems
 	}
 	source, problems := condition.Render(t)
-	program, problems = rendered(source, problems, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(t)})
+	program, problems = c.rendered(ctx, source, problems, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(t)})
 	if program == nil {
 		return nil, problems
 	}
 	return condition.Evaluated(t, program), problems
 }
 
-func rendered(source string, problems []rule.Problem, form cue.Form, o cue.Options) (rule.Program, []rule.Problem) {
+func (c *compilation) rendered(ctx context.Context, source string, problems []rule.Problem, form cue.Form, o cue.Options) (rule.Program, []rule.Problem) {
 	if len(rule.Errors(problems)) > 0 {
 		return nil, problems
 	}
-	program, found := cue.Compile(source, form, o)
+	program, found := cue.Compile(ctx, source, form, c.options(o))
 	for _, p := range found {
 		// The author has not written the program and cannot change it.
 		p.Field, p.Do = "template", ""
@@ -138,8 +138,8 @@ func rendered(source string, problems []rule.Problem, form cue.Form, o cue.Optio
 	return program, problems
 }
 
-func handWritten(source string, form cue.Form) (rule.Program, []rule.Problem) {
-	program, problems := cue.Compile(source, form, cue.Options{})
+func (c *compilation) handWritten(ctx context.Context, source string, form cue.Form) (rule.Program, []rule.Problem) {
+	program, problems := cue.Compile(ctx, source, form, c.options(cue.Options{}))
 	for i := range problems {
 		if problems[i].Field == "" {
 			problems[i].Field = "cue"
@@ -149,6 +149,12 @@ func handWritten(source string, form cue.Form) (rule.Program, []rule.Problem) {
 		return nil, problems
 	}
 	return program, problems
+}
+
+// options adds to o whose source it is, and where it runs.
+func (c *compilation) options(o cue.Options) cue.Options {
+	o.Tenant, o.Evaluator = c.ref.Namespace, c.compiler.CUE
+	return o
 }
 
 // broken stands where a part of the policy does not compile.

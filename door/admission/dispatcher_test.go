@@ -30,9 +30,11 @@ import (
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cue"
 )
 
 func TestMain(m *testing.M) {
+	cue.Main()
 	// The dispatchers say what they do about every wrong answer.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	m.Run()

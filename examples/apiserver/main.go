@@ -5,7 +5,7 @@
 //	  --kubeconfig=$KUBECONFIG --authentication-kubeconfig=$KUBECONFIG --authorization-kubeconfig=$KUBECONFIG \
 //	  --admission-control-config-file=admission.yaml
 //
-// Three lines make it obey policies: see newOptions.
+// Four lines make it obey policies: see newOptions.
 package main
 
 import (
@@ -25,10 +25,13 @@ import (
 
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
+	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/plugin"
 )
 
 func main() {
+	// Policies may need CUE's evaluator, which runs in processes of its own.
+	cue.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
 // A Config says what a [Server] serves, where and how. Zero values mean what the
@@ -64,6 +65,8 @@ type Config struct {
 	// MaxInFlight is how many admission requests are decided at a time; more wait for up to
 	// a second, and are then told to try again. 0 means 400.
 	MaxInFlight int
+	// CUE says where CUE's evaluator runs, for policies that closures do not decide.
+	CUE worker.Options
 	// FactTTL is how long the answer to an HTTP fact may be used again.
 	FactTTL         time.Duration
 	AllowLocalFacts bool
@@ -129,6 +132,7 @@ func (c Config) withDefaults() Config {
 	if c.Out == nil {
 		c.Out = io.Discard
 	}
+	c.CUE.Log = c.Log
 	if c.Cluster != nil {
 		cluster := *c.Cluster
 		cluster.Registration.Namespace, cluster.Registration.Log = cluster.Namespace, c.Log

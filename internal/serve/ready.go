@@ -64,6 +64,12 @@ func describe(b *strings.Builder, status live.Status) {
 	for _, problem := range status.Problems {
 		fmt.Fprintf(b, "  %s\n", problem)
 	}
+	if len(status.Pending) > 0 {
+		fmt.Fprintf(b, "not compiled yet: %d\n", len(status.Pending))
+		for _, policy := range status.Pending {
+			fmt.Fprintf(b, "  %s\n", policy)
+		}
+	}
 	if len(status.OnLastGood) > 0 {
 		b.WriteString("enforced in their last good version:\n")
 		for _, policy := range status.OnLastGood {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
 	authzengine "github.com/usher-dev/usher/engine/authz"
@@ -30,6 +31,8 @@ import (
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/memory"
 	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/lang/cue/worker"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -49,6 +52,8 @@ type Server struct {
 	authorizer *authorizer
 	immunity   *immunity
 	limits     *limit.Limiter
+	// workers evaluate CUE.
+	workers *worker.Pool
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -123,8 +128,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 
 // policies says how policies are kept current and enforced.
 func (s *Server) policies(facts fact.Resolver) live.Options {
+	s.workers = worker.New(s.config.CUE)
 	o := live.Options{
 		Facts:    facts,
+		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout})},
 		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
 		Access:   authzengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
 		Log:      s.config.Log,
@@ -224,6 +231,7 @@ func (s *Server) close() {
 		_ = s.authorizer.listener.Close()
 	}
 	s.identity.close()
+	s.workers.Close()
 }
 
 func (s *Server) mux() http.Handler {

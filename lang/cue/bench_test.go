@@ -70,8 +70,17 @@ func BenchmarkRun(b *testing.B) {
 				}
 			}
 		})
-		b.Run(bb.name+"/evaluator", func(b *testing.B) {
+		b.Run(bb.name+"/on a worker", func(b *testing.B) {
 			slow := p.Slowly()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := slow.Run(context.Background(), in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(bb.name+"/in process", func(b *testing.B) {
+			slow := p.Slowly().On(cue.InProcess(cue.Limits{}))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := slow.Run(context.Background(), in); err != nil {
@@ -91,28 +100,10 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkHeap tells what evaluations leave behind; run it with -benchtime 1000000x.
-func BenchmarkHeap(b *testing.B) {
-	inputs, sources := samples(b), corpus(b)
-	for _, name := range []string{"validate/guard-nested.cue", "override/loop-over-labels.cue"} {
-		p := compile(b, name, sources[name], cue.Options{}).Slowly()
-		b.Run(name, func(b *testing.B) {
-			for i := range inputs {
-				_, _ = p.Run(context.Background(), inputs[i].input())
-			}
-			before := heap()
-			for i := range b.N {
-				_, _ = p.Run(context.Background(), inputs[i%len(inputs)].input())
-			}
-			b.ReportMetric(float64(heap()-before), "heap-bytes")
-		})
-	}
-}
-
 func BenchmarkCompile(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, problems := cue.Compile(patchRule, cue.Override, cue.Options{}); p == nil {
+		if p, problems := cue.Compile(b.Context(), patchRule, cue.Override, cue.Options{}); p == nil {
 			b.Fatal(problems)
 		}
 	}

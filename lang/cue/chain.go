@@ -26,8 +26,6 @@ type action int
 const (
 	// readAll needs the value whole.
 	readAll action = iota
-	// makeName makes a field name of it.
-	makeName
 	// testPresence compares it with _|_.
 	testPresence
 	// measure takes its length.
@@ -45,9 +43,8 @@ type chain struct {
 	parents []ast.Node
 }
 
-// climb returns the chain that begins with id, and whether it is in a dynamic label or
-// a computed index.
-func (t *tracer) climb(id *ast.Ident) (inName bool, c chain) {
+// climb returns the chain that begins with id.
+func (t *tracer) climb(id *ast.Ident) (c chain) {
 	c.node = id
 	at := len(t.stack) - 1
 	for ; at >= 0; at-- {
@@ -61,17 +58,7 @@ func (t *tracer) climb(id *ast.Ident) (inName bool, c chain) {
 		c.node = t.stack[at]
 	}
 	c.parents = t.stack[:at+1]
-	child := c.node
-	for i := at; i >= 0 && !inName; i-- {
-		switch p := t.stack[i].(type) {
-		case *ast.Field:
-			inName = p.Label == child
-		case *ast.IndexExpr:
-			inName = p.Index == child
-		}
-		child = t.stack[i]
-	}
-	return inName, c
+	return c
 }
 
 // stepOf returns the step from child to parent, and whether the chain goes on there at

@@ -3,15 +3,15 @@ package cue
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
+	"github.com/usher-dev/usher/lang/cue/worker"
 	"github.com/usher-dev/usher/rule"
 
-	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/ast/astutil"
-	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
 )
 
@@ -19,84 +19,92 @@ import (
 // program is nil if a problem is an Error.
 //
 // Like the original's check of policies, it evaluates the source without parameters:
-// what lacks only them is in order, conflicts and unknown names are not.
-func Compile(source string, form Form, o Options) (*Program, []rule.Problem) {
-	c := &compilation{form: form, evaluator: o.Evaluator}
-	if c.evaluator == nil {
-		c.evaluator = shared()
-	}
-	file := c.parse(source)
-	if file == nil {
-		return nil, c.problems
-	}
-	removeAttributes(file)
-	c.advise(file, source)
-	reads, labels := readsOf(file, form)
+// what lacks only them is in order, conflicts and unknown names are not. Where the source cannot be
+// checked before ctx is done, or not now, the problem is Pending.
+func Compile(ctx context.Context, source string, form Form, o Options) (*Program, []rule.Problem) {
 	p := &Program{
-		form:      form,
-		extra:     o.ExtraParams,
-		evaluator: c.evaluator,
-		output:    cue.MakePath(cue.Str(form.output())),
-		reads:     reads,
-		labels:    labels,
-		fetches:   mayDefine(file.Decls, processing),
+		form: form, source: source, key: keyOf(source, form), tenant: o.Tenant, extra: o.ExtraParams, evaluator: o.Evaluator,
 	}
-	if !mayDefine(file.Decls, form.output()) {
-		c.warn(fmt.Sprintf("%s is not defined, so the rule fails whenever it runs", form.output()),
-			fmt.Sprintf("define %s", form.output()))
+	if p.evaluator == nil {
+		p.evaluator = Default()
 	}
-	c.importsExist(file)
-	if !c.bound(p, file, source) || !c.keepListArithmetic(file) {
-		return nil, c.problems
-	}
-	if err := astutil.SanitizeFiles([]*ast.File{file}); err != nil {
-		c.cueErrors(err)
-		return nil, c.problems
-	}
-	c.build(p, file)
+	c := &compilation{form: form}
+	c.check(ctx, p)
 	if c.failed() {
 		return nil, c.problems
 	}
-	p.want(file)
-	p.translate()
+	// A worker has done this before, within its limits.
+	a, problems := analyse(source, form)
+	if len(problems) > 0 {
+		return nil, append(c.problems, problems...)
+	}
+	p.analysis = *a
+	p.want()
+	switch {
+	case p.translation != nil:
+	case p.evaluator.place == nil:
+		c.fail("it needs CUE's evaluator, which this program does not run: "+p.obstacle,
+			"write it in the subset that is compiled, or, if this is your program, call cue.Main first thing in main")
+		return nil, c.problems
+	default:
+		p.evaluator.place.hold()
+		runtime.AddCleanup(p, place.release, p.evaluator.place)
+	}
 	return p, c.problems
 }
 
 // A compilation gathers what is wrong with a source.
 type compilation struct {
-	form      Form
-	evaluator *Evaluator
-	problems  []rule.Problem
+	form     Form
+	problems []rule.Problem
 }
 
-// build gives p its value, checked by evaluating it.
-func (c *compilation) build(p *Program, file *ast.File) {
-	type built struct {
-		context *cue.Context
-		value   cue.Value
-		err     error
+// check has the evaluator check the source of p.
+func (c *compilation) check(ctx context.Context, p *Program) {
+	if len(p.source) > longestSource {
+		c.tooLong(p.source)
+		return
 	}
-	e := c.evaluator
-	b, _, err := run(context.Background(), e, e.limits.CompileTimeout, func() (built, error) {
-		ctx := newContext()
-		value := ctx.BuildFile(file)
-		return built{ctx, value, value.Validate()}, nil
-	})
+	limits := p.evaluator.limits
+	r := &request{Key: p.key, Source: p.source, Form: p.form, Check: true}
+	answer, _, err := p.evaluator.ask(ctx, p.tenant, limits.CompileTimeout, r, p.source)
 	switch {
+	case err == nil:
+		c.problems = answer.Problems
+		if answer.Error != "" {
+			c.fail("it could not be checked: "+answer.Error, "simplify it")
+		}
+	case errors.Is(err, worker.ErrMemory):
+		c.fail("evaluating it takes more memory than there is for it, even without input", "make it compute less")
+	case errors.Is(err, worker.ErrCrashed):
+		c.fail(fmt.Sprintf("the evaluator crashes on it: %v", err), "write it in another way, and report it as a defect")
 	case errors.Is(err, ErrOverrun):
-		c.fail(fmt.Sprintf("evaluating it even without input takes longer than %s", e.limits.CompileTimeout),
+		c.fail(fmt.Sprintf("evaluating it even without input takes longer than %s", limits.CompileTimeout),
 			"make it compute less")
-	case err != nil:
+	case errors.Is(err, ErrNoEvaluator):
+	case errors.Is(err, ErrTooLarge):
 		c.fail(fmt.Sprintf("it could not be checked: %v", err), "simplify it")
-	case b.err != nil:
-		c.cueErrors(b.err)
+	default:
+		c.problems = append(c.problems, rule.Problem{
+			Severity: rule.Error, Field: c.form.field(), Pending: true,
+			What: fmt.Sprintf("it has not been checked yet: %v", err), Do: "wait, or try again",
+		})
 	}
-	p.context, p.value = b.context, b.value
 }
 
-// newContext returns a context without structure sharing, with which v0.17.1 loses
-// fields of values that come from Go.
-func newContext() *cue.Context { return cuecontext.New(cuecontext.CUE_DEBUG("sharing=0")) }
+// analyse finds out what a source reads, and translates it.
+func analyse(source string, form Form) (*analysis, []rule.Problem) {
+	c := &compilation{form: form}
+	file := c.parse(source)
+	if file == nil {
+		return nil, c.problems
+	}
+	a := &analysis{
+		reads: readsOf(file, form), fetches: mayDefine(file.Decls, processing), pointers: pointersIn(file),
+	}
+	a.translate(file, form)
+	return a, nil
+}
 
 // removeAttributes drops all attributes. To the original they are decoration; to this
 // evaluator some are instructions.
@@ -167,20 +175,20 @@ func isPackage(path string) bool {
 	return newContext().BuildFile(probe).Err() == nil
 }
 
-// translate gives p its translation, or the reason why there is none.
-func (p *Program) translate() {
-	t, o := closure.Translate(p.bound.file, p.form.params(), p.form.output())
+// translate gives a its translation, or the reason why there is none.
+func (a *analysis) translate(file *ast.File, form Form) {
+	t, o := closure.Translate(file, form.params(), form.output())
 	switch {
 	case o != nil:
-	case p.fetches:
-		p.obstacle = "it may ask an HTTP service"
+	case a.fetches:
+		a.obstacle = "it may ask an HTTP service"
 		return
 	default:
-		p.translation = t
+		a.translation = t
 		return
 	}
-	p.obstacle = o.What
+	a.obstacle = o.What
 	if pos := o.Node.Pos(); pos.IsValid() {
-		p.obstacle = fmt.Sprintf("%s (%d:%d)", o.What, pos.Line(), pos.Column())
+		a.obstacle = fmt.Sprintf("%s (%d:%d)", o.What, pos.Line(), pos.Column())
 	}
 }

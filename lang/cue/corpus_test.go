@@ -73,7 +73,7 @@ func formOf(name string) cue.Form {
 
 func compile(t testing.TB, name, source string, o cue.Options) *cue.Program {
 	t.Helper()
-	p, problems := cue.Compile(source, formOf(name), o)
+	p, problems := cue.Compile(t.Context(), source, formOf(name), o)
 	if p == nil {
 		t.Fatalf("%s does not compile: %v", name, problems)
 	}
@@ -133,7 +133,7 @@ func TestResultsOfV043(t *testing.T) {
 			}
 			got := map[string]string{}
 			extra := map[*rule.Input]map[string]any{}
-			p, problems := cue.Compile(source, formOf(name), cue.Options{
+			p, problems := cue.Compile(t.Context(), source, formOf(name), cue.Options{
 				ExtraParams: func(in *rule.Input) (map[string]any, error) { return extra[in], nil },
 			})
 			if p == nil {

@@ -10,8 +10,7 @@
 // narrow down to one value, such as >0 & <2 & int, is not that value.
 //
 // The evaluator can be neither cancelled nor bounded, and remembers every field name
-// that it ever saw. So what a source makes is estimated before it is evaluated, and an
-// [Evaluator] keeps the rest within [Limits].
+// that it ever saw. So it runs in processes that can be killed: see [Main].
 package cue
 
 import (
@@ -22,8 +21,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/rule"
-
-	"cuelang.org/go/cue"
 )
 
 // A Form says which parameters a source gets and where it leaves its result.
@@ -91,37 +88,43 @@ type Options struct {
 	// ExtraParams returns data.extraParams of the rendered forms; nil means none. Its
 	// error, which may be *fact.Missing, is that of the program.
 	ExtraParams func(*rule.Input) (map[string]any, error)
-	// Evaluator is where the program runs; nil means one that the whole process shares.
+	// Evaluator is where the program runs; nil means [Default].
 	Evaluator *Evaluator
+	// Tenant is whose source it is: the namespace of the policy. The evaluations of a tenant
+	// wait behind its own.
+	Tenant string
 }
 
 // A Program is a compiled source.
 type Program struct {
 	form      Form
+	source    string
+	key       string
+	tenant    string
 	extra     func(*rule.Input) (map[string]any, error)
 	evaluator *Evaluator
 	breaker   breaker
 
-	context *cue.Context
-	value   cue.Value
-	output  cue.Path
+	analysis
+}
+
+// An analysis is what is known of a source from looking at it.
+type analysis struct {
 	// reads says what of each parameter the evaluator gets; one that is not there is
 	// not read at all.
 	reads map[string]*need
-	// object and old are the paths to all that is read of the object and of the old one.
-	object, old usher.Paths
 	// fetches says that the source may have a processing.http block.
 	fetches bool
-	// labels says what of the input, besides its field names, the evaluator may come to
-	// remember for good.
-	labels labelUse
-	bound  bound
+	// pointers are the places that the source may patch, as far as it spells them out.
+	pointers []string
 	// translation is the source as closures, nil if it cannot be; obstacle then says why.
 	translation *closure.Program
 	obstacle    string
+	// object and old are the paths to all that is read of the object and of the old one.
+	object, old usher.Paths
 }
 
-// Run evaluates the source. It needs a free place in the evaluator, and gives up when
+// Run evaluates the source. It needs a worker if closures have no answer, and gives up when
 // ctx is done or the evaluator's limits are reached; the errors then are ctx's own,
 // [ErrOverrun], [ErrSuspended] or [ErrTooLarge].
 func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
@@ -138,16 +141,39 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	if err != nil {
 		return rule.Outcome{}, err
 	}
-	if !p.fetches {
-		return evaluate(ctx, p, func() (rule.Outcome, error) {
-			value, err := p.bind(input)
-			if err != nil {
-				return rule.Outcome{}, err
-			}
-			return p.outcome(value)
-		})
+	r := &request{Key: p.key, Form: p.form, Input: input}
+	answer, err := p.evaluator.evaluate(ctx, p, writerOf(in), r)
+	if err != nil {
+		return rule.Outcome{}, err
 	}
-	return p.runFetching(ctx, in, input)
+	if answer.Fetch == nil {
+		return answer.outcome(), nil
+	}
+	if r.Output, err = p.fetch(in, answer.Fetch); err != nil {
+		return rule.Outcome{}, err
+	}
+	if answer, err = p.evaluator.evaluate(ctx, p, writerOf(in), r); err != nil {
+		return rule.Outcome{}, err
+	}
+	return answer.outcome(), nil
+}
+
+// writerOf names who writes the object of a request: the user, in the namespace of the object,
+// since the controllers of a cluster write in all of them.
+func writerOf(in *rule.Input) string {
+	if in.Request == nil {
+		return ""
+	}
+	return in.Request.User.Name + "\x00" + in.Request.Namespace
+}
+
+// writerName writes what writerOf returns for a reader.
+func writerName(writer string) string {
+	user, namespace, _ := strings.Cut(writer, "\x00")
+	if namespace == "" {
+		return user
+	}
+	return user + " in " + namespace
 }
 
 // translated runs p as closures. It is not ok where the evaluator has to answer.

@@ -16,19 +16,7 @@ import (
 // errNoOutput is worded like the original's.
 var errNoOutput = errors.New("output not found in cue")
 
-// bind unifies the program with its input. An error anywhere in it is an error, as the
-// original has it, even where nothing depends on it.
-func (p *Program) bind(input map[string]any) (cue.Value, error) {
-	value := p.value
-	for _, name := range p.form.params() {
-		if given, ok := input[name]; ok {
-			value = value.FillPath(cue.MakePath(cue.Str(name)), p.context.Encode(given))
-		}
-	}
-	return value, check(value)
-}
-
-func check(value cue.Value, options ...cue.Option) error {
+func validate(value cue.Value, options ...cue.Option) error {
 	if err := value.Validate(options...); err != nil {
 		return &evalError{err}
 	}
@@ -36,12 +24,12 @@ func check(value cue.Value, options ...cue.Option) error {
 }
 
 // outcome reads the result out of an evaluated program.
-func (p *Program) outcome(value cue.Value) (rule.Outcome, error) {
-	result := value.LookupPath(p.output)
+func (n *native) outcome(value cue.Value) (rule.Outcome, error) {
+	result := value.LookupPath(cue.MakePath(cue.Str(n.form.output())))
 	if !result.Exists() {
 		return rule.Outcome{}, errNoOutput
 	}
-	if p.form == Override || p.form == RenderedOverride {
+	if n.form == Override || n.form == RenderedOverride {
 		patch, err := patchOf(result)
 		return rule.Outcome{Patch: patch}, err
 	}
@@ -114,7 +102,7 @@ func decode(result cue.Value, into any) error {
 		return &evalError{err}
 	}
 	if !result.IsConcrete() {
-		return check(result, cue.Concrete(true))
+		return validate(result, cue.Concrete(true))
 	}
 	if err := result.Decode(into); err != nil {
 		return &evalError{err}
@@ -127,7 +115,7 @@ func scalarIn(value cue.Value, into any) error {
 	if value == (cue.Value{}) {
 		return nil
 	}
-	if err := check(value, cue.Concrete(true)); err != nil {
+	if err := validate(value, cue.Concrete(true)); err != nil {
 		return err
 	}
 	if err := value.Decode(into); err != nil {
@@ -141,7 +129,7 @@ func treeIn(value cue.Value) (any, error) {
 	if value == (cue.Value{}) {
 		return nil, nil
 	}
-	if err := check(value, cue.Concrete(true)); err != nil {
+	if err := validate(value, cue.Concrete(true)); err != nil {
 		return nil, err
 	}
 	var decoded any

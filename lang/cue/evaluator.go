@@ -2,38 +2,39 @@ package cue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
 var (
-	// ErrOverrun is the error of an evaluation that took too long.
-	ErrOverrun = errors.New("no answer in time")
+	// ErrOverrun is the error of an evaluation that took too long or too much memory.
+	ErrOverrun = errors.New("no answer within its limits")
 	// ErrSuspended is the error of a program that is not run for a while, because it has
-	// taken too long repeatedly.
+	// overrun its limits repeatedly.
 	ErrSuspended = errors.New("suspended")
-	// ErrTooLarge is the error of an input that is too large for the evaluator.
-	ErrTooLarge = errors.New("input too large")
+	// ErrTooLarge is the error of an input or result that is too large.
+	ErrTooLarge = errors.New("too large")
+	// ErrNoEvaluator is the error of an evaluation in a program that has no evaluator: see [Main].
+	ErrNoEvaluator = errors.New("this program does not run CUE's evaluator")
 )
 
 // Limits bound what CUE may take. A zero field means its default.
 type Limits struct {
-	// Concurrency is how many evaluations run at a time. The default, and the most, is
-	// GOMAXPROCS.
-	Concurrency int
-	// Timeout is how long one evaluation may take, by default 2 s. One that takes longer
-	// is given up, and goes on in the background until it ends by itself.
+	// Timeout is how long one evaluation may take, by default 2 s.
 	Timeout time.Duration
 	// CompileTimeout is the same for the evaluation without input by which Compile checks
 	// a source, by default 2 s.
 	CompileTimeout time.Duration
 
-	// Overruns is how many evaluations of one program may take too long, within ten
-	// times Suspension, before the program is suspended. The default is 3.
+	// Overruns is how many evaluations of one program on the objects of one writer may overrun,
+	// within ten times Suspension, before the program is suspended for this writer; and how many
+	// writers it takes until it is suspended for all. The default is 3.
 	Overruns int
 	// Suspension is for how long, by default 30 s. Then one evaluation is tried; if it
 	// takes too long again, the next suspension is twice as long, up to 16 times.
@@ -43,24 +44,18 @@ type Limits struct {
 	// containers included (by default 200,000), and the length of its strings and field
 	// names together (by default 4 MiB).
 	Values, Bytes int
-	// Keys bounds how many different field names all evaluations together are given, by
-	// default 1,000,000. CUE remembers each for as long as the process lives, in about
-	// 120 bytes.
-	Keys int
+	// Result bounds what it returns, in bytes of JSON, by default 1 MiB.
+	Result int
 }
 
 func (l Limits) withDefaults() Limits {
-	procs := runtime.GOMAXPROCS(0)
-	if l.Concurrency <= 0 || l.Concurrency > procs {
-		l.Concurrency = procs
-	}
 	setDefault(&l.Timeout, 2*time.Second)
 	setDefault(&l.CompileTimeout, 2*time.Second)
 	setDefault(&l.Overruns, 3)
 	setDefault(&l.Suspension, 30*time.Second)
 	setDefault(&l.Values, 200_000)
 	setDefault(&l.Bytes, 4<<20)
-	setDefault(&l.Keys, 1_000_000)
+	setDefault(&l.Result, 1<<20)
 	return l
 }
 
@@ -70,58 +65,75 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// An Evaluator is where programs run, within limits that they share. It is safe for
-// concurrent use.
+// An Evaluator is where CUE's evaluator runs. It is safe for concurrent use.
 type Evaluator struct {
 	limits Limits
 	now    func() time.Time
-	// slots holds one entry for each evaluation under way.
-	slots chan struct{}
-	// strays counts evaluations that were given up, are still running, and no longer
-	// hold a slot.
-	strays atomic.Int64
-	keys   keySet
+	// place is nil if there is none.
+	place place
 }
 
-// NewEvaluator returns an evaluator with these limits.
-func NewEvaluator(l Limits) *Evaluator {
+// A place is somewhere to evaluate. It returns how long the evaluation took; 0 means that it never
+// began.
+type place interface {
+	do(ctx context.Context, tenant string, limit time.Duration, r *request, source string) (*response, time.Duration, error)
+	hold()
+	release()
+}
+
+// OnWorkers returns an evaluator that runs on the workers of a pool.
+func OnWorkers(pool *worker.Pool, l Limits) *Evaluator {
 	l = l.withDefaults()
-	return &Evaluator{
-		limits: l,
-		now:    time.Now,
-		slots:  make(chan struct{}, l.Concurrency),
-		keys:   newKeySet(l.Keys),
-	}
+	return &Evaluator{limits: l, now: time.Now, place: &workers{pool, l.Result}}
 }
 
-// shared is the evaluator of programs that bring none: the field names that CUE
-// remembers are the whole process's.
-var shared = sync.OnceValue(func() *Evaluator { return NewEvaluator(Limits{}) })
+// InProcess returns an evaluator that runs in this process, where an evaluation can neither be
+// stopped nor held to an amount of memory: one that takes too long is given up, and goes on. It is
+// for programs whose policies are all written by those who run the program.
+func InProcess(l Limits) *Evaluator {
+	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: &process{
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0)), server: newServer(),
+	}}
+}
 
-// Strays returns how many evaluations that were given up are still running, apart from
-// those that still count as under way.
-func (e *Evaluator) Strays() int { return int(e.strays.Load()) }
+// None returns an evaluator that evaluates nothing.
+func None() *Evaluator { return &Evaluator{limits: Limits{}.withDefaults(), now: time.Now} }
 
-// Keys returns how many different field names evaluations have been given so far.
-func (e *Evaluator) Keys() int { return e.keys.len() }
+// shared is the evaluator of programs that bring none.
+var shared = sync.OnceValue(func() *Evaluator { return OnWorkers(worker.New(worker.Options{}), Limits{}) })
 
-// longestWait bounds the wait for a slot of callers whose context has no end.
-const longestWait = 30 * time.Second
-
-// evaluate runs fn for p, unless p is suspended.
-func evaluate[T any](ctx context.Context, p *Program, fn func() (T, error)) (T, error) {
-	var zero T
-	e := p.evaluator
-	trial, err := p.breaker.allow(e.now())
-	if err != nil {
-		return zero, fmt.Errorf("evaluate cue: %w", err)
+// Default returns the evaluator that the whole process shares: on workers if the program has
+// called [Main], otherwise one that evaluates nothing.
+func Default() *Evaluator {
+	if worker.Installed() {
+		return shared()
 	}
-	result, took, err := run(ctx, e, e.limits.Timeout, fn)
-	p.breaker.report(e.now(), e.limits, trial, verdictOf(err, took, e.limits.Timeout))
-	if err != nil {
-		return zero, fmt.Errorf("evaluate cue: %w", err)
+	return None()
+}
+
+// ask asks the place for something.
+func (e *Evaluator) ask(ctx context.Context, tenant string, limit time.Duration, r *request, source string) (*response, time.Duration, error) {
+	if e.place == nil {
+		return nil, 0, ErrNoEvaluator
 	}
-	return result, nil
+	return e.place.do(ctx, tenant, limit, r, source)
+}
+
+// evaluate runs p on an input of this writer, unless p is suspended.
+func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *request) (*response, error) {
+	trial, err := p.breaker.allow(e.now(), writer)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate cue: %w", err)
+	}
+	answer, took, err := e.ask(ctx, p.tenant, e.limits.Timeout, r, p.source)
+	p.breaker.report(e.now(), e.limits, writer, trial, verdictOf(err, took, e.limits.Timeout))
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluate cue: %w", err)
+	}
+	return answer, nil
 }
 
 // verdictOf tells what an evaluation says of its program. One that its caller cut short
@@ -142,109 +154,89 @@ func verdictOf(err error, took, limit time.Duration) verdict {
 	return answered
 }
 
-// run calls fn in a goroutine of its own once a slot is free, and returns what it
-// returned and how long it took; 0 means that it never began. When fn is not done
-// within limit, or before ctx is, it is given up.
-func run[T any](ctx context.Context, e *Evaluator, limit time.Duration, fn func() (T, error)) (T, time.Duration, error) {
-	var zero T
-	if err := e.acquire(ctx); err != nil {
-		return zero, 0, err
+// Workers are a place: processes that are killed when they take too much.
+type workers struct {
+	pool   *worker.Pool
+	result int
+}
+
+func (w *workers) hold()    { w.pool.Hold() }
+func (w *workers) release() { w.pool.Release() }
+
+func (w *workers) do(ctx context.Context, tenant string, limit time.Duration, r *request, source string) (*response, time.Duration, error) {
+	answer, took, err := w.send(ctx, tenant, limit, r)
+	if err == nil && answer.Unknown {
+		again := *r
+		again.Source = source
+		answer, took, err = w.send(ctx, tenant, limit, &again)
 	}
-	type answer struct {
-		value T
-		err   error
+	return answer, took, err
+}
+
+func (w *workers) send(ctx context.Context, tenant string, limit time.Duration, r *request) (*response, time.Duration, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, 0, fmt.Errorf("write the input: %w", err)
 	}
-	answers := make(chan answer, 1)
-	place := &place{evaluator: e}
-	start := time.Now()
+	reply, took, err := w.pool.Do(ctx, tenant, limit, data)
+	switch {
+	case errors.Is(err, worker.ErrTimeout), errors.Is(err, worker.ErrMemory), errors.Is(err, worker.ErrCrashed):
+		return nil, took, fmt.Errorf("%w: %w", ErrOverrun, err)
+	case err != nil:
+		return nil, took, err
+	}
+	answer, err := read(reply, w.result)
+	return answer, took, err
+}
+
+// A process is a place: the one that asks.
+type process struct {
+	// slots holds one entry for each evaluation under way, those that were given up included.
+	slots  chan struct{}
+	mu     sync.Mutex
+	server server
+}
+
+func (*process) hold()    {}
+func (*process) release() {}
+
+func (p *process) do(ctx context.Context, _ string, limit time.Duration, r *request, source string) (*response, time.Duration, error) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("wait for one of %d evaluations to end: %w", cap(p.slots), worker.Ended(ctx))
+	}
+	answers := make(chan *response, 1)
+	begin := time.Now()
+	again := *r
+	again.Source = source
 	go func() {
-		defer place.leave()
-		var a answer
-		defer func() { answers <- a }()
+		defer func() { <-p.slots }()
 		defer func() {
-			if r := recover(); r != nil {
-				a = answer{err: fmt.Errorf("the evaluator panicked: %v", r)}
+			if panicked := recover(); panicked != nil {
+				answers <- &response{Error: fmt.Sprintf("the evaluator panicked: %v", panicked)}
 			}
 		}()
-		a.value, a.err = fn()
+		answers <- p.answer(&again)
 	}()
-
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	var err error
 	select {
-	case a := <-answers:
-		return a.value, max(time.Since(start), 1), a.err
+	case answer := <-answers:
+		return answer, max(time.Since(begin), 1), nil
 	case <-timer.C:
-		err = fmt.Errorf("%w: given up after %s", ErrOverrun, limit)
+		return nil, limit, fmt.Errorf("%w: given up after %s", ErrOverrun, limit)
 	case <-ctx.Done():
-		err = fmt.Errorf("given up: %w", ended(ctx))
-	}
-	place.giveUp()
-	return zero, max(time.Since(start), 1), err
-}
-
-func (e *Evaluator) acquire(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ended(ctx)
-	}
-	select {
-	case e.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	timer := time.NewTimer(longestWait)
-	defer timer.Stop()
-	select {
-	case e.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for one of %d evaluations to end: %w", cap(e.slots), ended(ctx))
-	case <-timer.C:
-		return fmt.Errorf("wait for one of %d evaluations to end: %w", cap(e.slots), context.DeadlineExceeded)
+		return nil, max(time.Since(begin), 1), fmt.Errorf("given up: %w", worker.Ended(ctx))
 	}
 }
 
-// ended returns why ctx is done, as its error and as the cause that it was given.
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}
-
-// A place is what one evaluation holds: a slot, or after it was given up a stray's
-// place, of which there are twice as many. When those are taken it keeps its slot:
-// what cannot be stopped must not become ever more.
-type place struct {
-	evaluator *Evaluator
-	mu        sync.Mutex
-	left      bool
-	stray     bool
-}
-
-func (p *place) leave() {
+func (p *process) answer(r *request) *response {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left = true
-	if p.stray {
-		p.evaluator.strays.Add(-1)
-		return
+	n, answer := p.server.native(r)
+	p.mu.Unlock()
+	if n == nil {
+		return answer
 	}
-	<-p.evaluator.slots
-}
-
-func (p *place) giveUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left {
-		return
-	}
-	e := p.evaluator
-	if e.strays.Add(1) > int64(2*cap(e.slots)) {
-		e.strays.Add(-1)
-		return
-	}
-	p.stray = true
-	<-e.slots
+	return n.answer(r)
 }

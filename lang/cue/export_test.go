@@ -2,6 +2,7 @@ package cue
 
 import (
 	"context"
+	"time"
 
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/rule"
@@ -9,31 +10,61 @@ import (
 
 // Whole returns p as it would be if it read its parameters whole.
 func (p *Program) Whole() *Program {
-	whole := map[string]*need{}
+	slow := p.Slowly()
+	slow.reads = map[string]*need{}
 	for _, name := range p.form.params() {
-		whole[name] = &need{whole: true}
+		slow.reads[name] = &need{whole: true}
 	}
-	return &Program{
-		form: p.form, extra: p.extra, evaluator: p.evaluator, context: p.context, value: p.value,
-		output: p.output, reads: whole, fetches: p.fetches, labels: p.labels, bound: p.bound,
-	}
-}
-
-// Idle returns a program that exists only to be suspended.
-func Idle(e *Evaluator) *Program { return &Program{evaluator: e} }
-
-// Evaluate runs fn for p the way an evaluation is run.
-func Evaluate(ctx context.Context, p *Program, fn func() (int, error)) (int, error) {
-	return evaluate(ctx, p, fn)
+	return slow
 }
 
 // Slowly returns p as it would be if it were not translated.
 func (p *Program) Slowly() *Program {
-	return &Program{
-		form: p.form, extra: p.extra, evaluator: p.evaluator, context: p.context, value: p.value,
-		output: p.output, reads: p.reads, fetches: p.fetches, labels: p.labels, bound: p.bound,
-		object: p.object, old: p.old,
+	slow := &Program{
+		form: p.form, source: p.source, key: p.key, tenant: p.tenant, extra: p.extra, evaluator: p.evaluator, analysis: p.analysis,
 	}
+	slow.translation = nil
+	return slow
+}
+
+// On returns p as it would be on another evaluator.
+func (p *Program) On(e *Evaluator) *Program {
+	other := p.Slowly()
+	other.evaluator, other.translation = e, p.translation
+	return other
+}
+
+// Fake returns an evaluator that is answered by a function.
+func Fake(l Limits, answer func(ctx context.Context, limit time.Duration) (time.Duration, error)) *Evaluator {
+	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: fake(answer)}
+}
+
+type fake func(ctx context.Context, limit time.Duration) (time.Duration, error)
+
+func (f fake) do(ctx context.Context, _ string, limit time.Duration, _ *request, _ string) (*response, time.Duration, error) {
+	took, err := f(ctx, limit)
+	return &response{}, took, err
+}
+
+func (fake) hold()    {}
+func (fake) release() {}
+
+// Idle returns a program that exists only to be suspended.
+func Idle(e *Evaluator) *Program { return &Program{evaluator: e} }
+
+// Evaluate runs p for an object of this writer.
+func Evaluate(ctx context.Context, p *Program, writer string) error {
+	_, err := p.evaluator.evaluate(ctx, p, writer, &request{})
+	return err
+}
+
+// Decode reads what a worker has sent.
+func Decode(data []byte, limit int) error {
+	r, err := read(data, limit)
+	if err == nil {
+		_ = r.outcome()
+	}
+	return err
 }
 
 // Closures runs only the translation of p; it is not ok if there is none, or if it leaves
@@ -52,8 +83,7 @@ func (p *Program) ClosuresOfParts(in *rule.Input) (rule.Outcome, bool) {
 	if err != nil || p.translation == nil {
 		return rule.Outcome{}, false
 	}
-	keys := newKeySet(1 << 30)
-	j := projection{limits: &Limits{Values: 1 << 30, Bytes: 1 << 30}, keys: &keys}
+	j := projection{limits: &Limits{Values: 1 << 30, Bytes: 1 << 30}}
 	for i := range params {
 		need, ok := p.reads[params[i].Name]
 		if !ok {

@@ -26,7 +26,7 @@ func FuzzCompile(f *testing.F) {
 		f.Add(source, 1)
 	}
 	inputs := samples(f)
-	e := cue.NewEvaluator(cue.Limits{Timeout: time.Second, CompileTimeout: 2 * time.Second})
+	e := onWorkers(f, cue.Limits{Timeout: time.Second, CompileTimeout: 2 * time.Second})
 	f.Fuzz(func(t *testing.T, source string, form int) {
 		if len(source) > 4096 {
 			return
@@ -35,7 +35,7 @@ func FuzzCompile(f *testing.F) {
 			form = 0
 		}
 		name := []string{"override/", "validate/", "rendered-override/", "rendered-validate/"}[form]
-		p, problems := cue.Compile(source, cue.Form(form), cue.Options{Evaluator: e})
+		p, problems := cue.Compile(t.Context(), source, cue.Form(form), cue.Options{Evaluator: e})
 		if (p == nil) != (len(rule.Errors(problems)) > 0) {
 			t.Fatalf("program %v with problems %v", p, problems)
 		}
@@ -70,7 +70,7 @@ func FuzzTranslate(f *testing.F) {
 	}
 	inputs := samples(f)
 	// A run that takes ten seconds in all ends the fuzzing.
-	e := cue.NewEvaluator(cue.Limits{Timeout: time.Second, CompileTimeout: time.Second, Keys: 1 << 40})
+	e := onWorkers(f, cue.Limits{Timeout: time.Second, CompileTimeout: time.Second})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := generatorOf(data)
 		form := cue.Override
@@ -79,7 +79,7 @@ func FuzzTranslate(f *testing.F) {
 			g.names = append(g.names, named{"oldObject", record})
 		}
 		source := g.program(form == cue.Validate)
-		p, _ := cue.Compile(source, form, cue.Options{Evaluator: e})
+		p, _ := cue.Compile(t.Context(), source, form, cue.Options{Evaluator: e})
 		if p == nil || p.Slow() != "" {
 			return
 		}

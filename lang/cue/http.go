@@ -1,11 +1,8 @@
 package cue
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"time"
 
 	"github.com/usher-dev/usher/fact"
@@ -22,74 +19,26 @@ const (
 	fetchTimeout = 3 * time.Second
 )
 
-// runFetching runs a program that may need an HTTP answer. The evaluator never sees the
-// facts: an evaluation that is given up goes on, and must not read what belongs to the
-// request.
-func (p *Program) runFetching(ctx context.Context, in *rule.Input, input map[string]any) (rule.Outcome, error) {
-	type asked struct {
-		value   cue.Value
-		request *fact.HTTP
-		outcome rule.Outcome
-	}
-	first, err := evaluate(ctx, p, func() (asked, error) {
-		value, err := p.bind(input)
-		if err != nil {
-			return asked{}, err
-		}
-		block := value.LookupPath(cue.MakePath(cue.Str(processing), cue.Str("http")))
-		if !block.Exists() {
-			outcome, err := p.outcome(value)
-			return asked{outcome: outcome}, err
-		}
-		request, err := requestIn(block)
-		if err != nil {
-			return asked{}, fmt.Errorf("fail to exec http task, %w", err)
-		}
-		return asked{value: value, request: request}, nil
-	})
-	if err != nil || first.request == nil {
-		return first.outcome, err
-	}
-
-	answer, err := in.Facts.Value(fact.Ref{HTTP: first.request})
+// fetch returns the answer to the HTTP request that a source asks for.
+func (p *Program) fetch(in *rule.Input, request *fact.HTTP) (map[string]any, error) {
+	answer, err := in.Facts.Value(fact.Ref{HTTP: request})
 	if missing := (*fact.Missing)(nil); errors.As(err, &missing) {
-		return rule.Outcome{}, err
+		return nil, err
 	}
 	var body map[string]any
 	if err == nil {
 		body, err = bodyOf(answer)
 	}
 	if err != nil {
-		return rule.Outcome{}, fmt.Errorf("fail to exec http task, %w", err)
+		return nil, fmt.Errorf("fail to exec http task, %w", err)
 	}
-	j := projection{limits: &p.evaluator.limits, keys: &p.evaluator.keys, labels: p.labels}
-	output, err := j.value(body, &need{whole: true, names: p.labels != traced}, 0)
-	if err == nil {
-		err = j.keys.admit(j.hashes)
-	}
-	if err == nil {
-		err = p.boundFetched(input, output, j.size())
-	}
+	j := projection{limits: &p.evaluator.limits}
+	output, err := j.value(body, &need{whole: true}, 0)
 	if err != nil {
-		return rule.Outcome{}, fmt.Errorf("evaluate cue: read the answer of %s: %w", fact.Ref{HTTP: first.request}, err)
+		return nil, fmt.Errorf("evaluate cue: read the answer of %s: %w", fact.Ref{HTTP: request}, err)
 	}
-	return evaluate(ctx, p, func() (rule.Outcome, error) {
-		path := cue.MakePath(cue.Str(processing), cue.Str("output"))
-		value := first.value.FillPath(path, p.context.Encode(output))
-		if err := check(value); err != nil {
-			return rule.Outcome{}, err
-		}
-		return p.outcome(value)
-	})
-}
-
-// boundFetched checks the input together with what was fetched, which has this size.
-func (p *Program) boundFetched(input map[string]any, output any, size inputSize) error {
-	both := maps.Clone(input)
-	both[processing] = map[string]any{"output": output}
-	// The size of the input is not known any more.
-	size.values = math.Inf(1)
-	return p.bound.check(both, size)
+	object, _ := output.(map[string]any)
+	return object, nil
 }
 
 // bodyOf returns the body of the value of a fact.HTTP.

@@ -8,8 +8,8 @@ import (
 // A need says what of a value is read. The zero need reads only whether the value is
 // there and of what type.
 type need struct {
-	// whole reads everything, and names may make field names of the strings in it.
-	whole, names bool
+	// whole reads everything.
+	whole bool
 	// each reads this of every field or element.
 	each *need
 	// fields and elements read this of some, besides what each reads.
@@ -41,7 +41,7 @@ func (n *need) add(other *need) {
 		return
 	}
 	if n.whole || other.whole {
-		*n = need{whole: true, names: n.reaches() || other.reaches()}
+		*n = need{whole: true}
 		return
 	}
 	if other.each != nil {
@@ -71,24 +71,6 @@ func (n *need) size() int {
 		size += sub.size()
 	}
 	return size
-}
-
-// reaches reports whether anything that n reads may become a field name.
-func (n *need) reaches() bool {
-	if n == nil || n.names {
-		return n != nil
-	}
-	for _, sub := range n.fields {
-		if sub.reaches() {
-			return true
-		}
-	}
-	for _, sub := range n.elements {
-		if sub.reaches() {
-			return true
-		}
-	}
-	return n.each.reaches()
 }
 
 // at returns the need of one field alone, made if necessary.
@@ -155,7 +137,6 @@ func selector(name string) string {
 func (n *need) step(s step) *need {
 	switch {
 	case n.whole:
-		// Nothing can be added to everything but what becomes of it.
 		return n
 	case s.isName:
 		return n.at(s.name)

@@ -24,7 +24,7 @@ var tryWord = regexp.MustCompile(`(^|[^"\w])try([^"\w]|$)`)
 // parse returns the syntax of a source, or nil and problems.
 func (c *compilation) parse(source string) *ast.File {
 	if len(source) > longestSource {
-		c.fail(fmt.Sprintf("it is %d bytes long, more than %d", len(source), longestSource), "make it shorter")
+		c.tooLong(source)
 		return nil
 	}
 	file, err := parseFile(source)
@@ -39,7 +39,12 @@ func (c *compilation) parse(source string) *ast.File {
 		c.fail(fmt.Sprintf("it nests more than %d levels deep", deepestSource), "nest it less")
 		return nil
 	}
+	removeAttributes(file)
 	return file
+}
+
+func (c *compilation) tooLong(source string) {
+	c.fail(fmt.Sprintf("it is %d bytes long, more than %d", len(source), longestSource), "make it shorter")
 }
 
 // parseFile parses a source of the old language. The parser has no infix div, mod, quo

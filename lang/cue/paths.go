@@ -2,7 +2,6 @@ package cue
 
 import (
 	"slices"
-	"strings"
 
 	"cuelang.org/go/cue/ast"
 
@@ -15,22 +14,17 @@ import (
 // It looks at each mention of a parameter with the selectors and indices behind it, and
 // at what is done with that. Names for such a path (a top-level field, a let clause, the
 // variable of a for clause) are followed to where they are mentioned in turn.
-func readsOf(file *ast.File, form Form) (map[string]*need, labelUse) {
+func readsOf(file *ast.File, form Form) map[string]*need {
 	t := &tracer{
 		file:   file,
 		params: form.params(),
 		fixed:  []string{form.output(), processing},
 		fields: map[string][]*ast.Field{},
 		uses:   map[any][]use{},
-		known:  map[any]bool{},
 		needs:  map[any]*need{},
 	}
 	t.declarations(file.Decls)
-	for _, name := range t.params {
-		t.known[name] = true
-	}
 	t.walk(file)
-	t.checkNames()
 	reads := map[string]*need{}
 	for _, name := range t.params {
 		if t.lost {
@@ -41,17 +35,7 @@ func readsOf(file *ast.File, form Form) (map[string]*need, labelUse) {
 			reads[name] = n
 		}
 	}
-	return reads, t.labels
-}
-
-// checkNames takes note of field names made of what is not simply a part of the input.
-func (t *tracer) checkNames() {
-	for key, uses := range t.uses {
-		named := slices.ContainsFunc(uses, func(u use) bool { return u.does == makeName })
-		if named && (t.lost || !t.known[key]) {
-			t.anyName()
-		}
-	}
+	return reads
 }
 
 // A tracer follows what a source reads.
@@ -63,15 +47,12 @@ type tracer struct {
 	// fields are the declarations of each top-level field, those under conditions too.
 	fields map[string][]*ast.Field
 	// lost says that the source does what cannot be followed.
-	lost   bool
-	labels labelUse
+	lost bool
 
 	stack []ast.Node
 	// uses are the mentions of what a key stands for: the name of a top-level field, or
 	// the node that declares a let or for variable.
 	uses map[any][]use
-	// known are the keys that do stand for a part of a parameter.
-	known map[any]bool
 	// needs are what the uses of a key add up to; nil while that is being found out.
 	needs map[any]*need
 	// nodes counts what is put together, which may be far more than the source.
@@ -122,11 +103,6 @@ func (t *tracer) walk(root ast.Node) {
 			t.mention(x)
 		case *ast.Alias, *ast.PostfixAlias, *ast.Func, *ast.TryClause:
 			t.lost = true
-		case *ast.CallExpr:
-			t.call(x)
-		case *ast.ForClause:
-			// Keys are field names already.
-			t.known[x.Key] = true
 		}
 		t.stack = append(t.stack, n)
 		return true
@@ -135,45 +111,20 @@ func (t *tracer) walk(root ast.Node) {
 	})
 }
 
-func (t *tracer) call(x *ast.CallExpr) {
-	sel, ok := x.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return
-	}
-	switch name, _ := syntax.StaticLabel(sel.Sel); {
-	case strings.HasPrefix(name, "Unmarshal"), strings.HasPrefix(name, "Validate"):
-		t.labels = documents
-	}
-}
-
 // mention records id if it stands for a value that can be followed.
 func (t *tracer) mention(id *ast.Ident) {
 	if id.Node == nil || t.isLabel(id) {
 		return
 	}
-	inName, top := t.climb(id)
 	key := t.keyOf(id)
 	if key == nil {
-		if inName {
-			t.anyName()
-		}
 		return
 	}
-	u := use{path: top.path, does: readAll}
-	switch {
-	case inName:
-		u.does = makeName
-	default:
-		u.does, u.to = t.does(top)
-		for _, key := range u.to {
-			t.known[key] = true
-		}
-	}
+	top := t.climb(id)
+	u := use{path: top.path}
+	u.does, u.to = t.does(top)
 	t.uses[key] = append(t.uses[key], u)
 }
-
-// anyName takes note that any string of the input may become a field name.
-func (t *tracer) anyName() { t.labels = max(t.labels, everyString) }
 
 // keyOf returns the key that id stands for, nil if it is neither a parameter nor
 // anything that may name one.
@@ -251,7 +202,7 @@ func (t *tracer) paramNeed(name string) *need {
 func (t *tracer) needOf(key any) *need {
 	if n, ok := t.needs[key]; ok {
 		if n == nil {
-			return &need{whole: true, names: true}
+			return &need{whole: true}
 		}
 		return n
 	}
@@ -260,7 +211,7 @@ func (t *tracer) needOf(key any) *need {
 	for _, u := range t.uses[key] {
 		used := t.useNeed(u)
 		if t.nodes += len(u.path) + used.size(); t.nodes > mostNeeds {
-			total = &need{whole: true, names: true}
+			total = &need{whole: true}
 			break
 		}
 		at := total
@@ -279,8 +230,6 @@ func (t *tracer) useNeed(u use) *need {
 		return &need{}
 	case measure:
 		return &need{each: &need{}}
-	case makeName:
-		return &need{whole: true, names: true}
 	case nameIt, loopOver:
 		total := &need{}
 		for _, key := range u.to {

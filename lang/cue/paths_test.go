@@ -55,7 +55,7 @@ func TestReads(t *testing.T) {
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := cue.Compile(tt.source, cue.Override, cue.Options{})
+			p, problems := cue.Compile(t.Context(), tt.source, cue.Override, cue.Options{})
 			if p == nil {
 				t.Fatalf("does not compile: %v", problems)
 			}
@@ -78,7 +78,7 @@ func TestReadsSuffice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var extra map[string]any
-			p, _ := cue.Compile(source, formOf(name), cue.Options{
+			p, _ := cue.Compile(t.Context(), source, formOf(name), cue.Options{
 				ExtraParams: func(*rule.Input) (map[string]any, error) { return extra, nil },
 			})
 			if p == nil {

@@ -2,28 +2,17 @@ package cue
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
-	"github.com/usher-dev/usher/lang/cue/internal/number"
 )
 
-// A labelUse says which strings of the input the evaluator may take for field names.
-type labelUse int
-
-const (
-	// traced: those that the needs name.
-	traced labelUse = iota
-	// everyString: any of them.
-	everyString
-	// documents: any of them, and each may be a document full of field names.
-	documents
-)
+// errInput is ErrTooLarge of an input.
+var errInput = fmt.Errorf("input %w", ErrTooLarge)
 
 // project returns what the source reads of the parameters, ready to be encoded, or
 // ErrTooLarge.
 func (p *Program) project(params *closure.Params) (map[string]any, error) {
-	j := projection{limits: &p.evaluator.limits, keys: &p.evaluator.keys, labels: p.labels}
+	j := projection{limits: &p.evaluator.limits}
 	input := make(map[string]any, len(p.reads))
 	for name, need := range p.reads {
 		value, given := params.Get(name)
@@ -36,38 +25,21 @@ func (p *Program) project(params *closure.Params) (map[string]any, error) {
 		}
 		input[name] = projected
 	}
-	if err := p.bound.check(input, j.size()); err != nil {
-		return nil, fmt.Errorf("evaluate cue: %w", err)
-	}
-	if err := j.keys.admit(j.hashes); err != nil {
-		return nil, fmt.Errorf("evaluate cue: %w", err)
-	}
 	return input, nil
 }
 
 // A projection copies the needed part of trees and counts what it copies.
 type projection struct {
-	limits *Limits
-	keys   *keySet
-	labels labelUse
-
+	limits        *Limits
 	values, bytes int
-	// largest is the largest of the numbers.
-	largest float64
-	hashes  []uint64
-}
-
-// size is how large what has been copied is.
-func (j *projection) size() inputSize {
-	return inputSize{float64(j.values), float64(j.bytes), j.largest}
 }
 
 func (j *projection) value(value any, n *need, depth int) (any, error) {
 	if j.values++; j.values > j.limits.Values {
-		return nil, fmt.Errorf("%w: more than %d values", ErrTooLarge, j.limits.Values)
+		return nil, fmt.Errorf("%w: more than %d values", errInput, j.limits.Values)
 	}
 	if depth > deepest {
-		return nil, fmt.Errorf("%w: more than %d levels deep", ErrTooLarge, deepest)
+		return nil, fmt.Errorf("%w: more than %d levels deep", errInput, deepest)
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -78,15 +50,8 @@ func (j *projection) value(value any, n *need, depth int) (any, error) {
 		if err := j.count(len(v)); err != nil {
 			return nil, err
 		}
-		j.remember(v, n)
 		return v, nil
-	case float64:
-		j.largest = max(j.largest, math.Abs(v))
-		return number.Decode(v), nil
-	case int64:
-		j.largest = max(j.largest, math.Abs(float64(v)))
-		return v, nil
-	case nil, bool:
+	case nil, bool, int64, float64:
 		return v, nil
 	}
 	return nil, fmt.Errorf("unexpected %T in a JSON tree", value)
@@ -112,7 +77,6 @@ func (j *projection) object(v map[string]any, n *need, depth int) (any, error) {
 		if err := j.count(len(name)); err != nil {
 			return nil, err
 		}
-		j.hashes = append(j.hashes, j.keys.hash(name))
 		sub := n
 		if !n.whole {
 			sub = n.field(name)
@@ -153,22 +117,7 @@ func (j *projection) list(v []any, n *need, depth int) (any, error) {
 
 func (j *projection) count(bytes int) error {
 	if j.bytes += bytes; j.bytes > j.limits.Bytes {
-		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, j.limits.Bytes)
+		return fmt.Errorf("%w: more than %d bytes", errInput, j.limits.Bytes)
 	}
 	return nil
-}
-
-// remember counts what a string may add to the field names that CUE knows. What a
-// document holds is counted by its length.
-func (j *projection) remember(text string, n *need) {
-	if j.labels == traced && !n.names {
-		return
-	}
-	hash := j.keys.hash(text)
-	j.hashes = append(j.hashes, hash)
-	if j.labels == documents {
-		for i := range len(text) / 8 {
-			j.hashes = append(j.hashes, hash+uint64(i)+1)
-		}
-	}
 }

@@ -59,7 +59,7 @@ validate: {valid: false, reason: "\(data.oldObject == null) \(len(data.extraPara
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			p, problems := cue.Compile(tt.source, tt.form, cue.Options{})
+			p, problems := cue.Compile(t.Context(), tt.source, tt.form, cue.Options{})
 			if p == nil {
 				t.Fatal(problems)
 			}

@@ -29,7 +29,7 @@ func TestCorpusTranslated(t *testing.T) {
 	sources := corpus(t)
 	var slow strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		p, _ := cue.Compile(sources[name], formOf(name), cue.Options{})
+		p, _ := cue.Compile(t.Context(), sources[name], formOf(name), cue.Options{})
 		if p == nil {
 			continue
 		}
@@ -176,4 +176,26 @@ func agree(t testing.TB, p *cue.Program, in *rule.Input) bool {
 		t.Errorf("outcomes differ (-evaluator +closures):\n%s\nof %s", diff, object)
 	}
 	return true
+}
+
+// allPrograms returns the sources of all corpora by form and name.
+func allPrograms(t testing.TB) map[string]string {
+	t.Helper()
+	programs := corpus(t)
+	files, err := filepath.Glob("testdata/translate/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if name := strings.TrimPrefix(f.Name, "slow/"); strings.HasSuffix(name, ".cue") {
+				programs[strings.Replace(name, "/", "/"+strings.TrimSuffix(filepath.Base(file), ".txtar")+"-", 1)] = string(f.Data)
+			}
+		}
+	}
+	return programs
 }

@@ -15,7 +15,7 @@ import (
 func (p *Program) Wants() (object, old *usher.Paths) { return &p.object, &p.old }
 
 // want finds out what p wants.
-func (p *Program) want(file *ast.File) {
+func (p *Program) want() {
 	switch {
 	case p.extra != nil:
 		// Whoever makes the parameters may look anywhere.
@@ -35,7 +35,9 @@ func (p *Program) want(file *ast.File) {
 		}
 	}
 	if p.form == Override || p.form == RenderedOverride {
-		addPointers(&p.object, file)
+		for _, pointer := range p.pointers {
+			p.object.AddPointer(pointer)
+		}
 	}
 }
 
@@ -53,16 +55,17 @@ func (n *need) addTo(paths *usher.Paths, at ...string) {
 	}
 }
 
-// addPointers adds the texts in a source that look like the path of an operation, those
+// pointersIn returns the texts in a source that look like the path of an operation, those
 // with interpolations up to the first of them. If one is none, too much is decoded.
-func addPointers(paths *usher.Paths, file *ast.File) {
+func pointersIn(file *ast.File) []string {
+	var pointers []string
 	ast.Walk(file, func(n ast.Node) bool {
 		switch x := n.(type) {
 		case *ast.Interpolation:
 			if start, ok := x.Elts[0].(*ast.BasicLit); ok {
 				text := strings.TrimPrefix(start.Value, `"`)
 				if last := strings.LastIndexByte(text, '/'); last > 0 && text[0] == '/' {
-					paths.AddPointer(text[:last])
+					pointers = append(pointers, text[:last])
 				}
 			}
 		case *ast.BasicLit:
@@ -70,9 +73,10 @@ func addPointers(paths *usher.Paths, file *ast.File) {
 				break
 			}
 			if text, err := literal.Unquote(x.Value); err == nil && len(text) > 1 && text[0] == '/' {
-				paths.AddPointer(text)
+				pointers = append(pointers, text)
 			}
 		}
 		return true
 	}, nil)
+	return pointers
 }

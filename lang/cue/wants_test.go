@@ -15,7 +15,7 @@ func TestWantsAreEnough(t *testing.T) {
 	for name, source := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, _ := cue.Compile(source, formOf(name), cue.Options{})
+			p, _ := cue.Compile(t.Context(), source, formOf(name), cue.Options{})
 			if p == nil {
 				return
 			}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/door/transport"
+	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/source/dir"
@@ -32,6 +33,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	cue.Main()
 	// The tests wait for most of their time. The flag on the command line still counts.
 	_ = flag.Set("test.parallel", "6")
 	os.Exit(m.Run())

@@ -14,9 +14,13 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+
+	"github.com/usher-dev/usher/lang/cue"
 )
 
 func main() {
+	// An API server with the plugin in it evaluates CUE in processes of its own.
+	cue.Main()
 	// Called by the names of the binaries that envtest expects, it is them.
 	switch filepath.Base(os.Args[0]) {
 	case "kube-apiserver":

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
 type serveFlags struct {
@@ -26,6 +28,7 @@ type serveFlags struct {
 	tlsMinVersion   string
 	logFormat       string
 	logLevel        string
+	cueMemory       string
 	traceLabel      string
 	traceAnnotation string
 	authorization   authorizationFlags
@@ -113,6 +116,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")
 	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "largest review that is decided")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "how many admission requests are decided at a time; excess requests wait up to 1s, then get 429")
+	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "how many processes evaluate CUE that is not compiled; 0 means one for each processor, and 4 at most")
+	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "how much memory each of --cue-workers may take, besides the 15Mi that it has when it starts")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long the answer of an HTTP service is used again; 0 asks every time")
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "share of requests to explain in the log, rule by rule: 0.01 is one in a hundred")
@@ -151,6 +156,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
 		return fmt.Errorf("--trace-sample %v: not between 0 and 1", c.Trace.Sample)
 	}
+	if err := f.checkWorkers(); err != nil {
+		return err
+	}
 	c.Trace.Label, c.Trace.Annotation = markOf(f.traceLabel), markOf(f.traceAnnotation)
 	if err := f.checkFiles(); err != nil {
 		return err
@@ -170,6 +178,22 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	case engine.Fail, engine.Ignore:
 	default:
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
+	}
+	return nil
+}
+
+// checkWorkers takes over what flags say of the processes that evaluate CUE.
+func (f *serveFlags) checkWorkers() error {
+	c := &f.config.CUE
+	if c.Workers < 0 {
+		return fmt.Errorf("--cue-workers %d: cannot be negative", c.Workers)
+	}
+	memory, err := resource.ParseQuantity(f.cueMemory)
+	if err != nil {
+		return fmt.Errorf("--cue-worker-memory %s: expected a quantity such as 128Mi", f.cueMemory)
+	}
+	if c.Memory = memory.Value(); c.Memory < worker.MinMemory {
+		return fmt.Errorf("--cue-worker-memory %s: less than %dMi is not enough for anything", f.cueMemory, worker.MinMemory>>20)
 	}
 	return nil
 }

@@ -1,0 +1,120 @@
+package cue
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A request is what the evaluator is asked: to check a source, or to run one.
+type request struct {
+	// Key stands for the source. A worker that does not know it says so, and is asked again with
+	// Source.
+	Key    string `json:"key"`
+	Source string `json:"source,omitempty"`
+	Form   Form   `json:"form"`
+	// Check asks for what is wrong with the source, and nothing else.
+	Check bool `json:"check,omitempty"`
+	// Input are the parameters by name; Output is the answer to the HTTP request that the source
+	// asked for, nil if there is none yet.
+	Input  map[string]any `json:"input,omitempty"`
+	Output map[string]any `json:"output"`
+}
+
+// A response is what the evaluator says.
+type response struct {
+	// Unknown: the source is not there.
+	Unknown  bool           `json:"unknown,omitempty"`
+	Problems []rule.Problem `json:"problems,omitempty"`
+	// Error is what CUE has against the input.
+	Error   string          `json:"error,omitempty"`
+	Fetch   *fact.HTTP      `json:"fetch,omitempty"`
+	Denied  bool            `json:"denied,omitempty"`
+	Message string          `json:"message,omitempty"`
+	Patch   []usher.PatchOp `json:"patch,omitempty"`
+}
+
+// keyOf returns what stands for a source.
+func keyOf(source string, form Form) string {
+	hash := sha256.Sum256([]byte(source))
+	return fmt.Sprintf("%d-%s", form, hex.EncodeToString(hash[:]))
+}
+
+// mostAnswered bounds the values of an answer: each takes a hundred bytes or so once it is
+// decoded, and some take two in the text.
+const mostAnswered = 50_000
+
+// read reads what a worker has sent, which may be anything.
+func read(data []byte, limit int) (*response, error) {
+	if len(data) > limit {
+		return nil, fmt.Errorf("%w: the result has more than %d bytes", ErrTooLarge, limit)
+	}
+	if valuesIn(data) > mostAnswered {
+		return nil, fmt.Errorf("%w: the result has more than %d values", ErrTooLarge, mostAnswered)
+	}
+	var r response
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &r); err != nil {
+		return nil, fmt.Errorf("read the answer of the evaluator: %w", err)
+	}
+	for _, op := range r.Patch {
+		switch op.Op {
+		case "add", "remove", "replace", "test":
+		default:
+			return nil, fmt.Errorf("read the answer of the evaluator: unexpected op %q", op.Op)
+		}
+	}
+	return &r, nil
+}
+
+// valuesIn returns how many values a JSON text has at most.
+func valuesIn(data []byte) int {
+	n, inString, escaped := 1, false, false
+	for _, b := range data {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped, inString = b == '\\', b != '"'
+		case b == '"':
+			inString = true
+		case b == ',', b == '{', b == '[':
+			n++
+		}
+	}
+	return n
+}
+
+// encode writes an answer; the parent reads no longer one than limit.
+func (r *response) encode() []byte {
+	data, err := json.Marshal(r)
+	if err != nil {
+		data, _ = json.Marshal(&response{Error: "write the result: " + err.Error()})
+	}
+	return data
+}
+
+// outcome is what a program returns for a response without an error.
+func (r *response) outcome() rule.Outcome {
+	switch {
+	case r.Denied:
+		return rule.Outcome{Verdict: usher.Deny, Message: r.Message}
+	case len(r.Patch) > 0:
+		return rule.Outcome{Patch: r.Patch}
+	}
+	return rule.Outcome{}
+}
+
+// responseOf is the response that stands for what a source returned.
+func responseOf(outcome rule.Outcome, fetch *fact.HTTP, err error) *response {
+	if err != nil {
+		return &response{Error: err.Error()}
+	}
+	return &response{Fetch: fetch, Denied: outcome.Verdict == usher.Deny, Message: outcome.Message, Patch: outcome.Patch}
+}

@@ -1,0 +1,142 @@
+package cue
+
+import (
+	"runtime/metrics"
+	"time"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Main lets CUE's evaluator run in processes of its own, which are this program, started once more.
+// Call it first thing in main, before anything that may have an effect: in such a process it does
+// not return. In tests it belongs into TestMain.
+//
+// A program that does not call it runs CUE as closures only, unless it allows [InProcess].
+func Main() {
+	s := newServer()
+	worker.Main(s.handle)
+}
+
+// A server answers requests, one after the other. It keeps the programs that it has been sent.
+type server struct {
+	programs map[string]*kept
+	clock    int64
+	bytes    int
+}
+
+type kept struct {
+	native *native
+	bytes  int
+	used   int64
+}
+
+const (
+	// mostKept and mostBytesKept bound the programs that a worker keeps, by the length of their
+	// sources: one takes some hundred times as much.
+	mostKept      = 200
+	mostBytesKept = 512 << 10
+)
+
+func newServer() server { return server{programs: map[string]*kept{}} }
+
+func (s *server) handle(data []byte) []byte {
+	var r request
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &r); err != nil {
+		return (&response{Error: "read the request: " + err.Error()}).encode()
+	}
+	return s.answer(&r).encode()
+}
+
+func (s *server) answer(r *request) *response {
+	n, answer := s.native(r)
+	if n == nil {
+		return answer
+	}
+	return n.answer(r)
+}
+
+// native returns the program that a request wants to run, or else the answer.
+func (s *server) native(r *request) (*native, *response) {
+	s.clock++
+	if r.Check {
+		n, problems := checkWithinReason(r.Source, r.Form)
+		if n != nil {
+			s.keep(r, n)
+		}
+		return nil, &response{Problems: problems}
+	}
+	if known, ok := s.programs[r.Key]; ok {
+		known.used = s.clock
+		return known.native, nil
+	}
+	if r.Source == "" {
+		return nil, &response{Unknown: true}
+	}
+	n, err := nativeOf(r.Source, r.Form)
+	if err != nil {
+		return nil, &response{Error: err.Error()}
+	}
+	s.keep(r, n)
+	return n, nil
+}
+
+func (n *native) answer(r *request) *response {
+	var output any
+	if r.Output != nil {
+		output = r.Output
+	}
+	return responseOf(n.run(r.Input, output))
+}
+
+// keep keeps a program, and drops those that have not been used for longest.
+func (s *server) keep(r *request, n *native) {
+	if old, ok := s.programs[r.Key]; ok {
+		s.bytes -= old.bytes
+	}
+	k := &kept{native: n, bytes: len(r.Source), used: s.clock}
+	delete(s.programs, r.Key)
+	s.bytes += k.bytes
+	for len(s.programs) >= mostKept || len(s.programs) > 0 && s.bytes > mostBytesKept {
+		oldest := ""
+		for key, program := range s.programs {
+			if oldest == "" || program.used < s.programs[oldest].used {
+				oldest = key
+			}
+		}
+		s.bytes -= s.programs[oldest].bytes
+		delete(s.programs, oldest)
+	}
+	s.programs[r.Key] = k
+}
+
+const (
+	// longestAnalysis and largestAnalysis bound what the parent does with a source, which does it
+	// unbounded, but only after a worker has done the same.
+	longestAnalysis = 500 * time.Millisecond
+	largestAnalysis = 64 << 20
+)
+
+// checkWithinReason checks a source, and that it takes neither long nor much memory to do with it
+// what the parent is going to.
+func checkWithinReason(source string, form Form) (*native, []rule.Problem) {
+	c := &compilation{form: form}
+	begin, before := time.Now(), allocated()
+	if _, problems := analyse(source, form); len(problems) > 0 {
+		return nil, problems
+	}
+	if time.Since(begin) > longestAnalysis || allocated()-before > largestAnalysis {
+		c.fail("it is too entangled to find out what it reads", "simplify it, or split the rule")
+		return nil, c.problems
+	}
+	return check(source, form)
+}
+
+// allocated returns how many bytes the process has allocated so far.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

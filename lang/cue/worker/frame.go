@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// A frame is what is sent through the pipes: four bytes of length, eight of the id of the request,
+// one of the kind, and the payload.
+type frame struct {
+	id      uint64
+	kind    kind
+	payload []byte
+}
+
+type kind byte
+
+const (
+	// hello is the first frame of a worker, which says that it is there.
+	hello kind = 'h'
+	// request is the only kind that workers get.
+	request kind = 'r'
+	// answer is the answer to the request of the same id, and so is lastAnswer, after which the
+	// worker wants to be replaced.
+	answer     kind = 'a'
+	lastAnswer kind = 'l'
+)
+
+const headerSize = 4 + 8 + 1
+
+// writeFrame writes a frame at once.
+func writeFrame(w io.Writer, f frame) error {
+	b := make([]byte, headerSize, headerSize+len(f.payload))
+	binary.BigEndian.PutUint32(b, uint32(len(f.payload)))
+	binary.BigEndian.PutUint64(b[4:], f.id)
+	b[12] = byte(f.kind)
+	_, err := w.Write(append(b, f.payload...))
+	return err
+}
+
+// readFrame reads a frame whose payload has at most limit bytes. Its error is io.EOF if there is
+// no further frame.
+func readFrame(r io.Reader, limit int) (frame, error) {
+	var header [headerSize]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return frame{}, err
+	}
+	length := binary.BigEndian.Uint32(header[:])
+	if int64(length) > int64(limit) {
+		return frame{}, fmt.Errorf("a frame of %d bytes: at most %d are allowed", length, limit)
+	}
+	f := frame{id: binary.BigEndian.Uint64(header[4:]), kind: kind(header[12])}
+	if length <= 64<<10 {
+		f.payload = make([]byte, length)
+		_, err := io.ReadFull(r, f.payload)
+		return f, whole(err)
+	}
+	// Memory is taken as the bytes arrive: their number is only a promise.
+	var b bytes.Buffer
+	_, err := io.CopyN(&b, r, int64(length))
+	f.payload = b.Bytes()
+	return f, whole(err)
+}
+
+// whole is the error of a frame that ends early.
+func whole(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,174 @@
+package worker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A process is a worker as its parent sees it. It answers one request at a time.
+type process struct {
+	cmd *exec.Cmd
+	in  *os.File
+	out *os.File
+	// last is the id of the last request.
+	last   uint64
+	stderr head
+	// ended is closed when the process has ended and its error output was read.
+	ended chan struct{}
+}
+
+// startTimeout is how long a worker may take to say hello.
+const startTimeout = 15 * time.Second
+
+// start starts the program at path as a worker with this much memory.
+func start(path string, memory int64) (*process, error) {
+	childIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start worker: %w", err)
+	}
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		closeAll(childIn, in)
+		return nil, fmt.Errorf("start worker: %w", err)
+	}
+	p := &process{in: in, out: out, ended: make(chan struct{})}
+	p.cmd = &exec.Cmd{
+		Path: path, Args: []string{name}, Dir: "/",
+		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10)},
+		Stdin: childIn, Stdout: childOut, Stderr: &p.stderr,
+		SysProcAttr: attributes(),
+		// A worker that is dead may have left its error output to somebody else.
+		WaitDelay: time.Second,
+	}
+	err = p.cmd.Start()
+	closeAll(childIn, childOut)
+	if err != nil {
+		closeAll(in, out)
+		return nil, fmt.Errorf("start worker: %w", err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// greet waits for a worker that has just been started.
+func (p *process) greet() error {
+	_ = p.out.SetReadDeadline(time.Now().Add(startTimeout))
+	f, err := readFrame(p.out, 0)
+	if err == nil && f.kind == hello {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("it does not say hello")
+	}
+	p.kill()
+	return fmt.Errorf("start worker: %w%s", err, p.said())
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// ask sends a request and returns the answer, and whether the worker is to be replaced. After an
+// error, which is one of those of the package, the worker is dead.
+func (p *process) ask(payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
+	deadline := time.Now().Add(limit)
+	_ = p.in.SetWriteDeadline(deadline)
+	_ = p.out.SetReadDeadline(deadline)
+	p.last++
+	err = writeFrame(p.in, frame{id: p.last, kind: request, payload: payload})
+	var f frame
+	if err == nil {
+		f, err = readFrame(p.out, largestAnswer)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.kill()
+		return nil, true, fmt.Errorf("%w: ended after %s", ErrTimeout, limit)
+	case err == nil && (f.id != p.last || f.kind != answer && f.kind != lastAnswer):
+		err = fmt.Errorf("expected the answer to request %d, not %q to %d", p.last, f.kind, f.id)
+	case err == nil:
+		return f.payload, f.kind == lastAnswer, nil
+	}
+	return nil, true, p.bury(err)
+}
+
+// bury ends a worker that has not answered, and finds out why.
+func (p *process) bury(err error) error {
+	byItself := false
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) {
+		// It may still be writing down what ended it.
+		select {
+		case <-p.ended:
+			byItself = true
+		case <-time.After(time.Second):
+		}
+	}
+	p.kill()
+	text := p.said()
+	// Go's runtime does not always notice that it got no memory. A nil pointer of anybody else
+	// would be a panic.
+	for _, sign := range []string{"out of memory", "cannot allocate memory", "goroutine stack exceeds", ": SIGSEGV: segmentation violation"} {
+		if strings.Contains(text, sign) {
+			return ErrMemory
+		}
+	}
+	if state := p.cmd.ProcessState; byItself && state != nil && state.String() == "signal: killed" {
+		return fmt.Errorf("%w: killed by the system", ErrMemory)
+	}
+	return fmt.Errorf("%w: %w%s", ErrCrashed, err, text)
+}
+
+// kill ends the process, whatever it does.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	closeAll(p.in, p.out)
+}
+
+// said returns the first thing that a worker that has ended wrote to its error output.
+func (p *process) said() string {
+	text := strings.TrimSpace(p.stderr.String())
+	if first, _, more := strings.Cut(text, "\n"); more {
+		text = first
+	}
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// A head keeps the beginning of what is written to it.
+type head struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+const longestHead = 2000
+
+// Write implements io.Writer. It never fails.
+func (h *head) Write(text []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.b.Write(text[:min(len(text), longestHead-h.b.Len())])
+	return len(text), nil
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.ToValidUTF8(h.b.String(), "")
+}

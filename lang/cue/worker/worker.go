@@ -1,0 +1,101 @@
+// Package worker runs functions in processes of their own: processes that can be killed when they
+// take too long, and that take no more memory than they are allowed.
+//
+// A worker is the program itself, started once more. It gets requests on its standard input and
+// answers on its standard output, one at a time. Programs that have workers call [Main] first
+// thing in main.
+package worker
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// name is what a worker finds as its only argument, and what ps shows.
+	name = "usher-cue-worker"
+	// memoryVariable is the only variable in the environment of a worker: its memory in bytes.
+	memoryVariable = "USHER_WORKER_MEMORY"
+	// largestRequest and largestAnswer bound what is sent in each direction.
+	largestRequest = 32 << 20
+	largestAnswer  = 4 << 20
+)
+
+// installed is set when Main has returned: from then on the program may be started as a worker.
+var installed atomic.Bool
+
+// Installed reports whether the program has called [Main].
+func Installed() bool { return installed.Load() }
+
+// Main turns the process into a worker if it was started as one: it answers requests with handle,
+// and does not return. In all other processes it returns at once.
+//
+// The argument and the result of handle belong to it and to the caller, respectively, until the
+// next call.
+func Main(handle func(request []byte) []byte) {
+	memory, err := strconv.ParseInt(os.Getenv(memoryVariable), 10, 64)
+	if len(os.Args) != 1 || os.Args[0] != name || err != nil {
+		installed.Store(true)
+		return
+	}
+	confine(memory)
+	runtime.GOMAXPROCS(1)
+	debug.SetMemoryLimit(memory - memory/4)
+	debug.SetMaxStack(int(memory / 4))
+	out := os.Stdout
+	// Whatever is printed by accident is no answer.
+	os.Stdout = os.Stderr
+	go watchParent()
+	if err := serve(os.Stdin, out, handle, memory/2); err != nil {
+		_, _ = io.WriteString(os.Stderr, "worker: "+err.Error()+"\n")
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve answers requests until in ends. An answer after which the process holds more than mostHeld
+// bytes is its last: it says so.
+func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int64) error {
+	if err := writeFrame(out, frame{kind: hello}); err != nil {
+		return err
+	}
+	for {
+		f, err := readFrame(in, largestRequest)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		reply := frame{id: f.id, kind: answer, payload: handle(f.payload)}
+		if held() > mostHeld {
+			reply.kind = lastAnswer
+		}
+		if err := writeFrame(out, reply); err != nil {
+			return err
+		}
+	}
+}
+
+// watchParent ends the process when its parent is gone, and nobody waits for what it does. Linux
+// does so at once.
+func watchParent() {
+	parent := os.Getppid()
+	for os.Getppid() == parent {
+		time.Sleep(5 * time.Second)
+	}
+	os.Exit(0)
+}
+
+// held returns how many bytes of memory the process has, as far as Go knows.
+func held() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64())
+}
