@@ -116,7 +116,7 @@ lint: ## gofmt, go vet, staticcheck, exhaustive
 .PHONY: generate
 generate: ## write generated code and manifests anew
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	$(TOOL) controller-gen crd:maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
+	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=deploy/crds
 	$(GO) run ./hack/trimcrds deploy/crds/*.yaml
 	rm -f deploy/helm/usher/crds/*.yaml
 	cp deploy/crds/*.yaml deploy/helm/usher/crds/

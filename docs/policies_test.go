@@ -181,3 +181,62 @@ func TestEveryExampleIsAFile(t *testing.T) {
 func named(pages, path, dir string) bool {
 	return strings.Contains(pages, path) || strings.Contains(pages, strings.TrimPrefix(path, filepath.Dir(dir)+"/"))
 }
+
+// TestEveryFieldIsExplained checks what kubectl explain says: something about each field of
+// the spec, which no limit has cut off.
+func TestEveryFieldIsExplained(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../deploy/crds/policy.kcloudlabs.io_*.yaml")
+	if err != nil || len(paths) != 3 {
+		t.Fatalf("found %d CRDs of policy.kcloudlabs.io, want 3: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd struct {
+			Spec struct {
+				Versions []struct {
+					Schema struct{ OpenAPIV3Schema schema }
+				}
+			}
+		}
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, version := range crd.Spec.Versions {
+			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+			if fields := spec.explained(t, path+": spec"); fields < 50 {
+				t.Errorf("%s: only %d fields were found", path, fields)
+			}
+		}
+	}
+}
+
+// A schema is what matters here of the schema of a field.
+type schema struct {
+	Description string
+	Properties  map[string]schema
+	Items       *schema
+}
+
+// explained complains about fields without a whole sentence, and returns how many there are.
+func (s *schema) explained(t *testing.T, path string) int {
+	t.Helper()
+	if s.Items != nil {
+		return s.Items.explained(t, path+"[]")
+	}
+	fields := 0
+	for name, field := range s.Properties {
+		fields++
+		if !strings.HasSuffix(field.Description, ".") {
+			t.Errorf("%s.%s: explained by %q, which is no whole sentence", path, name, field.Description)
+		}
+		// What Kubernetes defines is explained there.
+		if !slices.Contains([]string{"affinity", "labelSelector", "resourceRequirements", "resources", "tolerations", "topologySpreadConstraints"}, name) {
+			fields += field.explained(t, path+"."+name)
+		}
+	}
+	return fields
+}

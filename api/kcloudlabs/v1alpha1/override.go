@@ -64,8 +64,8 @@ type ClusterOverridePolicyList struct {
 
 // OverridePolicySpec says which objects are changed, and how.
 type OverridePolicySpec struct {
-	// ResourceSelectors are alternatives: an object that one of them selects is changed.
-	// No selector selects every object of every kind.
+	// ResourceSelectors say which objects are changed: those that one of the selectors
+	// matches. Without selectors, every object of every kind is.
 	// +optional
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
 	// OverrideRules are applied in order, each to the result of the one before.
@@ -75,40 +75,49 @@ type OverridePolicySpec struct {
 // OverrideRule is what to change on some operations.
 type OverrideRule struct {
 	// TargetOperations are the operations that the rule is for: CREATE, UPDATE, DELETE,
-	// CONNECT, or * for all. None means all.
+	// CONNECT, or * for all. Without it, the rule is for all of them. Changes of what is
+	// deleted have no effect.
 	// +optional
 	TargetOperations []string `json:"targetOperations,omitempty"`
-	// Overriders are the changes, in this order: template, cue, plaintext, origin.
+	// Overriders are the changes. They are made in this order: template, cue, plaintext,
+	// origin. They are made all or not at all.
 	Overriders Overriders `json:"overriders"`
 }
 
 // Overriders are ways to say what to change. They can be combined.
 type Overriders struct {
-	// Plaintext are operations in the manner of JSON patch.
+	// Plaintext are operations as in JSON patch, applied in order. One that cannot be
+	// applied fails the request.
 	// +optional
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
-	// Cue is a CUE program: it is given object and defines patches.
+	// Cue is a CUE program. It declares object, which is the object of the request, and
+	// defines patches, a list of {op, path, value}. A program that uses a missing field fails the
+	// request.
 	// +optional
 	Cue string `json:"cue,omitempty"`
-	// Template says the change in fields instead of a program.
+	// Template is one change that is written in fields instead of a program.
 	// +optional
 	Template *OverrideRuleTemplate `json:"template,omitempty"`
-	// RenderedCue is filled in by the webhook: Template as a CUE program.
+	// RenderedCue is written by the webhook, for readers: the template as a CUE program.
+	// What is written here by hand is never run.
 	// +optional
 	RenderedCue string `json:"renderedCue,omitempty"`
-	// Origin are changes written as the Kubernetes types that they change.
+	// Origin are changes that are written as the Kubernetes types. They build on each other.
 	// +optional
 	Origin []OverrideRuleOrigin `json:"origin,omitempty"`
 }
 
 // PlaintextOverrider is one operation in the manner of JSON patch.
 type PlaintextOverrider struct {
-	// Path is a JSON pointer.
+	// Path is a JSON pointer, such as /metadata/labels/team. Within a key, ~1 stands for a
+	// slash and ~0 for a tilde. What leads to the place has to be there.
 	Path string `json:"path"`
-	// Operator is add, remove or replace.
+	// Operator is add, replace or remove. In a map, add and replace set the key, whether or
+	// not it is there. In a list, add inserts in front of the index, and - appends. What remove
+	// removes has to be there.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"op"`
-	// Value is what to add or to replace with; none means null.
+	// Value is the JSON value to set or to insert. Without it, that is null.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
@@ -143,26 +152,37 @@ const (
 
 // OverrideRuleTemplate is a change that is written in fields.
 type OverrideRuleTemplate struct {
-	// Type tells what to change and which of the fields below count.
+	// Type is what to change, and so which of the other fields count: labels, annotations,
+	// resources, resourcesOversell, tolerations or affinity.
 	// +optional
 	Type OverrideTemplateType `json:"type,omitempty"`
+	// Operation is what to do. For labels, annotations and resources, add and replace both
+	// overwrite. For tolerations and affinity, add inserts in front of what is there. What
+	// remove removes may be missing.
 	// +optional
 	Operation OverriderOperator `json:"operation,omitempty"`
-	// Path is the key of the annotation or label.
+	// Path is the key of the label or annotation, such as example.com/team.
 	// +optional
 	Path string `json:"path,omitempty"`
-	// Value is a constant. It wins over ValueRef.
+	// Value is the value of the label or annotation, as a constant. It wins over valueRef.
 	// +optional
 	Value *ConstantValue `json:"value,omitempty"`
-	// ValueRef takes the value from somewhere else.
+	// ValueRef is where the value of the label or annotation comes from. If the value does not
+	// exist, nothing is set.
 	// +optional
 	ValueRef *ResourceRefer `json:"valueRef,omitempty"`
+	// Resources are the requests and limits to set in the first container, or to remove from it.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// ResourcesOversell sets requests of the first container to a share of its limits.
 	// +optional
 	ResourcesOversell *ResourcesOversellRule `json:"resourcesOversell,omitempty"`
+	// Tolerations are those to add, or those that take the place of, or remove, the ones with
+	// the same key and, unless the operator is Exists, the same value.
 	// +optional
 	Tolerations []*corev1.Toleration `json:"tolerations,omitempty"`
+	// Affinity holds the terms to add, to replace the terms with, or whose lists to remove.
+	// Lists without terms here stay as they are.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 }
@@ -170,10 +190,13 @@ type OverrideRuleTemplate struct {
 // ResourcesOversellRule computes requests from limits. A factor is a decimal number
 // between 0 and 1 in a string.
 type ResourcesOversellRule struct {
+	// CpuFactor is the share of the CPU limit to request, such as "0.5".
 	// +optional
 	CpuFactor Float64 `json:"cpuFactor,omitempty"`
+	// MemoryFactor is the share of the memory limit to request.
 	// +optional
 	MemoryFactor Float64 `json:"memoryFactor,omitempty"`
+	// DiskFactor is the share of the limit of ephemeral-storage to request.
 	// +optional
 	DiskFactor Float64 `json:"diskFactor,omitempty"`
 }
@@ -202,40 +225,54 @@ const (
 
 // OverrideRuleOrigin is a change written as the Kubernetes type that it changes.
 type OverrideRuleOrigin struct {
-	// Type tells what to change and which of the fields below counts.
+	// Type is what to change, and so which of the other fields counts. labels and annotations
+	// are those of any object; all else is in the pod of a Pod or a Deployment.
 	// +optional
 	Type OverrideOriginType `json:"type,omitempty"`
+	// Operation is add, replace or remove for labels, annotations, nodeSelector and
+	// tolerations, where add and replace both merge, and replace for everything else.
 	// +optional
 	Operation OverriderOperator `json:"operation,omitempty"`
 	// Replace exchanges the whole field instead of merging into it.
 	// +optional
 	Replace bool `json:"replace,omitempty"`
-	// ContainerCount is the index of the container, from 0.
+	// ContainerCount is the index of the container, from 0, for resourceRequirements and
+	// resourceOversell.
 	// +optional
 	ContainerCount int `json:"containerCount,omitempty"`
 
+	// Annotations are the annotations to set, or whose keys to remove.
 	// +optional
 	// +mapType=atomic
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Labels are the labels to set, or whose keys to remove.
 	// +optional
 	// +mapType=atomic
 	Labels map[string]string `json:"labels,omitempty"`
+	// NodeSelector are the labels of nodes to set, or whose keys to remove.
 	// +optional
 	// +mapType=atomic
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// HostNetwork is whether the pod uses the network of its node.
 	// +optional
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// SchedulerName is the scheduler of the pod.
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
+	// ResourceRequirements are all resources of the container.
 	// +optional
 	ResourceRequirements *corev1.ResourceRequirements `json:"resourceRequirements,omitempty"`
-	// ResourcesOversell holds factors by requests or limits, then by resource name.
+	// ResourcesOversell are factors by requests or limits, then by resource name. What the
+	// container has is multiplied by them.
 	// +optional
 	ResourcesOversell map[ResourceType]map[corev1.ResourceName]Float64 `json:"resourcesOversell,omitempty"`
+	// Affinity is the affinity of the pod.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// Tolerations are put in front of those that are there, or removed.
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// TopologySpreadConstraints are all those of the pod.
 	// +optional
 	// +patchMergeKey=topologyKey
 	// +patchStrategy=merge

@@ -36,28 +36,32 @@ type ClusterValidatePolicyList struct {
 
 // ClusterValidatePolicySpec says which objects are looked at, and what is refused.
 type ClusterValidatePolicySpec struct {
-	// ResourceSelectors are alternatives: an object that one of them selects is looked
-	// at. No selector selects every object of every kind.
+	// ResourceSelectors say which objects are validated: those that one of the selectors
+	// matches. Without selectors, every object of every kind is.
 	// +optional
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
-	// ValidateRules are tried in order; the first that rejects gives the reason.
+	// ValidateRules are alternatives: each can refuse the object. They are tried in order, and
+	// the first that refuses gives the reason.
 	ValidateRules []ValidateRule `json:"validateRules"`
 }
 
 // ValidateRule is what to refuse on some operations.
 type ValidateRule struct {
 	// TargetOperations are the operations that the rule is for: CREATE, UPDATE, DELETE,
-	// CONNECT, or * for all. None means all.
+	// CONNECT, or * for all. Without it, the rule is for all of them: objects that break it
+	// can then not be deleted either.
 	// +optional
 	TargetOperations []string `json:"targetOperations,omitempty"`
-	// Cue is a CUE program: it is given object, on UPDATE also oldObject, and defines
-	// validate with valid and reason.
+	// Cue is a CUE program. It declares object and, in a rule for UPDATE only, oldObject, and
+	// defines validate: {valid, reason}. A program that uses a missing field fails the request.
 	// +optional
 	Cue string `json:"cue"`
-	// Template says the condition in fields instead of a program. It is tried before Cue.
+	// Template is a condition that is written in fields instead of a program. It is tried
+	// before cue.
 	// +optional
 	Template *ValidateRuleTemplate `json:"template,omitempty"`
-	// RenderedCue is filled in by the webhook: Template as a CUE program.
+	// RenderedCue is written by the webhook, for readers: the template as a CUE program.
+	// What is written here by hand is never run.
 	// +optional
 	RenderedCue string `json:"renderedCue,omitempty"`
 }
@@ -78,10 +82,13 @@ const (
 
 // ValidateRuleTemplate is a condition that is written in fields.
 type ValidateRuleTemplate struct {
+	// Type is condition, for condition, or pab, for podAvailableBadge.
 	// +optional
 	Type ValidateTemplateType `json:"type,omitempty"`
+	// Condition describes what is refused.
 	// +optional
 	Condition *ValidateCondition `json:"condition,omitempty"`
+	// PodAvailableBadge keeps a number of the pods of a workload running.
 	// +optional
 	PodAvailableBadge *PodAvailableBadge `json:"podAvailableBadge,omitempty"`
 }
@@ -121,23 +128,30 @@ const (
 // ValidateCondition hits when the value of DataRef stands in the relation Cond to Value
 // or ValueRef.
 type ValidateCondition struct {
+	// AffectMode is reject, the default, to refuse if the condition holds, or allow, to
+	// refuse unless it holds. With allow, the message is not shown.
 	// +optional
 	AffectMode AffectMode `json:"affectMode,omitempty"`
+	// Cond is how to compare: Equal, NotEqual, Exist, NotExist, In, NotIn, Gt, Gte, Lt or Lte.
+	// For a value that is missing, none but NotExist holds. Values of different types fail the
+	// request.
 	// +optional
 	Cond Cond `json:"cond,omitempty"`
-	// DataRef is the left-hand side.
+	// DataRef is the left-hand side: where the value is that is compared. It is required.
 	// +optional
 	DataRef *ResourceRefer `json:"dataRef,omitempty"`
-	// Message is the reason of a rejection.
+	// Message is what the user is told. \(object.metadata.name) in it is replaced by that field,
+	// which has to exist.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Value is the right-hand side as a constant.
+	// Value is the right-hand side as a constant: a list for In and NotIn.
 	// +optional
 	Value *ConstantValue `json:"value,omitempty"`
-	// ValueRef is the right-hand side from somewhere else. It wins over Value.
+	// ValueRef is the right-hand side from somewhere else. It wins over value. In and NotIn
+	// cannot have one.
 	// +optional
 	ValueRef *ResourceRefer `json:"valueRef,omitempty"`
-	// ValueProcess computes with the right-hand side before it is compared.
+	// ValueProcess changes the right-hand side before it is compared.
 	// +optional
 	ValueProcess *ValueProcess `json:"valueProcess,omitempty"`
 }
@@ -147,7 +161,7 @@ type ValueProcess struct {
 	// Operation is +, -, * or /.
 	// +optional
 	Operation OperationType `json:"operation,omitempty"`
-	// OperationWith is the operand: a number, a decimal in a string, or a percentage.
+	// OperationWith is the operand: a number, a decimal in quotes, or a percentage. 60% is 0.6.
 	// +optional
 	OperationWith *intstr.IntOrString `json:"operationWith,omitempty"`
 }
@@ -158,26 +172,33 @@ type OperationType string
 // PodAvailableBadge keeps a number of the pods of a workload running. MaxUnavailable wins
 // over MinAvailable.
 type PodAvailableBadge struct {
+	// MaxUnavailable is how many pods may be missing: a number, or a percentage of the target.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// MinAvailable is how many pods have to remain: a number, or a percentage of the target.
 	// +optional
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// ReplicaReference tells where the replica counts are; by default they are those of
-	// the owner.
+	// ReplicaReference is where the numbers of pods are. Without it, they are /spec/replicas and
+	// /status/replicas of the owner.
 	// +optional
 	ReplicaReference *ReplicaResourceRefer `json:"replicaReference,omitempty"`
 }
 
 // ReplicaResourceRefer is where replica counts are found.
 type ReplicaResourceRefer struct {
+	// From is where the numbers come from, as in a reference.
 	// +optional
 	From ValueRefFrom `json:"from,omitempty"`
+	// TargetReplicaPath leads to how many pods there should be.
 	// +optional
 	TargetReplicaPath string `json:"targetReplicaPath,omitempty"`
+	// CurrentReplicaPath leads to how many pods there are.
 	// +optional
 	CurrentReplicaPath string `json:"currentReplicaPath,omitempty"`
+	// K8s is which object, if from is k8s.
 	// +optional
 	K8s *ResourceSelector `json:"k8s,omitempty"`
+	// Http is which request to make, if from is http.
 	// +optional
 	Http *HttpDataRef `json:"http,omitempty"`
 }

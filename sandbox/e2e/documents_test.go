@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/internal/console"
+	"github.com/usher-dev/usher/sandbox"
+)
+
+// TestDocuments runs the console blocks of every document that needs a cluster, with
+// kubectl, and compares what is printed. The other documents are run by go test ./docs.
+//
+// README's cluster is the one of `make sandbox`; other documents start their own.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	documents, err := console.Find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := documentPrograms(t)
+	r := newRig(t, sandbox.Options{})
+	r.serve(t, "--policies", filepath.Join(root, "examples", "policies"))
+	ran := 0
+	for _, d := range documents {
+		if !d.NeedsCluster() {
+			continue
+		}
+		ran++
+		t.Run(strings.TrimSuffix(filepath.Base(d.Path), ".md"), func(t *testing.T) {
+			d.Run(t, console.Options{
+				Root:        root,
+				Folders:     []string{"deploy", "docs", "examples", "hack"},
+				Path:        bin,
+				Environment: []string{"KUBECONFIG=" + r.Kubeconfig},
+				Cluster:     true,
+			})
+		})
+	}
+	if ran == 0 {
+		t.Error("no document needs a cluster")
+	}
+}
+
+// documentPrograms returns a folder with what documents call.
+func documentPrograms(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	binary, err := usherBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"usher": binary, "usher-sandbox": sandbox.Binary(t)} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", dir, "./examples/sdk/...")
+	build.Dir = root
+	// As the tests of that module build it: most of it is compiled already.
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build examples: %v: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "make"), []byte(console.Make), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
