@@ -56,10 +56,11 @@ func (d *Document) Run(t *testing.T, o Options) {
 	}
 	// A marker that no output holds by chance, as it is restored there.
 	names := [][2]string{{"/tmp", tmp + "/tmp"}}
+	// The first is also what hack/run.sh listens on.
 	for _, port := range taken {
 		names = append(names, [2]string{port, freePort(t)})
 	}
-	s, err := newSession(work, append(o.Environment, "PATH="+o.Path+":"+os.Getenv("PATH"), "TMPDIR="+tmp+"/tmp", "NO_COLOR=1"), names)
+	s, err := newSession(work, append(o.Environment, "PATH="+o.Path+":"+os.Getenv("PATH"), "TMPDIR="+tmp+"/tmp", "NO_COLOR=1", "PORT="+names[1][1]), names)
 	if err != nil {
 		t.Fatal(err)
 	}

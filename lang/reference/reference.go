@@ -7,6 +7,7 @@ package reference
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
@@ -54,6 +55,11 @@ func Compile(ref *v1alpha1.ResourceRefer, suffix string) (*Reference, []rule.Pro
 			"write the segments after slashes, such as /metadata/labels/team"))
 	}
 	r.path = path
+	if strings.Contains(ref.Path, "/") && strings.Contains(ref.Path, `["`) {
+		problems = append(problems, rule.Problem{Severity: rule.Warning, Field: "path",
+			What: `the path has a slash and is split there: ["…"] is not a key in it, and the path finds nothing`,
+			Do:   "write all keys after slashes, with ~1 for a slash in a key, such as /metadata/annotations/example.com~1team"})
+	}
 	switch ref.From {
 	case v1alpha1.FromCurrentObject, v1alpha1.FromOldObject:
 		r.source = string(ref.From)

@@ -298,6 +298,23 @@ func TestProblems(t *testing.T) {
 }
 
 // TestNoSecrets: a reference is logged, credentials are not.
+func TestPathThatIsSplitInAKey(t *testing.T) {
+	t.Parallel()
+	for path, warned := range map[string]bool{
+		`metadata.annotations["example.com/team"]`:   true,
+		"/metadata/annotations/example.com~1team":    false,
+		`/metadata/annotations/"example.com/team"`:   false,
+		`metadata.annotations["example.com"]`:        false,
+		`data[object.metadata.labels.team]`:          false,
+		`/metadata/annotations["example.com~1team"]`: true,
+	} {
+		r, problems := reference.Compile(&v1alpha1.ResourceRefer{From: v1alpha1.FromCurrentObject, Path: path}, reference.ValueSuffix)
+		if r == nil || warned != (len(problems) == 1 && problems[0].Severity == rule.Warning && problems[0].Field == "path") {
+			t.Errorf("%s: problems %v, want a warning: %t", path, problems, warned)
+		}
+	}
+}
+
 func TestNoSecrets(t *testing.T) {
 	t.Parallel()
 	r := compile(t, &v1alpha1.ResourceRefer{From: v1alpha1.FromHTTP, Path: "body.team", Http: &v1alpha1.HttpDataRef{
