@@ -32,6 +32,7 @@ func TestMatch(t *testing.T) {
 		{"several texts that are left out", "a...c…e", "abcde", true},
 		{"text that overlaps itself", "aba...aba", "aba", false},
 		{"durations", "took 3.2ms", "took 1s", true},
+		{"durations in words", "ready after 2.6 s:", "ready after 13.1 s:", true},
 		{"a duration and something else", "took 3.2ms", "took long", false},
 		{"dates", "until 2036-11-18", "until 2040-01-02", true},
 		{"random ports", "https://127.0.0.1:40689", "https://127.0.0.1:33001", true},

@@ -11,7 +11,7 @@ var volatile = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`\b\d{4}-\d{2}-\d{2}(T[\d:.]+Z)?\b`), "DATE"},
-	{regexp.MustCompile(`\b\d+(\.\d+)?(ns|µs|ms|s|m\d+s)\b`), "DURATION"},
+	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ns|µs|ms|s|m\d+s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b127\.0\.0\.1:\d{5}\b`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\b(usher-[a-z]+-?)\d{5,}\b`), "${1}NUMBER"},
 	{regexp.MustCompile(` +$`), ""},
