@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -20,8 +21,10 @@ type lane struct {
 	waiting []*turn
 	// running counts the requests that have a worker.
 	running int
-	// slowUntil is until when the tenant counts as slow.
-	slowUntil time.Time
+	// busy is how long its requests have taken, in seconds, and count how many there were, up to
+	// at; what is long ago counts for less and less.
+	busy, count float64
+	at          time.Time
 }
 
 // A turn is one request's. Worker and err may be read once granted is closed.
@@ -35,10 +38,13 @@ type turn struct {
 const (
 	// longestLane is how many requests of one tenant may wait.
 	longestLane = 64
-	// slowFor is for how long a tenant counts as slow after a request that took more than a
-	// tenth of its limit, and worseFor after one that never answered.
-	slowFor  = 10 * time.Second
-	worseFor = time.Minute
+	// halfLife is after how many seconds what a request took counts for half.
+	halfLife = 5
+	// A tenant is slow whose requests have taken more than slowTotal seconds together, and more
+	// than slowEach on average: neither many quick ones nor one that met a busy machine make it so.
+	slowTotal, slowEach = 1.5, 0.05
+	// penalty is how many seconds a request counts for that never answered.
+	penalty = 10
 	// manyLanes is from how many lanes on those are forgotten that say nothing any more.
 	manyLanes = 1000
 )
@@ -66,7 +72,7 @@ func (l *lanes) of(tenant string) *lane {
 	if len(l.byName) >= manyLanes {
 		now := time.Now()
 		for name, lane := range l.byName {
-			if len(lane.waiting) == 0 && lane.running == 0 && now.After(lane.slowUntil) {
+			if len(lane.waiting) == 0 && lane.running == 0 && !lane.slow(now) {
 				delete(l.byName, name)
 			}
 		}
@@ -88,11 +94,12 @@ func (l *lanes) leave(t *turn) bool {
 	return true
 }
 
-// grant gives a worker to the request whose turn it is, and reports whether there is one.
-func (l *lanes) grant(w *process, now time.Time) bool {
+// grant gives a worker to the request whose turn it is, and reports whether there is one. So many
+// workers are alive: the others are being started.
+func (l *lanes) grant(w *process, alive int, now time.Time) bool {
 	for _, slow := range []bool{false, true} {
 		for i, lane := range l.order {
-			if now.Before(lane.slowUntil) != slow || !l.may(lane, slow, now) {
+			if lane.slow(now) != slow || !l.may(lane, alive, now) {
 				continue
 			}
 			t := lane.waiting[0]
@@ -110,35 +117,42 @@ func (l *lanes) grant(w *process, now time.Time) bool {
 	return false
 }
 
-// may reports whether a tenant may have another worker.
-func (l *lanes) may(lane *lane, slow bool, now time.Time) bool {
-	most := max(l.workers-1, 1)
-	if !slow {
-		return lane.running < most
+// may reports whether a tenant may have another of the workers that are alive.
+func (l *lanes) may(lane *lane, alive int, now time.Time) bool {
+	if !lane.slow(now) {
+		return lane.running < max(l.workers-1, 1)
 	}
 	running := 0
 	for _, other := range l.byName {
-		if now.Before(other.slowUntil) {
+		if other.slow(now) {
 			running += other.running
 		}
 	}
-	return lane.running < 1 && running < most
+	if l.workers > 1 {
+		alive--
+	}
+	return lane.running < 1 && running < alive
 }
 
 // done takes note of a request that has its answer, or never gets one.
-func (l *lanes) done(tenant string, took, limit time.Duration, err error, now time.Time) {
+func (l *lanes) done(tenant string, took time.Duration, err error, now time.Time) {
 	lane := l.of(tenant)
 	lane.running--
-	until := now
-	switch {
-	case err != nil:
-		until = now.Add(worseFor)
-	case took > limit/10:
-		until = now.Add(slowFor)
+	fade := lane.fade(now)
+	lane.busy, lane.count, lane.at = lane.busy*fade+took.Seconds(), lane.count*fade+1, now
+	if err != nil {
+		lane.busy += penalty
 	}
-	if until.After(lane.slowUntil) && until != now {
-		lane.slowUntil = until
-	}
+}
+
+// fade is what is left by now of what counted before.
+func (l *lane) fade(now time.Time) float64 {
+	return math.Exp2(-now.Sub(l.at).Seconds() / halfLife)
+}
+
+// slow reports whether the tenant's requests take long.
+func (l *lane) slow(now time.Time) bool {
+	return l.busy*l.fade(now) > slowTotal && l.busy > slowEach*l.count
 }
 
 // fail ends the wait of all.

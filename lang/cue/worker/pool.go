@@ -179,7 +179,7 @@ func (p *Pool) Do(ctx context.Context, tenant string, limit time.Duration, paylo
 	begin := time.Now()
 	go func() {
 		reply, last, err := w.ask(payload, limit)
-		p.release(w, tenant, time.Since(begin), limit, last, err)
+		p.release(w, tenant, time.Since(begin), last, err)
 		results <- result{reply, err}
 	}()
 	select {
@@ -252,7 +252,7 @@ func (p *Pool) queue(tenant string) (*turn, error) {
 func (p *Pool) grant() {
 	for len(p.idle) > 0 {
 		last := len(p.idle) - 1
-		if !p.lanes.grant(p.idle[last], time.Now()) {
+		if !p.lanes.grant(p.idle[last], p.total-p.starting, time.Now()) {
 			break
 		}
 		p.idle = p.idle[:last]
@@ -329,8 +329,8 @@ func (p *Pool) fail(err error) {
 	}
 }
 
-// release takes back a worker after a request of this tenant that took so long.
-func (p *Pool) release(w *process, tenant string, took, limit time.Duration, last bool, err error) {
+// release takes back a worker after a request, or replaces it if that was its last.
+func (p *Pool) release(w *process, tenant string, took time.Duration, last bool, err error) {
 	if last && err == nil {
 		go w.kill()
 	}
@@ -338,7 +338,7 @@ func (p *Pool) release(w *process, tenant string, took, limit time.Duration, las
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.lastUse = now
-	p.lanes.done(tenant, took, limit, err, now)
+	p.lanes.done(tenant, took, err, now)
 	switch {
 	case last || p.closed:
 		p.total--

@@ -61,7 +61,12 @@ func behave(request []byte) []byte {
 	return []byte("answer to " + what)
 }
 
-func recurse(n int) int { return 1 + recurse(n+1)%7 }
+func recurse(n int) int {
+	if n < 0 {
+		return n
+	}
+	return 1 + recurse(n+1)%7
+}
 
 func pool(t testing.TB, o worker.Options) *worker.Pool {
 	t.Helper()
