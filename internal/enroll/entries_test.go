@@ -282,7 +282,9 @@ func (w *writing) VersionedAttribute(kind schema.GroupVersionKind) (*admission.V
 }
 
 // The other parts of what an API server knows of a resource are not asked for.
-func (c *cluster) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper { return c.equivalents }
+func (c *cluster) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper {
+	return c.equivalents
+}
 
 func (c *cluster) GetObjectCreater() runtime.ObjectCreater { return nil }
 

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,6 +160,9 @@ func (r *rig) make(ctx context.Context, object *unstructured.Unstructured) (*uns
 // change little else than labels.
 func (r *rig) stageUpdate(t *testing.T, c *testCase) sender {
 	t.Helper()
+	if c.Request.Object["kind"] == "Scale" {
+		return r.stageScale(t, c)
+	}
 	old := r.put(t, complete(c.Request.OldObject))
 	updated := old.DeepCopy()
 	updated.SetLabels(complete(c.Request.Object).GetLabels())
@@ -172,6 +177,35 @@ func (r *rig) stageUpdate(t *testing.T, c *testCase) sender {
 			return nil, err
 		}
 		return resource.Update(ctx, updated, metav1.UpdateOptions{DryRun: dryRun})
+	}
+}
+
+// stageScale makes a Deployment with the old number of replicas, and sends what kubectl scale
+// does.
+func (r *rig) stageScale(t *testing.T, c *testCase) sender {
+	t.Helper()
+	deployment := maps.Clone(c.Request.OldObject)
+	deployment["apiVersion"], deployment["kind"] = "apps/v1", "Deployment"
+	scaled := complete(deployment)
+	before, _ := at(c.Request.OldObject, "/spec/replicas")
+	after, _ := at(c.Request.Object, "/spec/replicas")
+	if err := unstructured.SetNestedField(scaled.Object, cmp.Or[any](before, int64(0)), "spec", "replicas"); err != nil {
+		t.Fatal(err)
+	}
+	old := r.put(t, scaled)
+	return func(ctx context.Context) (*unstructured.Unstructured, error) {
+		resource, err := r.of(old)
+		if err != nil {
+			return nil, err
+		}
+		scale, err := resource.Get(ctx, old.GetName(), metav1.GetOptions{}, "scale")
+		if err != nil {
+			return nil, err
+		}
+		if err := unstructured.SetNestedField(scale.Object, cmp.Or[any](after, int64(0)), "spec", "replicas"); err != nil {
+			return nil, err
+		}
+		return resource.Update(ctx, scale, metav1.UpdateOptions{DryRun: dryRun}, "scale")
 	}
 }
 

@@ -22,8 +22,8 @@ func TestRotatePaths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if current := string(rotated.Data["current"]); seen[current] || len(current) != 32 {
-			t.Errorf("the key was %d bytes, and used before: %t", len(current), seen[current])
+		if current := rotated.Data["current"]; seen[string(current)] || len(current) != 32 {
+			t.Errorf("the key was %d bytes, and used before: %t", len(current), seen[string(current)])
 		}
 		if previous := string(rotated.Data["previous"]); len(seen) > 0 && !seen[previous] {
 			t.Error("the key before is not the one that was current")
