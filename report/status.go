@@ -111,6 +111,7 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *me
 		return c, settled
 	}
 	switch o.calls.State {
+	case CallsAssumed, CallsSeen:
 	case CallsAwaited:
 		return nil, false
 	case CallsMissing:

@@ -289,6 +289,7 @@ func (p *Prober) take(next Result, tell func(Result)) {
 
 func (p *Prober) log(last State, next Result) {
 	switch next.State {
+	case Awaited:
 	case NotCalled:
 		p.options.Log.Error("API servers do not call the webhooks: policies are not enforced", "error", next.Message)
 	case Unknown:

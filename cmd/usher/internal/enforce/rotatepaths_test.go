@@ -25,7 +25,7 @@ func TestRotatePaths(t *testing.T) {
 		if current := rotated.Data["current"]; seen[string(current)] || len(current) != 32 {
 			t.Errorf("the key was %d bytes, and used before: %t", len(current), seen[string(current)])
 		}
-		if previous := string(rotated.Data["previous"]); len(seen) > 0 && !seen[previous] {
+		if len(seen) > 0 && !seen[string(rotated.Data["previous"])] {
 			t.Error("the key before is not the one that was current")
 		}
 		seen[string(rotated.Data["current"])] = true
