@@ -68,7 +68,7 @@ type Live struct {
 	updating sync.Mutex
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
-	unused   []Policy
+	unused   []rule.State
 	index    *index.Index
 	settler  settler
 }
@@ -80,7 +80,7 @@ type snapshot struct {
 	rules    []rule.Rule
 	access   *authzengine.Engine
 	coverage rule.Coverage
-	policies []Policy
+	policies []rule.State
 	status   Status
 }
 
@@ -142,7 +142,7 @@ func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
 func (l *Live) Access() *authzengine.Engine { return l.current.Load().access }
 
 // Policies tells what became of each policy. They are shared: do not change them.
-func (l *Live) Policies() []Policy { return l.current.Load().policies }
+func (l *Live) Policies() []rule.State { return l.current.Load().policies }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails.
 // Nothing is enforced before each has handed over its policies once. If two hold a
@@ -209,7 +209,7 @@ func (l *Live) build(sets []*merged) built {
 	known := make(map[usher.PolicyRef]*version, len(l.known))
 	var refs []usher.PolicyRef
 	var used []api.Policy
-	var unused []Policy
+	var unused []rule.State
 	var problems []rule.Problem
 	first := make(map[usher.PolicyRef]int, len(l.known))
 	for _, set := range sets {
@@ -236,7 +236,7 @@ func (l *Live) build(sets []*merged) built {
 	for _, v := range versions {
 		problems = append(problems, v.newest.Problems...)
 		status.add(v)
-		policies = append(policies, v.policy())
+		policies = append(policies, v.state())
 		if v.good != nil {
 			enforced = append(enforced, *v.good)
 		}
@@ -255,7 +255,7 @@ func (l *Live) build(sets []*merged) built {
 }
 
 // enforce makes engines for compiled policies: one for writes, one for requests to authorize.
-func (l *Live) enforce(enforced []compile.Compiled, policies []Policy, status Status) snapshot {
+func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = len(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}

@@ -220,23 +220,23 @@ func TestPolicies(t *testing.T) {
 		from(broken("never"), "n", 3), from(label("shadow", "x", "2"), "s", 4),
 		from(policy("slow", `{"cue": "#P: {op: \"add\", ...}\npatches: [#P & {path: \"/x\", value: 1}]"}`), "w", 1)))
 	h.next()
-	got := map[string]live.Policy{}
+	got := map[string]rule.State{}
 	for _, p := range h.live.Policies() {
 		if len(p.Problems) > 0 {
 			p.Problems = []rule.Problem{{Severity: p.Problems[0].Severity}}
 		}
-		got[p.Ref.Name+"/"+string(p.UID)] = p
+		got[p.Policy.Name+"/"+string(p.UID)] = p
 	}
 	ref := func(name string) usher.PolicyRef { return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: name} }
 	problem := []rule.Problem{{Severity: rule.Error}}
-	want := map[string]live.Policy{
-		"good/g":   {Ref: ref("good"), UID: "g", Generation: 2, Compiled: true, Enforced: true, EnforcedGeneration: 2},
-		"bad/b":    {Ref: ref("bad"), UID: "b", Generation: 2, Enforced: true, EnforcedGeneration: 1, Problems: problem},
-		"never/n":  {Ref: ref("never"), UID: "n", Generation: 3, Problems: problem},
-		"shadow/":  {Ref: ref("shadow"), Compiled: true, Enforced: true},
-		"shadow/s": {Ref: ref("shadow"), UID: "s", Generation: 4, Compiled: true, Problems: problem},
+	want := map[string]rule.State{
+		"good/g":   {Admission: true, Policy: ref("good"), UID: "g", Generation: 2, Compiled: true, Enforced: true, EnforcedGeneration: 2},
+		"bad/b":    {Admission: true, Policy: ref("bad"), UID: "b", Generation: 2, Enforced: true, EnforcedGeneration: 1, Problems: problem},
+		"never/n":  {Admission: true, Policy: ref("never"), UID: "n", Generation: 3, Problems: problem},
+		"shadow/":  {Admission: true, Policy: ref("shadow"), Compiled: true, Enforced: true},
+		"shadow/s": {Admission: true, Policy: ref("shadow"), UID: "s", Generation: 4, Compiled: true, Problems: problem},
 		"slow/w": {
-			Ref: ref("slow"), UID: "w", Generation: 1, Compiled: true, Enforced: true, EnforcedGeneration: 1,
+			Admission: true, Policy: ref("slow"), UID: "w", Generation: 1, Compiled: true, Enforced: true, EnforcedGeneration: 1,
 			Slow: "spec.overrideRules[0] cue: it has a definition (1:1)",
 		},
 	}

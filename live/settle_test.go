@@ -52,8 +52,8 @@ func TestPoliciesAreCompiledInTheBackground(t *testing.T) {
 		t.Errorf("problems %v, pending (-want +got):\n%s", status.Problems, d)
 	}
 	for _, p := range h.live.Policies() {
-		if pending := p.Ref.Name == "a"; p.Compiled == pending || p.Enforced == pending {
-			t.Errorf("%s: compiled %t, enforced %t", p.Ref, p.Compiled, p.Enforced)
+		if pending := p.Policy.Name == "a"; p.Compiled == pending || p.Enforced == pending {
+			t.Errorf("%s: compiled %t, enforced %t", p.Policy, p.Compiled, p.Enforced)
 		}
 	}
 	d, err := h.live.Decide(t.Context(), createPod())

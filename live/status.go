@@ -34,29 +34,9 @@ type Status struct {
 	Pending []usher.PolicyRef `json:"pending,omitempty"`
 }
 
-// A Policy tells what became of one policy. It is immutable.
-type Policy struct {
-	Ref usher.PolicyRef
-	// UID and Generation are those of the newest version. A policy from a file has no UID,
-	// whatever stands there, and the generation that stands there.
-	UID        types.UID
-	Generation int64
-	// Compiled tells whether the newest version compiles, and Enforced whether a version
-	// is in force: the newest if Compiled, else the last good one. EnforcedGeneration is
-	// the generation of the one in force.
-	Compiled           bool
-	Enforced           bool
-	EnforcedGeneration int64
-	// Problems are those of the newest version.
-	Problems []rule.Problem
-	// Slow names a rule of the newest version that runs slowly, and says why; "" if none
-	// does, or it does not compile.
-	Slow string
-}
-
-func (v *version) policy() Policy {
-	p := Policy{
-		Ref: v.newest.Ref, UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
+func (v *version) state() rule.State {
+	p := rule.State{
+		Policy: v.newest.Ref, Admission: isAdmission(v.newest.Policy), UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
 		Compiled: v.good == &v.newest && !v.pending, Problems: v.newest.Problems, Slow: v.slow,
 	}
 	if v.good != nil && (p.Compiled || v.good != &v.newest) {
@@ -66,9 +46,9 @@ func (v *version) policy() Policy {
 }
 
 // unusedPolicy is a policy in whose place another one is in force.
-func unusedPolicy(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) Policy {
-	return Policy{
-		Ref: ref, UID: uid(policy), Generation: policy.Object.GetGeneration(),
+func unusedPolicy(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) rule.State {
+	return rule.State{
+		Policy: ref, Admission: isAdmission(policy), UID: uid(policy), Generation: policy.Object.GetGeneration(),
 		Compiled: true, Problems: []rule.Problem{problem},
 	}
 }
@@ -80,7 +60,12 @@ func uid(policy api.Policy) types.UID {
 	return policy.Object.GetUID()
 }
 
-func sameObject(a, b Policy) bool { return a.UID == b.UID && a.Generation == b.Generation }
+func isAdmission(policy api.Policy) bool {
+	kind, ok := api.KindOf(policy.Object)
+	return !ok || !kind.Authorizes
+}
+
+func sameObject(a, b rule.State) bool { return a.UID == b.UID && a.Generation == b.Generation }
 
 func (s *Status) add(v *version) {
 	s.Policies[v.newest.Ref.Kind]++

@@ -5,14 +5,15 @@ import (
 	"testing"
 
 	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/rule"
 )
 
 // BenchmarkRound measures what the leader computes in each round for 10,000 policies.
 func BenchmarkRound(b *testing.B) {
-	s := report.Snapshot{Policies: make([]report.Policy, 10_000)}
+	s := report.Snapshot{Policies: make([]rule.State, 10_000)}
 	for i := range s.Policies {
 		name := fmt.Sprint("p", i)
-		s.Policies[i] = report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true}
+		s.Policies[i] = rule.State{Policy: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true}
 	}
 	first, later := report.Rounds(s)
 	for _, bench := range []struct {

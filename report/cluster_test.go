@@ -32,6 +32,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/rule"
 )
 
 var resource = v1alpha1.GroupVersion.WithResource("clusteroverridepolicies")
@@ -44,8 +45,8 @@ func uid(s string) types.UID { return types.UID(s) }
 
 // good is a snapshot of policy a alone, which compiles in this generation.
 func good(generation int64) report.Snapshot {
-	return report.Snapshot{Policies: []report.Policy{
-		{Ref: ref("a"), UID: "u", Generation: generation, Compiled: true, Enforced: true},
+	return report.Snapshot{Policies: []rule.State{
+		{Policy: ref("a"), UID: "u", Generation: generation, Compiled: true, Enforced: true},
 	}}
 }
 

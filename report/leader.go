@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
 )
 
 const (
@@ -214,7 +215,7 @@ func (l *leader) sight(v *view, now time.Time) {
 	seen := make(map[types.UID]sighting, len(v.Policies))
 	for i := range v.Policies {
 		p := &v.Policies[i]
-		s := sighting{generation: p.Generation, inForce: p.inForce(), since: now}
+		s := sighting{generation: p.Generation, inForce: p.InForce(), since: now}
 		if last, ok := l.seen[p.UID]; ok && last.generation == s.generation && last.inForce == s.inForce {
 			s = last
 		} else {
@@ -271,7 +272,7 @@ func patience(known time.Duration) time.Duration {
 
 // A write is a status to be written.
 type write struct {
-	policy  *Policy
+	policy  *rule.State
 	status  v1alpha1.PolicyStatus
 	changed time.Time
 }

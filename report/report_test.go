@@ -31,25 +31,25 @@ func TestStatus(t *testing.T) {
 	}
 	for _, test := range []struct {
 		reason string
-		policy report.Policy
+		policy rule.State
 		want   []string
 	}{
 		{
-			"it compiles", report.Policy{Generation: 2, Compiled: true, Enforced: true},
+			"it compiles", rule.State{Generation: 2, Compiled: true, Enforced: true},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",
 				"Enforced True Enforced 2: every replica enforces this version",
 			},
 		},
 		{
-			"it is slow", report.Policy{Generation: 2, Compiled: true, Enforced: true, Slow: "spec.x cue: it has a definition (3:1), and 2 more"},
+			"it is slow", rule.State{Generation: 2, Compiled: true, Enforced: true, Slow: "spec.x cue: it has a definition (3:1), and 2 more"},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written; it runs on CUE's evaluator, slowly (spec.x cue: it has a definition (3:1), and 2 more)",
 				"Enforced True Enforced 2: every replica enforces this version",
 			},
 		},
 		{
-			"it compiles, but does something odd", report.Policy{Generation: 2, Compiled: true, Enforced: true, Problems: failure[:1]},
+			"it compiles, but does something odd", rule.State{Generation: 2, Compiled: true, Enforced: true, Problems: failure[:1]},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written, with 1 warning: see status.problems",
 				"Enforced True Enforced 2: every replica enforces this version",
@@ -57,7 +57,7 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
-			"it never compiled", report.Policy{Generation: 2, Problems: failure},
+			"it never compiled", rule.State{Generation: 2, Problems: failure},
 			[]string{
 				"Compiled False DoesNotCompile 2: spec.x: wrong; right it (and 1 more error: see status.problems)",
 				"Enforced False DoesNotCompile 2: nothing of this policy is in force: correct what status.problems names",
@@ -65,7 +65,7 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
-			"it used to compile", report.Policy{Generation: 5, Enforced: true, EnforcedGeneration: 3, Problems: failure[1:2]},
+			"it used to compile", rule.State{Generation: 5, Enforced: true, EnforcedGeneration: 3, Problems: failure[1:2]},
 			[]string{
 				"Compiled False DoesNotCompile 5: spec.x: wrong; right it",
 				"Enforced True LastGoodVersion 3: generation 3 is still in force, because generation 5 does not compile; " +
@@ -74,7 +74,7 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
-			"a file stands in for it", report.Policy{Generation: 2, Compiled: true, Problems: failure[2:]},
+			"a file stands in for it", rule.State{Generation: 2, Compiled: true, Problems: failure[2:]},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",
 				"Enforced False NotEnforced 2: not in force: worse",
@@ -86,8 +86,8 @@ func TestStatus(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.create("a", "u", test.policy.Generation)
-				test.policy.Ref, test.policy.UID = ref("a"), "u"
-				c.replica("one").Observe(report.Snapshot{Policies: []report.Policy{test.policy}})
+				test.policy.Policy, test.policy.UID = ref("a"), "u"
+				c.replica("one").Observe(report.Snapshot{Policies: []rule.State{test.policy}})
 				time.Sleep(time.Second)
 				if d := cmp.Diff(test.want, c.status("a")); d != "" {
 					t.Errorf("status (-want +got):\n%s", d)
@@ -102,11 +102,11 @@ func TestProblemsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.create("a", "u", 1)
-		p := report.Policy{Ref: ref("a"), UID: "u", Generation: 1}
+		p := rule.State{Policy: ref("a"), UID: "u", Generation: 1}
 		for range 100 {
 			p.Problems = append(p.Problems, rule.Problem{Severity: rule.Error, What: strings.Repeat("ä", 5000)})
 		}
-		c.replica("one").Observe(report.Snapshot{Policies: []report.Policy{p}})
+		c.replica("one").Observe(report.Snapshot{Policies: []rule.State{p}})
 		time.Sleep(time.Second)
 		lines := c.status("a")
 		if len(lines) != 23 || lines[21] != "error and 81 more problems correct those above first" {
@@ -344,14 +344,14 @@ func TestLastGoodVersionThatOneReplicaNeverSaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.create("a", "u", 2)
-		broken := report.Policy{Ref: ref("a"), UID: "u", Generation: 2, Problems: []rule.Problem{{Severity: rule.Error, What: "wrong"}}}
+		broken := rule.State{Policy: ref("a"), UID: "u", Generation: 2, Problems: []rule.Problem{{Severity: rule.Error, What: "wrong"}}}
 		lastGood := broken
 		lastGood.Enforced, lastGood.EnforcedGeneration = true, 1
 		one := c.replica("one")
-		one.Observe(report.Snapshot{Policies: []report.Policy{lastGood}})
+		one.Observe(report.Snapshot{Policies: []rule.State{lastGood}})
 		time.Sleep(time.Second)
 		two := c.replica("two")
-		two.Observe(report.Snapshot{Policies: []report.Policy{broken}})
+		two.Observe(report.Snapshot{Policies: []rule.State{broken}})
 		time.Sleep(10 * time.Second)
 		c.wantEnforced("a", "True LastGoodVersion 1")
 		time.Sleep(time.Minute)
@@ -408,7 +408,7 @@ func TestALeaderTakesOverAndWritesOnlyDifferences(t *testing.T) {
 		for i := range 10 {
 			name := fmt.Sprint("p", i)
 			c.create(name, name, 1)
-			s.Policies = append(s.Policies, report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
+			s.Policies = append(s.Policies, rule.State{Policy: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
 		}
 		one, stop := c.stoppable("one")
 		one.Observe(s)
@@ -420,7 +420,7 @@ func TestALeaderTakesOverAndWritesOnlyDifferences(t *testing.T) {
 		before := c.status("p3")
 		c.clear()
 
-		next := report.Snapshot{Policies: append([]report.Policy(nil), s.Policies...)}
+		next := report.Snapshot{Policies: append([]rule.State(nil), s.Policies...)}
 		next.Policies[4].Generation = 2
 		c.replica("two").Observe(next)
 		time.Sleep(10 * time.Second)
@@ -452,7 +452,7 @@ func TestTransitionTimeIsThatOfTheTransition(t *testing.T) {
 		if now := c.transition("a", "Enforced"); !now.Equal(first) {
 			t.Errorf("transition at %v, want %v: it was True all along", now, first)
 		}
-		one.Observe(report.Snapshot{Policies: []report.Policy{{Ref: ref("a"), UID: "u", Generation: 3}}})
+		one.Observe(report.Snapshot{Policies: []rule.State{{Policy: ref("a"), UID: "u", Generation: 3}}})
 		time.Sleep(time.Minute)
 		if now := c.transition("a", "Enforced"); !now.After(first) {
 			t.Errorf("transition at %v, want a later one: it is False now", now)
@@ -465,11 +465,11 @@ func TestWritesAreLimitedAndTheNewestComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		c := newCluster(t)
-		s := report.Snapshot{Policies: make([]report.Policy, n)}
+		s := report.Snapshot{Policies: make([]rule.State, n)}
 		for i := range s.Policies {
 			name := fmt.Sprint("p", i)
 			c.create(name, name, 1)
-			s.Policies[i] = report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true}
+			s.Policies[i] = rule.State{Policy: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true}
 		}
 		one := c.replica("one")
 		one.Observe(s)
@@ -477,7 +477,7 @@ func TestWritesAreLimitedAndTheNewestComeFirst(t *testing.T) {
 		if got := c.patches(); got < 500 || got > 600 {
 			t.Errorf("%d status writes after 10 s, want 50 a second and 100 at once", got)
 		}
-		edited := report.Snapshot{Policies: append([]report.Policy(nil), s.Policies...)}
+		edited := report.Snapshot{Policies: append([]rule.State(nil), s.Policies...)}
 		edited.Policies[n-1].Generation = 2
 		one.Observe(edited)
 		time.Sleep(5 * time.Second)
@@ -533,12 +533,12 @@ func TestOneRefusedPolicyHoldsNothingUp(t *testing.T) {
 		c.create("c", "w", 1)
 		var s report.Snapshot
 		for _, name := range []string{"a", "b", "c", "gone"} {
-			s.Policies = append(s.Policies, report.Policy{
-				Ref: ref(name), UID: uid(map[string]string{"a": "u", "b": "v", "c": "w", "gone": "x"}[name]),
+			s.Policies = append(s.Policies, rule.State{
+				Policy: ref(name), UID: uid(map[string]string{"a": "u", "b": "v", "c": "w", "gone": "x"}[name]),
 				Generation: 1, Compiled: true, Enforced: true,
 			})
 		}
-		s.Policies = append(s.Policies, report.Policy{Ref: ref("file"), Generation: 1, Compiled: true, Enforced: true})
+		s.Policies = append(s.Policies, rule.State{Policy: ref("file"), Generation: 1, Compiled: true, Enforced: true})
 		one := c.replica("one")
 		one.Observe(s)
 		time.Sleep(5 * time.Second)
@@ -563,7 +563,7 @@ func TestDefinitionsWithoutStatus(t *testing.T) {
 		for i := range 100 {
 			name := fmt.Sprint("p", i)
 			c.create(name, name, 1)
-			s.Policies = append(s.Policies, report.Policy{Ref: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
+			s.Policies = append(s.Policies, rule.State{Policy: ref(name), UID: uid(name), Generation: 1, Compiled: true, Enforced: true})
 		}
 		c.policies.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.PatchAction).GetName())
@@ -585,8 +585,8 @@ func TestLeases(t *testing.T) {
 		c := newCluster(t)
 		var s report.Snapshot
 		for i := range 10_000 {
-			s.Policies = append(s.Policies, report.Policy{
-				Ref: ref("p"), UID: uid(fmt.Sprint(i)), Generation: 1, Compiled: true, Enforced: true,
+			s.Policies = append(s.Policies, rule.State{
+				Policy: ref("p"), UID: uid(fmt.Sprint(i)), Generation: 1, Compiled: true, Enforced: true,
 			})
 		}
 		s.Generation = 7

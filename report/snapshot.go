@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -19,46 +18,10 @@ type Snapshot struct {
 	// Generation counts the snapshots of this replica. It is for readers: those of
 	// different replicas have nothing to do with each other.
 	Generation int64
-	Policies   []Policy
+	Policies   []rule.State
 	// Unregistered is why API servers may not ask for all that the policies need; empty if
 	// they do. Versions that were enforced before are taken to be still asked for.
 	Unregistered string
-}
-
-// A Policy is what one replica makes of one policy.
-type Policy struct {
-	Ref usher.PolicyRef
-	// UID is that of the policy object. Policies without one, such as those from files,
-	// have no status and are left out.
-	UID types.UID
-	// Generation is that of the newest version.
-	Generation int64
-	// Compiled tells whether the newest version compiles.
-	Compiled bool
-	// Enforced tells whether a version is in force: the newest if Compiled, otherwise the
-	// one of EnforcedGeneration, which counts in that case only; 0 means the one before.
-	Enforced           bool
-	EnforcedGeneration int64
-	// Problems are those of the newest version.
-	Problems []rule.Problem
-	// Admission tells whether the policy is about admission, and so depends on API servers
-	// calling the admission webhooks.
-	Admission bool
-	// Slow names a rule that runs slowly, and says why; "" if none does.
-	Slow string
-}
-
-// inForce is the generation in force, or -1.
-func (p *Policy) inForce() int64 {
-	switch {
-	case !p.Enforced:
-		return -1
-	case p.Compiled:
-		return p.Generation
-	case p.EnforcedGeneration > 0:
-		return p.EnforcedGeneration
-	}
-	return p.Generation - 1
 }
 
 // Calls is whether API servers ask for decisions.
@@ -108,7 +71,7 @@ const shards = 64
 // is a sum over the policies of the shard, so that their order does not count.
 type digests [shards]uint64
 
-func digest(policies []Policy) digests {
+func digest(policies []rule.State) digests {
 	var d digests
 	var text []byte
 	for i := range policies {
@@ -118,7 +81,7 @@ func digest(policies []Policy) digests {
 		}
 		text = append(text[:0], p.UID...)
 		text = binary.BigEndian.AppendUint64(text, uint64(p.Generation))
-		text = binary.BigEndian.AppendUint64(text, uint64(p.inForce()))
+		text = binary.BigEndian.AppendUint64(text, uint64(p.InForce()))
 		sum := sha256.Sum256(text)
 		d[shard(p.UID)] += binary.BigEndian.Uint64(sum[:])
 	}

@@ -42,7 +42,7 @@ type outlook struct {
 
 // next is the status that policy p is to have in place of the one it has; nil if it is
 // not to be written. It is not settled if it may change without a new snapshot.
-func next(known v1alpha1.PolicyStatus, p *Policy, o outlook, now time.Time) (status *v1alpha1.PolicyStatus, settled bool) {
+func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) (status *v1alpha1.PolicyStatus, settled bool) {
 	enforced, settled := enforcedCondition(known, p, o)
 	if enforced == nil {
 		return nil, false
@@ -82,7 +82,7 @@ func same(a, b v1alpha1.PolicyStatus) bool {
 		})
 }
 
-func compiledCondition(p *Policy) *metav1.Condition {
+func compiledCondition(p *rule.State) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1alpha1.ConditionCompiled, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonCompiled, ObservedGeneration: p.Generation,
@@ -105,7 +105,7 @@ func compiledCondition(p *Policy) *metav1.Condition {
 }
 
 // enforcedCondition is nil if it is too early to tell.
-func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *metav1.Condition, settled bool) {
+func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
 	c, settled = replicasCondition(known, p, o)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return c, settled
@@ -125,7 +125,7 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *me
 }
 
 // replicasCondition is what the condition would be if API servers asked.
-func replicasCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *metav1.Condition, settled bool) {
+func replicasCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
 	c = &metav1.Condition{
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
 	}
@@ -156,23 +156,23 @@ func replicasCondition(known v1alpha1.PolicyStatus, p *Policy, o outlook) (c *me
 }
 
 // lastGoodCondition completes the condition of a policy that is in force in an older version.
-func lastGoodCondition(c *metav1.Condition, p *Policy, o outlook) *metav1.Condition {
+func lastGoodCondition(c *metav1.Condition, p *rule.State, o outlook) *metav1.Condition {
 	if o.apart > tolerance {
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonReplicasDiffer
 		c.Message = fmt.Sprintf("generation %d does not compile; generation %d is still in force, but not in %s: "+
-			"correct what status.problems names", p.Generation, p.inForce(), names(o.lagging))
+			"correct what status.problems names", p.Generation, p.InForce(), names(o.lagging))
 		return c
 	}
-	c.Status, c.Reason, c.ObservedGeneration = metav1.ConditionTrue, v1alpha1.ReasonLastGoodVersion, p.inForce()
+	c.Status, c.Reason, c.ObservedGeneration = metav1.ConditionTrue, v1alpha1.ReasonLastGoodVersion, p.InForce()
 	c.Message = fmt.Sprintf("generation %d is still in force, because generation %d does not compile; "+
-		"a replica that starts anew enforces neither: correct what status.problems names", p.inForce(), p.Generation)
+		"a replica that starts anew enforces neither: correct what status.problems names", p.InForce(), p.Generation)
 	return c
 }
 
 // confirmed reports whether every replica has been seen to enforce the version already. A
 // replica that differs now differs in another policy, or is late in general: it does not
 // go back.
-func confirmed(known v1alpha1.PolicyStatus, p *Policy) bool {
+func confirmed(known v1alpha1.PolicyStatus, p *rule.State) bool {
 	c := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionEnforced)
 	return c != nil && c.ObservedGeneration == p.Generation &&
 		(c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonNotCalled || c.Reason == v1alpha1.ReasonNotVerified)

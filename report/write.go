@@ -21,6 +21,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A writer knows what stands in the status of the policies, because it read it and then
@@ -89,9 +90,9 @@ func statusOf(policy *unstructured.Unstructured) v1alpha1.PolicyStatus {
 }
 
 // writable reports whether there is no reason to leave p alone.
-func (w *writer) writable(p *Policy, now time.Time) bool {
-	_, known := w.resources[p.Ref.Kind]
-	return known && !w.mute[p.Ref.Kind] && !now.Before(w.refused[p.UID])
+func (w *writer) writable(p *rule.State, now time.Time) bool {
+	_, known := w.resources[p.Policy.Kind]
+	return known && !w.mute[p.Policy.Kind] && !now.Before(w.refused[p.UID])
 }
 
 // write writes statuses, as fast as the limit allows. Its error is one that the other
@@ -99,7 +100,7 @@ func (w *writer) writable(p *Policy, now time.Time) bool {
 func (w *writer) write(ctx context.Context, due []write) error {
 	refusals := 0
 	for _, item := range due {
-		if w.mute[item.policy.Ref.Kind] {
+		if w.mute[item.policy.Policy.Kind] {
 			continue
 		}
 		if err := w.limiter.Wait(ctx); err != nil {
@@ -118,10 +119,10 @@ func (w *writer) write(ctx context.Context, due []write) error {
 			continue
 		}
 		if refusals++; transient(err) || refusals == refusalsInRow {
-			return fmt.Errorf("status of %s: %w", item.policy.Ref, err)
+			return fmt.Errorf("status of %s: %w", item.policy.Policy, err)
 		}
 		w.refused[item.policy.UID] = time.Now().Add(refusedFor)
-		w.log.Warn("policy status refused", "policy", item.policy.Ref.String(), "again", refusedFor, "error", err)
+		w.log.Warn("policy status refused", "policy", item.policy.Policy.String(), "again", refusedFor, "error", err)
 	}
 	return nil
 }
@@ -145,30 +146,30 @@ func (w *writer) patch(ctx context.Context, item write) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.resource(item.policy).Patch(ctx, item.policy.Ref.Name, types.JSONPatchType, patch,
+	_, err = w.resource(item.policy).Patch(ctx, item.policy.Policy.Name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	return err
 }
 
-func (w *writer) resource(p *Policy) dynamic.ResourceInterface {
-	resource := w.client.Resource(w.resources[p.Ref.Kind])
-	if p.Ref.Namespace == "" {
+func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
+	resource := w.client.Resource(w.resources[p.Policy.Kind])
+	if p.Policy.Namespace == "" {
 		return resource
 	}
-	return resource.Namespace(p.Ref.Namespace)
+	return resource.Namespace(p.Policy.Namespace)
 }
 
 // missing finds out what the API server did not find: the policy, which the next snapshot
 // will not hold then, or the status of the kind, whose definition is an old one.
-func (w *writer) missing(ctx context.Context, p *Policy) error {
+func (w *writer) missing(ctx context.Context, p *rule.State) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := w.resource(p).Get(ctx, p.Ref.Name, metav1.GetOptions{})
+	_, err := w.resource(p).Get(ctx, p.Policy.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		w.mute[p.Ref.Kind] = true
+		w.mute[p.Policy.Kind] = true
 		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher",
-			"kind", p.Ref.Kind)
+			"kind", p.Policy.Kind)
 		return nil
 	case apierrors.IsNotFound(err):
 		w.refused[p.UID] = time.Now().Add(refusedFor)

@@ -62,10 +62,15 @@ func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle [
 		return err
 	}
 	e.tellExempt(coverage)
-	return errors.Join(e.applyMutating(ctx, mutating), e.applyValidating(ctx, validating), err)
+	registration := e.kube.AdmissionregistrationV1()
+	return errors.Join(
+		applyTo(ctx, e, mutatingKind, registration.MutatingWebhookConfigurations(), mutating, sameMutating),
+		applyTo(ctx, e, validatingKind, registration.ValidatingWebhookConfigurations(), validating, sameValidating),
+		err,
+	)
 }
 
-// tellExempt logs which kinds policies name in vain, once as long as they stay the same.
+// tellExempt logs the kinds that policies select and API servers never send, once until they change.
 func (e *Enroller) tellExempt(coverage rule.Coverage) {
 	kinds := strings.Join(e.exemptKinds(coverage), ", ")
 	if kinds != "" && kinds != e.told {
@@ -74,58 +79,36 @@ func (e *Enroller) tellExempt(coverage rule.Coverage) {
 	e.told = kinds
 }
 
-func (e *Enroller) applyMutating(ctx context.Context, want *admissionv1.MutatingWebhookConfiguration) error {
-	client := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	return e.apply(mutatingKind, func() error {
-		got, err := client.Get(ctx, e.o.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if err == nil {
-			if !ours(got) {
-				return &ForeignError{mutatingKind, e.o.Name}
-			}
-			if carries(got, want) && sameMutating(got.Webhooks, want.Webhooks) {
-				return errSame
-			}
-		}
-		return e.patch(want, func(data []byte, o metav1.PatchOptions) error {
-			_, err := client.Patch(ctx, e.o.Name, types.ApplyPatchType, data, o)
-			return err
-		})
-	})
+// A client reads and writes the configurations of one phase.
+type client[C metav1.Object] interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (C, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (C, error)
 }
 
-func (e *Enroller) applyValidating(ctx context.Context, want *admissionv1.ValidatingWebhookConfiguration) error {
-	client := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	return e.apply(validatingKind, func() error {
-		got, err := client.Get(ctx, e.o.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if err == nil {
-			if !ours(got) {
-				return &ForeignError{validatingKind, e.o.Name}
-			}
-			if carries(got, want) && sameValidating(got.Webhooks, want.Webhooks) {
-				return errSame
-			}
-		}
-		return e.patch(want, func(data []byte, o metav1.PatchOptions) error {
-			_, err := client.Patch(ctx, e.o.Name, types.ApplyPatchType, data, o)
-			return err
-		})
-	})
-}
-
-// errSame ends an attempt that has nothing to write.
-var errSame = errors.New("nothing to write")
-
-// apply makes attempts until none meets another replica that writes at the same time.
-func (e *Enroller) apply(kind string, attempt func() error) error {
+// applyTo writes the configuration of one phase, unless the one that is registered is the same.
+// Another replica may write at the same time: then it tries again.
+func applyTo[C metav1.Object](ctx context.Context, e *Enroller, kind string, c client[C], want C, same func(got, want C) bool) error {
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
-	}, attempt)
+	}, func() error {
+		got, err := c.Get(ctx, e.o.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return err
+		case !ours(got):
+			return &ForeignError{kind, e.o.Name}
+		case carries(got, want) && same(got, want):
+			return errSame
+		}
+		data, err := json.Marshal(want)
+		if err != nil {
+			return err
+		}
+		force := true
+		_, err = c.Patch(ctx, e.o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
+		return err
+	})
 	switch {
 	case errors.Is(err, errSame):
 		return nil
@@ -136,14 +119,8 @@ func (e *Enroller) apply(kind string, attempt func() error) error {
 	return nil
 }
 
-func (e *Enroller) patch(object any, send func(data []byte, o metav1.PatchOptions) error) error {
-	data, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	force := true
-	return send(data, metav1.PatchOptions{FieldManager: manager, Force: &force})
-}
+// errSame ends an attempt that has nothing to write.
+var errSame = errors.New("nothing to write")
 
 // ours reports whether an object is one that Usher has made.
 func ours(object metav1.Object) bool { return object.GetLabels()[managedBy] == manager }
@@ -155,24 +132,31 @@ func carries(got, want metav1.Object) bool {
 	return maps.Equal(labels, got.GetLabels())
 }
 
-// sameMutating reports whether the entries that are registered, those of others left out,
-// are the wanted ones. Entries that somebody else has added are their business.
-func sameMutating(got, want []admissionv1.MutatingWebhook) bool {
-	own := slices.DeleteFunc(slices.Clone(got), func(w admissionv1.MutatingWebhook) bool { return !isEntry(w.Name) })
-	return slices.EqualFunc(own, want, func(got, want admissionv1.MutatingWebhook) bool {
-		if want.ClientConfig.CABundle == nil {
-			want.ClientConfig.CABundle = got.ClientConfig.CABundle
+// same reports whether the entries that are registered, those of others left out, are the
+// expected ones. Entries that somebody else has added are their business. of returns the name
+// of an entry and how it is reached.
+func same[W any](got, want []W, of func(*W) (string, *admissionv1.WebhookClientConfig)) bool {
+	own := slices.DeleteFunc(slices.Clone(got), func(w W) bool {
+		name, _ := of(&w)
+		return !isEntry(name)
+	})
+	return slices.EqualFunc(own, want, func(got, want W) bool {
+		_, there := of(&got)
+		if _, c := of(&want); c.CABundle == nil {
+			c.CABundle = there.CABundle
 		}
 		return apiequality.Semantic.DeepEqual(got, want)
 	})
 }
 
-func sameValidating(got, want []admissionv1.ValidatingWebhook) bool {
-	own := slices.DeleteFunc(slices.Clone(got), func(w admissionv1.ValidatingWebhook) bool { return !isEntry(w.Name) })
-	return slices.EqualFunc(own, want, func(got, want admissionv1.ValidatingWebhook) bool {
-		if want.ClientConfig.CABundle == nil {
-			want.ClientConfig.CABundle = got.ClientConfig.CABundle
-		}
-		return apiequality.Semantic.DeepEqual(got, want)
+func sameMutating(got, want *admissionv1.MutatingWebhookConfiguration) bool {
+	return same(got.Webhooks, want.Webhooks, func(w *admissionv1.MutatingWebhook) (string, *admissionv1.WebhookClientConfig) {
+		return w.Name, &w.ClientConfig
+	})
+}
+
+func sameValidating(got, want *admissionv1.ValidatingWebhookConfiguration) bool {
+	return same(got.Webhooks, want.Webhooks, func(w *admissionv1.ValidatingWebhook) (string, *admissionv1.WebhookClientConfig) {
+		return w.Name, &w.ClientConfig
 	})
 }

@@ -110,19 +110,12 @@ func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebho
 	}
 }
 
+// validating is the mutating webhook of an entry, but for what only those have.
 func (e *Enroller) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
-	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
+	w := e.mutating(n, caBundle)
 	return admissionv1.ValidatingWebhook{
-		Name:                    Webhook(n.String()),
-		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
-		Rules:                   n.Rules,
-		FailurePolicy:           &n.FailurePolicy,
-		MatchPolicy:             &equivalent,
-		NamespaceSelector:       e.namespaces(n),
-		ObjectSelector:          e.objects(n),
-		SideEffects:             &none,
-		TimeoutSeconds:          &e.o.TimeoutSeconds,
-		AdmissionReviewVersions: e.o.ReviewVersions,
-		MatchConditions:         n.Conditions,
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+		TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
 	}
 }

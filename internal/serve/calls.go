@@ -3,11 +3,9 @@ package serve
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/report"
 )
@@ -80,9 +78,4 @@ func (m *member) describeCalls(b *strings.Builder) {
 	if last := m.answerer.Last(); !last.IsZero() {
 		fmt.Fprintf(b, "  this replica was last asked to verify them %s ago\n", time.Since(last).Round(time.Second))
 	}
-}
-
-// isAdmission reports whether policies of a kind depend on the admission webhooks.
-func isAdmission(kind string) bool {
-	return !slices.ContainsFunc(api.Kinds(), func(k api.Kind) bool { return k.Kind == kind && k.Authorizes })
 }

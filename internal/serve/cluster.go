@@ -83,15 +83,7 @@ func (m *member) facts(c Config) fact.Resolver {
 // observe hands on what is in force now: policies count as enforced when API servers ask
 // for what they need.
 func (m *member) observe(status live.Status, l *live.Live) {
-	policies := l.Policies()
-	snapshot := report.Snapshot{Generation: status.Generation, Policies: make([]report.Policy, len(policies))}
-	for i, p := range policies {
-		snapshot.Policies[i] = report.Policy{
-			Ref: p.Ref, UID: p.UID, Generation: p.Generation,
-			Compiled: p.Compiled, Enforced: p.Enforced, EnforcedGeneration: p.EnforcedGeneration,
-			Problems: p.Problems, Slow: p.Slow, Admission: isAdmission(p.Ref.Kind),
-		}
-	}
+	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
 	if m.registration == nil {
 		m.reporter.Observe(snapshot)
 		return

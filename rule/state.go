@@ -1,0 +1,43 @@
+package rule
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A State says what became of one policy. It is immutable.
+type State struct {
+	Policy usher.PolicyRef
+	// UID and Generation are those of the newest version. A policy from a file has no UID,
+	// whatever the file says, and the generation that the file says.
+	UID        types.UID
+	Generation int64
+	// Compiled reports whether the newest version compiles, and Enforced whether a version
+	// is in force: the newest if Compiled, else the last good one. EnforcedGeneration is
+	// the generation of the one in force; 0 means the one before Generation.
+	Compiled           bool
+	Enforced           bool
+	EnforcedGeneration int64
+	// Problems are those of the newest version.
+	Problems []Problem
+	// Slow names a rule of the newest version that runs slowly, and says why; "" if none
+	// does, or it does not compile.
+	Slow string
+	// Admission reports whether the policy is about admission, and so depends on API servers
+	// that call the admission webhooks.
+	Admission bool
+}
+
+// InForce returns the generation that is in force, or -1 if none is.
+func (s *State) InForce() int64 {
+	switch {
+	case !s.Enforced:
+		return -1
+	case s.Compiled:
+		return s.Generation
+	case s.EnforcedGeneration > 0:
+		return s.EnforcedGeneration
+	}
+	return s.Generation - 1
+}
