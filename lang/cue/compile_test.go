@@ -100,7 +100,7 @@ func TestCompileBounds(t *testing.T) {
 		{"nested beyond the parser", "patches: []\nx: " + strings.Repeat("[", 20000), "nesting"},
 		{"nested by operators", "patches: []\nx: 1" + strings.Repeat("+1", 3000), "levels deep"},
 		{"sums of sums that may be lists", "object: _\npatches: []\nx: " + sums("object.a", 18), "lists"},
-		{"endless", "patches: []\n" + alternatives(12), "even without input"},
+		{"endless", "patches: []\n" + alternatives(24), "even without input"},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()

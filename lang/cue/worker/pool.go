@@ -28,17 +28,15 @@ var errNotInstalled = errors.New("the program does not call Main")
 
 // Options configure a [Pool]. The zero value works.
 type Options struct {
-	// Workers is how many workers there are at most, by default GOMAXPROCS, and 4 if that is more.
+	// Workers is how many workers there are at most, by default GOMAXPROCS but at most 4.
 	Workers int
 	// Memory is how many bytes each of them may take for its requests, by default 128 MiB. A worker
 	// has some 15 MiB when it starts.
 	Memory int64
-	// Idle is for how long workers that nobody holds stay after their last request, by default a
-	// minute.
+	// Idle is how long workers that nobody holds stay after a request, by default a minute.
 	Idle time.Duration
 	// Log gets a record for each worker that did not end as it should; nil means none.
 	Log *slog.Logger
-
 	// program is what is started as a worker, the running program if empty.
 	program string
 }
@@ -132,7 +130,7 @@ func (p *Pool) Release() {
 	p.sweepLater()
 }
 
-// Stats returns what has become of the workers so far.
+// Stats returns the counts so far.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,9 +208,9 @@ func (p *Pool) acquire(ctx context.Context, tenant string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	var cause error
 	timer := time.NewTimer(longestWait)
 	defer timer.Stop()
-	var cause error
 	select {
 	case <-turn.granted:
 		return turn.worker, turn.err
@@ -257,7 +255,9 @@ func (p *Pool) grant() {
 		}
 		p.idle = p.idle[:last]
 	}
-	if len(p.idle) == 0 && p.starting == 0 && p.total < p.options.Workers && !p.closed && !time.Now().Before(p.retry) {
+	// A request that still waits may not have an idle worker, but may have another one.
+	needed := len(p.idle) == 0 || len(p.lanes.order) > 0
+	if needed && p.starting == 0 && p.total < p.options.Workers && !p.closed && !time.Now().Before(p.retry) {
 		p.start()
 	}
 }
@@ -384,8 +384,7 @@ func (p *Pool) sweepLater() {
 func (p *Pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sweeping = false
-	if p.holds > 0 || p.closed {
+	if p.sweeping = false; p.holds > 0 || p.closed {
 		return
 	}
 	if time.Since(p.lastUse) >= p.options.Idle {

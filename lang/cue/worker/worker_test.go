@@ -179,6 +179,23 @@ func TestTenantsWaitBehindTheirOwn(t *testing.T) {
 	slow.Wait()
 }
 
+// A tenant that was slow is answered when nobody else asks: the worker that is left for the
+// others is not the only one then.
+func TestSlowTenantsAreAnswered(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2, 3} {
+		p := pool(t, worker.Options{Workers: workers})
+		for range workers + 1 {
+			if _, _, err := p.Do(t.Context(), "slow", 10*time.Millisecond, []byte("hang")); !errors.Is(err, worker.ErrTimeout) {
+				t.Errorf("%d workers: error is %v", workers, err)
+			}
+			if _, _, err := p.Do(t.Context(), "slow", limit, []byte("x")); err != nil {
+				t.Errorf("%d workers: %v", workers, err)
+			}
+		}
+	}
+}
+
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 1})
