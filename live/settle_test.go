@@ -51,14 +51,18 @@ func TestPoliciesAreCompiledInTheBackground(t *testing.T) {
 	if d := cmp.Diff(want, status.Pending); d != "" || len(status.Problems) != 1 || !status.Problems[0].Pending {
 		t.Errorf("problems %v, pending (-want +got):\n%s", status.Problems, d)
 	}
-	for _, p := range h.live.Policies() {
-		if pending := p.Policy.Name == "a"; p.Compiled == pending || p.Enforced == pending {
-			t.Errorf("%s: compiled %t, enforced %t", p.Policy, p.Compiled, p.Enforced)
-		}
-	}
+	policies := h.live.Policies()
 	d, err := h.live.Decide(t.Context(), createPod())
-	if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "has not been checked yet") {
-		t.Errorf("decision %v, %v: it is not left to the failure policy", d, err)
+	// On a busy machine the policy may be compiled by now.
+	if h.live.Status().Generation == status.Generation {
+		for _, p := range policies {
+			if pending := p.Policy.Name == "a"; p.Compiled == pending || p.Enforced == pending {
+				t.Errorf("%s: compiled %t, enforced %t", p.Policy, p.Compiled, p.Enforced)
+			}
+		}
+		if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "has not been checked yet") {
+			t.Errorf("decision %v, %v: it is not left to the failure policy", d, err)
+		}
 	}
 
 	for len(status.Pending) > 0 {
