@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,17 @@ type apiServer struct {
 	// meets is what the writes meet from now on.
 	meets  write
 	writes int
+	// turns orders what the test and the prober do for the race detector: that time passes does
+	// not.
+	turns atomic.Int64
+}
+
+// sleep lets time pass for the prober.
+func (s *apiServer) sleep(d time.Duration) {
+	s.turns.Add(1)
+	time.Sleep(d)
+	synctest.Wait()
+	s.turns.Add(1)
 }
 
 var (
@@ -49,6 +61,7 @@ var (
 )
 
 func (s *apiServer) Write(ctx context.Context, question string) ([]string, error) {
+	s.turns.Add(1)
 	s.writes++
 	if s.meets.err != nil {
 		return nil, s.meets.err
@@ -100,6 +113,7 @@ func watch(t *testing.T, s *apiServer, o probe.Options) (*probe.Prober, *[]strin
 	go func() {
 		defer close(done)
 		p.Run(ctx, func(r probe.Result) {
+			s.turns.Add(1)
 			told = append(told, strings.TrimSuffix(string(r.State)+" "+r.Message, " "))
 		})
 	}()
@@ -186,7 +200,7 @@ func TestChanges(t *testing.T) {
 		s := &apiServer{meets: well}
 		lostProbes := 0
 		states := map[probe.State]int{}
-		p, told := watch(t, s, probe.Options{Lost: func() { lostProbes++ }, Count: func(state probe.State) { states[state]++ }})
+		p, told := watch(t, s, probe.Options{Lost: func() { s.turns.Add(1); lostProbes++ }, Count: func(state probe.State) { s.turns.Add(1); states[state]++ }})
 		expect := func(reason string, want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -197,7 +211,7 @@ func TestChanges(t *testing.T) {
 		}
 		expect("it begins", "awaited", "called")
 
-		time.Sleep(10 * time.Minute)
+		s.sleep(10 * time.Minute)
 		expect("nothing happens")
 		if s.writes < 15 || s.writes > 25 {
 			t.Errorf("%d writes in ten minutes, want one every half a minute", s.writes)
@@ -205,29 +219,29 @@ func TestChanges(t *testing.T) {
 
 		s.meets = write{}
 		p.Again()
-		time.Sleep(5 * time.Second)
+		s.sleep(5 * time.Second)
 		s.meets = well
-		time.Sleep(5 * time.Second)
+		s.sleep(5 * time.Second)
 		expect("some probes in a row are lost, as when a replica is replaced")
 		if lostProbes != 1 {
 			t.Errorf("%d losses told, want 1 for all attempts of a probe", lostProbes)
 		}
 
 		s.meets = write{}
-		time.Sleep(time.Minute)
+		s.sleep(time.Minute)
 		expect("webhooks are not called any more", lost+"mutate and of that for validate; do this")
 		s.meets = write{err: errors.New("connection refused")}
-		time.Sleep(time.Minute)
+		s.sleep(time.Minute)
 		expect("the API server is gone: what was known counts")
 		s.meets = well
-		time.Sleep(10 * time.Second)
+		s.sleep(10 * time.Second)
 		expect("webhooks are called again", "called")
 
 		s.meets = write{err: errors.New("connection refused")}
-		time.Sleep(5 * time.Minute)
+		s.sleep(5 * time.Minute)
 		expect("the API server is gone: what was known counts")
 		s.meets = write{err: apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("cannot patch"))}
-		time.Sleep(5 * time.Minute)
+		s.sleep(5 * time.Minute)
 		synctest.Wait()
 		if len(*told) != 1 || !strings.HasPrefix((*told)[0], "unknown no rights") {
 			t.Errorf("rights are taken away: %q", *told)
@@ -245,14 +259,14 @@ func TestAgainIsNotAtOnce(t *testing.T) {
 		p, _ := watch(t, s, probe.Options{})
 		for range 100 {
 			p.Again()
-			time.Sleep(100 * time.Millisecond)
+			s.sleep(100 * time.Millisecond)
 		}
 		if s.writes > 12 {
 			t.Errorf("%d writes in ten seconds of changes", s.writes)
 		}
 		p.Again()
 		before := s.writes
-		time.Sleep(1100 * time.Millisecond)
+		s.sleep(1100 * time.Millisecond)
 		if s.writes == before {
 			t.Error("no probe follows a change")
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,7 +63,8 @@ func TestLoopReportsEachErrorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		results := []error{errors.New("a"), errors.New("a"), errors.New("b"), nil, errors.New("b"), errors.New("b"), context.Canceled}
-		calls, changes := 0, make(chan struct{})
+		var calls atomic.Int32
+		changes := make(chan struct{})
 		var reported []string
 		done := make(chan struct{})
 		go func() {
@@ -70,29 +72,29 @@ func TestLoopReportsEachErrorOnce(t *testing.T) {
 			reload.Loop{
 				Every: time.Second, Changes: changes,
 				Load: func(context.Context) error {
-					calls++
-					if calls == len(results) {
+					n := int(calls.Add(1))
+					if n == len(results) {
 						cancel()
 					}
-					return results[calls-1]
+					return results[n-1]
 				},
 				Report: func(err error) { reported = append(reported, err.Error()) },
 			}.Run(ctx)
 		}()
 		synctest.Wait()
-		if calls != 1 {
-			t.Errorf("%d calls at the start, want 1", calls)
+		if calls.Load() != 1 {
+			t.Errorf("%d calls at the start, want 1", calls.Load())
 		}
 		changes <- struct{}{}
 		changes <- struct{}{}
 		synctest.Wait()
-		if calls != 1 {
-			t.Errorf("%d calls while there are changes, want 1", calls)
+		if calls.Load() != 1 {
+			t.Errorf("%d calls while there are changes, want 1", calls.Load())
 		}
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if calls != 2 {
-			t.Errorf("%d calls after the changes, want 2", calls)
+		if calls.Load() != 2 {
+			t.Errorf("%d calls after the changes, want 2", calls.Load())
 		}
 		<-done
 		// The last error is that of the end, and no news.
