@@ -279,7 +279,7 @@ func (h *harness) stop() {
 
 func (h *harness) eventually(what string, holds func() bool) {
 	h.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !holds() {
