@@ -33,13 +33,9 @@ Nothing that is printed tells a path.`,
   usher admission rotate-paths --kubeconfig admin.conf --namespace policy`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := f.rest()
+			kube, err := f.client()
 			if err != nil {
-				return fmt.Errorf("find cluster: %w", err)
-			}
-			kube, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("find cluster: %w", err)
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()

@@ -49,13 +49,9 @@ be reached.`,
   usher uninstall --kubeconfig admin.conf --namespace policy`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := f.rest()
+			kube, err := f.client()
 			if err != nil {
-				return fmt.Errorf("find cluster: %w", err)
-			}
-			kube, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("find cluster: %w", err)
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
@@ -71,6 +67,19 @@ be reached.`,
 	f.registerCluster(flags)
 	flags.StringVar(&f.Name, "name", "usher", "name of the webhook configurations")
 	return cmd
+}
+
+// client returns a client of the cluster that the flags name.
+func (f *uninstallFlags) client() (kubernetes.Interface, error) {
+	config, err := f.rest()
+	if err != nil {
+		return nil, fmt.Errorf("find cluster: %w", err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("find cluster: %w", err)
+	}
+	return kube, nil
 }
 
 // registerCluster registers the flags that say where Usher is.
