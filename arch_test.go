@@ -35,9 +35,9 @@ var mayImport = []struct {
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/object", []string{"fact", "rule", "internal/manifest"}},
-	{"fact/cluster", []string{"fact", "internal/mirror"}},
+	{"fact/cluster", []string{"fact", "internal/reflector"}},
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
-	{"source/cluster", []string{"api", "source", "internal/changes", "internal/mirror"}},
+	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
@@ -62,13 +62,13 @@ var mayImport = []struct {
 	// Assemblies: they connect stages.
 	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
-	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/enroll", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "internal/manifest"}},
 	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
-	{"webhook", []string{"internal/callers", "internal/cert", "internal/graceful", "internal/limit"}},
+	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
 	// Of the doors and what is around them the commands see what any Go program does.
 	{"cmd/...", []string{
@@ -109,18 +109,18 @@ var mayImport = []struct {
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
 	{"internal/paths", nil},
-	{"internal/callers", []string{"internal/reload"}},
+	{"internal/clientauth", []string{"internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
 	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1"}},
 	// What source/cluster and fact/cluster have in common.
-	{"internal/mirror", nil},
+	{"internal/reflector", nil},
 	{"internal/yamldiff", nil},
 	// From what rules match to what API servers send; policies themselves are always sent.
-	{"internal/enroll", []string{".", "api/...", "rule"}},
-	{"internal/enroll/authz", []string{"rule", "rule/authz", "internal/enroll/credential"}},
-	{"internal/enroll/admission", []string{"rule", "internal/enroll/credential"}},
-	{"internal/enroll/credential", nil},
+	{"internal/webhookconfig", []string{".", "api/...", "rule"}},
+	{"internal/webhookconfig/authz", []string{"rule", "rule/authz", "internal/webhookconfig/credential"}},
+	{"internal/webhookconfig/admission", []string{"rule", "internal/webhookconfig/credential"}},
+	{"internal/webhookconfig/credential", nil},
 	// A client of webhooks in general.
 	{"internal/load", nil},
 	{"internal/deadline", nil},
@@ -140,10 +140,10 @@ var homes = []struct {
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "simulate"}},
-	// What talks to an API server: policies, facts, what copies both (internal/mirror), status, webhook configurations
-	// (internal/enroll), and those who make clients.
+	// What talks to an API server: policies, facts, what copies both (internal/reflector), status, webhook configurations
+	// (internal/webhookconfig), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/mirror", "report", "internal/enroll/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -12,7 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
-	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -29,11 +29,11 @@ func WithUsher(objects []map[string]any, rules []rule.Rule) ([]map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	enroller := enroll.New(nil, known.Mapper(), enroll.Options{
+	enroller := webhookconfig.New(nil, known.Mapper(), webhookconfig.Options{
 		Name: registered, Namespace: "usher-system", Service: registered, Log: slog.New(slog.DiscardHandler),
 	})
 	mutating, validating, err := enroller.Objects(rule.Cover(rules), nil)
-	if unknown := (*enroll.UnknownKindsError)(nil); err != nil && !errors.As(err, &unknown) {
+	if unknown := (*webhookconfig.UnknownKindsError)(nil); err != nil && !errors.As(err, &unknown) {
 		return nil, fmt.Errorf("register usher: %w", err)
 	}
 	all := slices.Clone(objects)
@@ -58,7 +58,7 @@ func isRegistration(tree map[string]any) bool {
 func AnsweredBy(d usher.Decider) func(configuration, webhook string) http.Handler {
 	quiet := admission.Options{Log: slog.New(slog.DiscardHandler)}
 	return func(_, webhook string) http.Handler {
-		at, ok := enroll.EntryOf(webhook)
+		at, ok := webhookconfig.EntryOf(webhook)
 		if !ok {
 			return nil
 		}

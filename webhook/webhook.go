@@ -30,8 +30,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/usher-dev/usher/internal/callers"
 	"github.com/usher-dev/usher/internal/cert"
+	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 )
@@ -116,7 +116,7 @@ type Server struct {
 	listener net.Listener
 	// certificate is nil if it is the business of Options.TLS.
 	certificate *cert.Serving
-	callers     *callers.Callers
+	callers     *clientauth.Callers
 	ready       func() error
 	log         *slog.Logger
 }
@@ -154,14 +154,14 @@ func newServer(handler http.Handler, o Options, load loader) (*Server, error) {
 }
 
 // known are those who may call the handler.
-func known(o Options, log *slog.Logger) (*callers.Callers, error) {
+func known(o Options, log *slog.Logger) (*clientauth.Callers, error) {
 	switch {
 	case len(o.ClientNames) > 0 && o.ClientCAFile == "":
 		return nil, errors.New("load client CA: ClientNames need ClientCAFile: names can be believed only if somebody vouches for them")
 	case o.ClientCAFile != "" && o.TLS != nil && o.TLS.GetConfigForClient != nil:
 		return nil, errors.New("load client CA: ClientCAFile and TLS.GetConfigForClient contradict each other")
 	}
-	return callers.New(callers.Options{CAFile: o.ClientCAFile, Names: o.ClientNames, TokenFile: o.TokenFile, Log: log})
+	return clientauth.New(clientauth.Options{CAFile: o.ClientCAFile, Names: o.ClientNames, TokenFile: o.TokenFile, Log: log})
 }
 
 // secure says what connections are like.

@@ -30,7 +30,7 @@ import (
 	"github.com/usher-dev/usher/door/authorization"
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	authzindex "github.com/usher-dev/usher/index/authz"
-	"github.com/usher-dev/usher/internal/callers"
+	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -198,7 +198,7 @@ func (s *wireServer) secure(caller string) error {
 	if s.folder, err = os.MkdirTemp("", "usher-test"); err != nil {
 		return fmt.Errorf("prepare TLS: %w", err)
 	}
-	o := callers.Options{Insist: true, Stranger: http.StatusUnauthorized, Log: slog.New(slog.DiscardHandler)}
+	o := clientauth.Options{Insist: true, Stranger: http.StatusUnauthorized, Log: slog.New(slog.DiscardHandler)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: ours.pool()}
 	file, content := filepath.Join(s.folder, "secret"), ours.pem
 	issuer, name := ours, apiServerName
@@ -225,7 +225,7 @@ func (s *wireServer) secure(caller string) error {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return fmt.Errorf("prepare TLS: %w", err)
 	}
-	known, err := callers.New(o)
+	known, err := clientauth.New(o)
 	if err != nil {
 		return err
 	}

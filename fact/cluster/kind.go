@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/usher-dev/usher/internal/mirror"
+	"github.com/usher-dev/usher/internal/reflector"
 )
 
 const (
@@ -31,7 +31,7 @@ type kind struct {
 
 	mu sync.Mutex
 	// mirror is nil while objects are not watched, for the reason err.
-	mirror  *mirror.Mirror
+	mirror  *reflector.Mirror
 	err     error
 	objects *objects
 }
@@ -101,14 +101,14 @@ func (k *kind) watch(ctx context.Context, client dynamic.Interface, resource sch
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	all := &objects{most: k.options.MaxObjects, overflow: cancel, namespaces: map[string]map[string]map[string]any{}}
-	copied := mirror.New(client, resource, all, mirror.Options{Retry: again, Log: k.options.Log})
+	copied := reflector.New(client, resource, all, reflector.Options{Retry: again, Log: k.options.Log})
 	k.set(copied, all, nil)
 	k.options.Log.Info("kind is watched from now on", "kind", k.gvk.String())
 	copied.Run(ctx)
 	return errTooMany(k.options.MaxObjects)
 }
 
-func (k *kind) set(m *mirror.Mirror, all *objects, err error) {
+func (k *kind) set(m *reflector.Mirror, all *objects, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mirror, k.objects, k.err = m, all, err

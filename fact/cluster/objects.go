@@ -75,7 +75,7 @@ func (s *objects) len() int {
 	return s.count
 }
 
-// Replace implements [mirror.Store].
+// Replace implements [reflector.Store].
 func (s *objects) Replace(all []*unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *objects) Replace(all []*unstructured.Unstructured) {
 	}
 }
 
-// Set implements [mirror.Store].
+// Set implements [reflector.Store].
 func (s *objects) Set(o *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *objects) put(o *unstructured.Unstructured) {
 	}
 }
 
-// Delete implements [mirror.Store].
+// Delete implements [reflector.Store].
 func (s *objects) Delete(o *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

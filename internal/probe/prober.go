@@ -239,7 +239,7 @@ func (p *Prober) lost(message string) Result {
 }
 
 // ours matches what API servers say of webhooks of ours that they could not call, if their
-// failure policy is Fail. The names are those of package enroll.
+// failure policy is Fail. The names are those of package webhookconfig.
 var ours = regexp.MustCompile(`^(Internal error occurred: )?failed calling webhook "[^"]*\.usher\.dev"`)
 
 // stranger matches what API servers say when a webhook of ours takes a probe for a policy.

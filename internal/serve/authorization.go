@@ -9,7 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
-	"github.com/usher-dev/usher/internal/callers"
+	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/observe/decisionlog"
@@ -66,12 +66,12 @@ const maxUnread = 1 << 20
 type authorizer struct {
 	server   *graceful.Server
 	listener net.Listener
-	callers  *callers.Callers
+	callers  *clientauth.Callers
 }
 
 // newAuthorizer opens the port.
 func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
-	known, err := callers.New(callers.Options{
+	known, err := clientauth.New(clientauth.Options{
 		CAFile: c.ClientCAFile, Names: c.ClientNames, Insist: true, Stranger: http.StatusUnauthorized,
 		TokenFile: c.TokenFile, Refused: s.refused("authorization"), Log: s.config.Log,
 	})
@@ -94,7 +94,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	return a, nil
 }
 
-func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *callers.Callers) http.Handler {
+func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *clientauth.Callers) http.Handler {
 	options := authorization.Options{
 		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}

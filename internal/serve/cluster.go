@@ -9,9 +9,9 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report"
 	clustersource "github.com/usher-dev/usher/source/cluster"
@@ -52,12 +52,12 @@ func newMember(c Config, keys probe.Keys, count func(probe.State)) *member {
 	if c.Cluster.Register {
 		o := c.Cluster.Registration
 		o.Path = func(entry string) string { return m.routes.path(entry) }
-		enroller := enroll.New(clients.Kube, clients.Mapper, o)
+		configurer := webhookconfig.New(clients.Kube, clients.Mapper, o)
 		keeper := paths.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), paths.Options{
 			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Log: c.Log,
 		})
-		m.routes = newRoutes(keeper, enroller, m.reporter, c.Log)
-		m.registration = newRegistration(enroller, clients.Mapper, m.reporter.Leads, c.Log)
+		m.routes = newRoutes(keeper, configurer, m.reporter, c.Log)
+		m.registration = newRegistration(configurer, clients.Mapper, m.reporter.Leads, c.Log)
 		m.registration.paths = m.routes
 		if m.prober != nil {
 			m.registration.made = m.prober.Again

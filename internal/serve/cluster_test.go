@@ -26,9 +26,9 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 var (
@@ -65,7 +65,7 @@ func newFakeCluster() *fakeCluster {
 			Server: "https://fake", Kube: f.kube, Policies: f.objects, Facts: f.objects, Mapper: steady{mapper},
 		},
 		Namespace: "usher-system", Identity: "one", Register: true,
-		Registration: enroll.Options{Service: "usher"},
+		Registration: webhookconfig.Options{Service: "usher"},
 	}
 	return f
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/engine"
-	"github.com/usher-dev/usher/internal/enroll"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
@@ -104,7 +104,7 @@ type Cluster struct {
 	// Registration says how API servers reach the server, and what they are to ask it.
 	// Its Namespace and Log are filled in. Register tells whether to register; else the
 	// webhook configurations are somebody else's business.
-	Registration enroll.Options
+	Registration webhookconfig.Options
 	Register     bool
 	// Watch are kinds of objects to watch from the start. Others are watched when they are
 	// first needed.

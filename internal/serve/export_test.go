@@ -18,7 +18,7 @@ import (
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
 // have changed, and what tells how it is doing.
 func KeepRegistered(
-	ctx context.Context, e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger,
+	ctx context.Context, e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger,
 	coverage func() rule.Coverage, ca trust,
 ) (signal func(tell func(error)), status func() (done bool, err error)) {
 	r := newRegistration(e, mapper, leads, log)

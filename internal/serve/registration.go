@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -33,8 +33,8 @@ const (
 	registerTimeout = 30 * time.Second
 )
 
-// An enroller makes the registration what a coverage needs.
-type enroller interface {
+// A configurer makes the registration what a coverage needs.
+type configurer interface {
 	Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error
 }
 
@@ -44,8 +44,8 @@ type enroller interface {
 // for long, if one of them has the last good version of a policy and another one never
 // had it: they must not undo each other's work for ever.
 type registration struct {
-	enroller enroller
-	// paths chooses the paths that the enroller registers; nil leaves that to it.
+	configurer configurer
+	// paths chooses the paths that the configurer registers; nil leaves that to it.
 	paths   *routes
 	mapper  meta.ResettableRESTMapper
 	leads   func() bool
@@ -86,8 +86,8 @@ type needs struct {
 	paths string
 }
 
-func newRegistration(e enroller, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
-	return &registration{enroller: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
+func newRegistration(e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
+	return &registration{configurer: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
 }
 
 // signal says that policies have changed, and who is to be told what becomes of it. A
@@ -138,7 +138,7 @@ func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, c
 		waiting, want := r.waits(), k.needs()
 		pause := checkEvery
 		err := r.attempt(ctx, &want)
-		var unknown *enroll.UnknownKindsError
+		var unknown *webhookconfig.UnknownKindsError
 		switch {
 		case err == nil:
 			k.done, backoff = &want, newBackoff()
@@ -203,7 +203,7 @@ func (r *registration) attempt(ctx context.Context, n *needs) error {
 		}
 	}
 	// API servers name the URL when they do not like something about it.
-	return paths.Redacted(r.enroller.Apply(ctx, n.coverage, n.caBundle))
+	return paths.Redacted(r.configurer.Apply(ctx, n.coverage, n.caBundle))
 }
 
 // keeping is a registration at work.
@@ -289,7 +289,7 @@ func (r *registration) tell(done bool, err error) {
 	case done:
 		r.log.Warn("registration is not complete", "error", err)
 	default:
-		var foreign *enroll.ForeignError
+		var foreign *webhookconfig.ForeignError
 		if errors.As(err, &foreign) {
 			r.log.Error("registration fails", "error", err,
 				"do", "delete what has the name, or choose another name with --registration-name")

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -154,7 +154,9 @@ func TestChangesAreToldWhatBecameOfThem(t *testing.T) {
 		r.set(func() { r.err = nil })
 		expect(2*time.Minute, "when the API server allows it", "overtaking: <nil>")
 		expect(time.Hour, "nothing more")
-		r.set(func() { r.kind, r.err = "Widget", &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}} })
+		r.set(func() {
+			r.kind, r.err = "Widget", &webhookconfig.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}}
+		})
 		change("unknown")
 		expect(time.Second, "nobody can ask for a kind that does not exist", "unknown: <nil>")
 	})
@@ -202,7 +204,9 @@ func TestRegistrationIsTriedAgain(t *testing.T) {
 		if !strings.Contains(r.log.String(), "complete again") {
 			t.Errorf("the log does not say that it is well again:\n%s", &r.log)
 		}
-		r.set(func() { r.err = errors.Join(&enroll.ForeignError{Kind: "MutatingWebhookConfiguration", Name: "usher"}) })
+		r.set(func() {
+			r.err = errors.Join(&webhookconfig.ForeignError{Kind: "MutatingWebhookConfiguration", Name: "usher"})
+		})
 		r.after(5 * time.Minute)
 		if !strings.Contains(r.log.String(), "--registration-name") {
 			t.Errorf("the log does not say what to do about a name that is taken:\n%s", &r.log)
@@ -214,7 +218,9 @@ func TestRegistrationLooksForKindsThatMayCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := register(t)
-		r.set(func() { r.err = errors.Join(nil, &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}}) })
+		r.set(func() {
+			r.err = errors.Join(nil, &webhookconfig.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}})
+		})
 		r.signal()
 		r.expect(5*time.Second, "at once, and again with fresh discovery", "Pod CA", "Pod CA")
 		if done, err := r.status(); !done || err == nil {
@@ -224,7 +230,7 @@ func TestRegistrationLooksForKindsThatMayCome(t *testing.T) {
 			t.Errorf("%d attempts in ten minutes and %d discoveries, want one in 30 s", n, r.resets.Load())
 		}
 		r.set(func() {
-			r.err = errors.Join(errors.New("connection refused"), &enroll.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}})
+			r.err = errors.Join(errors.New("connection refused"), &webhookconfig.UnknownKindsError{Kinds: []string{"example.com/v1 Widget"}})
 		})
 		r.after(time.Minute)
 		if done, _ := r.status(); done {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/reload"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
 )
 
@@ -43,7 +43,7 @@ const (
 
 // A registrar tells what API servers call.
 type registrar interface {
-	Registered(ctx context.Context) ([]enroll.Registered, error)
+	Registered(ctx context.Context) ([]webhookconfig.Registered, error)
 }
 
 // peers are the other replicas, and hear of this one.

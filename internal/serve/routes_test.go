@@ -19,9 +19,9 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
 )
 
@@ -33,7 +33,7 @@ type scene struct {
 	end    context.CancelFunc
 
 	mu         sync.Mutex
-	registered []enroll.Registered
+	registered []webhookconfig.Registered
 	err        error
 	others     []report.Peer
 	serves     []string
@@ -59,7 +59,7 @@ func (s *scene) join() {
 }
 
 // Registered implements the registrar.
-func (s *scene) Registered(context.Context) ([]enroll.Registered, error) {
+func (s *scene) Registered(context.Context) ([]webhookconfig.Registered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.registered, s.err
@@ -138,7 +138,7 @@ func (s *scene) registers(all ...string) {
 		s.registered = nil
 		for _, path := range all {
 			entry := strings.Split(path, "/")[1]
-			s.registered = append(s.registered, enroll.Registered{Entry: entry, Path: path, Rules: ruleFor("", "pods")})
+			s.registered = append(s.registered, webhookconfig.Registered{Entry: entry, Path: path, Rules: ruleFor("", "pods")})
 		}
 	})
 }

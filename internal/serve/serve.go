@@ -26,7 +26,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/internal/callers"
+	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/memory"
@@ -47,7 +47,7 @@ type Server struct {
 	metrics *metrics.Metrics
 	// member is nil without a cluster.
 	member  *member
-	callers *callers.Callers
+	callers *clientauth.Callers
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
 	immunity   *immunity
@@ -76,7 +76,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
-	if s.callers, err = callers.New(callers.Options{
+	if s.callers, err = clientauth.New(clientauth.Options{
 		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: s.refused("admission"), Log: s.config.Log,
 	}); err != nil {
 		return nil, err
@@ -144,13 +144,13 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 }
 
 // refused counts the callers that a door refuses.
-func (s *Server) refused(door string) func(callers.Reason) {
+func (s *Server) refused(door string) func(clientauth.Reason) {
 	var reasons []string
-	for _, reason := range callers.Reasons() {
+	for _, reason := range clientauth.Reasons() {
 		reasons = append(reasons, string(reason))
 	}
 	count := s.metrics.Refused(door, reasons...)
-	return func(reason callers.Reason) { count(string(reason)) }
+	return func(reason clientauth.Reason) { count(string(reason)) }
 }
 
 // facts is where rules get what their requests do not carry: objects from the cluster or

@@ -10,8 +10,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
 )
 
@@ -47,7 +47,7 @@ type use struct {
 }
 
 // newTable is what follows the last table, which may be nil.
-func newTable(last *table, keys paths.Keys, registered []enroll.Registered, now time.Time) *table {
+func newTable(last *table, keys paths.Keys, registered []webhookconfig.Registered, now time.Time) *table {
 	t := &table{
 		keys: keys, routes: map[[sha256.Size]byte]route{}, covers: map[string]cover{},
 		registered: map[string]string{}, used: map[string]use{}, read: now,

@@ -20,14 +20,14 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/changes"
-	"github.com/usher-dev/usher/internal/mirror"
+	"github.com/usher-dev/usher/internal/reflector"
 	"github.com/usher-dev/usher/source"
 )
 
 // A kind holds the policies of one kind, decoded. It is the store of its mirror.
 type kind struct {
 	gvk    schema.GroupVersionKind
-	mirror *mirror.Mirror
+	mirror *reflector.Mirror
 	signal func()
 	// failed gets at most one message when the mirror begins to fail.
 	failed chan struct{}
@@ -52,7 +52,7 @@ func newKind(client dynamic.Interface, policies api.Kind, signal func(), o Optio
 	if log != nil {
 		log = log.With(slog.String("kind", policies.Kind))
 	}
-	k.mirror = mirror.New(client, policies.GroupVersionResource(), k, mirror.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
+	k.mirror = reflector.New(client, policies.GroupVersionResource(), k, reflector.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
 	return k
 }
 
@@ -83,7 +83,7 @@ func (k *kind) changed() {
 	k.signal()
 }
 
-// Replace implements [mirror.Store].
+// Replace implements [reflector.Store].
 func (k *kind) Replace(objects []*unstructured.Unstructured) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +96,7 @@ func (k *kind) Replace(objects []*unstructured.Unstructured) {
 	k.signal()
 }
 
-// Set implements [mirror.Store].
+// Set implements [reflector.Store].
 func (k *kind) Set(o *unstructured.Unstructured) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,7 +105,7 @@ func (k *kind) Set(o *unstructured.Unstructured) {
 	k.signal()
 }
 
-// Delete implements [mirror.Store].
+// Delete implements [reflector.Store].
 func (k *kind) Delete(o *unstructured.Unstructured) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/connect"
-	enroll "github.com/usher-dev/usher/internal/enroll/authz"
-	"github.com/usher-dev/usher/internal/enroll/credential"
+	webhookconfig "github.com/usher-dev/usher/internal/webhookconfig/authz"
+	"github.com/usher-dev/usher/internal/webhookconfig/credential"
 )
 
 type authzConfigFlags struct {
-	options enroll.Options
+	options webhookconfig.Options
 	world   worldFlags
 	legacy  bool
 	match   string
@@ -91,7 +91,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s cli.Streams) ([]credentia
 		o.Dir = dir
 	}
 	if f.legacy {
-		file, err := enroll.Legacy(*o)
+		file, err := webhookconfig.Legacy(*o)
 		return []credential.File{file}, err
 	}
 	given := len(f.world.policies) > 0 || f.world.cluster.Kubeconfig != ""
@@ -114,7 +114,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s cli.Streams) ([]credentia
 		}
 		o.Rules = w.rules
 	}
-	return enroll.Generate(*o)
+	return webhookconfig.Generate(*o)
 }
 
 func newAuthzLint(s cli.Streams) *cobra.Command {
@@ -140,7 +140,7 @@ there is.`,
 			if err != nil {
 				return fmt.Errorf("read configuration: %w", err)
 			}
-			lint := enroll.Lint{ReadFile: os.ReadFile}
+			lint := webhookconfig.Lint{ReadFile: os.ReadFile}
 			if len(world.policies) > 0 || world.cluster.Kubeconfig != "" {
 				w, err := world.load(cmd.Context())
 				if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/internal/enroll/credential"
+	"github.com/usher-dev/usher/internal/webhookconfig/credential"
 	"github.com/usher-dev/usher/rule"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/connect"
-	"github.com/usher-dev/usher/internal/enroll/admission"
+	"github.com/usher-dev/usher/internal/webhookconfig/admission"
 )
 
 // Admission returns usher admission with its subcommands.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // memberFlags say how a server takes part in a cluster.
@@ -99,8 +99,8 @@ func (f *memberFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, 
 }
 
 // registration is what the flags, and the variables of the original, say about it.
-func (f *memberFlags) registration(log *slog.Logger) (enroll.Options, error) {
-	o := enroll.Options{
+func (f *memberFlags) registration(log *slog.Logger) (webhookconfig.Options, error) {
+	o := webhookconfig.Options{
 		Name: f.name, Service: f.service, Port: f.port, URL: f.url, TimeoutSeconds: f.timeoutSeconds, Compat: f.compat,
 	}
 	if o.Name == "" {
@@ -136,7 +136,7 @@ func (f *memberFlags) registration(log *slog.Logger) (enroll.Options, error) {
 	return o, f.checkAddress(o)
 }
 
-func (f *memberFlags) checkAddress(o enroll.Options) error {
+func (f *memberFlags) checkAddress(o webhookconfig.Options) error {
 	if f.service != "" && f.url != "" {
 		return errors.New("--service and --webhook-url exclude each other")
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
-	"github.com/usher-dev/usher/internal/enroll"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
 )
 
@@ -110,7 +110,7 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 		removed++
 		fmt.Fprintf(out, "deleted %s %s\n", kind, name)
 	}
-	err := enroll.Remove(ctx, kube, i.Name, tell)
+	err := webhookconfig.Remove(ctx, kube, i.Name, tell)
 	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
 	secretErr := removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell)
 	if running > 0 {
@@ -171,6 +171,6 @@ func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, nam
 // Answered reports whether it was the API server that said no, or Usher itself.
 func Answered(err error) bool {
 	var status apierrors.APIStatus
-	var foreign *enroll.ForeignError
+	var foreign *webhookconfig.ForeignError
 	return errors.As(err, &status) || errors.As(err, &foreign)
 }

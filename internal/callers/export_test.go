@@ -1,4 +1,0 @@
-package callers
-
-// Reread reads the files again, as Run does now and then.
-func (k *Callers) Reread() error { return k.read() }

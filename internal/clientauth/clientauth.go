@@ -1,0 +1,219 @@
+// Package clientauth knows who may ask a server for decisions: by client certificate, by
+// bearer token, or both. The files that it reads are read again when they change.
+package clientauth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/usher-dev/usher/internal/reload"
+)
+
+// Options say who may ask. The zero value lets everybody.
+type Options struct {
+	// CAFile holds who vouches for callers, in PEM; empty means nobody has to. Names are
+	// what one of them must be called, as common name, DNS name or URI; none means anything.
+	CAFile string
+	Names  []string
+	// Insist tells that a connection without a certificate is not even made. Otherwise only
+	// what [Callers.Only] guards is refused, and probes need none.
+	Insist bool
+	// Stranger is the HTTP status for certificates with other names; 0 means 403.
+	Stranger int
+	// TokenFile holds the bearer tokens that callers may send, one a line; empty means that
+	// they need none. Space around a token does not count, nor do empty lines. With two of
+	// them, API servers can change from one to the other at their own pace.
+	TokenFile string
+	// Refused, which may be nil, is called for each caller that is refused.
+	Refused func(Reason)
+	// Log is slog.Default if nil. Of many callers that are refused for the same reason it
+	// gets one every few seconds.
+	Log *slog.Logger
+}
+
+// Callers are those who may ask. A nil *Callers is everybody.
+type Callers struct {
+	options Options
+	ca      reload.File
+	token   reload.File
+	// trusted is who vouches for them.
+	trusted atomic.Pointer[x509.CertPool]
+	// tokens are the hashes of the tokens: comparing them takes the same time for all.
+	tokens  atomic.Pointer[[][sha256.Size]byte]
+	refusal refusals
+}
+
+// New reads the files. It returns nil if the options name none.
+func New(o Options) (*Callers, error) {
+	if o.CAFile == "" && o.TokenFile == "" {
+		return nil, nil
+	}
+	if o.Stranger == 0 {
+		o.Stranger = http.StatusForbidden
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Refused == nil {
+		o.Refused = func(Reason) {}
+	}
+	k := &Callers{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}}
+	return k, k.read()
+}
+
+var (
+	errNoCertificate = errors.New("no certificate in PEM found")
+	errNoToken       = errors.New("the file is empty")
+)
+
+func (k *Callers) read() error { return errors.Join(k.readCA(), k.readTokens()) }
+
+func (k *Callers) readCA() error {
+	if k.options.CAFile == "" {
+		return nil
+	}
+	err := k.ca.Load(func(content []byte) error {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(content) {
+			return fmt.Errorf("%s: %w", k.options.CAFile, errNoCertificate)
+		}
+		k.trusted.Store(pool)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("load client CA: %w", err)
+	}
+	return nil
+}
+
+func (k *Callers) readTokens() error {
+	if k.options.TokenFile == "" {
+		return nil
+	}
+	err := k.token.Load(func(content []byte) error {
+		var tokens [][sha256.Size]byte
+		for line := range bytes.Lines(content) {
+			if token := bytes.TrimSpace(line); len(token) > 0 {
+				tokens = append(tokens, sha256.Sum256(token))
+			}
+		}
+		if len(tokens) == 0 {
+			return fmt.Errorf("%s: %w", k.options.TokenFile, errNoToken)
+		}
+		k.tokens.Store(&tokens)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("load token: %w", err)
+	}
+	return nil
+}
+
+// Run reads the files again every now and then, until ctx is done. One that cannot be read
+// changes nothing.
+func (k *Callers) Run(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	reload.Loop{
+		Every: 10 * time.Second,
+		Load:  func(context.Context) error { return k.read() },
+		Report: func(err error) {
+			k.options.Log.Error("who may ask cannot be read, what was read before goes on", "error", err)
+		},
+	}.Run(ctx)
+	return nil
+}
+
+// Ask makes a server ask for certificates.
+func (k *Callers) Ask(c *tls.Config) *tls.Config {
+	if k == nil || k.options.CAFile == "" {
+		return c
+	}
+	// A session that is resumed would carry on with what was trusted then.
+	c.SessionTicketsDisabled = true
+	kind := tls.VerifyClientCertIfGiven
+	if k.options.Insist {
+		kind = tls.RequireAndVerifyClientCert
+	}
+	asking := c.Clone()
+	asking.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := c.Clone()
+		current.ClientAuth, current.ClientCAs = kind, k.trusted.Load()
+		return current, nil
+	}
+	return asking
+}
+
+// Only passes on what callers ask, and refuses the rest.
+func (k *Callers) Only(next http.Handler) http.Handler {
+	if k == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused := k.check(r); refused != nil {
+			k.refuse(refused.reason, "error", refused.message, "from", r.RemoteAddr)
+			http.Error(w, refused.message, refused.code)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A refused says why a request is refused.
+type refused struct {
+	reason  Reason
+	code    int
+	message string
+}
+
+func (k *Callers) check(r *http.Request) *refused {
+	if k.options.CAFile != "" {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			return &refused{NoCertificate, http.StatusUnauthorized, "a client certificate is required"}
+		}
+		leaf := r.TLS.VerifiedChains[0][0]
+		if !k.may(leaf) {
+			return &refused{WrongName, k.options.Stranger, fmt.Sprintf("%q may not ask for decisions", leaf.Subject.CommonName)}
+		}
+	}
+	if k.options.TokenFile == "" {
+		return nil
+	}
+	sent, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case !ok:
+		return &refused{NoToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
+	case !k.knows(sent):
+		return &refused{WrongToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
+	}
+	return nil
+}
+
+// knows reports whether a token is one of those in the file.
+func (k *Callers) knows(sent string) bool {
+	hash, found := sha256.Sum256([]byte(sent)), 0
+	for _, token := range *k.tokens.Load() {
+		found |= subtle.ConstantTimeCompare(hash[:], token[:])
+	}
+	return found == 1
+}
+
+func (k *Callers) may(leaf *x509.Certificate) bool {
+	known := func(name string) bool { return slices.Contains(k.options.Names, name) }
+	return len(k.options.Names) == 0 || known(leaf.Subject.CommonName) || slices.ContainsFunc(leaf.DNSNames, known) ||
+		slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return known(u.String()) })
+}

@@ -1,0 +1,317 @@
+// Package reflector keeps a copy of all objects of one kind in a cluster, as long as the API
+// server lets it, and tells how good the copy is.
+//
+// A kind that does not exist or may not be read is no more than a state of its mirror: it
+// is tried again, and never in the way of others.
+package reflector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// first is the pause after the first failure.
+	first = 500 * time.Millisecond
+	// unreachable is the longest pause while the API server gives no answer.
+	unreachable = 10 * time.Second
+)
+
+// A Store holds the copy. Its methods are called one at a time. Objects are without
+// managedFields and belong to the store.
+type Store interface {
+	// Replace makes objects all that there are.
+	Replace(objects []*unstructured.Unstructured)
+	Set(object *unstructured.Unstructured)
+	Delete(object *unstructured.Unstructured)
+}
+
+// Options configure a [Mirror]. The zero value works.
+type Options struct {
+	// Retry is the longest pause between two attempts; 0 means 30 s. Pauses begin at half a
+	// second. While the API server gives no answer they are no longer than 10 s.
+	Retry time.Duration
+	// Probe is after how long a silence the API server is asked whether it is still there;
+	// 0 means never. Without it a quiet kind may not be heard of for many minutes.
+	Probe time.Duration
+	// Changed, if set, is called when State differs in more than its times. It must return
+	// quickly.
+	Changed func()
+	// Log gets a record when reading begins to fail, and when it works again.
+	Log *slog.Logger
+}
+
+// A State says how good a copy is.
+type State struct {
+	// Synced says that the store has been complete once.
+	Synced bool
+	// Current says that the store is complete and a watch keeps it so.
+	Current bool
+	// Heard is when the API server last showed that the store is what it should be; before
+	// that, when Run was called.
+	Heard time.Time
+	// Err is why objects cannot be read, or not be watched: first seen at Since, and for
+	// the last time at Until. It is nil while all is well.
+	Err          error
+	Since, Until time.Time
+}
+
+// A Mirror copies the objects of one resource, of all namespaces. Use [New].
+type Mirror struct {
+	client   dynamic.Interface
+	resource schema.GroupVersionResource
+	store    Store
+	options  Options
+
+	mu    sync.Mutex
+	state State
+	// streaming says that a watch is open.
+	streaming bool
+}
+
+// New returns a mirror whose copy is in store. Run fills it.
+func New(client dynamic.Interface, resource schema.GroupVersionResource, store Store, o Options) *Mirror {
+	if o.Retry <= 0 {
+		o.Retry = 30 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Changed == nil {
+		o.Changed = func() {}
+	}
+	return &Mirror{client: client, resource: resource, store: store, options: o}
+}
+
+// State tells how good the copy is now.
+func (m *Mirror) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+// Run copies until ctx is done. Call it once.
+func (m *Mirror) Run(ctx context.Context) {
+	m.update(func(s *State) { s.Heard = time.Now() })
+	if m.options.Probe > 0 {
+		go m.probe(ctx)
+	}
+	// The reflector is not always quick to end: it may be in a pause.
+	go m.copy(ctx)
+	<-ctx.Done()
+}
+
+func (m *Mirror) copy(ctx context.Context) {
+	silent := klog.Logger{}
+	reflector := cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc:  m.list,
+			WatchFuncWithContext: m.watch,
+		}, m.client),
+		&unstructured.Unstructured{},
+		&adapter{mirror: m, done: ctx.Done()},
+		cache.ReflectorOptions{
+			Name:            m.resource.String(),
+			TypeDescription: m.resource.String(),
+			Logger:          &silent,
+			Backoff:         backoff(min(m.options.Retry, unreachable)),
+		},
+	)
+	ctx = klog.NewContext(ctx, silent)
+	for pause := first; ; {
+		begin := time.Now()
+		// The error is noted already where it came from. Without one, the watch ended.
+		err := reflector.ListAndWatchWithContext(ctx)
+		if time.Since(begin) > m.options.Retry {
+			pause = first
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+		pause = min(2*pause, m.options.Retry)
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+			pause = min(pause, unreachable)
+		}
+	}
+}
+
+// backoff is how the reflector waits by itself, where the API server gives no answer.
+func backoff(most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Duration: first, Factor: 2, Jitter: 0.5, Steps: steps(first, most), Cap: most}
+}
+
+// steps is how often a pause has to be doubled to reach most.
+func steps(pause, most time.Duration) int {
+	n := 1
+	for ; pause < most; pause *= 2 {
+		n++
+	}
+	return n
+}
+
+func (m *Mirror) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := m.client.Resource(m.resource).List(ctx, o)
+	if err != nil {
+		m.fail(ctx, err)
+		return nil, err
+	}
+	return list, nil
+}
+
+func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := m.client.Resource(m.resource).Watch(ctx, o)
+	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if err != nil {
+		// A server that does not know how to send initial events is listed next.
+		if !initial || !apierrors.IsInvalid(err) {
+			m.fail(ctx, err)
+		}
+		return nil, err
+	}
+	if reflect.TypeOf(w) == noAnswer {
+		m.fail(ctx, errNoAnswer)
+		return w, nil
+	}
+	m.update(func(s *State) {
+		m.streaming = true
+		if !initial {
+			m.well(s)
+		}
+	})
+	return &stream{Interface: w, closed: m.closed}, nil
+}
+
+// noAnswer is the kind of watch that clients return, without an error, when a connection
+// ends or times out before there is an answer.
+var (
+	noAnswer    = reflect.TypeOf(watch.NewEmptyWatch())
+	errNoAnswer = errors.New("the connection ended without an answer")
+)
+
+// A stream tells when a watch is over. The reflector always stops it.
+type stream struct {
+	watch.Interface
+	once   sync.Once
+	closed func()
+}
+
+func (s *stream) Stop() {
+	s.once.Do(s.closed)
+	s.Interface.Stop()
+}
+
+func (m *Mirror) closed() {
+	m.update(func(s *State) {
+		m.streaming, s.Current = false, false
+	})
+}
+
+// well notes that a watch is open and nothing is missing before it.
+func (m *Mirror) well(s *State) {
+	if s.Err != nil {
+		m.options.Log.Info("objects are read again", "resource", m.resource.String())
+	}
+	s.Err, s.Since, s.Until = nil, time.Time{}, time.Time{}
+	s.Heard = time.Now()
+	s.Current = s.Synced
+}
+
+// heard notes a sign of life on the watch.
+func (m *Mirror) heard() {
+	m.update(func(s *State) { s.Heard = time.Now() })
+}
+
+func (m *Mirror) replaced() {
+	m.update(func(s *State) {
+		s.Synced, s.Heard = true, time.Now()
+		if m.streaming {
+			m.well(s)
+		}
+	})
+}
+
+// fail notes why objects cannot be read. That an old version is no longer kept is the
+// normal course of things: the next attempt asks for a newer one.
+func (m *Mirror) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return
+	}
+	m.update(func(s *State) {
+		now := time.Now()
+		if s.Err == nil || apierrors.ReasonForError(s.Err) != apierrors.ReasonForError(err) {
+			s.Since = now
+			m.options.Log.Warn("objects cannot be read; trying again", "resource", m.resource.String(), "error", err.Error())
+		}
+		s.Err, s.Until, s.Current = err, now, false
+	})
+}
+
+func (m *Mirror) update(change func(*State)) {
+	m.mu.Lock()
+	before := m.state
+	change(&m.state)
+	after := m.state
+	m.mu.Unlock()
+	if before.Synced != after.Synced || before.Current != after.Current || !alike(before.Err, after.Err) {
+		m.options.Changed()
+	}
+}
+
+func alike(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return errors.Is(a, b) || a.Error() == b.Error()
+}
+
+// probe asks the API server for next to nothing after each silence. The answer comes from
+// its cache, and counts as long as the watch is open too.
+func (m *Mirror) probe(ctx context.Context) {
+	ticker := time.NewTicker(m.options.Probe)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		state := m.State()
+		if !state.Current || time.Since(state.Heard) < m.options.Probe/2 {
+			continue
+		}
+		if m.answers(ctx) {
+			m.update(func(s *State) {
+				if s.Current {
+					s.Heard = time.Now()
+				}
+			})
+		}
+	}
+}
+
+func (m *Mirror) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, m.options.Probe)
+	defer cancel()
+	_, err := m.client.Resource(m.resource).List(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=usher-probe", ResourceVersion: "0", Limit: 1,
+	})
+	return err == nil
+}

@@ -1,0 +1,162 @@
+package webhookconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/usher-dev/usher/rule"
+)
+
+// The label of the objects that Usher has made and may delete.
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	manager   = "usher"
+)
+
+// An UnknownKindsError names kinds that the cluster does not have (yet). Everything else
+// was registered, and they were under the names that their resources most likely will
+// have. Apply again later: their resources may be called otherwise.
+type UnknownKindsError struct {
+	// Kinds are such as "example.com/v1 Widget", sorted.
+	Kinds []string
+}
+
+// Error implements error.
+func (e *UnknownKindsError) Error() string {
+	return "find resources: the cluster does not have the kinds " + strings.Join(e.Kinds, ", ")
+}
+
+// A ForeignError tells that a configuration has the name of Usher's, but not its label. It
+// is left as it is.
+type ForeignError struct{ Kind, Name string }
+
+// Error implements error.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%s %s is not Usher's, it has no label %s: %s", e.Kind, e.Name, managedBy, manager)
+}
+
+// Apply makes the registration what the coverage needs. API servers are to trust caBundle,
+// in PEM; nil leaves what they trust to somebody else. It writes only what differs, by
+// server-side apply, and without being able to tell the resources of all kinds nothing.
+//
+// Call it when the server answers: with the failure policy Fail, requests are refused from
+// then on if it does not. An error that is an [UnknownKindsError] needs only patience.
+func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mutating, validating, err := e.Objects(coverage, caBundle)
+	var unknown *UnknownKindsError
+	if err != nil && !errors.As(err, &unknown) {
+		return err
+	}
+	e.tellExempt(coverage)
+	registration := e.kube.AdmissionregistrationV1()
+	return errors.Join(
+		applyTo(ctx, e, mutatingKind, registration.MutatingWebhookConfigurations(), mutating, sameMutating),
+		applyTo(ctx, e, validatingKind, registration.ValidatingWebhookConfigurations(), validating, sameValidating),
+		err,
+	)
+}
+
+// tellExempt logs the kinds that policies select and API servers never send, once until they change.
+func (e *Enroller) tellExempt(coverage rule.Coverage) {
+	kinds := strings.Join(e.exemptKinds(coverage), ", ")
+	if kinds != "" && kinds != e.told {
+		e.o.Log.Warn("policies select kinds that are never sent to webhooks, so that the cluster can recover", "kinds", kinds)
+	}
+	e.told = kinds
+}
+
+// A client reads and writes the configurations of one phase.
+type client[C metav1.Object] interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (C, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (C, error)
+}
+
+// applyTo writes the configuration of one phase, unless the one that is registered is the same.
+// Another replica may write at the same time: then it tries again.
+func applyTo[C metav1.Object](ctx context.Context, e *Enroller, kind string, c client[C], want C, same func(got, want C) bool) error {
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	}, func() error {
+		got, err := c.Get(ctx, e.o.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return err
+		case !ours(got):
+			return &ForeignError{kind, e.o.Name}
+		case carries(got, want) && same(got, want):
+			return errSame
+		}
+		data, err := json.Marshal(want)
+		if err != nil {
+			return err
+		}
+		force := true
+		_, err = c.Patch(ctx, e.o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
+		return err
+	})
+	switch {
+	case errors.Is(err, errSame):
+		return nil
+	case err != nil:
+		return fmt.Errorf("register %s %s: %w", kind, e.o.Name, err)
+	}
+	e.o.Log.Info("registered", "kind", kind, "name", e.o.Name)
+	return nil
+}
+
+// errSame ends an attempt that has nothing to write.
+var errSame = errors.New("nothing to write")
+
+// ours reports whether an object is one that Usher has made.
+func ours(object metav1.Object) bool { return object.GetLabels()[managedBy] == manager }
+
+// carries reports whether got has the labels of want.
+func carries(got, want metav1.Object) bool {
+	labels := maps.Clone(got.GetLabels())
+	maps.Copy(labels, want.GetLabels())
+	return maps.Equal(labels, got.GetLabels())
+}
+
+// same reports whether the entries that are registered, those of others left out, are the
+// expected ones. Entries that somebody else has added are their business. of returns the name
+// of an entry and how it is reached.
+func same[W any](got, want []W, of func(*W) (string, *admissionv1.WebhookClientConfig)) bool {
+	own := slices.DeleteFunc(slices.Clone(got), func(w W) bool {
+		name, _ := of(&w)
+		return !isEntry(name)
+	})
+	return slices.EqualFunc(own, want, func(got, want W) bool {
+		_, there := of(&got)
+		if _, c := of(&want); c.CABundle == nil {
+			c.CABundle = there.CABundle
+		}
+		return apiequality.Semantic.DeepEqual(got, want)
+	})
+}
+
+func sameMutating(got, want *admissionv1.MutatingWebhookConfiguration) bool {
+	return same(got.Webhooks, want.Webhooks, func(w *admissionv1.MutatingWebhook) (string, *admissionv1.WebhookClientConfig) {
+		return w.Name, &w.ClientConfig
+	})
+}
+
+func sameValidating(got, want *admissionv1.ValidatingWebhookConfiguration) bool {
+	return same(got.Webhooks, want.Webhooks, func(w *admissionv1.ValidatingWebhook) (string, *admissionv1.WebhookClientConfig) {
+		return w.Name, &w.ClientConfig
+	})
+}

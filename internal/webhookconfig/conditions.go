@@ -1,0 +1,115 @@
+package webhookconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// maxNamespaces bounds the list of namespaces in a condition. With more than that it is
+// cheaper to ask.
+const maxNamespaces = 100
+
+// recovery are the conditions without which a server that is down could keep a cluster down:
+// nodes could not report, leaders could not be elected, an API server could not start.
+// They are CEL; namespace, subResource and username are absent rather than empty.
+var recovery = []admissionv1.MatchCondition{
+	{
+		// It brings its own objects up to date before it serves, and ends if it cannot.
+		Name:       "not-by-the-api-server",
+		Expression: `!(has(request.userInfo.username) && request.userInfo.username == 'system:apiserver')`,
+	},
+	{
+		Name: "not-leases-or-events",
+		Expression: `!(request.resource.group in ['coordination.k8s.io', 'events.k8s.io'] || ` +
+			`(request.resource.group == '' && request.resource.resource == 'events'))`,
+	},
+	{
+		// The proxy of a node writes no node: it is a way into its kubelet.
+		Name: "not-nodes-or-certificates",
+		Expression: `!(request.resource.group == 'certificates.k8s.io' || ` +
+			`(request.resource.group == '' && request.resource.resource == 'nodes' && ` +
+			`!(has(request.subResource) && request.subResource == 'proxy')))`,
+	},
+	{
+		// Who somebody is and what they may do, which API servers and webhooks ask.
+		Name:       "not-reviews",
+		Expression: `!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'])`,
+	},
+}
+
+// notDeletion also lets go what finalizers keep of a policy that is being deleted.
+var notDeletion = admissionv1.MatchCondition{
+	Name:       "not-deletion-of-policies",
+	Expression: `!(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))`,
+}
+
+// notPolicies leaves policies to their own entry.
+var notPolicies = admissionv1.MatchCondition{
+	Name:       "not-policies",
+	Expression: fmt.Sprintf(`!(request.resource.group in %s)`, policyGroups()),
+}
+
+// changesMetadata leaves out what controllers and kubelets report: a status alone.
+var changesMetadata = admissionv1.MatchCondition{
+	Name: "changes-metadata",
+	Expression: `object.metadata.?labels != oldObject.metadata.?labels || ` +
+		`object.metadata.?annotations != oldObject.metadata.?annotations || ` +
+		`object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences || ` +
+		`object.metadata.?finalizers != oldObject.metadata.?finalizers`,
+}
+
+// kubeSystem lets the control plane and the nodes bring up what the network, names and
+// storage of the cluster depend on, and with them Usher itself. What people write in
+// kube-system is sent.
+var kubeSystem = admissionv1.MatchCondition{
+	Name: "not-kube-system-by-the-cluster",
+	Expression: `!(has(request.namespace) && request.namespace == 'kube-system' && has(request.userInfo.username) && ` +
+		`(request.userInfo.username.startsWith('system:serviceaccount:kube-system:') || ` +
+		`request.userInfo.username.startsWith('system:node:') || ` +
+		`request.userInfo.username in ['system:kube-controller-manager', 'system:kube-scheduler']))`,
+}
+
+// always are the conditions of every entry.
+func (e *Enroller) always() []admissionv1.MatchCondition {
+	conditions := slices.Clone(recovery)
+	if !e.o.Compat {
+		conditions = append(conditions, kubeSystem)
+	}
+	return conditions
+}
+
+// conditions are those of every entry for other objects than policies, and one that leaves
+// out the namespaces that no policy is for, if all policies are for a few.
+func (e *Enroller) conditions(found []*located) []admissionv1.MatchCondition {
+	conditions := append(e.always(), notPolicies)
+	namespaces, limited := namespacesOf(found)
+	if !limited {
+		return conditions
+	}
+	return append(conditions, admissionv1.MatchCondition{
+		Name:       "namespaces-with-policies",
+		Expression: fmt.Sprintf(`has(request.namespace) && request.namespace in ['%s']`, strings.Join(namespaces, "', '")),
+	})
+}
+
+// namespacesOf returns the namespaces of all that is found, sorted; it is not limited to
+// them if they are too many, or something is covered in all of them.
+func namespacesOf(found []*located) (namespaces []string, limited bool) {
+	set := map[string]bool{}
+	for _, l := range found {
+		if l.Namespaces == nil {
+			return nil, false
+		}
+		for _, namespace := range l.Namespaces {
+			// Others do not exist, and must not become part of an expression.
+			if len(validation.IsDNS1123Label(namespace)) == 0 {
+				set[namespace] = true
+			}
+		}
+	}
+	return sorted(set), len(set) > 0 && len(set) <= maxNamespaces
+}

@@ -1,0 +1,182 @@
+package webhookconfig
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+// An Entry is one webhook of a configuration.
+type Entry struct {
+	rule.Entry
+
+	// Rules are what is sent, unless a condition leaves it out; all conditions have to hold.
+	Rules      []admissionv1.RuleWithOperations
+	Conditions []admissionv1.MatchCondition
+	// FailurePolicy is what API servers do when they get no answer.
+	FailurePolicy admissionv1.FailurePolicyType
+}
+
+// Webhook is the name of an entry, such as validate, in a webhook configuration. API servers
+// show it to clients that are denied.
+func Webhook(entry string) string { return entry + domain }
+
+// EntryOf returns the entry that has a name in a webhook configuration.
+func EntryOf(webhook string) (rule.Entry, bool) {
+	name, ok := strings.CutSuffix(webhook, domain)
+	at, known := rule.ParseEntry(name)
+	return at, ok && known
+}
+
+func isEntry(webhook string) bool {
+	_, ok := EntryOf(webhook)
+	return ok
+}
+
+// Entries returns the entries that a coverage needs. API servers ask the mutating ones in
+// this order. They are complete unless there is an error other than [UnknownKindsError].
+func (e *Enroller) Entries(coverage rule.Coverage) ([]Entry, error) {
+	var all []Entry
+	var unknown []string
+	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
+		for _, part := range []rule.Part{rule.Objects, rule.Metadata} {
+			at := rule.Entry{Phase: phase, Part: part}
+			entries, missing, err := e.part(at, coverage.Of(at))
+			if err != nil {
+				return nil, err
+			}
+			all, unknown = append(all, entries...), append(unknown, missing...)
+		}
+		all = append(all, e.policies(phase))
+	}
+	return all, unknownKinds(unknown)
+}
+
+// policies is the entry for writes of policies, which no selector leaves out.
+func (e *Enroller) policies(phase usher.Phase) Entry {
+	spots := map[spot][]usher.Operation{}
+	for _, p := range policies() {
+		spots[spot{p.Group, p.Version, p.Resource, admissionv1.AllScopes}] = []usher.Operation{usher.Create, usher.Update}
+	}
+	return Entry{
+		Entry: rule.Entry{Phase: phase, Part: rule.Policies}, Rules: join(spots),
+		Conditions: append(e.always(), notDeletion), FailurePolicy: e.o.FailurePolicy,
+	}
+}
+
+// part returns the entries for a part of a phase: the one for objects in the version that
+// the client used, and those for converted objects. The second result are kinds that the
+// cluster does not know.
+func (e *Enroller) part(base rule.Entry, covered []rule.Covered) (entries []Entry, unknown []string, err error) {
+	found, unknown, err := e.locate(covered, base.Part)
+	if err != nil {
+		return nil, nil, err
+	}
+	kinds, err := e.contested(found)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := e.entry(base, found)
+	if len(first.Rules) == 0 {
+		return nil, unknown, nil
+	}
+	if len(kinds) > 0 {
+		first.Conditions = append(first.Conditions, unconverted(kinds))
+	}
+	entries = append(entries, first)
+	members := map[string][]*located{}
+	for _, l := range found {
+		if l.versions != "" {
+			members[l.versions] = append(members[l.versions], l)
+		}
+	}
+	for _, versions := range slices.Sorted(maps.Keys(members)) {
+		at := base
+		at.Versions = versions
+		entry := e.entry(at, members[versions])
+		entry.Conditions = append(entry.Conditions, converted)
+		entries = append(entries, entry)
+	}
+	return entries, unknown, nil
+}
+
+func (e *Enroller) entry(at rule.Entry, found []*located) Entry {
+	entry := Entry{Entry: at, Rules: ruleset(found), Conditions: e.conditions(found), FailurePolicy: e.o.FailurePolicy}
+	if at.Part == rule.Metadata {
+		entry.Conditions = append(entry.Conditions, changesMetadata)
+		entry.FailurePolicy = admissionv1.Ignore
+	}
+	return entry
+}
+
+// A located is what is covered with the places where it is written.
+type located struct {
+	rule.Covered
+
+	places []place
+	// cluster says that the objects are in no namespace, convertible that they may be
+	// served in several versions, and unknown that discovery does not tell.
+	cluster, convertible, unknown bool
+	// versions name the entry for converted objects, if there is one.
+	versions string
+}
+
+// named are the API versions of the kind that the same rules name.
+func (l *located) named() []string {
+	if l.Versions == nil {
+		return []string{l.APIVersion}
+	}
+	return l.Versions
+}
+
+func (l *located) group() string { return l.places[0].group }
+
+// locate finds the places of all that is covered by an entry of a part. The second result
+// are kinds that the cluster does not know.
+func (e *Enroller) locate(covered []rule.Covered, part rule.Part) (all []*located, unknown []string, err error) {
+	for _, c := range covered {
+		l, err := e.find(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		if l.unknown {
+			unknown = append(unknown, c.APIVersion+" "+c.Kind)
+		}
+		if part == rule.Metadata {
+			l.places = beside(l)
+		}
+		if len(l.places) > 0 {
+			all = append(all, l)
+		}
+	}
+	return all, unknown, nil
+}
+
+// beside returns the subresources through which the metadata of objects can be changed.
+func beside(l *located) []place {
+	if l.Kind == "" {
+		places := []place{{"*", "*", "*/status", only(usher.Update)}}
+		if l.Namespaces == nil {
+			places = append(places, place{"", "v1", "namespaces/finalize", only(usher.Update)})
+		}
+		return places
+	}
+	var places []place
+	for _, p := range l.places {
+		if !slices.Contains(p.operations, usher.Update) || p.isSubresource() {
+			continue
+		}
+		places = append(places, place{p.group, p.version, p.resource + "/status", only(usher.Update)})
+		if p.group == "" && p.resource == "namespaces" {
+			places = append(places, place{p.group, p.version, p.resource + "/finalize", only(usher.Update)})
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.resource, b.resource) })
+	return places
+}

@@ -1,0 +1,121 @@
+package webhookconfig
+
+import (
+	"errors"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+)
+
+const (
+	mutatingKind   = "MutatingWebhookConfiguration"
+	validatingKind = "ValidatingWebhookConfiguration"
+	// domain ends the names of the entries, which API servers show to whoever is denied.
+	domain = ".usher.dev"
+)
+
+// Objects returns the configurations that a coverage needs. Equal coverages give equal
+// objects, to the byte. Everything that API servers would fill in is there. They are
+// complete unless there is an error other than [UnknownKindsError].
+func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
+	entries, err := e.Entries(coverage)
+	var unknown *UnknownKindsError
+	if err != nil && !errors.As(err, &unknown) {
+		return nil, nil, err
+	}
+	mutating := &admissionv1.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: mutatingKind},
+		ObjectMeta: e.metadata(),
+	}
+	validating := &admissionv1.ValidatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: validatingKind},
+		ObjectMeta: e.metadata(),
+	}
+	for i := range entries {
+		if entries[i].Phase == usher.Mutate {
+			mutating.Webhooks = append(mutating.Webhooks, e.mutating(&entries[i], caBundle))
+		} else {
+			validating.Webhooks = append(validating.Webhooks, e.validating(&entries[i], caBundle))
+		}
+	}
+	return mutating, validating, err
+}
+
+func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
+	if e.o.URL != "" {
+		url := strings.TrimSuffix(e.o.URL, "/") + path
+		return admissionv1.WebhookClientConfig{URL: &url, CABundle: caBundle}
+	}
+	return admissionv1.WebhookClientConfig{
+		Service:  &admissionv1.ServiceReference{Namespace: e.o.Namespace, Name: e.o.Service, Path: &path, Port: &e.o.Port},
+		CABundle: caBundle,
+	}
+}
+
+// namespaces excludes Usher's own namespace by the label that API servers set, and which
+// nobody can change.
+func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{}
+	if n.Part == rule.Policies {
+		return selector
+	}
+	if e.o.NamespaceSelector != nil {
+		selector = e.o.NamespaceSelector.DeepCopy()
+	}
+	if e.o.Namespace != "" {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{e.o.Namespace},
+		})
+	}
+	return selector
+}
+
+func (e *Enroller) objects(n *Entry) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{}
+	if n.Part == rule.Policies {
+		return selector
+	}
+	if e.o.ObjectSelector != nil {
+		selector = e.o.ObjectSelector.DeepCopy()
+	}
+	if e.o.Compat {
+		selector = metav1.AddLabelToSelector(selector, "kinitiras.kcloudlabs.io/webhook", "enabled")
+	}
+	return selector
+}
+
+func (e *Enroller) metadata() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: e.o.Name, Labels: map[string]string{managedBy: manager}}
+}
+
+func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
+	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
+	return admissionv1.MutatingWebhook{
+		Name:                    Webhook(n.String()),
+		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
+		Rules:                   n.Rules,
+		FailurePolicy:           &n.FailurePolicy,
+		MatchPolicy:             &equivalent,
+		NamespaceSelector:       e.namespaces(n),
+		ObjectSelector:          e.objects(n),
+		SideEffects:             &none,
+		TimeoutSeconds:          &e.o.TimeoutSeconds,
+		AdmissionReviewVersions: e.o.ReviewVersions,
+		ReinvocationPolicy:      &e.o.Reinvocation,
+		MatchConditions:         n.Conditions,
+	}
+}
+
+// validating is the mutating webhook of an entry, but for what only those have.
+func (e *Enroller) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
+	w := e.mutating(n, caBundle)
+	return admissionv1.ValidatingWebhook{
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+		TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+	}
+}

@@ -1,0 +1,79 @@
+package webhookconfig
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A Registered is an entry of Usher's as API servers know it.
+type Registered struct {
+	// Entry is its name without the domain, such as mutate.
+	Entry string
+	// Path is the URL path that is called.
+	Path string
+	// Rules are what is sent.
+	Rules []admissionv1.RuleWithOperations
+}
+
+// Registered reads what API servers are told now. Configurations that do not exist, or that
+// are not Usher's, have no entries, and neither count the entries that somebody else has
+// added.
+func (e *Enroller) Registered(ctx context.Context) ([]Registered, error) {
+	client := e.kube.AdmissionregistrationV1()
+	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, e.o.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read %s %s: %w", mutatingKind, e.o.Name, err)
+	}
+	var all []Registered
+	if err == nil && ours(mutating) {
+		for i := range mutating.Webhooks {
+			w := &mutating.Webhooks[i]
+			all = e.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
+		}
+	}
+	validating, err := client.ValidatingWebhookConfigurations().Get(ctx, e.o.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read %s %s: %w", validatingKind, e.o.Name, err)
+	}
+	if err == nil && ours(validating) {
+		for i := range validating.Webhooks {
+			w := &validating.Webhooks[i]
+			all = e.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
+		}
+	}
+	return all, nil
+}
+
+func (e *Enroller) appendRegistered(all []Registered, name string, c *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) []Registered {
+	at, ok := EntryOf(name)
+	path := e.pathOf(c)
+	if !ok || path == "" {
+		return all
+	}
+	return append(all, Registered{Entry: at.String(), Path: path, Rules: rules})
+}
+
+// pathOf is the path that an entry has here. A URL may lead through a proxy, which has a
+// path of its own.
+func (e *Enroller) pathOf(c *admissionv1.WebhookClientConfig) string {
+	switch {
+	case c.Service != nil && c.Service.Path != nil:
+		return *c.Service.Path
+	case c.URL == nil:
+		return ""
+	}
+	if path, ok := strings.CutPrefix(*c.URL, strings.TrimSuffix(e.o.URL, "/")); ok && e.o.URL != "" {
+		return path
+	}
+	u, err := url.Parse(*c.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}

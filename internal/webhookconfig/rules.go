@@ -1,0 +1,106 @@
+package webhookconfig
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A spot is a resource, or all of them, as rules of webhook configurations name it.
+type spot struct {
+	group, version, resource string
+	scope                    admissionv1.ScopeType
+}
+
+// anything is every resource, without subresources; anyStatus the status of each.
+var (
+	anything  = spot{"*", "*", "*", admissionv1.AllScopes}
+	anyStatus = spot{"*", "*", "*/status", admissionv1.AllScopes}
+)
+
+// ruleset returns the fewest rules that match what is found, and nothing else: resources are
+// joined only within a group and version, since a rule means every combination of what it
+// lists. They are sorted.
+func ruleset(found []*located) []admissionv1.RuleWithOperations {
+	spots := map[spot][]usher.Operation{}
+	for _, l := range found {
+		for _, p := range l.places {
+			s := spot{p.group, p.version, p.resource, admissionv1.AllScopes}
+			if l.Kind == "" && l.Namespaces != nil && p.group == "*" {
+				s.scope = admissionv1.NamespacedScope
+			}
+			for _, operation := range p.operations {
+				if (len(l.Operations) == 0 || slices.Contains(l.Operations, operation)) && !slices.Contains(spots[s], operation) {
+					spots[s] = append(spots[s], operation)
+				}
+			}
+		}
+	}
+	subtract(spots)
+	return join(spots)
+}
+
+// subtract removes what a rule for everything matches anyhow.
+func subtract(spots map[spot][]usher.Operation) {
+	for s, operations := range spots {
+		_, subresource, _ := strings.Cut(s.resource, "/")
+		all := anything
+		if subresource != "" {
+			all = anyStatus
+		}
+		if s != all && (subresource == "" || subresource == "status") {
+			spots[s] = slices.DeleteFunc(operations, func(operation usher.Operation) bool {
+				return slices.Contains(spots[all], operation)
+			})
+		}
+	}
+}
+
+// join makes one rule of all resources of a group and version that share operations.
+func join(spots map[spot][]usher.Operation) []admissionv1.RuleWithOperations {
+	type sharing struct {
+		group, version, operations string
+		scope                      admissionv1.ScopeType
+	}
+	resources := map[sharing][]string{}
+	for s, operations := range spots {
+		if len(operations) == 0 {
+			continue
+		}
+		words := make([]string, len(operations))
+		for i, operation := range operations {
+			words[i] = string(operation)
+		}
+		slices.Sort(words)
+		key := sharing{s.group, s.version, strings.Join(words, ","), s.scope}
+		resources[key] = append(resources[key], s.resource)
+	}
+	keys := make([]sharing, 0, len(resources))
+	for key := range resources {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b sharing) int {
+		return cmp.Or(
+			cmp.Compare(a.group, b.group),
+			cmp.Compare(a.version, b.version),
+			cmp.Compare(a.operations, b.operations),
+			cmp.Compare(a.scope, b.scope),
+		)
+	})
+	rules := make([]admissionv1.RuleWithOperations, len(keys))
+	for i, key := range keys {
+		slices.Sort(resources[key])
+		for _, word := range strings.Split(key.operations, ",") {
+			rules[i].Operations = append(rules[i].Operations, admissionv1.OperationType(word))
+		}
+		rules[i].Rule = admissionv1.Rule{
+			APIGroups: []string{key.group}, APIVersions: []string{key.version},
+			Resources: resources[key], Scope: &key.scope,
+		}
+	}
+	return rules
+}
