@@ -184,11 +184,13 @@ func gone(c net.Conn) bool {
 
 // streams opens a hundred requests on one connection, whose bodies stop after a byte.
 func (t *Target) streams(ctx context.Context) error {
+	// A transport keeps connections that it has made for requests which did not wait for them.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	transport := &http.Transport{
 		TLSClientConfig: t.TLS.Clone(), ForceAttemptHTTP2: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(context.WithoutCancel(ctx)) },
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return t.dial(ctx) },
 	}
-	defer transport.CloseIdleConnections()
 	var all sync.WaitGroup
 	var failed atomic.Pointer[error]
 	for range 100 {

@@ -48,9 +48,16 @@ func TestAttackersKeepNobodyFromBeingAnswered(t *testing.T) {
 			honest(t, h, limits, conns)
 			cancel()
 			attackers.Wait()
+			var use limit.Use
+			var pending int
+			defer func() {
+				if t.Failed() {
+					t.Errorf("there is still taken %+v, with %d pending connections", use, pending)
+				}
+			}()
 			h.eventually("everything is given back", func() bool {
-				use := limits.Use()
-				pending, _, _ := conns.Open()
+				use = limits.Use()
+				pending, _, _ = conns.Open()
 				return use.Bytes == 0 && use.Slots == 0 && use.Waiting == 0 && pending == 0
 			})
 		})
