@@ -17,8 +17,8 @@ type Object struct {
 	raw  []byte
 	tree map[string]any
 	// bytes tells that the object came as raw, and outline what is known of that.
-	bytes   bool
-	outline jsontree.Outline
+	bytes     bool
+	skipIndex jsontree.SkipIndex
 
 	decode    sync.Once
 	decodeErr error
@@ -35,10 +35,10 @@ func RawObject(raw []byte) *Object {
 	return &Object{raw: raw, bytes: true}
 }
 
-// SurveyedObject is [RawObject] for a JSON object of which something is known, so that it need
+// PrescannedObject is [RawObject] for a JSON object of which something is known, so that it need
 // not be checked again. It is for the doors of this module: programs use RawObject.
-func SurveyedObject(raw []byte, outline jsontree.Outline) *Object {
-	return &Object{raw: raw, bytes: true, outline: outline}
+func PrescannedObject(raw []byte, skipIndex jsontree.SkipIndex) *Object {
+	return &Object{raw: raw, bytes: true, skipIndex: skipIndex}
 }
 
 // TreeObject returns the object in tree, which must not change any more, or nil for a
@@ -61,7 +61,7 @@ func (o *Object) Tree() (map[string]any, error) {
 		if o.tree != nil {
 			return
 		}
-		tree, err := jsontree.SelectSurveyed(o.raw, jsontree.All(), o.outline)
+		tree, err := jsontree.SelectPrescanned(o.raw, jsontree.All(), o.skipIndex)
 		if err != nil {
 			o.decodeErr = fmt.Errorf("decode object: %w", err)
 			return
@@ -77,7 +77,7 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || !o.bytes || paths.Whole() {
 		return o.Tree()
 	}
-	part, err := jsontree.SelectSurveyed(o.raw, paths.of(), o.outline)
+	part, err := jsontree.SelectPrescanned(o.raw, paths.of(), o.skipIndex)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}

@@ -51,7 +51,7 @@ func countsReplicas(r rule.Rule) bool {
 		if !ok {
 			return false
 		}
-		object, old := selective.Wants()
+		object, old := selective.ReadPaths()
 		return slices.ContainsFunc([]*usher.Paths{object, old}, func(p *usher.Paths) bool {
 			return p.Meets("spec", "replicas") && !p.Covers("spec")
 		})

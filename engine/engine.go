@@ -35,7 +35,7 @@ type kindFilter interface {
 
 // A looker is a [Matcher] that says what it looks at in objects of a kind.
 type looker interface {
-	Looks(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths
+	ReadPaths(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths
 }
 
 // A FailurePolicy tells what becomes of a request when a rule fails.
@@ -119,13 +119,13 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	}
 	looks := usher.AllPaths()
 	if e.looker != nil {
-		looks = e.looker.Looks(r.Phase, r.Kind)
+		looks = e.looker.ReadPaths(r.Phase, r.Kind)
 	}
 	tree, err := r.Target().Part(looks)
 	if err != nil {
 		return undecodable(r, err), nil
 	}
-	d := &deciding{engine: e, request: r, tree: tree, paths: looks}
+	d := &evaluation{engine: e, request: r, tree: tree, paths: looks}
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

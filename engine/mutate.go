@@ -14,7 +14,7 @@ import (
 //
 // On Delete nothing comes of a patch, so that nothing is said to have changed, and no
 // failure blocks the deletion, not even that of running out of time.
-func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
+func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
 	for _, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
@@ -42,13 +42,13 @@ func (d *deciding) mutate(ctx context.Context, passes []int) (usher.Decision, er
 	return d.allow(d.applied), nil
 }
 
-func (d *deciding) allow(patch usher.Patch) usher.Decision {
+func (d *evaluation) allow(patch usher.Patch) usher.Decision {
 	d.decision.Verdict, d.decision.Patch = usher.Allow, patch
 	d.decision.Audit = audit(d.decision.Findings)
 	return d.decision
 }
 
-func (d *deciding) deny(code int32, message string) usher.Decision {
+func (d *evaluation) deny(code int32, message string) usher.Decision {
 	d.decision.Verdict, d.decision.Code, d.decision.Message = usher.Deny, code, message
 	d.decision.Audit = audit(d.decision.Findings)
 	return d.decision

@@ -19,7 +19,7 @@ type picky struct {
 	object, old []string
 }
 
-func (p picky) Wants() (object, old *usher.Paths) { return pathsOf(p.object), pathsOf(p.old) }
+func (p picky) ReadPaths() (object, old *usher.Paths) { return pathsOf(p.object), pathsOf(p.old) }
 
 func pathsOf(texts []string) *usher.Paths {
 	paths := &usher.Paths{}

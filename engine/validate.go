@@ -12,7 +12,7 @@ import (
 // validate runs the rules in order. The first rejection of a policy, or its first
 // failure that is not ignored, ends that policy; the others go on, so that whoever made
 // the request learns of all that is wrong at once.
-func (d *deciding) validate(ctx context.Context, passes []int) (usher.Decision, error) {
+func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision, error) {
 	var problems problems
 	for _, pass := range passes {
 		matched, err := d.match(pass)

@@ -18,10 +18,10 @@ import (
 type Index struct {
 	rules  []rule.Rule
 	stages []stage
-	// looks are the paths to what selectors look at, likely has those to what the rules for
+	// readPaths are the paths to what selectors look at, likely has those to what the rules for
 	// a kind want besides, where that may be worth while.
-	looks  *usher.Paths
-	likely map[likelyKey]*usher.Paths
+	readPaths *usher.Paths
+	likely    map[likelyKey]*usher.Paths
 }
 
 // A stage holds the rules of one pass of one phase.
@@ -66,7 +66,7 @@ func New(rules []rule.Rule) *Index {
 			b.arrange(rules)
 		}
 	}
-	ix.look()
+	ix.findReadPaths()
 	return ix
 }
 
@@ -78,7 +78,7 @@ func Update(last *Index, rules []rule.Rule) *Index {
 	}
 	// Nothing but the place of a rule is kept elsewhere.
 	ix := &Index{rules: rules, stages: last.stages}
-	ix.look()
+	ix.findReadPaths()
 	return ix
 }
 

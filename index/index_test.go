@@ -86,12 +86,12 @@ func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 	var all []*rule.Rule
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		found := 0
-		part := partOf(t, s, ix.Looks(phase, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)))
+		part := partOf(t, s, ix.ReadPaths(phase, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)))
 		for _, pass := range []int{-3, 0, 1} {
 			before := []*rule.Rule{nil}
 			got, want := ix.Matching(before, phase, pass, s), ix.Scan(before, phase, pass, s)
 			if again := ix.Matching(before, phase, pass, part); !slices.Equal(again, want) {
-				t.Fatalf("%s/%d, %+v: of what Looks says %v match, of all %v", phase, pass, s, lines(again[1:]), lines(want[1:]))
+				t.Fatalf("%s/%d, %+v: of what ReadPaths says %v match, of all %v", phase, pass, s, lines(again[1:]), lines(want[1:]))
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%s/%d, %+v:\nMatching %v\nScan     %v\nof %v", phase, pass, s, lines(got[1:]), lines(want[1:]), rules(ix))

@@ -50,7 +50,7 @@ func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Comp
 func slowest(rules []rule.Rule) string {
 	first, more := "", 0
 	for i := range rules {
-		slow := rules[i].Slow()
+		slow := rules[i].SlowPath()
 		for _, step := range slices.Sorted(maps.Keys(slow)) {
 			if first != "" {
 				more++

@@ -196,7 +196,7 @@ func (r *Rule) readsMetadata() bool {
 		if !ok {
 			return true
 		}
-		object, old := selective.Wants()
+		object, old := selective.ReadPaths()
 		for _, field := range guarded {
 			if object.Meets("metadata", field) || old.Meets("metadata", field) {
 				return true

@@ -162,7 +162,7 @@ func (selective) Run(context.Context, *rule.Input) (rule.Outcome, error) { retur
 
 func (selective) String() string { return "reads" }
 
-func (p selective) Wants() (object, old *usher.Paths) {
+func (p selective) ReadPaths() (object, old *usher.Paths) {
 	object = &usher.Paths{}
 	object.Add(p...)
 	return object, nil

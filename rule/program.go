@@ -20,17 +20,17 @@ type Program interface {
 // decoded.
 type Selective interface {
 	Program
-	// Wants returns the paths to all that Run looks at in Input.Object and in
+	// ReadPaths returns the paths to all that Run looks at in Input.Object and in
 	// Input.OldObject; nil is nothing. What lies elsewhere may be missing there. Run does not look into the objects of Input.Request.
-	Wants() (object, old *usher.Paths)
+	ReadPaths() (object, old *usher.Paths)
 }
 
 // A Slow program runs in a way that takes much longer than others do. Programs that may
 // be slow implement it.
-type Slow interface {
+type SlowPath interface {
 	Program
-	// Slow says why, such as "it has a definition (3:1)"; "" means that it is not slow.
-	Slow() string
+	// SlowPath says why, such as "it has a definition (3:1)"; "" means that it is not slow.
+	SlowPath() string
 }
 
 // An Input is what a program sees. Everything in it is shared: do not change it.

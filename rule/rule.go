@@ -34,15 +34,15 @@ type Step struct {
 	Program Program
 }
 
-// Slow returns the steps that run slowly, each with the reason.
-func (r *Rule) Slow() map[string]string {
+// SlowPath returns the steps that run slowly, each with the reason.
+func (r *Rule) SlowPath() map[string]string {
 	var slow map[string]string
 	for _, s := range r.Steps {
-		program, ok := s.Program.(Slow)
+		program, ok := s.Program.(SlowPath)
 		if !ok {
 			continue
 		}
-		if why := program.Slow(); why != "" {
+		if why := program.SlowPath(); why != "" {
 			if slow == nil {
 				slow = map[string]string{}
 			}

@@ -72,7 +72,7 @@ type slow string
 
 func (s slow) String() string { return "slow" }
 
-func (s slow) Slow() string { return string(s) }
+func (s slow) SlowPath() string { return string(s) }
 
 func (slow) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
 
@@ -92,7 +92,7 @@ func TestSlow(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			r := rule.Rule{Steps: test.steps}
-			if diff := cmp.Diff(test.want, r.Slow()); diff != "" {
+			if diff := cmp.Diff(test.want, r.SlowPath()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

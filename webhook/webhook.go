@@ -116,7 +116,7 @@ type Server struct {
 	listener net.Listener
 	// certificate is nil if it is the business of Options.TLS.
 	certificate *cert.Serving
-	callers     *clientauth.Callers
+	callers     *clientauth.Authenticator
 	ready       func() error
 	log         *slog.Logger
 }
@@ -137,13 +137,13 @@ func newServer(handler http.Handler, o Options, load loader) (*Server, error) {
 	if s.callers, err = known(o, s.log); err != nil {
 		return nil, err
 	}
-	s.callers.Follow(s.server.Server)
+	s.callers.CountFailedHandshakes(s.server.Server)
 	limits := limit.New(limit.Options{Provable: s.callers != nil, Log: s.log})
 	limited := limits.Handler(handler)
 	if s.callers != nil {
 		limited = limits.Proven(handler)
 	}
-	s.server.Handler = s.probes(s.callers.Only(s.server.Count(limited)))
+	s.server.Handler = s.probes(s.callers.Require(s.server.Count(limited)))
 	if err := s.secure(o, load); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func newServer(handler http.Handler, o Options, load loader) (*Server, error) {
 }
 
 // known are those who may call the handler.
-func known(o Options, log *slog.Logger) (*clientauth.Callers, error) {
+func known(o Options, log *slog.Logger) (*clientauth.Authenticator, error) {
 	switch {
 	case len(o.ClientNames) > 0 && o.ClientCAFile == "":
 		return nil, errors.New("load client CA: ClientNames need ClientCAFile: names can be believed only if somebody vouches for them")
@@ -176,7 +176,7 @@ func (s *Server) secure(o Options, load loader) error {
 	if err := s.certify(config, o, load); err != nil {
 		return err
 	}
-	s.server.TLSConfig = s.callers.Ask(config)
+	s.server.TLSConfig = s.callers.ConfigureTLS(config)
 	return nil
 }
 

@@ -24,8 +24,8 @@ func BuiltIn() []rule.Rule {
 // A requestNamespace sets metadata.namespace to the namespace of the request.
 type requestNamespace struct{ wants *usher.Paths }
 
-// Wants implements [rule.Selective].
-func (p requestNamespace) Wants() (object, old *usher.Paths) { return p.wants, nil }
+// ReadPaths implements [rule.Selective].
+func (p requestNamespace) ReadPaths() (object, old *usher.Paths) { return p.wants, nil }
 
 func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	metadata, ok := in.Object["metadata"].(map[string]any)

@@ -18,24 +18,24 @@ import (
 )
 
 // A room is where an answer is made: its patch, and its text.
-type room struct{ patch, text []byte }
+type buffers struct{ patch, text []byte }
 
-var rooms = sync.Pool{New: func() any { return new(room) }}
+var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 
-// mostRoom is what is kept of a room in bytes.
-const mostRoom = 64 << 10
+// maxKept is the capacity, in bytes, up to which buffers are reused.
+const maxKept = 64 << 10
 
 // release lets others have the room. What lies in it is no longer there.
-func (r *room) release() {
-	if cap(r.patch)+cap(r.text) <= mostRoom {
-		rooms.Put(r)
+func (r *buffers) release() {
+	if cap(r.patch)+cap(r.text) <= maxKept {
+		bufferPool.Put(r)
 	}
 }
 
 // encodeReview encodes the answer to r in room, as json.Marshal would an AdmissionReview.
-func encodeReview(r *review, response *admissionv1.AdmissionResponse, room *room) ([]byte, error) {
+func encodeReview(r *review, response *admissionv1.AdmissionResponse, buffers *buffers) ([]byte, error) {
 	response.UID = types.UID(r.request.UID)
-	b := append(room.text[:0], `{"kind":`...)
+	b := append(buffers.text[:0], `{"kind":`...)
 	b = jsontree.AppendString(b, r.kind)
 	b = append(b, `,"apiVersion":`...)
 	b = jsontree.AppendString(b, r.apiVersion)
@@ -64,8 +64,8 @@ func encodeReview(r *review, response *admissionv1.AdmissionResponse, room *room
 	if len(response.Warnings) > 0 {
 		b = append(b, ']')
 	}
-	room.text = append(b, "}}"...)
-	return room.text, nil
+	buffers.text = append(b, "}}"...)
+	return buffers.text, nil
 }
 
 func appendStatus(b []byte, status *metav1.Status) ([]byte, error) {

@@ -8,5 +8,5 @@ import (
 
 // Encode encodes the answer to a request, as it is sent.
 func Encode(apiVersion, uid string, response *admissionv1.AdmissionResponse) ([]byte, error) {
-	return encodeReview(&review{apiVersion: apiVersion, kind: kind, request: usher.Request{UID: uid}}, response, new(room))
+	return encodeReview(&review{apiVersion: apiVersion, kind: kind, request: usher.Request{UID: uid}}, response, new(buffers))
 }

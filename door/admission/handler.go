@@ -56,9 +56,9 @@ func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := h.deadline(r)
 	defer cancel()
-	room := rooms.Get().(*room)
-	defer room.release()
-	answer, err := h.serve(ctx, r, room)
+	buffers := bufferPool.Get().(*buffers)
+	defer buffers.release()
+	answer, err := h.serve(ctx, r, buffers)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -78,13 +78,13 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // serve returns the answer to one review, which lies in room.
-func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byte, error) {
+func (h *handler) serve(ctx context.Context, r *http.Request, buffers *buffers) ([]byte, error) {
 	if err := envelope.Check(r); err != nil {
 		return nil, err
 	}
 	body, err := envelope.Read(r, h.maxBody, nil, "an AdmissionReview")
 	if refusal := (*envelope.Refusal)(nil); errors.As(err, &refusal) && refusal.Code == http.StatusRequestEntityTooLarge {
-		return h.tooLarge(r, body, room, refusal)
+		return h.tooLarge(r, body, buffers, refusal)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byt
 	review := &review{meter: meter{ctx: ctx, body: r.Body}}
 	defer review.meter.end()
 	if err := review.decode(body); err != nil {
-		return h.undecodable(ctx, review, room, err)
+		return h.undecodable(ctx, review, buffers, err)
 	}
 	review.request.Phase = h.phase
 	if h.accept != nil {
@@ -100,25 +100,25 @@ func (h *handler) serve(ctx context.Context, r *http.Request, room *room) ([]byt
 			return nil, envelope.Refuse(http.StatusForbidden, "%v", err)
 		}
 	}
-	return h.answer(ctx, review, room)
+	return h.answer(ctx, review, buffers)
 }
 
 // undecodable answers a review of which only the beginning could be read. An HTTP error would
 // let it pass under failurePolicy Ignore, and so is only for what is no review, and for what
 // the caller is to send again.
-func (h *handler) undecodable(ctx context.Context, review *review, room *room, err error) ([]byte, error) {
+func (h *handler) undecodable(ctx context.Context, review *review, buffers *buffers, err error) ([]byte, error) {
 	tooLarge := errors.Is(err, limit.ErrTooLarge)
 	switch {
 	case errors.Is(err, limit.ErrOverloaded):
 		return nil, envelope.Failure(err)
 	case errors.Is(err, jsonscan.ErrTooDeep) && review.identified():
-		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()), room)
+		return h.deny(ctx, review, answer.Refusal(http.StatusBadRequest, err.Error()), buffers)
 	case tooLarge && review.identified():
-		return h.deny(ctx, review, answer.Refusal(http.StatusRequestEntityTooLarge, errMemory), room)
+		return h.deny(ctx, review, answer.Refusal(http.StatusRequestEntityTooLarge, errMemory), buffers)
 	case tooLarge:
 		return nil, envelope.Failure(err)
 	case ctx.Err() != nil && review.identified():
-		return h.deny(ctx, review, answer.Undecided(err), room)
+		return h.deny(ctx, review, answer.Undecided(err), buffers)
 	case ctx.Err() != nil:
 		return nil, envelope.Refuse(http.StatusRequestTimeout, "%v", err)
 	}
@@ -130,7 +130,7 @@ const errMemory = "admission review takes more memory than the server has for on
 
 // tooLarge denies a review of which only the beginning is there. An HTTP error would let
 // it pass under failurePolicy Ignore.
-func (h *handler) tooLarge(r *http.Request, beginning []byte, room *room, refusal *envelope.Refusal) ([]byte, error) {
+func (h *handler) tooLarge(r *http.Request, beginning []byte, buffers *buffers, refusal *envelope.Refusal) ([]byte, error) {
 	limit.Discard(r.Body, drain*h.maxBody)
 	review := &review{}
 	_ = review.decode(beginning)
@@ -141,27 +141,27 @@ func (h *handler) tooLarge(r *http.Request, beginning []byte, room *room, refusa
 	if refusal.Text == limit.ErrTooLarge.Error() {
 		reason = errMemory
 	}
-	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason), room)
+	return h.deny(r.Context(), review, answer.Refusal(http.StatusRequestEntityTooLarge, reason), buffers)
 }
 
 // answer decides a review and encodes the decision.
-func (h *handler) answer(ctx context.Context, review *review, room *room) ([]byte, error) {
+func (h *handler) answer(ctx context.Context, review *review, buffers *buffers) ([]byte, error) {
 	decision, err := answer.Decide(ctx, h.decider, &review.request, h.log)
 	if err != nil {
-		return h.deny(ctx, review, answer.Undecided(err), room)
+		return h.deny(ctx, review, answer.Undecided(err), buffers)
 	}
-	response, err := respond(&review.request, decision, room)
+	response, err := respond(&review.request, decision, buffers)
 	if err != nil {
-		return h.deny(ctx, review, answer.Undecided(err), room)
+		return h.deny(ctx, review, answer.Undecided(err), buffers)
 	}
-	return encodeReview(review, response, room)
+	return encodeReview(review, response, buffers)
 }
 
 // deny answers a review that could not be decided.
-func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status, room *room) ([]byte, error) {
+func (h *handler) deny(ctx context.Context, review *review, status *metav1.Status, buffers *buffers) ([]byte, error) {
 	h.log.ErrorContext(ctx, "review denied without a decision",
 		"uid", review.request.UID, "phase", h.phase, "code", status.Code, "error", status.Message)
-	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status}, room)
+	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status}, buffers)
 }
 
 // deadline returns the context of a decision: it ends a little before the caller loses

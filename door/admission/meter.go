@@ -36,11 +36,11 @@ func (m *meter) watch() jsontree.Watch {
 
 // mind makes decoding a heavy object end with the request's context. Who still has the object
 // when the request is over may take the time they like.
-func (m *meter) mind(outline *jsontree.Outline) {
-	if m.ctx == nil || outline.Weight() < heavy {
+func (m *meter) mind(skipIndex *jsontree.SkipIndex) {
+	if m.ctx == nil || skipIndex.Weight() < heavy {
 		return
 	}
-	outline.Interrupt(func() error {
+	skipIndex.Interrupt(func() error {
 		if m.over.Load() {
 			return nil
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // respond turns a decision into the answer to q, without uid. The patch lies in room.
-func respond(q *usher.Request, d usher.Decision, room *room) (*admissionv1.AdmissionResponse, error) {
+func respond(q *usher.Request, d usher.Decision, buffers *buffers) (*admissionv1.AdmissionResponse, error) {
 	denial, err := answer.Denial(q, d)
 	if err != nil {
 		return nil, err
@@ -32,11 +32,11 @@ func respond(q *usher.Request, d usher.Decision, room *room) (*admissionv1.Admis
 	if len(operations) == 0 {
 		return response, nil
 	}
-	patch, err := operations.AppendJSON(room.patch[:0])
+	patch, err := operations.AppendJSON(buffers.patch[:0])
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	room.patch = patch
+	buffers.patch = patch
 	jsonPatch := admissionv1.PatchTypeJSONPatch
 	response.Patch, response.PatchType = patch, &jsonPatch
 	return response, nil

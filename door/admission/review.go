@@ -141,10 +141,10 @@ func readUser(s *jsonscan.Scanner, user *usher.User) error {
 
 // raw reads an object, or null, without looking inside.
 func (r *review) raw(s *jsonscan.Scanner, target **usher.Object) error {
-	text, outline, err := s.RawObject()
+	text, skipIndex, err := s.RawObject()
 	if err == nil && text != nil {
-		r.meter.mind(&outline)
-		*target = usher.SurveyedObject(text, outline)
+		r.meter.mind(&skipIndex)
+		*target = usher.PrescannedObject(text, skipIndex)
 	}
 	return err
 }

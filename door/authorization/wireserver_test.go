@@ -198,7 +198,7 @@ func (s *wireServer) secure(caller string) error {
 	if s.folder, err = os.MkdirTemp("", "usher-test"); err != nil {
 		return fmt.Errorf("prepare TLS: %w", err)
 	}
-	o := clientauth.Options{Insist: true, Stranger: http.StatusUnauthorized, Log: slog.New(slog.DiscardHandler)}
+	o := clientauth.Options{RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized, Log: slog.New(slog.DiscardHandler)}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: ours.pool()}
 	file, content := filepath.Join(s.folder, "secret"), ours.pem
 	issuer, name := ours, apiServerName
@@ -229,8 +229,8 @@ func (s *wireServer) secure(caller string) error {
 	if err != nil {
 		return err
 	}
-	s.server.Handler = known.Only(s.server.Handler)
-	s.server.TLSConfig = known.Ask(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*serving}, NextProtos: []string{"h2", "http/1.1"}})
+	s.server.Handler = known.Require(s.server.Handler)
+	s.server.TLSConfig = known.ConfigureTLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*serving}, NextProtos: []string{"h2", "http/1.1"}})
 	s.client = newWireClient(config)
 	return nil
 }

@@ -30,8 +30,8 @@ type handler struct {
 	converter Converter
 	maxBody   int64
 	log       *slog.Logger
-	// complaint is the failure that was logged last, and when.
-	complaint struct {
+	// lastError is the failure that was logged last, and when.
+	lastError struct {
 		sync.Mutex
 		text string
 		at   time.Time
@@ -65,13 +65,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) complain(ctx context.Context, r *request, err error) {
 	const often = time.Minute
 	level := slog.LevelError
-	h.complaint.Lock()
-	if text := err.Error(); text == h.complaint.text && time.Since(h.complaint.at) < often {
+	h.lastError.Lock()
+	if text := err.Error(); text == h.lastError.text && time.Since(h.lastError.at) < often {
 		level = slog.LevelDebug
 	} else {
-		h.complaint.text, h.complaint.at = text, time.Now()
+		h.lastError.text, h.lastError.at = text, time.Now()
 	}
-	h.complaint.Unlock()
+	h.lastError.Unlock()
 	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", err)
 }
 
@@ -105,7 +105,7 @@ func pay(r *http.Request, body []byte) error {
 	if failed != nil {
 		return failed
 	}
-	_, _, _ = jsontree.Survey(body, 0, maxDepth, func(weight int) error {
+	_, _, _ = jsontree.Prescan(body, 0, maxDepth, func(weight int) error {
 		failed = cmp.Or(r.Context().Err(), limit.Pay(r.Body, weight))
 		return failed
 	})

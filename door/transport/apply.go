@@ -120,7 +120,7 @@ func (x *exchange) grafted(to *url.URL, intent, old, result map[string]any, r *u
 	if err != nil {
 		return nil, nil, err
 	}
-	intent = graft(intent, result, wanted, owners(result))
+	intent = mergeApplied(intent, result, wanted, owners(result))
 	if result, err = x.try(to, mediaApplyYAML, intent); err != nil {
 		return nil, nil, err
 	}

@@ -31,7 +31,7 @@ type kind struct {
 
 	mu sync.Mutex
 	// mirror is nil while objects are not watched, for the reason err.
-	mirror  *reflector.Mirror
+	mirror  *reflector.Reflector
 	err     error
 	objects *objects
 }
@@ -108,7 +108,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.Interface, resource sch
 	return errTooMany(k.options.MaxObjects)
 }
 
-func (k *kind) set(m *reflector.Mirror, all *objects, err error) {
+func (k *kind) set(m *reflector.Reflector, all *objects, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mirror, k.objects, k.err = m, all, err

@@ -28,11 +28,11 @@ type Options struct {
 	// what one of them must be called, as common name, DNS name or URI; none means anything.
 	CAFile string
 	Names  []string
-	// Insist tells that a connection without a certificate is not even made. Otherwise only
-	// what [Callers.Only] guards is refused, and probes need none.
-	Insist bool
-	// Stranger is the HTTP status for certificates with other names; 0 means 403.
-	Stranger int
+	// RequireClientCert tells that a connection without a certificate is not even made. Otherwise only
+	// what [Authenticator.Require] guards is refused, and probes need none.
+	RequireClientCert bool
+	// UnknownNameStatus is the HTTP status for certificates with other names; 0 means 403.
+	UnknownNameStatus int
 	// TokenFile holds the bearer tokens that callers may send, one a line; empty means that
 	// they need none. Space around a token does not count, nor do empty lines. With two of
 	// them, API servers can change from one to the other at their own pace.
@@ -44,8 +44,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Callers are those who may ask. A nil *Callers is everybody.
-type Callers struct {
+// An Authenticator says who may ask. A nil *Authenticator is everybody.
+type Authenticator struct {
 	options Options
 	ca      reload.File
 	token   reload.File
@@ -57,12 +57,12 @@ type Callers struct {
 }
 
 // New reads the files. It returns nil if the options name none.
-func New(o Options) (*Callers, error) {
+func New(o Options) (*Authenticator, error) {
 	if o.CAFile == "" && o.TokenFile == "" {
 		return nil, nil
 	}
-	if o.Stranger == 0 {
-		o.Stranger = http.StatusForbidden
+	if o.UnknownNameStatus == 0 {
+		o.UnknownNameStatus = http.StatusForbidden
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -70,7 +70,7 @@ func New(o Options) (*Callers, error) {
 	if o.Refused == nil {
 		o.Refused = func(Reason) {}
 	}
-	k := &Callers{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}}
+	k := &Authenticator{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}}
 	return k, k.read()
 }
 
@@ -79,9 +79,9 @@ var (
 	errNoToken       = errors.New("the file is empty")
 )
 
-func (k *Callers) read() error { return errors.Join(k.readCA(), k.readTokens()) }
+func (k *Authenticator) read() error { return errors.Join(k.readCA(), k.readTokens()) }
 
-func (k *Callers) readCA() error {
+func (k *Authenticator) readCA() error {
 	if k.options.CAFile == "" {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (k *Callers) readCA() error {
 	return nil
 }
 
-func (k *Callers) readTokens() error {
+func (k *Authenticator) readTokens() error {
 	if k.options.TokenFile == "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (k *Callers) readTokens() error {
 
 // Run reads the files again every now and then, until ctx is done. One that cannot be read
 // changes nothing.
-func (k *Callers) Run(ctx context.Context) error {
+func (k *Authenticator) Run(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -138,15 +138,15 @@ func (k *Callers) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ask makes a server ask for certificates.
-func (k *Callers) Ask(c *tls.Config) *tls.Config {
+// ConfigureTLS makes a server ask for certificates.
+func (k *Authenticator) ConfigureTLS(c *tls.Config) *tls.Config {
 	if k == nil || k.options.CAFile == "" {
 		return c
 	}
 	// A session that is resumed would carry on with what was trusted then.
 	c.SessionTicketsDisabled = true
 	kind := tls.VerifyClientCertIfGiven
-	if k.options.Insist {
+	if k.options.RequireClientCert {
 		kind = tls.RequireAndVerifyClientCert
 	}
 	asking := c.Clone()
@@ -158,8 +158,8 @@ func (k *Callers) Ask(c *tls.Config) *tls.Config {
 	return asking
 }
 
-// Only passes on what callers ask, and refuses the rest.
-func (k *Callers) Only(next http.Handler) http.Handler {
+// Require passes on what callers ask, and refuses the rest.
+func (k *Authenticator) Require(next http.Handler) http.Handler {
 	if k == nil {
 		return next
 	}
@@ -180,14 +180,14 @@ type refused struct {
 	message string
 }
 
-func (k *Callers) check(r *http.Request) *refused {
+func (k *Authenticator) check(r *http.Request) *refused {
 	if k.options.CAFile != "" {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			return &refused{NoCertificate, http.StatusUnauthorized, "a client certificate is required"}
 		}
 		leaf := r.TLS.VerifiedChains[0][0]
-		if !k.may(leaf) {
-			return &refused{WrongName, k.options.Stranger, fmt.Sprintf("%q may not ask for decisions", leaf.Subject.CommonName)}
+		if !k.nameAllowed(leaf) {
+			return &refused{WrongName, k.options.UnknownNameStatus, fmt.Sprintf("%q may not ask for decisions", leaf.Subject.CommonName)}
 		}
 	}
 	if k.options.TokenFile == "" {
@@ -197,14 +197,14 @@ func (k *Callers) check(r *http.Request) *refused {
 	switch {
 	case !ok:
 		return &refused{NoToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
-	case !k.knows(sent):
+	case !k.hasToken(sent):
 		return &refused{WrongToken, http.StatusUnauthorized, "a bearer token is required, and it must be the right one"}
 	}
 	return nil
 }
 
-// knows reports whether a token is one of those in the file.
-func (k *Callers) knows(sent string) bool {
+// hasToken reports whether a token is one of those in the file.
+func (k *Authenticator) hasToken(sent string) bool {
 	hash, found := sha256.Sum256([]byte(sent)), 0
 	for _, token := range *k.tokens.Load() {
 		found |= subtle.ConstantTimeCompare(hash[:], token[:])
@@ -212,7 +212,7 @@ func (k *Callers) knows(sent string) bool {
 	return found == 1
 }
 
-func (k *Callers) may(leaf *x509.Certificate) bool {
+func (k *Authenticator) nameAllowed(leaf *x509.Certificate) bool {
 	known := func(name string) bool { return slices.Contains(k.options.Names, name) }
 	return len(k.options.Names) == 0 || known(leaf.Subject.CommonName) || slices.ContainsFunc(leaf.DNSNames, known) ||
 		slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return known(u.String()) })

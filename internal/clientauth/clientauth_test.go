@@ -80,7 +80,7 @@ func write(t *testing.T, file, text string) string {
 // A server answers callers with ok.
 type server struct {
 	*httptest.Server
-	callers *clientauth.Callers
+	callers *clientauth.Authenticator
 }
 
 func serve(t *testing.T, o clientauth.Options) *server {
@@ -92,10 +92,10 @@ func serve(t *testing.T, o clientauth.Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewUnstartedServer(known.Only(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	s := httptest.NewUnstartedServer(known.Require(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	known.Follow(s.Config)
-	s.TLS = known.Ask(&tls.Config{
+	known.CountFailedHandshakes(s.Config)
+	s.TLS = known.ConfigureTLS(&tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.TLS.Certificates[0], nil },
 	})
@@ -139,7 +139,7 @@ func TestCertificates(t *testing.T) {
 	}
 	names := []string{"kube-apiserver", "api.example", uri.String()}
 	lax := serve(t, clientauth.Options{CAFile: caFile, Names: names})
-	strict := serve(t, clientauth.Options{CAFile: caFile, Names: names, Insist: true, Stranger: http.StatusUnauthorized})
+	strict := serve(t, clientauth.Options{CAFile: caFile, Names: names, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized})
 	for _, row := range []struct {
 		reason      string
 		certificate *tls.Certificate
@@ -263,7 +263,7 @@ func TestRefusalsAreCountedByReasonAndLoggedSeldom(t *testing.T) {
 		Refused:   count, Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	}
 	lax := serve(t, o)
-	o.Insist = true
+	o.RequireClientCert = true
 	strict := serve(t, o)
 	right := ours.issue(t, "kube-apiserver", x509.Certificate{})
 	const each = 3

@@ -1,4 +1,4 @@
 package clientauth
 
 // Reread reads the files again, as Run does now and then.
-func (k *Callers) Reread() error { return k.read() }
+func (k *Authenticator) Reread() error { return k.read() }

@@ -41,7 +41,7 @@ type refusals struct {
 	byReason map[Reason]*rate.Sometimes
 }
 
-func (k *Callers) refuse(reason Reason, about ...any) {
+func (k *Authenticator) refuse(reason Reason, about ...any) {
 	k.options.Refused(reason)
 	k.refusal.mu.Lock()
 	if k.refusal.byReason == nil {
@@ -59,9 +59,9 @@ func (k *Callers) refuse(reason Reason, about ...any) {
 	})
 }
 
-// Follow counts the callers whose connections fail because of their certificate. The server
+// CountFailedHandshakes counts the callers whose connections fail because of their certificate. The server
 // has its ErrorLog by then, which gets everything else.
-func (k *Callers) Follow(server *http.Server) {
+func (k *Authenticator) CountFailedHandshakes(server *http.Server) {
 	if k == nil || k.options.CAFile == "" {
 		return
 	}
@@ -75,7 +75,7 @@ func (k *Callers) Follow(server *http.Server) {
 // handshakes reads what net/http says of connections. Nothing else tells of a handshake that
 // failed.
 type handshakes struct {
-	callers *Callers
+	callers *Authenticator
 	next    io.Writer
 }
 

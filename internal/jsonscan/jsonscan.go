@@ -200,16 +200,16 @@ func (s *Scanner) Bool(target *bool) error {
 }
 
 // RawObject reads an object without looking inside, and returns its text; nil for null.
-func (s *Scanner) RawObject() (text []byte, outline jsontree.Outline, err error) {
+func (s *Scanner) RawObject() (text []byte, skipIndex jsontree.SkipIndex, err error) {
 	if s.Null() {
-		return nil, outline, nil
+		return nil, skipIndex, nil
 	}
 	if err := s.want('{', "an object"); err != nil {
-		return nil, outline, err
+		return nil, skipIndex, err
 	}
 	start := s.at
-	s.at, outline, err = jsontree.Survey(s.data, start, MaxDepth-len(s.open), s.watch)
-	return s.data[start:s.at], outline, tooDeep(err)
+	s.at, skipIndex, err = jsontree.Prescan(s.data, start, MaxDepth-len(s.open), s.watch)
+	return s.data[start:s.at], skipIndex, tooDeep(err)
 }
 
 // Skip steps over one value of any kind, in which no object may have a key twice.

@@ -25,14 +25,14 @@ func Decode(data []byte) (map[string]any, error) { return Select(data, all) }
 // Select returns of the object in data what lies at the paths, as if the rest were not
 // there. It fails where [Decode] does: also if the rest is broken.
 func Select(data []byte, paths *Paths) (map[string]any, error) {
-	return SelectSurveyed(data, paths, Outline{})
+	return SelectPrescanned(data, paths, SkipIndex{})
 }
 
-// SelectSurveyed is Select for data of which [Survey] gave the outline.
-func SelectSurveyed(data []byte, paths *Paths, outline Outline) (map[string]any, error) {
+// SelectPrescanned is Select for data of which [Prescan] gave the index.
+func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[string]any, error) {
 	var members [16]member
 	var items [16]any
-	d := decoder{data: data, text: unsafe.String(unsafe.SliceData(data), len(data)), Outline: outline, members: members[:0], items: items[:0]}
+	d := decoder{data: data, text: unsafe.String(unsafe.SliceData(data), len(data)), SkipIndex: skipIndex, members: members[:0], items: items[:0]}
 	if c := d.peek(); c != '{' {
 		if err := d.value(); err != nil {
 			return nil, err
@@ -66,9 +66,9 @@ type decoder struct {
 	// text is data as a string, of which decoded strings are parts.
 	text string
 	at   int
-	// Outline is what is known of data. If it is sound, nothing need be checked. Parts that
+	// SkipIndex is what is known of data. If it is sound, nothing need be checked. Parts that
 	// begin before at may be missing.
-	Outline
+	SkipIndex
 	// depth counts the containers around at.
 	depth int
 	// members and items are those of the containers around at that are not complete yet.

@@ -1,4 +1,4 @@
 package jsontree
 
 // Sound reports whether it is known that the value can be decoded.
-func (o Outline) Sound() bool { return o.sound }
+func (o SkipIndex) Sound() bool { return o.sound }

@@ -117,11 +117,11 @@ func compare(t *testing.T, data []byte) {
 			t.Fatalf("%.200q: ends at %d, sound %t, %v", data, end, sound, err)
 		}
 		// What lies before a value does not count.
-		end, outline, err := jsontree.Survey(append([]byte("{}["), data...), 3, 10000, nil)
-		if err != nil || !outline.Sound() || len(bytes.TrimSpace(data[end-3:])) > 0 {
-			t.Fatalf("%.200q: surveyed, it ends at %d, %+v, %v", data, end-3, outline, err)
+		end, skipIndex, err := jsontree.Prescan(append([]byte("{}["), data...), 3, 10000, nil)
+		if err != nil || !skipIndex.Sound() || len(bytes.TrimSpace(data[end-3:])) > 0 {
+			t.Fatalf("%.200q: surveyed, it ends at %d, %+v, %v", data, end-3, skipIndex, err)
 		}
-		if again, err := jsontree.SelectSurveyed(data, selection, outline); err != nil || !same(part, again) {
+		if again, err := jsontree.SelectPrescanned(data, selection, skipIndex); err != nil || !same(part, again) {
 			t.Fatalf("%.200q: selecting %q unchecked gives %v, %v", data, paths, again, err)
 		}
 		if pruned := prune(want, paths); !same(pruned, part) {
@@ -307,7 +307,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "labels"}} {
 		head.Add(path...)
 	}
-	_, outline, err := jsontree.Survey(pod, 0, 1000, nil)
+	_, skipIndex, err := jsontree.Prescan(pod, 0, 1000, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func BenchmarkDecode(b *testing.B) {
 	}{
 		{"all", func() (map[string]any, error) { return jsontree.Decode(pod) }},
 		{"head", func() (map[string]any, error) { return jsontree.Select(pod, head) }},
-		{"head of surveyed", func() (map[string]any, error) { return jsontree.SelectSurveyed(pod, head, outline) }},
+		{"head of surveyed", func() (map[string]any, error) { return jsontree.SelectPrescanned(pod, head, skipIndex) }},
 		{"check", func() (map[string]any, error) {
 			_, _, err := jsontree.Check(pod, 0, 1000)
 			return nil, err
@@ -327,7 +327,7 @@ func BenchmarkDecode(b *testing.B) {
 			return tree, reference.Unmarshal(pod, &tree)
 		}},
 		{"survey", func() (map[string]any, error) {
-			_, _, err := jsontree.Survey(pod, 0, 1000, nil)
+			_, _, err := jsontree.Prescan(pod, 0, 1000, nil)
 			return nil, err
 		}},
 	} {

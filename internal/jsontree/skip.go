@@ -38,24 +38,25 @@ const (
 // watched is the weight of the values between two calls of a [Watch].
 const watched = 64 << 10
 
-// Survey is Check for a value that is to be looked into later, and begins at data[at]. Watch
+// Prescan is Check for a value that is to be looked into later, and begins at data[at]. Watch
 // may be nil.
-func Survey(data []byte, at, depth int, watch Watch) (end int, outline Outline, err error) {
+func Prescan(data []byte, at, depth int, watch Watch) (end int, skipIndex SkipIndex, err error) {
 	s := skipper{data: data, depth: depth, watch: watch, next: math.MaxInt}
 	if watch != nil {
 		s.next = watched
 	}
 	if size := len(data) - at; size < math.MaxInt32 {
-		s.surveys, s.base, s.parts = true, at, make([]part, 0, min(8+size/large/2, 1024))
+		s.indexes, s.base, s.parts = true, at, make([]part, 0, min(8+size/large/2, 1024))
 	}
 	if end, err = s.value(at); err == nil && watch != nil {
 		err = s.report()
 	}
-	return end, Outline{sound: err == nil && !s.excessive, parts: s.parts, weight: s.told}, err
+	return end, SkipIndex{sound: err == nil && !s.excessive, parts: s.parts, weight: s.told}, err
 }
 
-// An Outline is what is known of a value that was surveyed. The zero Outline knows nothing.
-type Outline struct {
+// A SkipIndex is what Prescan found out about a value, so that decoding need not check it again and
+// can skip large containers. The zero SkipIndex knows nothing.
+type SkipIndex struct {
 	// sound tells that the value can be decoded.
 	sound bool
 	// parts are its large containers, in the order in which they begin.
@@ -68,10 +69,10 @@ type Outline struct {
 
 // Weight is how many bytes of memory the value takes at most once it is decoded, 0 if the
 // survey had no [Watch].
-func (o *Outline) Weight() int { return o.weight }
+func (o *SkipIndex) Weight() int { return o.weight }
 
 // Interrupt makes decoding ask stop every few thousand values, and end with its error.
-func (o *Outline) Interrupt(stop func() error) { o.interrupt = stop }
+func (o *SkipIndex) Interrupt(stop func() error) { o.interrupt = stop }
 
 // A part is a container of at least large bytes: its place, counted from where the value is.
 type part struct{ start, end int32 }
@@ -86,8 +87,8 @@ type skipper struct {
 	depth int
 	// excessive tells that a number was out of range.
 	excessive bool
-	// surveys tells that large containers are noted as parts, with places counted from base.
-	surveys bool
+	// indexes tells that large containers are noted as parts, with places counted from base.
+	indexes bool
 	base    int
 	parts   []part
 	// weight is what the values since the last call of watch take, told what those before
@@ -172,7 +173,7 @@ func (s *skipper) value(i int) (int, error) {
 			}
 			i++
 			open = open[:len(open)-1]
-			if s.surveys {
+			if s.indexes {
 				s.close(last, i)
 			}
 		}
@@ -194,7 +195,7 @@ func (s *skipper) open(start, depth int) opened {
 		s.weight += deepWeight
 	}
 	o := opened{start, len(s.parts)}
-	if s.surveys {
+	if s.indexes {
 		s.parts = append(s.parts, part{start: int32(start - s.base)})
 	}
 	return o

@@ -27,20 +27,20 @@ func TestWeightCoversTheTree(t *testing.T) {
 		{"text with keys", `{"metadata":{"name":"x","labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"b"}]}}`},
 	} {
 		text := []byte(`{"a":` + row.text + `}`)
-		_, outline, err := jsontree.Survey(text, 0, 1000, func(int) error { return nil })
+		_, skipIndex, err := jsontree.Prescan(text, 0, 1000, func(int) error { return nil })
 		if err != nil {
 			t.Fatalf("%s: %v", row.reason, err)
 		}
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		tree, err := jsontree.SelectSurveyed(text, jsontree.All(), outline)
+		tree, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex)
 		if err != nil {
 			t.Fatalf("%s: %v", row.reason, err)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		takes, weight := int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(outline.Weight())
+		takes, weight := int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(skipIndex.Weight())
 		runtime.KeepAlive(tree)
 		// The heap has other things in it, too.
 		if takes > weight+64<<10 {
@@ -53,16 +53,16 @@ func TestScansAreWatched(t *testing.T) {
 	t.Parallel()
 	text := []byte("[" + strings.Repeat("[],", 1<<20) + "[]]")
 	told, calls := 0, 0
-	_, outline, err := jsontree.Survey(text, 0, 1000, func(weight int) error {
+	_, skipIndex, err := jsontree.Prescan(text, 0, 1000, func(weight int) error {
 		told += weight
 		calls++
 		return nil
 	})
-	if err != nil || told != outline.Weight() || told < len(text) || calls < 100 {
-		t.Errorf("%d calls told of %d bytes, the outline of %d: %v", calls, told, outline.Weight(), err)
+	if err != nil || told != skipIndex.Weight() || told < len(text) || calls < 100 {
+		t.Errorf("%d calls told of %d bytes, the outline of %d: %v", calls, told, skipIndex.Weight(), err)
 	}
 	stop, calls := errors.New("enough"), 0
-	end, _, err := jsontree.Survey(text, 0, 1000, func(int) error {
+	end, _, err := jsontree.Prescan(text, 0, 1000, func(int) error {
 		if calls++; calls == 3 {
 			return stop
 		}
@@ -76,18 +76,18 @@ func TestScansAreWatched(t *testing.T) {
 func TestDecodingIsInterrupted(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"a":[` + strings.Repeat("[],", 1<<20) + "[]]}")
-	_, outline, err := jsontree.Survey(text, 0, 1000, func(int) error { return nil })
+	_, skipIndex, err := jsontree.Prescan(text, 0, 1000, func(int) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop, calls := errors.New("enough"), 0
-	outline.Interrupt(func() error {
+	skipIndex.Interrupt(func() error {
 		if calls++; calls == 3 {
 			return stop
 		}
 		return nil
 	})
-	if tree, err := jsontree.SelectSurveyed(text, jsontree.All(), outline); !errors.Is(err, stop) || tree != nil || calls != 3 {
+	if tree, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex); !errors.Is(err, stop) || tree != nil || calls != 3 {
 		t.Errorf("decoding ends after %d questions: %v", calls, err)
 	}
 }

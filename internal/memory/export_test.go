@@ -4,4 +4,4 @@ package memory
 func BudgetOf(limit int64) int64 { return budget(limit) }
 
 // RoomPercent is how many percent of what is in use may be allocated until the next collection.
-func RoomPercent(live uint64) int { return roomPercent(live) }
+func RoomPercent(live uint64) int { return gcPercent(live) }

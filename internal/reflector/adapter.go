@@ -9,7 +9,7 @@ import (
 
 // An adapter is a Store as the reflector wants it.
 type adapter struct {
-	mirror *Mirror
+	reflector *Reflector
 	// done ends Run: a reflector that is late to end must not touch the store.
 	done <-chan struct{}
 }
@@ -26,8 +26,8 @@ func (a *adapter) Update(object any) error {
 	if err != nil || a.over() {
 		return err
 	}
-	a.mirror.store.Set(o)
-	a.mirror.heard()
+	a.reflector.store.Set(o)
+	a.reflector.heard()
 	return nil
 }
 
@@ -36,8 +36,8 @@ func (a *adapter) Delete(object any) error {
 	if err != nil || a.over() {
 		return err
 	}
-	a.mirror.store.Delete(o)
-	a.mirror.heard()
+	a.reflector.store.Delete(o)
+	a.reflector.heard()
 	return nil
 }
 
@@ -53,8 +53,8 @@ func (a *adapter) Replace(objects []any, _ string) error {
 	if a.over() {
 		return nil
 	}
-	a.mirror.store.Replace(all)
-	a.mirror.replaced()
+	a.reflector.store.Replace(all)
+	a.reflector.replaced()
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (a *adapter) over() bool {
 func (a *adapter) Resync() error { return nil }
 
 func (a *adapter) Bookmark(string) error {
-	a.mirror.heard()
+	a.reflector.heard()
 	return nil
 }
 

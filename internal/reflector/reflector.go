@@ -42,7 +42,7 @@ type Store interface {
 	Delete(object *unstructured.Unstructured)
 }
 
-// Options configure a [Mirror]. The zero value works.
+// Options configure a [Reflector]. The zero value works.
 type Options struct {
 	// Retry is the longest pause between two attempts; 0 means 30 s. Pauses begin at half a
 	// second. While the API server gives no answer they are no longer than 10 s.
@@ -72,8 +72,8 @@ type State struct {
 	Since, Until time.Time
 }
 
-// A Mirror copies the objects of one resource, of all namespaces. Use [New].
-type Mirror struct {
+// A Reflector copies the objects of one resource, of all namespaces. Use [New].
+type Reflector struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
 	store    Store
@@ -86,7 +86,7 @@ type Mirror struct {
 }
 
 // New returns a mirror whose copy is in store. Run fills it.
-func New(client dynamic.Interface, resource schema.GroupVersionResource, store Store, o Options) *Mirror {
+func New(client dynamic.Interface, resource schema.GroupVersionResource, store Store, o Options) *Reflector {
 	if o.Retry <= 0 {
 		o.Retry = 30 * time.Second
 	}
@@ -96,18 +96,18 @@ func New(client dynamic.Interface, resource schema.GroupVersionResource, store S
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	return &Mirror{client: client, resource: resource, store: store, options: o}
+	return &Reflector{client: client, resource: resource, store: store, options: o}
 }
 
 // State tells how good the copy is now.
-func (m *Mirror) State() State {
+func (m *Reflector) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
 // Run copies until ctx is done. Call it once.
-func (m *Mirror) Run(ctx context.Context) {
+func (m *Reflector) Run(ctx context.Context) {
 	m.update(func(s *State) { s.Heard = time.Now() })
 	if m.options.Probe > 0 {
 		go m.probe(ctx)
@@ -117,7 +117,7 @@ func (m *Mirror) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-func (m *Mirror) copy(ctx context.Context) {
+func (m *Reflector) copy(ctx context.Context) {
 	silent := klog.Logger{}
 	reflector := cache.NewReflectorWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -125,7 +125,7 @@ func (m *Mirror) copy(ctx context.Context) {
 			WatchFuncWithContext: m.watch,
 		}, m.client),
 		&unstructured.Unstructured{},
-		&adapter{mirror: m, done: ctx.Done()},
+		&adapter{reflector: m, done: ctx.Done()},
 		cache.ReflectorOptions{
 			Name:            m.resource.String(),
 			TypeDescription: m.resource.String(),
@@ -167,7 +167,7 @@ func steps(pause, most time.Duration) int {
 	return n
 }
 
-func (m *Mirror) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (m *Reflector) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := m.client.Resource(m.resource).List(ctx, o)
 	if err != nil {
 		m.fail(ctx, err)
@@ -176,7 +176,7 @@ func (m *Mirror) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 	return list, nil
 }
 
-func (m *Mirror) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (m *Reflector) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := m.client.Resource(m.resource).Watch(ctx, o)
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if err != nil {
@@ -218,14 +218,14 @@ func (s *stream) Stop() {
 	s.Interface.Stop()
 }
 
-func (m *Mirror) closed() {
+func (m *Reflector) closed() {
 	m.update(func(s *State) {
 		m.streaming, s.Current = false, false
 	})
 }
 
 // well notes that a watch is open and nothing is missing before it.
-func (m *Mirror) well(s *State) {
+func (m *Reflector) well(s *State) {
 	if s.Err != nil {
 		m.options.Log.Info("objects are read again", "resource", m.resource.String())
 	}
@@ -235,11 +235,11 @@ func (m *Mirror) well(s *State) {
 }
 
 // heard notes a sign of life on the watch.
-func (m *Mirror) heard() {
+func (m *Reflector) heard() {
 	m.update(func(s *State) { s.Heard = time.Now() })
 }
 
-func (m *Mirror) replaced() {
+func (m *Reflector) replaced() {
 	m.update(func(s *State) {
 		s.Synced, s.Heard = true, time.Now()
 		if m.streaming {
@@ -250,7 +250,7 @@ func (m *Mirror) replaced() {
 
 // fail notes why objects cannot be read. That an old version is no longer kept is the
 // normal course of things: the next attempt asks for a newer one.
-func (m *Mirror) fail(ctx context.Context, err error) {
+func (m *Reflector) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return
 	}
@@ -264,7 +264,7 @@ func (m *Mirror) fail(ctx context.Context, err error) {
 	})
 }
 
-func (m *Mirror) update(change func(*State)) {
+func (m *Reflector) update(change func(*State)) {
 	m.mu.Lock()
 	before := m.state
 	change(&m.state)
@@ -284,7 +284,7 @@ func alike(a, b error) bool {
 
 // probe asks the API server for next to nothing after each silence. The answer comes from
 // its cache, and counts as long as the watch is open too.
-func (m *Mirror) probe(ctx context.Context) {
+func (m *Reflector) probe(ctx context.Context) {
 	ticker := time.NewTicker(m.options.Probe)
 	defer ticker.Stop()
 	for {
@@ -307,7 +307,7 @@ func (m *Mirror) probe(ctx context.Context) {
 	}
 }
 
-func (m *Mirror) answers(ctx context.Context) bool {
+func (m *Reflector) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.options.Probe)
 	defer cancel()
 	_, err := m.client.Resource(m.resource).List(ctx, metav1.ListOptions{

@@ -183,7 +183,7 @@ func TestWithoutProbesOnlyEventsCount(t *testing.T) {
 }
 
 // start runs a mirror of client until the test ends; changes counts calls of Changed.
-func start(t *testing.T, client *fake.FakeDynamicClient, o reflector.Options) (*store, *reflector.Mirror, func() int) {
+func start(t *testing.T, client *fake.FakeDynamicClient, o reflector.Options) (*store, *reflector.Reflector, func() int) {
 	t.Helper()
 	var mu sync.Mutex
 	n := 0

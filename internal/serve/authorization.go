@@ -66,13 +66,13 @@ const maxUnread = 1 << 20
 type authorizer struct {
 	server   *graceful.Server
 	listener net.Listener
-	callers  *clientauth.Callers
+	callers  *clientauth.Authenticator
 }
 
 // newAuthorizer opens the port.
 func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	known, err := clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, Insist: true, Stranger: http.StatusUnauthorized,
+		CAFile: c.ClientCAFile, Names: c.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
 		TokenFile: c.TokenFile, Refused: s.refused("authorization"), Log: s.config.Log,
 	})
 	if err != nil {
@@ -83,10 +83,10 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 		return nil, fmt.Errorf("open authorization port: %w", err)
 	}
 	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
-	known.Follow(a.server.Server)
+	known.CountFailedHandshakes(a.server.Server)
 	a.server.Handler = s.authorizationMux(a.server, c, known)
 	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
-	a.server.TLSConfig = known.Ask(&tls.Config{
+	a.server.TLSConfig = known.ConfigureTLS(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
@@ -94,7 +94,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	return a, nil
 }
 
-func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *clientauth.Callers) http.Handler {
+func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *clientauth.Authenticator) http.Handler {
 	options := authorization.Options{
 		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}
@@ -119,7 +119,7 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 		}
 		decider := s.metrics.Wrap(decisionlog.Wrap(s.live, log.With("endpoint", endpoint.path)), door)
 		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
-		mux.Handle(endpoint.path, known.Only(server.Count(answers)))
+		mux.Handle(endpoint.path, known.Require(server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)

@@ -18,7 +18,7 @@ func (s *Server) probeKeys() [][]byte { return s.identity.Keys(probePurpose) }
 
 // newProber returns what finds out whether API servers call the webhooks; nil without clients
 // that can.
-func (m *member) newProber(c Config, keys probe.Keys, count func(probe.State)) *probe.Prober {
+func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.State)) *probe.Prober {
 	if m.Clients.Probe == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (m *member) newProber(c Config, keys probe.Keys, count func(probe.State)) *
 }
 
 // verify tells the reporter whether API servers call the webhooks, as long as it leads.
-func (m *member) verify(ctx context.Context, tell func(report.Calls)) {
+func (m *clusterRuntime) verify(ctx context.Context, tell func(report.Calls)) {
 	m.prober.Run(ctx, func(r probe.Result) {
 		states := map[probe.State]report.CallState{
 			probe.Awaited: report.CallsAwaited, probe.Called: report.CallsSeen,
@@ -48,7 +48,7 @@ func (m *member) verify(ctx context.Context, tell func(report.Calls)) {
 }
 
 // areCalled tells metrics what probes have shown.
-func (m *member) areCalled() (called, known bool) {
+func (m *clusterRuntime) areCalled() (called, known bool) {
 	if m.prober == nil {
 		return false, false
 	}
@@ -57,7 +57,7 @@ func (m *member) areCalled() (called, known bool) {
 }
 
 // describeCalls writes for people whether API servers call the webhooks.
-func (m *member) describeCalls(b *strings.Builder) {
+func (m *clusterRuntime) describeCalls(b *strings.Builder) {
 	if m.prober == nil {
 		return
 	}

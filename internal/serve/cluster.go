@@ -18,7 +18,7 @@ import (
 )
 
 // A member is a server's part in a cluster.
-type member struct {
+type clusterRuntime struct {
 	*Cluster
 
 	source   *clustersource.Source
@@ -33,10 +33,10 @@ type member struct {
 	answerer *probe.Answerer
 }
 
-// newMember prepares one. Replicas share the keys; count counts probes by what they show.
-func newMember(c Config, keys probe.Keys, count func(probe.State)) *member {
+// newClusterRuntime prepares one. Replicas share the keys; count counts probes by what they show.
+func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clusterRuntime {
 	clients := c.Cluster.Clients
-	m := &member{
+	m := &clusterRuntime{
 		Cluster:  c.Cluster,
 		source:   clustersource.New(clients.Policies, clustersource.Options{Log: c.Log}),
 		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
@@ -67,7 +67,7 @@ func newMember(c Config, keys probe.Keys, count func(probe.State)) *member {
 }
 
 // start reads what the server cannot serve without.
-func (m *member) start(ctx context.Context, log *slog.Logger) error {
+func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if m.routes == nil {
 		return nil
 	}
@@ -76,13 +76,13 @@ func (m *member) start(ctx context.Context, log *slog.Logger) error {
 
 // facts are the objects of the cluster. Those that are not watched are remembered for a
 // moment, so that a burst of requests does not become one of reads.
-func (m *member) facts(c Config) fact.Resolver {
+func (m *clusterRuntime) facts(c Config) fact.Resolver {
 	return cached.New(m.resolver, min(c.FactTTL, objectTTL))
 }
 
 // observe hands on what is in force now: policies count as enforced when API servers ask
 // for what they need.
-func (m *member) observe(status live.Status, l *live.Live) {
+func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
 	if m.registration == nil {
 		m.reporter.Observe(snapshot)
@@ -95,7 +95,7 @@ func (m *member) observe(status live.Status, l *live.Live) {
 }
 
 // run takes part until ctx is done, and then gives up what others may take over.
-func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
+func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
@@ -109,7 +109,7 @@ func (m *member) run(ctx context.Context, l *live.Live, i *identity) error {
 
 // isRegistered returns what tells whether API servers ask for what the policies need; nil if
 // that is somebody else's business.
-func (m *member) isRegistered() func() bool {
+func (m *clusterRuntime) isRegistered() func() bool {
 	if m.registration == nil {
 		return nil
 	}

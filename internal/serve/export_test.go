@@ -54,7 +54,7 @@ func (u *ImmunityUnderTest) Disarmed() bool { return u.m.isDisarmed() }
 
 // May asks the API server of a cluster.
 func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
-	return (&member{Cluster: &c}).may(ctx, r)
+	return (&clusterRuntime{Cluster: &c}).may(ctx, r)
 }
 
 // ScopeOf reads the discovery of a cluster, and tells the scope of resources.

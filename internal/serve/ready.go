@@ -38,8 +38,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		b.WriteString("ok\n")
 	}
 	if r.URL.Query().Has("verbose") {
-		if s.member != nil {
-			s.member.describe(&b)
+		if s.cluster != nil {
+			s.cluster.describe(&b)
 		}
 		if s.immunity.isDisarmed() {
 			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.immunity.Switch)
@@ -85,7 +85,7 @@ func describe(b *strings.Builder, status live.Status) {
 }
 
 // describe writes for people how the server is doing in the cluster.
-func (m *member) describe(b *strings.Builder) {
+func (m *clusterRuntime) describe(b *strings.Builder) {
 	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.source.Staleness().Round(time.Second/10))
 	if err := m.source.Err(); err != nil {
@@ -108,7 +108,7 @@ func (m *member) describe(b *strings.Builder) {
 	}
 }
 
-func (m *member) describeRegistration(b *strings.Builder) {
+func (m *clusterRuntime) describeRegistration(b *strings.Builder) {
 	if m.registration == nil {
 		b.WriteString("registration: left to others\n")
 		return

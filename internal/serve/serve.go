@@ -45,9 +45,9 @@ type Server struct {
 	config  Config
 	live    *live.Live
 	metrics *metrics.Metrics
-	// member is nil without a cluster.
-	member  *member
-	callers *clientauth.Callers
+	// cluster is nil without a cluster.
+	cluster *clusterRuntime
+	callers *clientauth.Authenticator
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
 	immunity   *immunity
@@ -85,12 +85,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.registers(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
-		s.member = newMember(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
-		if err := s.member.start(ctx, s.config.Log); err != nil {
+		s.cluster = newClusterRuntime(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
+		if err := s.cluster.start(ctx, s.config.Log); err != nil {
 			return nil, err
 		}
 		s.metrics.Cluster(metrics.ClusterState{
-			Staleness: s.member.source.Staleness, Registered: s.member.isRegistered(), Called: s.member.areCalled,
+			Staleness: s.cluster.source.Staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled,
 		})
 	}
 	facts, err := s.facts()
@@ -109,9 +109,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
-	s.callers.Follow(s.webhooks.Server)
+	s.callers.CountFailedHandshakes(s.webhooks.Server)
 	s.webhooks.Handler = s.mux()
-	s.webhooks.TLSConfig = s.callers.Ask(&tls.Config{
+	s.webhooks.TLSConfig = s.callers.ConfigureTLS(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
@@ -137,8 +137,8 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Log:      s.config.Log,
 		OnUpdate: s.observe,
 	}
-	if s.member != nil {
-		o.Access.Scope, o.May = s.member.scopes.of, s.member.may
+	if s.cluster != nil {
+		o.Access.Scope, o.May = s.cluster.scopes.of, s.cluster.may
 	}
 	return o
 }
@@ -161,8 +161,8 @@ func (s *Server) facts() (fact.Resolver, error) {
 		options.Own = s.config.Cluster.hosts()
 	}
 	remote := cached.New(facthttp.New(options), s.config.FactTTL)
-	if s.member != nil {
-		return s.metrics.FactResolver(fact.Route(s.member.facts(s.config), remote)), nil
+	if s.cluster != nil {
+		return s.metrics.FactResolver(fact.Route(s.cluster.facts(s.config), remote)), nil
 	}
 	trees, err := object.Load(s.config.Facts...)
 	if err != nil {
@@ -177,8 +177,8 @@ func (s *Server) observe(status live.Status) {
 		memory.DropPages()
 	}
 	s.count(status)
-	if s.member != nil {
-		s.member.observe(status, s.live)
+	if s.cluster != nil {
+		s.cluster.observe(status, s.live)
 	}
 }
 
@@ -239,8 +239,8 @@ func (s *Server) mux() http.Handler {
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
-	if s.member != nil {
-		decider = s.member.answerer.Wrap(decider)
+	if s.cluster != nil {
+		decider = s.cluster.answerer.Wrap(decider)
 	}
 	e := &entrance{demanding: s.callers != nil, refused: s.metrics.Refused("admission", unknownPath, otherResource)}
 	e.door = func(at route, accept func(context.Context, *usher.Request) error) http.Handler {
@@ -252,13 +252,13 @@ func (s *Server) mux() http.Handler {
 		if s.callers != nil || !at.bare {
 			limited = s.limits.Proven
 		}
-		return s.callers.Only(s.webhooks.Count(s.loaded(limited(answer(decider, options)))))
+		return s.callers.Require(s.webhooks.Count(s.loaded(limited(answer(decider, options)))))
 	}
-	if s.member == nil || s.member.routes == nil {
+	if s.cluster == nil || s.cluster.routes == nil {
 		mux.HandleFunc("/{entry}", e.serveAnybody)
 		return mux
 	}
-	e.routes = s.member.routes
+	e.routes = s.cluster.routes
 	mux.Handle("/", e)
 	return mux
 }
@@ -309,8 +309,8 @@ func (s *Server) CAFile() string { return s.identity.caFile }
 // up. It returns nil if all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
-	memory.CollectLess()
-	s.introduce()
+	memory.TuneGC()
+	s.printBanner()
 	// What serves outlives ctx: requests in flight still need policies.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -319,8 +319,8 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.identity.Run(running) })
 	group.Go(func() error { return s.callers.Run(running) })
 	group.Go(func() error { return s.immunity.run(running) })
-	if s.member != nil {
-		group.Go(func() error { return s.member.run(running, s.live, s.identity) })
+	if s.cluster != nil {
+		group.Go(func() error { return s.cluster.run(running, s.live, s.identity) })
 	}
 	group.Go(func() error { return graceful.Served(s.webhooks.ServeTLS(s.listener, "", "")) })
 	if s.authorizer != nil {
@@ -353,8 +353,8 @@ func (s *Server) sources() []source.Source {
 	if len(s.config.Policies) > 0 {
 		all = append(all, dir.New(s.config.Policies...))
 	}
-	if s.member != nil {
-		all = append(all, s.member.source)
+	if s.cluster != nil {
+		all = append(all, s.cluster.source)
 	}
 	return all
 }

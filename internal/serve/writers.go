@@ -16,7 +16,7 @@ const reviewTimeout = 3 * time.Second
 
 // may asks the API server whether a user may do what r asks for, by all authorizers that it
 // has.
-func (m *member) may(ctx context.Context, r *usher.Request) (bool, error) {
+func (m *clusterRuntime) may(ctx context.Context, r *usher.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

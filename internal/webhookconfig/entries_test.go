@@ -94,7 +94,7 @@ func (reading) Run(context.Context, *rule.Input) (rule.Outcome, error) { return 
 
 func (p reading) String() string { return "reads " + string(p) }
 
-func (p reading) Wants() (object, old *usher.Paths) {
+func (p reading) ReadPaths() (object, old *usher.Paths) {
 	object = &usher.Paths{}
 	object.Add(string(p))
 	return object, nil

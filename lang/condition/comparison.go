@@ -87,8 +87,8 @@ func (c *comparison) want() {
 	c.message.Want(&c.object, &c.old)
 }
 
-// Wants implements [rule.Selective].
-func (c *comparison) Wants() (object, old *usher.Paths) { return &c.object, &c.old }
+// ReadPaths implements [rule.Selective].
+func (c *comparison) ReadPaths() (object, old *usher.Paths) { return &c.object, &c.old }
 
 // compileMembers compiles the right-hand side of In and NotIn.
 func (c *comparison) compileMembers(field string, source *v1alpha1.ValidateCondition, found *collector) {

@@ -36,10 +36,10 @@ func (a allowing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 // String is the program in one line.
 func (a allowing) String() string { return "allow if " + a.Program.String() }
 
-// Slow says why the program runs slowly, if it does.
-func (a allowing) Slow() string {
-	if program, ok := a.Program.(rule.Slow); ok {
-		return program.Slow()
+// SlowPath says why the program runs slowly, if it does.
+func (a allowing) SlowPath() string {
+	if program, ok := a.Program.(rule.SlowPath); ok {
+		return program.SlowPath()
 	}
 	return ""
 }

@@ -188,9 +188,9 @@ func (p *Program) translated(params *closure.Params) (rule.Outcome, bool) {
 // "object.spec.containers[].image". What ends in ".*" is read whole.
 func (p *Program) Reads() []string { return listReads(p.reads) }
 
-// Slow says why the program runs on CUE's evaluator, which takes some hundred times as long
+// SlowPath says why the program runs on CUE's evaluator, which takes some hundred times as long
 // as closures do, with the first place in the source that makes it; "" if it does not.
-func (p *Program) Slow() string { return p.obstacle }
+func (p *Program) SlowPath() string { return p.obstacle }
 
 // String says what the program makes of what.
 func (p *Program) String() string {

@@ -80,7 +80,7 @@ func FuzzTranslate(f *testing.F) {
 		}
 		source := g.program(form == cue.Validate)
 		p, _ := cue.Compile(t.Context(), source, form, cue.Options{Evaluator: e})
-		if p == nil || p.Slow() != "" {
+		if p == nil || p.SlowPath() != "" {
 			return
 		}
 		for range 8 {

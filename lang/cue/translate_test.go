@@ -33,8 +33,8 @@ func TestCorpusTranslated(t *testing.T) {
 		if p == nil {
 			continue
 		}
-		if p.Slow() != "" {
-			fmt.Fprintf(&slow, "%s: %s\n", name, p.Slow())
+		if p.SlowPath() != "" {
+			fmt.Fprintf(&slow, "%s: %s\n", name, p.SlowPath())
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -112,13 +112,13 @@ func translated(t *testing.T, name, source string, inputs []sample, rounds int) 
 	p := compile(t, name, source, cue.Options{})
 	if slow {
 		reason, _, _ := strings.Cut(strings.TrimPrefix(source, "// "), "\n")
-		if !strings.Contains(p.Slow(), reason) {
-			t.Errorf("it is slow because %q, not %q", p.Slow(), reason)
+		if !strings.Contains(p.SlowPath(), reason) {
+			t.Errorf("it is slow because %q, not %q", p.SlowPath(), reason)
 		}
 		return
 	}
-	if p.Slow() != "" {
-		t.Errorf("it is not translated: %s", p.Slow())
+	if p.SlowPath() != "" {
+		t.Errorf("it is not translated: %s", p.SlowPath())
 		return
 	}
 	if answers(t, name, source, inputs, rounds) == 0 {

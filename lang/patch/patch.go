@@ -114,8 +114,8 @@ type program struct {
 	wants usher.Paths
 }
 
-// Wants implements [rule.Selective]: the places that are patched.
-func (p *program) Wants() (object, old *usher.Paths) { return &p.wants, nil }
+// ReadPaths implements [rule.Selective]: the places that are patched.
+func (p *program) ReadPaths() (object, old *usher.Paths) { return &p.wants, nil }
 
 // Run returns the patch, which is the same for every input.
 func (p *program) Run(context.Context, *rule.Input) (rule.Outcome, error) {

@@ -117,8 +117,8 @@ func (p *plan) want() {
 	}
 }
 
-// Wants implements [rule.Selective].
-func (p *plan) Wants() (object, old *usher.Paths) { return &p.object, &p.old }
+// ReadPaths implements [rule.Selective].
+func (p *plan) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
 
 // A step makes operations.
 type step interface {

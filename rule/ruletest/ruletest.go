@@ -23,7 +23,7 @@ func Run(t testing.TB, p rule.Program, in *rule.Input) (rule.Outcome, error) {
 		return outcome, err
 	}
 	part := *in
-	object, old := selective.Wants()
+	object, old := selective.ReadPaths()
 	part.Object, part.OldObject = partOf(t, in.Object, object), partOf(t, in.OldObject, old)
 	again, againErr := p.Run(context.Background(), &part)
 	if fmt.Sprint(err) != fmt.Sprint(againErr) {

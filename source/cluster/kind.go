@@ -27,7 +27,7 @@ import (
 // A kind holds the policies of one kind, decoded. It is the store of its mirror.
 type kind struct {
 	gvk    schema.GroupVersionKind
-	mirror *reflector.Mirror
+	mirror *reflector.Reflector
 	signal func()
 	// failed gets at most one message when the mirror begins to fail.
 	failed chan struct{}

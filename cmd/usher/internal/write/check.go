@@ -71,7 +71,7 @@ type checkReport struct {
 	Errors   int            `json:"errors"`
 	Warnings int            `json:"warnings"`
 	Problems []rule.Problem `json:"problems"`
-	// Slow are the steps that run on the CUE evaluator, if they were asked for.
+	// SlowPath are the steps that run on the CUE evaluator, if they were asked for.
 	Slow []slowStep `json:"slow,omitempty"`
 }
 
@@ -88,7 +88,7 @@ func slowSteps(set source.Set) []slowStep {
 	rules, _ := compile.Policies(set.Policies)
 	var slow []slowStep
 	for i := range rules {
-		steps := rules[i].Slow()
+		steps := rules[i].SlowPath()
 		for _, name := range slices.Sorted(maps.Keys(steps)) {
 			slow = append(slow, slowStep{rules[i].Policy, rules[i].Name, name, steps[name]})
 		}

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// room is how much may be allocated between two garbage collections, in bytes, however
+	// headroom is how much may be allocated between two garbage collections, in bytes, however
 	// little is in use. What is in use with a hundred policies is a few MB, and Go would
 	// collect garbage many times a second.
-	room = 12 << 20
-	// leastRoom and mostRoom bound the percentage that this comes to. Policies by the
+	headroom = 12 << 20
+	// minPercent and maxPercent bound the percentage that this comes to. Policies by the
 	// thousand are seldom garbage, and going through them costs each request its share.
-	leastRoom = 250
-	mostRoom  = 1000
-	// mostGarbage bounds what this comes to, in bytes, and lastRoom is what is left of it in
+	minPercent = 250
+	maxPercent = 1000
+	// mostGarbage bounds what this comes to, in bytes, and lastPercent is what is left of it in
 	// percent: large requests should not cost several times what they take.
 	mostGarbage = 80 << 20
-	lastRoom    = 50
+	lastPercent = 50
 )
 
 // tuned makes the first server of the process tune its garbage collector.
 var tuned atomic.Bool
 
-// CollectLess makes garbage collections as rare as room allows, unless GOGC says how often
+// TuneGC makes garbage collections as rare as room allows, unless GOGC says how often
 // they should be.
-func CollectLess() {
+func TuneGC() {
 	if os.Getenv("GOGC") == "" && tuned.CompareAndSwap(false, true) {
 		tuneAfterCollections(100)
 	}
@@ -39,7 +39,7 @@ func CollectLess() {
 func tuneAfterCollections(percent int) {
 	mark := new([16]byte)
 	runtime.AddCleanup(mark, func(percent int) {
-		next := roomPercent(liveBytes())
+		next := gcPercent(liveBytes())
 		if 10*abs(next-percent) > percent {
 			debug.SetGCPercent(next)
 			percent = next
@@ -50,14 +50,14 @@ func tuneAfterCollections(percent int) {
 
 func abs(n int) int { return max(n, -n) }
 
-// roomPercent is how many percent of what is in use may be allocated until the next
+// gcPercent is how many percent of what is in use may be allocated until the next
 // collection.
-func roomPercent(live uint64) int {
+func gcPercent(live uint64) int {
 	if live == 0 {
-		return mostRoom
+		return maxPercent
 	}
-	percent := min(max(100*room/live, leastRoom), mostRoom)
-	return int(max(min(percent, 100*mostGarbage/live), lastRoom))
+	percent := min(max(100*headroom/live, minPercent), maxPercent)
+	return int(max(min(percent, 100*mostGarbage/live), lastPercent))
 }
 
 func liveBytes() uint64 {

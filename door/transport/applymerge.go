@@ -34,9 +34,9 @@ func below(sets []fieldSet, key string) []fieldSet {
 	return found
 }
 
-// graft is what has to be applied so that an object becomes wanted, which without it would
+// mergeApplied is what has to be applied so that an object becomes wanted, which without it would
 // become result. The arguments are not changed.
-func graft(intent, result, wanted map[string]any, sets []fieldSet) map[string]any {
+func mergeApplied(intent, result, wanted map[string]any, sets []fieldSet) map[string]any {
 	grafted := make(map[string]any, len(intent))
 	for key, value := range intent {
 		grafted[key] = value
@@ -64,7 +64,7 @@ func graftValue(intent, result, wanted any, sets []fieldSet) any {
 			return wanted
 		}
 		own, _ := intent.(map[string]any)
-		return graft(own, was, wanted, sets)
+		return mergeApplied(own, was, wanted, sets)
 	case []any:
 		was, _ := result.([]any)
 		own, _ := intent.([]any)
@@ -96,7 +96,7 @@ func graftList(intent, result, wanted []any, sets []fieldSet) []any {
 			continue
 		}
 		own, _ := find(intent, keys, is).(map[string]any)
-		changed := graft(withKeys(own, keys, is), was, is, below(sets, "k:"+name(keys, is)))
+		changed := mergeApplied(withKeys(own, keys, is), was, is, below(sets, "k:"+name(keys, is)))
 		at := -1
 		for i := range grafted {
 			if same(grafted[i], is, keys) {

@@ -12,12 +12,12 @@ const tryout = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 	`"namespace":"default","operation":"CREATE","userInfo":{},` +
 	`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"try","namespace":"default","labels":{}}}}}`
 
-// introduce tells people where the server is and how to call it.
-func (s *Server) introduce() {
+// printBanner tells people where the server is and how to call it.
+func (s *Server) printBanner() {
 	var b strings.Builder
 	origins := slices.Clone(s.config.Policies)
-	if s.member != nil {
-		origins = append(origins, "the cluster "+s.member.Clients.Server)
+	if s.cluster != nil {
+		origins = append(origins, "the cluster "+s.cluster.Clients.Server)
 	}
 	fmt.Fprintf(&b, "Serving %s with the policies in %s\n", s.URL(), strings.Join(origins, ", "))
 	if url := s.MetricsURL(); url != "" {
@@ -32,8 +32,8 @@ func (s *Server) introduce() {
 		trust = "--cacert " + ca + " "
 	}
 	fmt.Fprintf(&b, "Try it:\n  curl %s'%s/readyz?verbose'\n", trust, s.URL())
-	if s.member != nil && s.member.routes != nil {
-		fmt.Fprintf(&b, "API servers call paths that nobody can guess; their keys are in Secret %s/%s\n", s.member.Namespace, s.member.pathSecret())
+	if s.cluster != nil && s.cluster.routes != nil {
+		fmt.Fprintf(&b, "API servers call paths that nobody can guess; their keys are in Secret %s/%s\n", s.cluster.Namespace, s.cluster.pathSecret())
 	} else {
 		fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
 	}

@@ -24,8 +24,8 @@ type result struct {
 }
 
 // An attempt is one rule at work.
-type attempt struct {
-	*deciding
+type ruleRun struct {
+	*evaluation
 	rule *rule.Rule
 	// step is the one at work, or the last one.
 	step  *rule.Step
@@ -42,7 +42,7 @@ type frame struct {
 }
 
 // frame returns a frame that nobody has.
-func (d *deciding) frame() *frame {
+func (d *evaluation) frame() *frame {
 	const several = 8
 	if len(d.frames) == 0 {
 		d.frames = make([]frame, min(several, max(len(d.matched), 1)))
@@ -52,9 +52,9 @@ func (d *deciding) frame() *frame {
 	return f
 }
 
-// attemptRule runs the steps of a rule. No failure gets past it, not even a panic.
-func attemptRule(ctx context.Context, d *deciding, r *rule.Rule, start time.Time) (res result, err error) {
-	a := attempt{deciding: d, rule: r, frame: d.frame()}
+// runRule runs the steps of a rule. No failure gets past it, not even a panic.
+func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
+	a := ruleRun{evaluation: d, rule: r, frame: d.frame()}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known}
 	defer func() {
@@ -70,14 +70,14 @@ func attemptRule(ctx context.Context, d *deciding, r *rule.Rule, start time.Time
 }
 
 // explain puts the name of the step before err.
-func (a *attempt) explain(err error) error {
+func (a *ruleRun) explain(err error) error {
 	if a.step == nil || a.step.Name == "" {
 		return err
 	}
 	return fmt.Errorf("%s: %w", a.step.Name, err)
 }
 
-func (a *attempt) steps(ctx context.Context) (result, error) {
+func (a *ruleRun) steps(ctx context.Context) (result, error) {
 	var res result
 	for i := range a.rule.Steps {
 		a.step = &a.rule.Steps[i]
@@ -102,7 +102,7 @@ func (a *attempt) steps(ctx context.Context) (result, error) {
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.
-func (a *attempt) outcome(ctx context.Context) (rule.Outcome, error) {
+func (a *ruleRun) outcome(ctx context.Context) (rule.Outcome, error) {
 	for {
 		out, err := a.step.Program.Run(&a.frame.ctx, &a.frame.input)
 		if err == nil {
@@ -123,7 +123,7 @@ func (a *attempt) outcome(ctx context.Context) (rule.Outcome, error) {
 
 // resolve makes a fact known, or the error that getting it gave. The time that it takes
 // is not the program's.
-func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
+func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 	if _, err := a.known.Value(ref); !isMissing(err) {
 		return fmt.Errorf("asked again for the fact %s, which is known", ref)
 	}
@@ -150,7 +150,7 @@ func (a *attempt) resolve(ctx context.Context, ref fact.Ref) error {
 
 // fetch gets a fact. Usher is registered as having no side effects, so that API servers send
 // it dry runs: those must change nothing.
-func (a *attempt) fetch(ctx context.Context, ref fact.Ref) (any, error) {
+func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
 		return nil, errDryRun
 	}

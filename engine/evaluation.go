@@ -14,7 +14,7 @@ import (
 )
 
 // A deciding is one request on its way to a decision.
-type deciding struct {
+type evaluation struct {
 	engine  *Engine
 	request *usher.Request
 	// tree is the object as the rules so far have left it, of which paths is there, editor
@@ -43,23 +43,23 @@ type deciding struct {
 
 // match returns the rules of a pass that are for the object as it is now, which they find
 // with all that they want of it. The error is that of an object that cannot be decoded.
-func (d *deciding) match(pass int) ([]*rule.Rule, error) {
+func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	s := rule.TargetOf(d.request, d.tree)
 	d.now = time.Time{}
 	d.matched = d.engine.matcher.Matching(d.matched[:0], d.request.Phase, pass, &s)
 	if len(d.matched) == 0 {
 		return nil, nil
 	}
-	object, old := wants(d.matched, d.paths, d.oldPaths)
+	object, old := readPaths(d.matched, d.paths, d.oldPaths)
 	if err := d.widen(object); err != nil {
 		return nil, err
 	}
 	return d.matched, d.widenOld(old)
 }
 
-// wants returns the paths to what rules want, besides those to what is there. It changes
+// readPaths returns the paths to what rules want, besides those to what is there. It changes
 // neither.
-func wants(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.Paths) {
+func readPaths(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.Paths) {
 	var ownObject, ownOld bool
 	for _, r := range rules {
 		for i := range r.Steps {
@@ -67,7 +67,7 @@ func wants(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.P
 			if !ok {
 				return usher.AllPaths(), usher.AllPaths()
 			}
-			o, before := selective.Wants()
+			o, before := selective.ReadPaths()
 			object, ownObject = with(object, ownObject, o)
 			old, ownOld = with(old, ownOld, before)
 		}
@@ -88,7 +88,7 @@ func with(paths *usher.Paths, own bool, others *usher.Paths) (*usher.Paths, bool
 }
 
 // widen makes what lies at paths part of the tree.
-func (d *deciding) widen(paths *usher.Paths) error {
+func (d *evaluation) widen(paths *usher.Paths) error {
 	if paths.Within(d.paths) {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (d *deciding) widen(paths *usher.Paths) error {
 }
 
 // restore makes the tree anew: the object of the request, with what was applied.
-func (d *deciding) restore() error {
+func (d *evaluation) restore() error {
 	tree, err := d.request.Target().Part(d.paths)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (d *deciding) restore() error {
 
 // change applies what the rule at work wants to change. The places that it acts on become
 // part of the tree, if no program has said that it wants them.
-func (d *deciding) change(patch usher.Patch) error {
+func (d *evaluation) change(patch usher.Patch) error {
 	for i := range patch {
 		if !d.paths.CoversPointer(patch[i].Path) {
 			if err := d.widen(usher.AllPaths()); err != nil {
@@ -142,15 +142,15 @@ func (d *deciding) change(patch usher.Patch) error {
 }
 
 // changed is what the rule at work has changed so far.
-func (d *deciding) changed() usher.Patch {
+func (d *evaluation) changed() usher.Patch {
 	return d.applied[d.kept:len(d.applied):len(d.applied)]
 }
 
 // keep makes what the rule at work has changed stay.
-func (d *deciding) keep() { d.kept = len(d.applied) }
+func (d *evaluation) keep() { d.kept = len(d.applied) }
 
 // undo takes back what the rule at work has changed.
-func (d *deciding) undo() error {
+func (d *evaluation) undo() error {
 	// A program that failed may have left something behind that still looks at the tree,
 	// which then must not change any more: a new editor copies.
 	d.editor = nil
@@ -161,7 +161,7 @@ func (d *deciding) undo() error {
 	return d.restore()
 }
 
-func (d *deciding) widenOld(paths *usher.Paths) error {
+func (d *evaluation) widenOld(paths *usher.Paths) error {
 	if d.request.Object == nil || d.request.OldObject == nil || d.old != nil && paths.Within(d.oldPaths) {
 		return nil
 	}
@@ -175,12 +175,12 @@ func (d *deciding) widenOld(paths *usher.Paths) error {
 
 // run runs a rule and returns what came of it, with its finding. The error is that of
 // ctx, if that ended before the rule did.
-func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
+func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
 	start := d.now
 	if start.IsZero() {
 		start = time.Now()
 	}
-	res, err := attemptRule(ctx, d, r, start)
+	res, err := runRule(ctx, d, r, start)
 	if err != nil || res.rejected {
 		if undone := d.undo(); undone != nil {
 			err = errors.Join(err, undone)
@@ -204,18 +204,18 @@ func (d *deciding) run(ctx context.Context, r *rule.Rule) (result, usher.Finding
 }
 
 // ignores reports whether the request goes on when a rule has failed.
-func (d *deciding) ignores() bool {
+func (d *evaluation) ignores() bool {
 	return d.engine.options.FailurePolicy == Ignore || d.discards()
 }
 
 // discards reports whether changes come to nothing: an object about to go is not changed.
-func (d *deciding) discards() bool {
+func (d *evaluation) discards() bool {
 	return d.request.Phase == usher.Mutate && d.request.Operation == usher.Delete
 }
 
 // record keeps a finding and the warnings that came with it. A finding of a built-in rule
 // is of interest only when the rule made a difference.
-func (d *deciding) record(f usher.Finding, warnings []string) {
+func (d *evaluation) record(f usher.Finding, warnings []string) {
 	if f.Outcome != usher.Passed || !builtIn(f.Policy) {
 		if d.decision.Findings == nil {
 			d.decision.Findings = make([]usher.Finding, 0, len(d.matched))

@@ -10,9 +10,9 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// Wants implements [rule.Selective]: what the source reads, and the places that it may
+// ReadPaths implements [rule.Selective]: what the source reads, and the places that it may
 // patch, as far as it spells them out.
-func (p *Program) Wants() (object, old *usher.Paths) { return &p.object, &p.old }
+func (p *Program) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
 
 // want finds out what p wants.
 func (p *Program) want() {

@@ -72,7 +72,7 @@ patches: [if data.object.kind == data.oldObject.kind {{op: "remove", path: "/spe
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			object, old := compile(t, tt.name, tt.source, cue.Options{}).Wants()
+			object, old := compile(t, tt.name, tt.source, cue.Options{}).ReadPaths()
 			for _, want := range []struct {
 				in     *usher.Paths
 				paths  [][]string
