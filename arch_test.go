@@ -108,7 +108,9 @@ var mayImport = []struct {
 	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and knows nothing of certificates but their text.
 	{"internal/cabundle", nil},
-	{"internal/paths", nil},
+	{"internal/paths", []string{"internal/keyring"}},
+	// Keys that replicas share in a Secret.
+	{"internal/keyring", nil},
 	{"internal/clientauth", []string{"internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.

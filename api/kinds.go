@@ -21,6 +21,9 @@ type Kind struct {
 	Namespaced bool
 	// Authorizes tells that policies decide requests to authorize, and not writes of objects.
 	Authorizes bool
+	// NeedsProof tells that policies of a cluster count only if their writer is known to have had
+	// the right to write them: they give rights, or act with more than those of their author.
+	NeedsProof bool
 	// New makes an empty policy.
 	New func() Object
 
@@ -40,11 +43,11 @@ var kinds = []Kind{
 		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies"},
 		func(p *v1alpha1.ClusterValidatePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Namespaced: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Namespaced: true, NeedsProof: true},
 		func(p *v1alpha1.OverridePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
 }
 

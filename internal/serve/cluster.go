@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/live"
@@ -53,8 +53,8 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 		o := c.Cluster.Registration
 		o.Path = func(entry string) string { return m.routes.path(entry) }
 		configurer := webhookconfig.New(clients.Kube, clients.Mapper, o)
-		keeper := paths.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), paths.Options{
-			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Log: c.Log,
+		keeper := keyring.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), keyring.Options{
+			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Purpose: "webhook paths", Log: c.Log,
 		})
 		m.routes = newRoutes(keeper, configurer, m.reporter, c.Log)
 		m.registration = newRegistration(configurer, clients.Mapper, m.reporter.Leads, c.Log)

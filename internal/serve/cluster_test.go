@@ -26,6 +26,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -114,11 +115,11 @@ func (f *fakeCluster) path(t *testing.T, phase string) string {
 	if err != nil {
 		return ""
 	}
-	key, err := paths.KeyOf(secret.Data["current"])
+	key, err := keyring.KeyOf(secret.Data["current"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key.Path(phase)
+	return paths.Of(key, phase)
 }
 
 // join starts a server that takes part in the cluster, and waits until API servers are told

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
-	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -68,7 +68,7 @@ func ScopeOf(c Cluster) func(group, resource string) authz.Scope {
 type RoutesUnderTest struct{ p *routes }
 
 // NewRoutes has read nothing yet.
-func NewRoutes(k *paths.Keeper, r registrar, p peers, log *slog.Logger) *RoutesUnderTest {
+func NewRoutes(k *keyring.Keeper, r registrar, p peers, log *slog.Logger) *RoutesUnderTest {
 	return &RoutesUnderTest{newRoutes(k, r, p, log)}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/reload"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -60,7 +61,7 @@ type peers interface {
 // API server that was told to use the path must not be refused, whoever told it. That also
 // makes replicas of other versions safe, which may register other paths at any time.
 type routes struct {
-	keeper    *paths.Keeper
+	keeper    *keyring.Keeper
 	registrar registrar
 	peers     peers
 	log       *slog.Logger
@@ -86,7 +87,7 @@ type refreshing struct {
 	err  error
 }
 
-func newRoutes(k *paths.Keeper, r registrar, p peers, log *slog.Logger) *routes {
+func newRoutes(k *keyring.Keeper, r registrar, p peers, log *slog.Logger) *routes {
 	return &routes{keeper: k, registrar: r, peers: p, log: log, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
@@ -182,22 +183,22 @@ func (p *routes) refresh(ctx context.Context) error {
 	return errors.Join(err, peersErr, registeredErr)
 }
 
-func never(paths.Keys) bool { return false }
+func never(keyring.Keys) bool { return false }
 
-func replacedBefore(t time.Time) func(paths.Keys) bool {
-	return func(k paths.Keys) bool { return k.Replaced.Before(t.Truncate(time.Second)) }
+func replacedBefore(t time.Time) func(keyring.Keys) bool {
+	return func(k keyring.Keys) bool { return k.Replaced.Before(t.Truncate(time.Second)) }
 }
 
 // tooOld also finds keys of which somebody's clock says that they are not made yet.
-func tooOld(now time.Time) func(paths.Keys) bool {
-	return func(k paths.Keys) bool { return now.Sub(k.Replaced).Abs() >= rotateEvery }
+func tooOld(now time.Time) func(keyring.Keys) bool {
+	return func(k keyring.Keys) bool { return now.Sub(k.Replaced).Abs() >= rotateEvery }
 }
 
 // take uses what is new, and says so.
 func (p *routes) take(next *table, others []report.Peer) {
 	p.table.Store(next)
 	words := []string{servesPaths}
-	for _, key := range next.keys.Valid(next.read) {
+	for _, key := range paths.Valid(next.keys, next.read) {
 		words = append(words, servesKey+key.Fingerprint())
 	}
 	if !slices.Equal(words, p.serves) {

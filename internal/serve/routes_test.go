@@ -19,6 +19,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -46,7 +47,7 @@ func newScene(t *testing.T) *scene { return &scene{t: t, kube: kubefake.NewClien
 func (s *scene) join() {
 	s.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Namespace: "usher-system", Name: "usher-paths", Log: log})
+	keeper := keyring.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: "usher-paths", Purpose: "webhook paths", Log: log})
 	s.routes = serve.NewRoutes(keeper, s, s, log)
 	if err := s.routes.Start(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -98,13 +99,13 @@ func (s *scene) words() []string {
 }
 
 // key is the current key in the Secret.
-func (s *scene) key() paths.Key {
+func (s *scene) key() keyring.Key {
 	s.t.Helper()
 	secret, err := s.kube.CoreV1().Secrets("usher-system").Get(s.t.Context(), "usher-paths", metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	key, err := paths.KeyOf(secret.Data["current"])
+	key, err := keyring.KeyOf(secret.Data["current"])
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -112,10 +113,10 @@ func (s *scene) key() paths.Key {
 }
 
 // rotate replaces the key, as another replica would.
-func (s *scene) rotate() paths.Key {
+func (s *scene) rotate() keyring.Key {
 	s.t.Helper()
-	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Name: "usher-paths", Log: slog.New(slog.DiscardHandler)})
-	keys, err := keeper.Rotate(s.t.Context(), func(paths.Keys) bool { return true })
+	keeper := keyring.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), keyring.Options{Name: "usher-paths", Purpose: "webhook paths", Log: slog.New(slog.DiscardHandler)})
+	keys, err := keeper.Rotate(s.t.Context(), func(keyring.Keys) bool { return true })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -161,18 +162,18 @@ func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
 		s := newScene(t)
 		s.join()
 		first := s.key()
-		s.answers("the current key's", true, first.Path("mutate"), first.Path("validate"))
+		s.answers("the current key's", true, paths.Of(first, "mutate"), paths.Of(first, "validate"))
 		s.answers("nobody was told these", false, "/mutate", "/validate", "/mutate/"+strings.Repeat("0", 64), "/")
 
 		second := s.rotate()
 		time.Sleep(11 * time.Second)
-		s.answers("after a rotation", true, first.Path("mutate"), second.Path("mutate"))
+		s.answers("after a rotation", true, paths.Of(first, "mutate"), paths.Of(second, "mutate"))
 		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint()+" key-"+first.Fingerprint() {
 			t.Errorf("the replica says that it serves %s", got)
 		}
 		time.Sleep(time.Hour)
-		s.answers("an hour after", false, first.Path("mutate"))
-		s.answers("an hour after", true, second.Path("mutate"))
+		s.answers("an hour after", false, paths.Of(first, "mutate"))
+		s.answers("an hour after", true, paths.Of(second, "mutate"))
 		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint() {
 			t.Errorf("the replica says that it serves %s", got)
 		}
@@ -183,8 +184,8 @@ func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
 		if err := s.routes.Fresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.answers("whoever registered it", true, "/mutate", "/validate", second.Path("mutate"))
-		s.registers(second.Path("mutate"), second.Path("validate"))
+		s.answers("whoever registered it", true, "/mutate", "/validate", paths.Of(second, "mutate"))
+		s.registers(paths.Of(second, "mutate"), paths.Of(second, "validate"))
 		time.Sleep(59 * time.Minute)
 		s.answers("used within the last hour", true, "/mutate")
 		time.Sleep(2 * time.Minute)
@@ -193,8 +194,8 @@ func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
 		// The registration is at paths of a key that was replaced twice.
 		third, fourth := s.rotate(), s.rotate()
 		time.Sleep(2 * time.Hour)
-		s.answers("as long as they are registered", true, second.Path("mutate"), fourth.Path("mutate"))
-		s.answers("never registered", false, third.Path("mutate"))
+		s.answers("as long as they are registered", true, paths.Of(second, "mutate"), paths.Of(fourth, "mutate"))
+		s.answers("never registered", false, paths.Of(third, "mutate"))
 	})
 }
 
@@ -207,7 +208,7 @@ func TestPathsLastThroughAnOutageOfTheAPIServer(t *testing.T) {
 		s.join()
 		s.set(func() { s.err = errors.New("connection refused") })
 		time.Sleep(5 * time.Hour)
-		s.answers("the last that was heard", true, "/mutate", s.key().Path("mutate"))
+		s.answers("the last that was heard", true, "/mutate", paths.Of(s.key(), "mutate"))
 		if !s.routes.Covers("mutate", request("", "pods", "")) {
 			t.Error("pods are not sent any more")
 		}
@@ -245,17 +246,17 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		expect("a replica does not have the key", "/mutate")
 		s.set(func() { s.others = []report.Peer{has, dead} })
 		time.Sleep(11 * time.Second)
-		expect("all that live have it", key.Path("mutate"))
-		s.registers(key.Path("mutate"), key.Path("validate"))
+		expect("all that live have it", paths.Of(key, "mutate"))
+		s.registers(paths.Of(key, "mutate"), paths.Of(key, "validate"))
 
 		next := s.rotate()
 		time.Sleep(11 * time.Second)
-		expect("a new key, which the other has not read", key.Path("mutate"))
+		expect("a new key, which the other has not read", paths.Of(key, "mutate"))
 		s.set(func() {
 			s.others = []report.Peer{peer("two", "paths", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
 		})
 		time.Sleep(11 * time.Second)
-		expect("now it has", next.Path("mutate"))
+		expect("now it has", paths.Of(next, "mutate"))
 		s.set(func() { s.others = append(s.others, peer("older")) })
 		time.Sleep(11 * time.Second)
 		expect("an older version comes back", none)
@@ -362,7 +363,7 @@ func TestStartNeedsTheKey(t *testing.T) {
 	s := newScene(t)
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "usher-paths", errors.New("no"))
 	s.kube.PrependReactor("get", "secrets", failing(no))
-	keeper := paths.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), paths.Options{Name: "usher-paths"})
+	keeper := keyring.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), keyring.Options{Name: "usher-paths", Purpose: "webhook paths"})
 	if err := serve.NewRoutes(keeper, s, s, slog.New(slog.DiscardHandler)).Start(t.Context()); !errors.Is(err, no) {
 		t.Errorf("error is %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
@@ -19,7 +20,7 @@ import (
 // key before for an hour, and those that API servers were told to use within the last hour.
 // It is immutable.
 type table struct {
-	keys paths.Keys
+	keys keyring.Keys
 	// routes are the entries by the hash of their paths.
 	routes map[[sha256.Size]byte]route
 	// covers is what API servers send to each entry, or did within the last hour.
@@ -47,7 +48,7 @@ type use struct {
 }
 
 // newTable is what follows the last table, which may be nil.
-func newTable(last *table, keys paths.Keys, registered []webhookconfig.Registered, now time.Time) *table {
+func newTable(last *table, keys keyring.Keys, registered []webhookconfig.Registered, now time.Time) *table {
 	t := &table{
 		keys: keys, routes: map[[sha256.Size]byte]route{}, covers: map[string]cover{},
 		registered: map[string]string{}, used: map[string]use{}, read: now,
@@ -84,7 +85,7 @@ func newTable(last *table, keys paths.Keys, registered []webhookconfig.Registere
 
 // with returns a table with other keys, for as long as API servers do not answer: what they
 // were told does not become old meanwhile.
-func (t *table) with(keys paths.Keys) *table {
+func (t *table) with(keys keyring.Keys) *table {
 	next := *t
 	next.keys, next.routes = keys, map[[sha256.Size]byte]route{}
 	next.index(map[string]bool{string(usher.Mutate): true, string(usher.Validate): true})
@@ -98,8 +99,8 @@ func (t *table) index(entries map[string]bool) {
 		t.routes[sha256.Sum256([]byte(path))] = route{entry: u.entry, bare: path == "/"+u.entry}
 	}
 	for entry := range entries {
-		for _, key := range t.keys.Valid(t.read) {
-			t.routes[sha256.Sum256([]byte(key.Path(entry)))] = route{entry: entry}
+		for _, key := range paths.Valid(t.keys, t.read) {
+			t.routes[sha256.Sum256([]byte(paths.Of(key, entry)))] = route{entry: entry}
 		}
 	}
 }
@@ -119,6 +120,7 @@ type choice struct {
 // long as one of them lives, the registration is that of their versions, and they keep it.
 func (t *table) choose(others []report.Peer) choice {
 	current := t.keys.Current
+	registeredAt := func(entry string) string { return paths.Of(current, entry) }
 	var older, lagging []string
 	for _, p := range others {
 		switch {
@@ -133,7 +135,7 @@ func (t *table) choose(others []report.Peer) choice {
 	case len(older) > 0:
 		return choice{
 			name: "left to older replicas", reason: "they serve no others: " + strings.Join(older, ", "),
-			path: current.Path, hold: true,
+			path: registeredAt, hold: true,
 		}
 	case len(lagging) > 0:
 		return choice{
@@ -142,11 +144,11 @@ func (t *table) choose(others []report.Peer) choice {
 				if path, ok := t.registered[entry]; ok {
 					return path
 				}
-				return current.Path(entry)
+				return paths.Of(current, entry)
 			},
 		}
 	}
-	return choice{name: servesKey + current.Fingerprint(), reason: "every live replica serves them", path: current.Path}
+	return choice{name: servesKey + current.Fingerprint(), reason: "every live replica serves them", path: registeredAt}
 }
 
 // A target is what rules of webhook configurations name: a resource, with a subresource

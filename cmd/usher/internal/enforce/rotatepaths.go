@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/keyring"
 )
 
 func newRotatePaths(s cli.Streams) *cobra.Command {
@@ -53,13 +53,13 @@ Nothing that is printed tells a path.`,
 
 // RotatePaths replaces the key in a Secret that is there: one for which no server asks would
 // do nothing.
-func RotatePaths(ctx context.Context, kube kubernetes.Interface, namespace, name string) (paths.Key, error) {
+func RotatePaths(ctx context.Context, kube kubernetes.Interface, namespace, name string) (keyring.Key, error) {
 	secrets := kube.CoreV1().Secrets(namespace)
 	if _, err := secrets.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return paths.Key{}, fmt.Errorf("there is no Secret %s/%s: name that of the servers with --namespace and --path-secret", namespace, name)
+		return keyring.Key{}, fmt.Errorf("there is no Secret %s/%s: name that of the servers with --namespace and --path-secret", namespace, name)
 	}
 	began := time.Now()
-	keeper := paths.NewKeeper(secrets, paths.Options{Namespace: namespace, Name: name, Log: slog.New(slog.DiscardHandler)})
-	keys, err := keeper.Rotate(ctx, func(k paths.Keys) bool { return k.Replaced.Before(began) })
+	keeper := keyring.NewKeeper(secrets, keyring.Options{Namespace: namespace, Name: name, Purpose: "webhook paths", Log: slog.New(slog.DiscardHandler)})
+	keys, err := keeper.Rotate(ctx, func(k keyring.Keys) bool { return k.Replaced.Before(began) })
 	return keys.Current, err
 }

@@ -1,4 +1,4 @@
-package paths_test
+package keyring_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/keyring"
 )
 
 // A store is the Secrets of a namespace as an API server keeps them: what has changed since
@@ -92,11 +92,11 @@ func (s *store) delete(name string) {
 	delete(s.secrets, name)
 }
 
-func keeper(s *store) *paths.Keeper {
-	return paths.NewKeeper(s, paths.Options{Namespace: "usher-system", Name: "usher-paths", Log: slog.New(slog.DiscardHandler)})
+func keeper(s *store) *keyring.Keeper {
+	return keyring.NewKeeper(s, keyring.Options{Namespace: "usher-system", Name: "usher-paths", Purpose: "webhook paths", Log: slog.New(slog.DiscardHandler)})
 }
 
-func load(t *testing.T, k *paths.Keeper) paths.Keys {
+func load(t *testing.T, k *keyring.Keeper) keyring.Keys {
 	t.Helper()
 	keys, err := k.Load(t.Context())
 	if err != nil {
@@ -105,19 +105,19 @@ func load(t *testing.T, k *paths.Keeper) paths.Keys {
 	return keys
 }
 
-func always(paths.Keys) bool { return true }
+func always(keyring.Keys) bool { return true }
 
 func TestReplicasShareKeys(t *testing.T) {
 	t.Parallel()
 	s := newStore()
 	one, two := keeper(s), keeper(s)
 	// The other replica makes the Secret between a look and the attempt to make it.
-	var theirs paths.Keys
+	var theirs keyring.Keys
 	s.before = func() { theirs = load(t, two) }
 	if ours := load(t, one); ours != theirs || ours.Current.IsZero() || !ours.Previous.IsZero() {
 		t.Errorf("one has %v, the other %v", ours, theirs)
 	}
-	if k := s.secrets["usher-paths"]; k.Labels["app.kubernetes.io/managed-by"] != "usher" || len(k.Data["current"]) != paths.KeySize {
+	if k := s.secrets["usher-paths"]; k.Labels["app.kubernetes.io/managed-by"] != "usher" || len(k.Data["current"]) != keyring.KeySize {
 		t.Errorf("the Secret is %v", k.ObjectMeta)
 	}
 }
@@ -129,8 +129,8 @@ func TestRotate(t *testing.T) {
 	first := load(t, one)
 	load(t, two)
 	// Both find the key due at the same time: it is replaced once.
-	due := func(k paths.Keys) bool { return k.Current == first.Current }
-	var theirs paths.Keys
+	due := func(k keyring.Keys) bool { return k.Current == first.Current }
+	var theirs keyring.Keys
 	s.before = func() {
 		var err error
 		if theirs, err = two.Rotate(t.Context(), due); err != nil {
@@ -151,7 +151,7 @@ func TestRotate(t *testing.T) {
 
 func TestKeysAreReplaced(t *testing.T) {
 	t.Parallel()
-	known := strings.Repeat("k", paths.KeySize)
+	known := strings.Repeat("k", keyring.KeySize)
 	labels := map[string]string{"app.kubernetes.io/managed-by": "usher"}
 	for _, row := range []struct {
 		reason string
@@ -176,7 +176,7 @@ func TestKeysAreReplaced(t *testing.T) {
 			row.change(s)
 			after, err := k.Load(t.Context())
 			if row.err != "" {
-				if err == nil || !strings.Contains(err.Error(), row.err) || !strings.HasPrefix(err.Error(), "keep webhook paths in Secret usher-system/usher-paths: ") {
+				if err == nil || !strings.Contains(err.Error(), row.err) || !strings.HasPrefix(err.Error(), "keep keys of webhook paths in Secret usher-system/usher-paths: ") {
 					t.Errorf("error is %v, want %s", err, row.err)
 				}
 				return
@@ -205,5 +205,41 @@ func TestKeeperGivesUp(t *testing.T) {
 	s.before = bump
 	if _, err := k.Rotate(t.Context(), always); !apierrors.IsConflict(err) {
 		t.Errorf("error is %v, want a conflict", err)
+	}
+}
+
+func TestNotesStayWithTheKeys(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	first := keyring.Options{
+		Namespace: "usher-system", Name: "usher-proofs", Purpose: "policy proofs", Log: slog.New(slog.DiscardHandler),
+		First: func(context.Context) (string, error) { return "first", nil },
+	}
+	k := keyring.NewKeeper(s, first)
+	if keys := load(t, k); keys.Note != "first" {
+		t.Errorf("the note of the first key is %q", keys.Note)
+	}
+	next, err := k.SetNote(t.Context(), func(keys keyring.Keys) (string, error) { return keys.Note + " second", nil })
+	if err != nil || next.Note != "first second" {
+		t.Errorf("the note is %q, %v", next.Note, err)
+	}
+	rotated, err := k.Rotate(t.Context(), always)
+	if err != nil || rotated.Note != next.Note || rotated.Previous != next.Current {
+		t.Errorf("after a rotation keys are %v with note %q, %v", rotated, rotated.Note, err)
+	}
+	// What a replica knows is not lost with the Secret.
+	s.delete("usher-proofs")
+	if keys := load(t, k); keys.Note != next.Note || keys.Previous != rotated.Current {
+		t.Errorf("after the deletion keys are %v with note %q", keys, keys.Note)
+	}
+	s.delete("usher-proofs")
+	if keys := load(t, keyring.NewKeeper(s, first)); keys.Note != "first" || !keys.Previous.IsZero() {
+		t.Errorf("a replica that knows nothing has %v with note %q", keys, keys.Note)
+	}
+	broken := first
+	broken.First = func(context.Context) (string, error) { return "", errors.New("not known now") }
+	s.delete("usher-proofs")
+	if _, err := keyring.NewKeeper(s, broken).Load(t.Context()); err == nil || s.secrets["usher-proofs"] != nil {
+		t.Errorf("error is %v: a key was made without its note", err)
 	}
 }

@@ -1,8 +1,7 @@
-package paths
+package keyring
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +18,7 @@ const (
 	currentKey  = "current"
 	previousKey = "previous"
 	replacedKey = "replaced"
+	noteKey     = "note"
 )
 
 const (
@@ -37,10 +37,16 @@ type Secrets interface {
 	Update(ctx context.Context, secret *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
 }
 
-// Options name the Secret. Log is slog.Default if nil.
+// Options name the Secret.
 type Options struct {
 	Namespace, Name string
-	Log             *slog.Logger
+	// Purpose says in logs and errors what the keys are for, such as webhook paths.
+	Purpose string
+	// First returns the note of the first key, when there is none in the Secret and none
+	// is known; nil means an empty note.
+	First func(ctx context.Context) (string, error)
+	// Log is slog.Default if nil.
+	Log *slog.Logger
 }
 
 // A Keeper keeps keys in a Secret, together with other replicas. It is safe for concurrent
@@ -66,35 +72,49 @@ func NewKeeper(secrets Secrets, o Options) *Keeper {
 // Load returns the keys in the Secret. One that does not exist, or holds no key, gets a new
 // one; the key that was known before is the previous one then.
 func (k *Keeper) Load(ctx context.Context) (Keys, error) {
-	return k.update(ctx, func(Keys) bool { return false })
+	return k.update(ctx, func(keys Keys) (Keys, error) { return keys, nil })
 }
 
 // Rotate replaces the current key if it is one that is due, and returns the keys in the
 // Secret.
 func (k *Keeper) Rotate(ctx context.Context, due func(Keys) bool) (Keys, error) {
-	return k.update(ctx, due)
+	return k.update(ctx, func(keys Keys) (Keys, error) {
+		if !due(keys) {
+			return keys, nil
+		}
+		return keys.replaced()
+	})
+}
+
+// SetNote replaces the note by what next makes of the keys, and returns the keys in the Secret.
+func (k *Keeper) SetNote(ctx context.Context, next func(Keys) (string, error)) (Keys, error) {
+	return k.update(ctx, func(keys Keys) (Keys, error) {
+		var err error
+		keys.Note, err = next(keys)
+		return keys, err
+	})
 }
 
 // update makes attempts until none meets another replica that writes at the same time.
-func (k *Keeper) update(ctx context.Context, due func(Keys) bool) (Keys, error) {
+func (k *Keeper) update(ctx context.Context, change func(Keys) (Keys, error)) (Keys, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	keys, err := k.attempt(ctx, due)
+	keys, err := k.attempt(ctx, change)
 	for race, pause := 1, 10*time.Millisecond; isRace(err) && race < races; race, pause = race+1, 5*pause {
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		keys, err = k.attempt(ctx, due)
+		keys, err = k.attempt(ctx, change)
 	}
 	if err != nil {
 		hint := ""
 		if apierrors.IsForbidden(err) {
 			hint = "; let Usher's service account create Secrets there, and get and update this one"
 		}
-		return Keys{}, fmt.Errorf("keep webhook paths in Secret %s/%s: %w%s", k.options.Namespace, k.options.Name, err, hint)
+		return Keys{}, fmt.Errorf("keep keys of %s in Secret %s/%s: %w%s", k.options.Purpose, k.options.Namespace, k.options.Name, err, hint)
 	}
 	k.known = keys
 	return keys, nil
@@ -104,23 +124,10 @@ func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAl
 
 // attempt reads the Secret once and writes it at most once. That a Secret has not changed
 // meanwhile is checked by the API server, by its resource version.
-func (k *Keeper) attempt(ctx context.Context, due func(Keys) bool) (Keys, error) {
+func (k *Keeper) attempt(ctx context.Context, change func(Keys) (Keys, error)) (Keys, error) {
 	secret, err := k.secrets.Get(ctx, k.options.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		next, err := replacing(k.known.Current)
-		if err != nil {
-			return Keys{}, err
-		}
-		made := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: k.options.Name, Namespace: k.options.Namespace, Labels: map[string]string{managedBy: manager}},
-			Type:       corev1.SecretTypeOpaque,
-			Data:       next.values(),
-		}
-		if _, err := k.secrets.Create(ctx, made, metav1.CreateOptions{}); err != nil {
-			return Keys{}, err
-		}
-		k.options.Log.Info("made a key for webhook paths", "secret", k.options.Name, "key", next.Current.Fingerprint())
-		return next, nil
+		return k.create(ctx)
 	}
 	if err != nil {
 		return Keys{}, err
@@ -129,24 +136,54 @@ func (k *Keeper) attempt(ctx context.Context, due func(Keys) bool) (Keys, error)
 	if err != nil {
 		return Keys{}, err
 	}
-	if !found.Current.IsZero() && !due(found) {
-		return found, nil
+	var next Keys
+	if found.Current.IsZero() {
+		next, err = k.first(ctx)
+	} else {
+		next, err = change(found)
 	}
-	last := found.Current
-	if last.IsZero() {
-		last = k.known.Current
-	}
-	next, err := replacing(last)
-	if err != nil {
-		return Keys{}, err
+	if err != nil || next == found {
+		return next, err
 	}
 	secret = secret.DeepCopy()
 	secret.Data = next.values()
 	if _, err := k.secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		return Keys{}, err
 	}
-	k.options.Log.Info("replaced the key for webhook paths", "secret", k.options.Name, "key", next.Current.Fingerprint())
+	if next.Current != found.Current {
+		k.options.Log.Info("replaced the key for "+k.options.Purpose, "secret", k.options.Name, "key", next.Current.Fingerprint())
+	}
 	return next, nil
+}
+
+// create makes the Secret.
+func (k *Keeper) create(ctx context.Context) (Keys, error) {
+	next, err := k.first(ctx)
+	if err != nil {
+		return Keys{}, err
+	}
+	made := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: k.options.Name, Namespace: k.options.Namespace, Labels: map[string]string{managedBy: manager}},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       next.values(),
+	}
+	if _, err := k.secrets.Create(ctx, made, metav1.CreateOptions{}); err != nil {
+		return Keys{}, err
+	}
+	k.options.Log.Info("made a key for "+k.options.Purpose, "secret", k.options.Name, "key", next.Current.Fingerprint())
+	return next, nil
+}
+
+// first returns keys for a Secret without any: they follow those that were known, if any.
+func (k *Keeper) first(ctx context.Context) (Keys, error) {
+	last := k.known
+	if last.Current.IsZero() && k.options.First != nil {
+		var err error
+		if last.Note, err = k.options.First(ctx); err != nil {
+			return Keys{}, err
+		}
+	}
+	return last.replaced()
 }
 
 var errForeign = errors.New("it holds something else: name another Secret")
@@ -161,26 +198,20 @@ func read(secret *corev1.Secret) (Keys, error) {
 		}
 		return Keys{}, nil
 	}
-	keys := Keys{Current: current}
+	keys := Keys{Current: current, Note: string(secret.Data[noteKey])}
 	keys.Previous, _ = KeyOf(secret.Data[previousKey])
 	// Without a time the previous key has been replaced long ago.
 	keys.Replaced, _ = time.Parse(time.RFC3339, string(secret.Data[replacedKey]))
 	return keys, nil
 }
 
-// replacing makes keys that follow one that was current, which may be zero.
-func replacing(last Key) (Keys, error) {
-	bytes := make([]byte, KeySize)
-	if _, err := rand.Read(bytes); err != nil {
-		return Keys{}, fmt.Errorf("make key: %w", err)
-	}
-	return Keys{Current: Key{string(bytes)}, Previous: last, Replaced: time.Now().UTC().Truncate(time.Second)}, nil
-}
-
 func (k Keys) values() map[string][]byte {
 	values := map[string][]byte{currentKey: []byte(k.Current.bytes), replacedKey: []byte(k.Replaced.Format(time.RFC3339))}
 	if !k.Previous.IsZero() {
 		values[previousKey] = []byte(k.Previous.bytes)
+	}
+	if k.Note != "" {
+		values[noteKey] = []byte(k.Note)
 	}
 	return values
 }
