@@ -191,8 +191,8 @@ func nameOfTree(tree map[string]any) string {
 }
 
 // asStored returns an object as an API server would hand it out: kinds that decide about
-// admission in their newest version, checked for fields that there are not, with the
-// defaults that a server sets when they are written.
+// admission in their newest version, with the defaults that a server sets when they are
+// written. The error is why a server would refuse to store it.
 func asStored(tree map[string]any) (map[string]any, error) {
 	kind := kindOfTree(tree)
 	if kind.Group != admissionv1.GroupName {
@@ -209,5 +209,8 @@ func asStored(tree map[string]any) (map[string]any, error) {
 		return nil, errors.Join(unknown...)
 	}
 	setDefaults(object)
+	if err := validate(object); err != nil {
+		return nil, err
+	}
 	return treeOf(object)
 }

@@ -108,6 +108,9 @@ func (e *endpoint) names(resource string) bool {
 	return resource == e.resource.Resource || resource == e.resource.GroupResource().String()
 }
 
+// stored reports whether objects are kept. Reviews are only answered: they need no name.
+func (e *endpoint) stored() bool { return slices.Contains(e.verbs, "get") }
+
 func (e *endpoint) String() string {
 	text := e.resource.GroupResource().String()
 	if e.subresource != "" {

@@ -191,6 +191,31 @@ func TestLiveClustersAreOnlyRead(t *testing.T) {
 }
 
 // create is a request for a ConfigMap.
+// Reviews are answered and not stored, so that they need no name and get nothing that stored
+// objects get.
+func TestReviewsNeedNoName(t *testing.T) {
+	t.Parallel()
+	for _, review := range []struct{ apiVersion, kind, namespace string }{
+		{"authentication.k8s.io/v1", "TokenReview", ""},
+		{"authentication.k8s.io/v1", "SelfSubjectReview", ""},
+		{"authorization.k8s.io/v1", "SubjectAccessReview", ""},
+		{"authorization.k8s.io/v1", "SelfSubjectAccessReview", ""},
+		{"authorization.k8s.io/v1", "SelfSubjectRulesReview", ""},
+		{"authorization.k8s.io/v1", "LocalSubjectAccessReview", "shop"},
+	} {
+		object := map[string]any{"apiVersion": review.apiVersion, "kind": review.kind, "spec": map[string]any{}}
+		trace := run(t, simulate.Options{}, simulate.Request{Operation: usher.Create, Namespace: review.namespace, Object: object}, "")
+		metadata, _ := trace.Result["metadata"].(map[string]any)
+		if !trace.Admitted || metadata["uid"] != nil || metadata["name"] != nil {
+			t.Errorf("%s: %+v becomes %v", review.kind, trace.Error, trace.Result)
+		}
+	}
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}
+	if trace := run(t, simulate.Options{}, simulate.Request{Operation: usher.Create, Namespace: "shop", Object: object}, ""); trace.Admitted {
+		t.Error("a ConfigMap without a name is admitted")
+	}
+}
+
 func create() simulate.Request {
 	return simulate.Request{Operation: usher.Create, Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",

@@ -168,7 +168,7 @@ const placeholderUID = "00000000-0000-0000-0000-000000000000"
 // fill sets what the API server does between mutation and validation.
 func (r *run) fill() error {
 	p := r.request
-	if p.object == nil || p.subresource != "" || p.operation == admission.Connect {
+	if p.object == nil || p.subresource != "" || p.operation == admission.Connect || !p.stored() {
 		return nil
 	}
 	object, err := meta.Accessor(p.object)
