@@ -43,6 +43,9 @@ type Options struct {
 	// Timeout is how long API servers wait for an answer, at most 30 seconds; 0 means one
 	// second.
 	Timeout time.Duration
+	// AuthorizedTTL is how long API servers remember that a request is allowed, and
+	// UnauthorizedTTL that it is not: 0 means 30 and 10 seconds, negative that they do not.
+	AuthorizedTTL, UnauthorizedTTL time.Duration
 	// Self is the user that Usher is to its API server, whose requests are not sent.
 	Self string
 	// Rules are those in force. Only requests that they may deny are sent to the webhook
@@ -56,8 +59,9 @@ type Options struct {
 const (
 	defaultTimeout = time.Second
 	maxTimeout     = 30 * time.Second
-	allowedTTL     = 30 * time.Second
-	undecidedTTL   = 10 * time.Second
+	// DefaultAuthorizedTTL and DefaultUnauthorizedTTL are how long API servers remember answers.
+	DefaultAuthorizedTTL   = 30 * time.Second
+	DefaultUnauthorizedTTL = 10 * time.Second
 )
 
 // configurationVersion is that of the AuthorizationConfiguration that is written.
@@ -129,6 +133,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Timeout = cmp.Or(o.Timeout, defaultTimeout); o.Timeout < 0 || o.Timeout > maxTimeout {
 		return o, fmt.Errorf("timeout %s: API servers want more than 0 and at most %s", o.Timeout, maxTimeout)
 	}
+	o.AuthorizedTTL, o.UnauthorizedTTL = cmp.Or(o.AuthorizedTTL, DefaultAuthorizedTTL), cmp.Or(o.UnauthorizedTTL, DefaultUnauthorizedTTL)
 	switch o.FailurePolicy = cmp.Or(o.FailurePolicy, apiserverv1.FailurePolicyNoOpinion); {
 	case o.FailurePolicy != apiserverv1.FailurePolicyNoOpinion && o.FailurePolicy != apiserverv1.FailurePolicyDeny:
 		return o, fmt.Errorf("failure policy %q: use NoOpinion or Deny", o.FailurePolicy)
@@ -148,8 +153,10 @@ func isLoopback(host string) bool {
 func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.WebhookMatchCondition) *apiserverv1.WebhookConfiguration {
 	location := credential.Path(o.Dir, file)
 	return &apiserverv1.WebhookConfiguration{
-		AuthorizedTTL:                            metav1.Duration{Duration: allowedTTL},
-		UnauthorizedTTL:                          metav1.Duration{Duration: undecidedTTL},
+		AuthorizedTTL:                            metav1.Duration{Duration: max(o.AuthorizedTTL, 0)},
+		CacheAuthorizedRequests:                  caches(o.AuthorizedTTL),
+		UnauthorizedTTL:                          metav1.Duration{Duration: max(o.UnauthorizedTTL, 0)},
+		CacheUnauthorizedRequests:                caches(o.UnauthorizedTTL),
 		Timeout:                                  metav1.Duration{Duration: o.Timeout},
 		SubjectAccessReviewVersion:               "v1",
 		MatchConditionSubjectAccessReviewVersion: "v1",
@@ -157,6 +164,15 @@ func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.We
 		ConnectionInfo:                           apiserverv1.WebhookConnectionInfo{Type: apiserverv1.AuthorizationWebhookConnectionInfoTypeKubeConfigFile, KubeConfigFile: &location},
 		MatchConditions:                          conditions,
 	}
+}
+
+// caches returns false for answers that are not to be remembered, since API servers take a TTL
+// of 0 for their default, and else nil.
+func caches(ttl time.Duration) *bool {
+	if ttl < 0 {
+		return new(bool)
+	}
+	return nil
 }
 
 // kubeconfig is one as API servers read it to find webhooks: cluster is the webhook, and user

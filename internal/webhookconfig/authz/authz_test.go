@@ -73,6 +73,8 @@ func TestGeneratedConfigurationIsTaken(t *testing.T) {
 		{"for any policies", func(o *webhookconfig.Options) { o.Any = true }, 4},
 		{"without policies", func(*webhookconfig.Options) {}, 5},
 		{"that fails closed", func(o *webhookconfig.Options) { o.FailurePolicy, o.Rules = "Deny", rules }, 5},
+		{"whose answers are not remembered", func(o *webhookconfig.Options) { o.AuthorizedTTL, o.UnauthorizedTTL = -1, -1 }, 5},
+		{"whose answers are remembered for a second", func(o *webhookconfig.Options) { o.AuthorizedTTL, o.UnauthorizedTTL = time.Second, time.Second }, 5},
 		{"with a token", func(o *webhookconfig.Options) { o.Client = credential.Credential{TokenFile: "token"} }, 5},
 	} {
 		o := options
@@ -120,6 +122,34 @@ func TestGeneratedConfigurationIsTaken(t *testing.T) {
 		}}
 		if problems := lint.Check(files[0].Content); len(problems) > 0 {
 			t.Errorf("%s: %v", row.reason, problems)
+		}
+	}
+}
+
+func TestAnswersAreRememberedAsLongAsSaid(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		set, want time.Duration
+		cached    bool
+	}{{0, 30 * time.Second, true}, {time.Minute, time.Minute, true}, {-1, 5 * time.Minute, false}} {
+		o := options
+		o.AuthorizedTTL = row.set
+		files, err := webhookconfig.Generate(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := load.LoadFromData(files[0].Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []int{1, 3} {
+			w := c.Authorizers[i].Webhook
+			if w.CacheAuthorizedRequests != row.cached || w.AuthorizedTTL.Duration != row.want {
+				t.Errorf("%s: an API server has %s, cached %t", row.set, w.AuthorizedTTL.Duration, w.CacheAuthorizedRequests)
+			}
+			if w.UnauthorizedTTL.Duration != 10*time.Second || !w.CacheUnauthorizedRequests {
+				t.Errorf("%s: what is not allowed is remembered for %s", row.set, w.UnauthorizedTTL.Duration)
+			}
 		}
 	}
 }

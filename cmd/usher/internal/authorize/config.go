@@ -69,6 +69,10 @@ servers, relative to --dir.`,
 	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
 	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what becomes of requests that cannot be decided before RBAC: NoOpinion or Deny")
 	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
+	flags.DurationVar(&o.AuthorizedTTL, "authorized-ttl", webhookconfig.DefaultAuthorizedTTL,
+		"how long API servers remember that a request is allowed; 0 asks each time. A policy that takes rights away acts after this time")
+	flags.DurationVar(&o.UnauthorizedTTL, "unauthorized-ttl", webhookconfig.DefaultUnauthorizedTTL,
+		"how long API servers remember that a request is not allowed, and that it is not denied; 0 asks each time")
 	flags.StringVar(&o.Self, "self", "", "the user that Usher is to its API server")
 	flags.StringVar(&f.match, "match", "", "what is sent to the webhook that denies: policies or all (default: policies if they are given)")
 	flags.BoolVar(&f.legacy, "legacy", false, "write the kubeconfig of a single webhook")
@@ -89,6 +93,9 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s cli.Streams) ([]credentia
 			return nil, fmt.Errorf("--out: %w", err)
 		}
 		o.Dir = dir
+	}
+	if err := f.ttls(cmd); err != nil {
+		return nil, err
 	}
 	if f.legacy {
 		file, err := webhookconfig.Legacy(*o)
@@ -115,6 +122,21 @@ func (f *authzConfigFlags) files(cmd *cobra.Command, s cli.Streams) ([]credentia
 		o.Rules = w.rules
 	}
 	return webhookconfig.Generate(*o)
+}
+
+// ttls turns 0, by which users mean that nothing is remembered, into what Options have for it.
+func (f *authzConfigFlags) ttls(cmd *cobra.Command) error {
+	for name, ttl := range map[string]*time.Duration{"authorized-ttl": &f.options.AuthorizedTTL, "unauthorized-ttl": &f.options.UnauthorizedTTL} {
+		switch {
+		case *ttl < 0:
+			return fmt.Errorf("--%s %s: use 0 or more", name, *ttl)
+		case f.legacy && cmd.Flags().Changed(name):
+			return fmt.Errorf("--%s: with --legacy, kube-apiserver has the flag --authorization-webhook-cache-%s", name, name)
+		case *ttl == 0:
+			*ttl = -1
+		}
+	}
+	return nil
 }
 
 func newAuthzLint(s cli.Streams) *cobra.Command {
