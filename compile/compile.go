@@ -41,6 +41,8 @@ type Compiled struct {
 type Options struct {
 	// CUE is where CUE's evaluator runs; nil means [cue.Default].
 	CUE *cue.Evaluator
+	// Limits say what policies may do.
+	Limits rule.Limits
 }
 
 // Policy is the Policy of the zero [Options], without end.
@@ -51,7 +53,7 @@ func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(
 // before ctx is done is a problem that is Pending.
 func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	c := Compiled{Policy: p, Ref: Ref(p.Object)}
-	compiler := kcloudlabs.Compiler{CUE: o.CUE}
+	compiler := kcloudlabs.Compiler{CUE: o.CUE, Limits: o.Limits}
 	var problems []rule.Problem
 	switch object := p.Object.(type) {
 	case *v1alpha1.OverridePolicy:

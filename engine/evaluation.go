@@ -31,7 +31,11 @@ type evaluation struct {
 	broken   bool
 	old      map[string]any
 	oldPaths *usher.Paths
-	known    fact.Known
+	// known are the facts that rules share. Those that are bound to a namespace have their own,
+	// so that none sees what another may read.
+	known   fact.Known
+	bound   *fact.Known
+	boundTo *rule.Rule
 
 	matched  []*rule.Rule
 	frames   []frame
@@ -188,7 +192,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	}
 	d.keep()
 	d.now = time.Now()
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.known.Disclosed()}
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed()}
 	switch {
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores()
@@ -201,6 +205,17 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 		finding.Outcome, finding.Patch = usher.Changed, res.patch
 	}
 	return res, finding, nil
+}
+
+// factsOf returns the facts that a rule is given.
+func (d *evaluation) factsOf(r *rule.Rule) *fact.Known {
+	if r.Facts == nil || r.Facts.Namespace == "" {
+		return &d.known
+	}
+	if d.boundTo != r {
+		d.bound, d.boundTo = &fact.Known{}, r
+	}
+	return d.bound
 }
 
 // ignores reports whether the request goes on when a rule has failed.

@@ -30,6 +30,9 @@ type ruleRun struct {
 	// step is the one at work, or the last one.
 	step  *rule.Step
 	frame *frame
+	// facts are those that the rule has asked for, and, if its own bounds allow that, those that
+	// the rules before have.
+	facts *fact.Known
 	// asked counts the facts that the rule has asked for.
 	asked int
 }
@@ -54,9 +57,9 @@ func (d *evaluation) frame() *frame {
 
 // runRule runs the steps of a rule. No failure gets past it, not even a panic.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
-	a := ruleRun{evaluation: d, rule: r, frame: d.frame()}
+	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
-	a.frame.input = rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: &d.known}
+	a.frame.input = rule.Input{Request: d.request, Object: d.tree, OldObject: d.old, Facts: a.facts}
 	defer func() {
 		a.frame.ctx.Release()
 		if value := recover(); value != nil {
@@ -124,7 +127,7 @@ func (a *ruleRun) outcome(ctx context.Context) (rule.Outcome, error) {
 // resolve makes a fact known, or the error that getting it gave. The time that it takes
 // is not the program's.
 func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
-	if _, err := a.known.Value(ref); !isMissing(err) {
+	if _, err := a.facts.Value(ref); !isMissing(err) {
 		return fmt.Errorf("asked again for the fact %s, which is known", ref)
 	}
 	if a.asked == a.engine.options.MaxFacts {
@@ -139,7 +142,7 @@ func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 		}
 		err = fmt.Errorf("fact %s: %w", ref, err)
 	}
-	a.known.Set(ref, value, err)
+	a.facts.Set(ref, value, err)
 	a.frame.ctx.Release()
 	a.frame = &frame{
 		ctx:   deadline.Context{Context: ctx, At: time.Now().Add(left)},
@@ -154,7 +157,17 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
 		return nil, errDryRun
 	}
-	return a.engine.resolver.Resolve(ctx, ref)
+	if err := a.rule.Facts.Check(ref); err != nil {
+		return nil, err
+	}
+	value, err := a.engine.resolver.Resolve(ctx, ref)
+	if err == nil {
+		err = a.rule.Facts.CheckValue(ref, value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
 }
 
 func isMissing(err error) bool {

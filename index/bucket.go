@@ -15,7 +15,7 @@ const noSelector = -1
 
 // matches checks what the bucket has not: its key is operation and kind.
 func (e entry) matches(m *rule.Match, s *rule.Target) bool {
-	return (m.Namespace == "" || m.Namespace == s.Namespace) &&
+	return m.InScope(s) &&
 		(e.selector == noSelector || m.Selectors[e.selector].Matches(s))
 }
 

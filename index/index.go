@@ -85,6 +85,7 @@ func Update(last *Index, rules []rule.Rule) *Index {
 // sameRequests reports whether two rules are run at the same time for the same requests.
 func sameRequests(a, b rule.Rule) bool {
 	return a.Phase == b.Phase && a.Pass == b.Pass && a.Match.Namespace == b.Match.Namespace &&
+		(a.Match.Excluded == b.Match.Excluded || reflect.DeepEqual(a.Match.Excluded, b.Match.Excluded)) &&
 		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors)
 }
 

@@ -43,9 +43,10 @@ type Options struct {
 	Engine engine.Options
 	// Access tunes how requests to authorize are decided.
 	Access authzengine.Options
-	// May tells whether a user may do something, so that who writes policies cannot allow
-	// more than he may; nil does not ask. See [guard.Options].
-	May func(context.Context, *usher.Request) (bool, error)
+	// May tells whether a user may do something, so that who writes policies needs the rights
+	// that these give; nil does not ask. Places tells the resources of kinds. See [guard.Options].
+	May    guard.Asker
+	Places guard.Places
 	// Compile says where policies are compiled and where their programs run.
 	Compile compile.Options
 	// Patience is how long the first update may wait for policies to be compiled, by default 20 s.
@@ -279,7 +280,7 @@ func (o Options) guard() guard.Options {
 	trial := o.Access
 	trial.Disarmed = nil
 	return guard.Options{
-		Compile: o.Compile, May: o.May,
+		Compile: o.Compile, May: o.May, Places: o.Places,
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), trial)
 		},

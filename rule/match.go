@@ -15,6 +15,8 @@ type Match struct {
 	// Namespace, if set, limits the rule to objects of that namespace, whatever the
 	// selectors say: it is the namespace of the policy.
 	Namespace string
+	// Excluded are kinds that the rule is not for, whatever the selectors say.
+	Excluded *Excluded
 	// Selectors are alternatives; none means every object of every kind.
 	Selectors []Selector
 }
@@ -32,10 +34,15 @@ func (m *Match) Matches(s *Target) bool {
 	return len(m.Selectors) == 0
 }
 
-// fits reports whether the operation and the policy's own namespace are those of s.
+// fits reports whether the operation is that of s, and s in scope.
 func (m *Match) fits(s *Target) bool {
-	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) &&
-		(m.Namespace == "" || m.Namespace == s.Namespace)
+	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) && m.InScope(s)
+}
+
+// InScope reports whether s is in the policy's own namespace, if it has one, and of a kind that
+// is not excluded.
+func (m *Match) InScope(s *Target) bool {
+	return (m.Namespace == "" || m.Namespace == s.Namespace) && !m.Excluded.Has(s.APIVersion, s.Kind)
 }
 
 // Miss returns the empty string when m matches s, and otherwise the clause that failed,
@@ -47,6 +54,9 @@ func (m *Match) Miss(s *Target) string {
 	}
 	if m.Namespace != "" && m.Namespace != s.Namespace {
 		return fmt.Sprintf("namespace %q is not the policy's own, %q", s.Namespace, m.Namespace)
+	}
+	if m.Excluded.Has(s.APIVersion, s.Kind) {
+		return fmt.Sprintf("%s %s is a kind that policies of a namespace do not act on", s.APIVersion, s.Kind)
 	}
 	if len(m.Selectors) == 0 {
 		return ""

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
 )
 
 // A Rule is one rule of one policy, compiled. It is immutable.
@@ -22,6 +23,8 @@ type Rule struct {
 	// lower Pass come first; within a pass they run in the order they were emitted.
 	Pass  int
 	Match Match
+	// Facts bound what the steps may ask for; nil lets them ask for everything.
+	Facts *fact.Bounds
 	// Steps run in order, each on the object as the step before has left it, all or
 	// nothing: when one fails or rejects, what the others changed is dropped.
 	Steps []Step

@@ -29,23 +29,39 @@ func (g *guard) stamp(object api.Object) usher.Patch {
 	return usher.Patch{{Op: "add", Path: path, Value: now}}
 }
 
-// authorize decides on an authorization policy that compiles. If it refuses, d is why.
+// authorize decides on a policy that compiles: whether a Deny would harm the cluster, and whether
+// the writer has the rights that the policy needs. If it refuses, d is why.
 func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compiled) (warnings []string, d usher.Decision, refused bool) {
-	if len(c.Access) == 0 {
-		return nil, usher.Decision{}, false
-	}
-	policy := c.Access[0].Policy
-	warnings, why := g.replay(ctx, policy, c.Access)
-	if why == "" {
-		why = g.escalation(ctx, r, c)
+	var why string
+	if len(c.Access) > 0 {
+		warnings, why = g.replay(ctx, c.Access[0].Policy, c.Access)
 	}
 	if why == "" {
-		return append(warnings, beginning(policy)...), usher.Decision{}, false
+		why = g.missing(ctx, r, c)
+	}
+	if why == "" {
+		if len(c.Access) > 0 {
+			warnings = append(warnings, beginning(c.Access[0].Policy)...)
+		}
+		return warnings, usher.Decision{}, false
 	}
 	d = usher.Denied("%s: %s", c.Ref, why)
 	d.Code, d.Reason = http.StatusForbidden, d.Message
 	d.Findings = []usher.Finding{{Policy: c.Ref, Rule: "spec", Outcome: usher.Rejected, Message: why}}
 	return warnings, d, true
+}
+
+// missing says which right the writer of a policy does not have; empty if he has all, or nobody
+// is asked.
+func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) string {
+	if g.options.May == nil {
+		return ""
+	}
+	rights, err := RightsOf(ctx, r.User, c, g.options.Places)
+	if err != nil {
+		return fmt.Sprintf("which rights it needs cannot be told for now: %v", err)
+	}
+	return rights.Missing(ctx, g.options.May)
 }
 
 // beginning is advice for those who begin to deny.

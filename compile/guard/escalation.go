@@ -1,8 +1,6 @@
 package guard
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,32 +15,40 @@ import (
 // needs the verb escalate.
 const questions = 200
 
-// escalation says why the writer of a policy may not write it; empty if he may.
+// accessRights are what the writer of an authorization policy needs.
 //
 // A cluster policy needs the verb use on the tier, and an Allow that the writer may do
-// himself all that it allows, whoever it is for and whatever its conditions, or the verb
-// escalate on the policy.
-func (g *guard) escalation(ctx context.Context, r *usher.Request, c compile.Compiled) string {
-	if g.options.May == nil || r.User.Name == "" {
-		return ""
-	}
+// everything that it allows, whatever its subjects and conditions, or the verb escalate on the
+// policy.
+func accessRights(user usher.User, c compile.Compiled) Rights {
 	policy := c.Access[0].Policy
+	var rights Rights
 	if c.Ref.Namespace == "" {
-		use := ask(r.User, "use", "authorizationtiers")
-		use.Name = policy.Tier.String()
-		if why := g.must(ctx, use, "the tier "+use.Name+" needs"); why != "" {
-			return why
-		}
+		rights = Rights{useTier(user, policy.Tier)}
 	}
 	if policy.Effect != authz.Allow {
-		return ""
+		return rights
 	}
-	escalate := ask(r.User, "escalate", strings.ToLower(strings.TrimSuffix(c.Ref.Kind, "Policy")+"policies"))
+	escalate := ask(user, "escalate", strings.ToLower(strings.TrimSuffix(c.Ref.Kind, "Policy")+"policies"))
 	escalate.Name, escalate.Namespace = c.Ref.Name, c.Ref.Namespace
-	if may, err := g.options.May(ctx, escalate); err == nil && may {
-		return ""
+	const help = "nor escalate on the policy"
+	var covers Rights
+	for _, r := range c.Access {
+		for _, request := range requests(user, r) {
+			if len(covers) == questions {
+				return append(rights, Right{What: "a policy that allows too many different things to ask about each needs", Ask: escalate})
+			}
+			covers = append(covers, Right{What: r.Name + ": to allow something needs", Ask: request, Or: escalate, Help: help})
+		}
 	}
-	return g.covers(ctx, r.User, c.Access)
+	return append(rights, covers...)
+}
+
+// useTier is the right to write policies of a tier, or to remove its denials.
+func useTier(user usher.User, tier authz.Tier) Right {
+	use := ask(user, "use", "authorizationtiers")
+	use.Name = tier.String()
+	return Right{What: "the tier " + use.Name + " needs", Ask: use}
 }
 
 func ask(user usher.User, verb, resource string) *usher.Request {
@@ -51,33 +57,6 @@ func ask(user usher.User, verb, resource string) *usher.Request {
 		Resource: schema.GroupVersionResource{Group: v1alpha1.GroupVersion.Group, Version: "*", Resource: resource},
 		Access:   &usher.Access{Verb: verb},
 	}
-}
-
-func (g *guard) must(ctx context.Context, r *usher.Request, what string) string {
-	may, err := g.options.May(ctx, r)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s leave to %s, which cannot be asked for now: %v", what, asked(r), err)
-	case !may:
-		return fmt.Sprintf("%s leave to %s, which %s does not have", what, asked(r), r.User.Name)
-	}
-	return ""
-}
-
-// covers says what rules allow that the user may not do.
-func (g *guard) covers(ctx context.Context, user usher.User, rules []*authz.Rule) string {
-	count := 0
-	for _, r := range rules {
-		for _, request := range requests(user, r) {
-			if count++; count > questions {
-				return "it allows too many different things to ask about each: the verb escalate on the policy is needed"
-			}
-			if why := g.must(ctx, request, r.Name+": to allow something needs"); why != "" {
-				return why + " (nor escalate on the policy)"
-			}
-		}
-	}
-	return ""
 }
 
 // requests are what one has to be allowed to be allowed everything that a rule is for.

@@ -33,9 +33,11 @@ type Options struct {
 	// Judge returns what decides requests to authorize by rules. A Deny that is written is
 	// tried on the requests without which a cluster cannot be operated; nil does not try it.
 	Judge func([]*authz.Rule) usher.Decider
-	// May tells whether a user may do what a request to authorize asks for: who writes an
-	// Allow has to be allowed what it allows. Nil does not ask.
-	May func(context.Context, *usher.Request) (bool, error)
+	// May tells whether a user may do something: who writes a policy needs the rights that
+	// [RightsOf] returns. Nil does not ask.
+	May Asker
+	// Places tells the resources of kinds; nil knows none.
+	Places Places
 	// Compile says where policies are tried.
 	Compile compile.Options
 	// Now is time.Now if nil.

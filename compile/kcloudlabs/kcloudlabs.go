@@ -26,6 +26,8 @@ const (
 type Compiler struct {
 	// CUE is where CUE's evaluator runs; nil means [cue.Default].
 	CUE *cue.Evaluator
+	// Limits say what policies may do.
+	Limits rule.Limits
 }
 
 // OverridePolicy compiles a policy for the objects of its own namespace. A policy without
@@ -38,6 +40,7 @@ func (o Compiler) OverridePolicy(ctx context.Context, p *v1alpha1.OverridePolicy
 	}
 	c.selectors(p.Spec.ResourceSelectors)
 	c.foreignNamespaces(p.Spec.ResourceSelectors)
+	c.excludedKinds(p.Spec.ResourceSelectors)
 	c.overrideRules(ctx, p.Spec.OverrideRules)
 	if p.Namespace == "" {
 		return nil, c.problems
@@ -77,12 +80,14 @@ type compilation struct {
 	phase    usher.Phase
 	pass     int
 	match    []rule.Selector
+	// excluded are the kinds that the policy does not act on.
+	excluded *rule.Excluded
 	rules    []rule.Rule
 	problems []rule.Problem
 }
 
 // emit adds a rule. One without steps has nothing to do and is left out.
-func (c *compilation) emit(name string, operations []usher.Operation, steps []rule.Step) {
+func (c *compilation) emit(name string, operations []usher.Operation, steps []rule.Step, refs []*v1alpha1.ResourceRefer) {
 	if len(steps) == 0 {
 		return
 	}
@@ -91,13 +96,18 @@ func (c *compilation) emit(name string, operations []usher.Operation, steps []ru
 		Name:   name,
 		Phase:  c.phase,
 		Pass:   c.pass,
-		Match:  rule.Match{Operations: operations, Namespace: c.ref.Namespace, Selectors: c.match},
+		Match:  rule.Match{Operations: operations, Namespace: c.ref.Namespace, Excluded: c.excluded, Selectors: c.match},
+		Facts:  c.bounds(refs),
 		Steps:  steps,
 	})
 }
 
 func (c *compilation) warn(field, what, do string) {
 	c.problems = append(c.problems, rule.Problem{Severity: rule.Warning, Field: field, What: what, Do: do})
+}
+
+func (c *compilation) fail(field, what, do string) {
+	c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: what, Do: do})
 }
 
 // add takes over problems whose fields are relative to field.
@@ -122,7 +132,9 @@ func (c *compilation) overrideRules(ctx context.Context, rules []v1alpha1.Overri
 	for i := range rules {
 		name := fmt.Sprintf("spec.overrideRules[%d]", i)
 		operations := c.operations(name, rules[i].TargetOperations)
-		c.emit(name, operations, c.overriders(ctx, name+".overriders", &rules[i].Overriders))
+		field := name + ".overriders"
+		steps := c.overriders(ctx, field, &rules[i].Overriders)
+		c.emit(name, operations, steps, c.facts(field, steps, overrideReferences(&rules[i].Overriders)))
 	}
 }
 
@@ -133,6 +145,7 @@ func (c *compilation) validateRules(ctx context.Context, rules []v1alpha1.Valida
 	for i := range rules {
 		name := fmt.Sprintf("spec.validateRules[%d]", i)
 		operations := c.operations(name, rules[i].TargetOperations)
-		c.emit(name, operations, c.validators(ctx, name, &rules[i]))
+		steps := c.validators(ctx, name, &rules[i])
+		c.emit(name, operations, steps, c.facts(name, steps, validateReferences(&rules[i])))
 	}
 }

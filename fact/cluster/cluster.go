@@ -114,6 +114,13 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	return r.selectOne(ctx, m, o, namespace)
 }
 
+// Resource returns the resource under which objects of a kind are. If the cluster has no such
+// kind, meta.IsNoMatchError is true of the error.
+func (r *Resolver) Resource(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	m, err := r.mapper.find(ctx, kind)
+	return m.resource, err
+}
+
 func (r *Resolver) named(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
 	switch {
 	case m.namespaced && namespace == "":

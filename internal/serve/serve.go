@@ -138,7 +138,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		OnUpdate: s.observe,
 	}
 	if s.cluster != nil {
-		o.Access.Scope, o.May = s.cluster.scopes.of, s.cluster.may
+		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, s.cluster.places
 	}
 	return o
 }

@@ -69,6 +69,26 @@ var places = map[schema.GroupVersionKind][]place{
 	{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}: {{"", "v1", "serviceaccounts/token", only(usher.Create)}},
 }
 
+// A Subresource is where objects of a kind are written that is not that of a resource.
+type Subresource struct {
+	schema.GroupResource
+
+	// Name is empty for the resource itself.
+	Name       string
+	Operations []usher.Operation
+}
+
+// Subresources returns where objects of a kind are written, if that is not, or not only, the
+// resource that discovery tells; none if it is.
+func Subresources(gvk schema.GroupVersionKind) []Subresource {
+	var all []Subresource
+	for _, p := range places[gvk] {
+		resource, name, _ := strings.Cut(p.resource, "/")
+		all = append(all, Subresource{schema.GroupResource{Group: p.group, Resource: resource}, name, p.operations})
+	}
+	return all
+}
+
 // everything is, as with the original, no subresource: kinds such as Scale and Eviction
 // are only sent to policies that name them. The exceptions carry whole Pods, and CONNECT,
 // which has nothing but subresources.

@@ -124,6 +124,9 @@ type analysis struct {
 	object, old usher.Paths
 }
 
+// Fetches reports whether the source may ask for facts over HTTP.
+func (p *Program) Fetches() bool { return p.fetches }
+
 // Run evaluates the source. It needs a worker if closures have no answer, and gives up when
 // ctx is done or the evaluator's limits are reached; the errors then are ctx's own,
 // [ErrOverrun], [ErrSuspended] or [ErrTooLarge].

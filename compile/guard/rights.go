@@ -1,0 +1,216 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/rule"
+)
+
+// An Asker answers whether a user may do what a request to authorize asks for, as a
+// SubjectAccessReview does.
+type Asker func(context.Context, *usher.Request) (bool, error)
+
+// A Place is a resource, or a subresource of it, through which objects of a kind are written.
+// Each part may be "*".
+type Place struct {
+	schema.GroupResource
+
+	Subresource string
+	// Verbs are those by which objects are written there.
+	Verbs []string
+}
+
+// Places tells where objects of a kind are written; nowhere if the cluster does not have the
+// kind. An error means that it cannot be told now.
+type Places func(context.Context, schema.GroupVersionKind) ([]Place, error)
+
+// Rights are what the writer of a policy needs: every one of them.
+type Rights []Right
+
+// A Right is one thing that a writer has to be allowed.
+type Right struct {
+	// What needs the right, such as "the tier platform needs".
+	What string
+	// Ask is the request that has to be allowed.
+	Ask *usher.Request
+	// Or, if it is set and allowed, makes Ask unnecessary.
+	Or *usher.Request
+	// Help says who else could write the policy, or how.
+	Help string
+}
+
+// RightsOf returns what user has to be allowed to write a policy that compiles: nothing for
+// policies whose kind needs no rights. It asks nobody but places, and depends on nothing but
+// its arguments.
+//
+// An authorization policy needs the verb use on its tier if it is for the cluster, and an Allow
+// everything that it allows, or escalate on the policy. A policy of a namespace needs create and
+// update in its namespace on all that it acts on, and get or list on all that it reads.
+func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
+	switch {
+	case len(c.Access) > 0:
+		return accessRights(user, c), nil
+	case c.Ref.Namespace != "":
+		return namespacedRights(ctx, user, c, places)
+	}
+	return nil, nil
+}
+
+// Missing asks about the rights in turn and says of the first that is missing why the policy
+// may not be written; empty if none is. That a question cannot be answered counts as missing.
+func (rs Rights) Missing(ctx context.Context, may Asker) string {
+	var last *usher.Request
+	instead := false
+	for _, right := range rs {
+		if right.Or != nil && right.Or != last {
+			allowed, err := may(ctx, right.Or)
+			last, instead = right.Or, err == nil && allowed
+		}
+		if right.Or != nil && instead {
+			continue
+		}
+		if why := right.missing(ctx, may); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (r *Right) missing(ctx context.Context, may Asker) string {
+	allowed, err := may(ctx, r.Ask)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s permission to %s, which cannot be asked for now: %v", r.What, asked(r.Ask), err)
+	case allowed:
+		return ""
+	}
+	why := fmt.Sprintf("%s permission to %s, which %s does not have", r.What, asked(r.Ask), r.Ask.User.Name)
+	if r.Help != "" {
+		why += " (" + r.Help + ")"
+	}
+	return why
+}
+
+// everything is what covers all kinds, those that nobody knows yet among them.
+func everything() []Place {
+	return []Place{{GroupResource: schema.GroupResource{Group: "*", Resource: "*"}, Verbs: []string{"create", "update"}}}
+}
+
+// namespacedRights are what the writer of a policy of a namespace needs: to be able to do
+// himself what the policy does to what others write.
+func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
+	a := &asking{user: user, namespace: c.Ref.Namespace, places: places, seen: map[question]bool{}}
+	coverage := rule.Cover(c.Rules)
+	for _, covered := range slices.Concat(coverage.Mutate, coverage.Validate) {
+		if err := a.acts(ctx, covered); err != nil {
+			return nil, err
+		}
+	}
+	for i := range c.Rules {
+		if c.Rules[i].Facts == nil {
+			continue
+		}
+		for _, read := range c.Rules[i].Facts.Reads {
+			if err := a.reads(ctx, read); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a.rights, nil
+}
+
+// An asking gathers the rights that the writer of a policy of a namespace needs, each once.
+type asking struct {
+	user      usher.User
+	namespace string
+	places    Places
+	rights    Rights
+	seen      map[question]bool
+}
+
+// A question is what one right asks about.
+type question struct{ verb, group, resource, subresource, name string }
+
+func (a *asking) acts(ctx context.Context, c rule.Covered) error {
+	what, found := "a policy that acts on every kind needs", everything()
+	help := "name the kinds in spec.resourceSelectors, or have somebody write the policy who has these rights"
+	if c.Kind != "" {
+		var err error
+		if found, err = a.find(ctx, c.APIVersion, c.Kind); err != nil {
+			return err
+		}
+		help = "have somebody write the policy who has these rights in the namespace"
+		what = fmt.Sprintf("a policy that acts on %s %s needs", c.APIVersion, c.Kind)
+		if found == nil {
+			found = everything()
+			what = fmt.Sprintf("a policy that acts on %s %s, which the cluster does not have, needs", c.APIVersion, c.Kind)
+			help = "create the kind first, or have somebody write the policy who has these rights"
+		}
+	}
+	for _, p := range found {
+		for _, verb := range p.Verbs {
+			a.add(what, help, p, verb, "")
+		}
+	}
+	return nil
+}
+
+func (a *asking) reads(ctx context.Context, r fact.Read) error {
+	found, err := a.find(ctx, r.APIVersion, r.Kind)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		found = everything()
+	}
+	verb := "get"
+	if r.Lists {
+		verb = "list"
+	}
+	for _, p := range found {
+		a.add(fmt.Sprintf("a policy that reads %s %s needs", r.APIVersion, r.Kind),
+			"have somebody write the policy who has these rights in the namespace", p, verb, r.Name)
+	}
+	return nil
+}
+
+// find returns where objects of a kind are written. Subresources that carry whole objects, such
+// as the ephemeral containers of pods, are part of the resource.
+func (a *asking) find(ctx context.Context, apiVersion, kind string) ([]Place, error) {
+	if a.places == nil {
+		return nil, nil
+	}
+	found, err := a.places(ctx, schema.FromAPIVersionAndKind(apiVersion, kind))
+	if err != nil {
+		return nil, fmt.Errorf("find the resource of %s %s: %w", apiVersion, kind, err)
+	}
+	whole := slices.DeleteFunc(slices.Clone(found), func(p Place) bool { return p.Subresource != "" })
+	if len(whole) == 0 {
+		return found, nil
+	}
+	for i := range whole {
+		whole[i].Verbs = []string{"create", "update"}
+	}
+	return whole, nil
+}
+
+func (a *asking) add(what, help string, p Place, verb, name string) {
+	q := question{verb, p.Group, p.Resource, p.Subresource, name}
+	if a.seen[q] {
+		return
+	}
+	a.seen[q] = true
+	a.rights = append(a.rights, Right{What: what, Help: help, Ask: &usher.Request{
+		Phase: usher.Authorize, User: a.user, Namespace: a.namespace, Name: name,
+		Resource:    schema.GroupVersionResource{Group: p.Group, Version: "*", Resource: p.Resource},
+		Subresource: p.Subresource,
+		Access:      &usher.Access{Verb: verb},
+	}})
+}

@@ -1,0 +1,134 @@
+package fact
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Bounds say which facts a rule may ask for. Nil Bounds allow every fact.
+type Bounds struct {
+	// Namespace is where objects have to be: objects of the kinds in Reads, and the Namespace
+	// itself. Empty allows every object.
+	Namespace string
+	// Reads are what the rule is known to read in Namespace.
+	Reads []Read
+	// Anywhere, if set, reports the kinds whose objects may be in any namespace or in none.
+	Anywhere func(schema.GroupKind) bool
+	// Hosts are where HTTP requests may go.
+	Hosts Hosts
+}
+
+// A Read is a kind of object that a rule may ask for.
+type Read struct {
+	APIVersion, Kind string
+	// Name is that of the object; empty if it depends on the request.
+	Name string
+	// Lists says that the object is chosen by a selector.
+	Lists bool
+}
+
+// GroupKind is the kind without its version.
+func (r Read) GroupKind() schema.GroupKind {
+	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
+}
+
+// Check returns why ref may not be asked for, nil if it may.
+func (b *Bounds) Check(ref Ref) error {
+	switch {
+	case b == nil:
+		return nil
+	case ref.HTTP != nil:
+		return b.checkHTTP(ref.HTTP)
+	case ref.Object != nil && b.Namespace != "":
+		return b.checkObject(ref.Object)
+	}
+	return nil
+}
+
+func (b *Bounds) checkHTTP(h *HTTP) error {
+	if err := b.Hosts.check(h.URL); err != nil {
+		return err
+	}
+	if h.Auth != nil {
+		return b.Hosts.check(h.Auth.URL)
+	}
+	return nil
+}
+
+func (b *Bounds) checkObject(o *Object) error {
+	kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
+	switch {
+	case b.anywhere(kind) || b.isOwnNamespace(o):
+		return nil
+	case o.Namespace != b.Namespace:
+		return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+	case !slices.ContainsFunc(b.Reads, func(r Read) bool { return r.GroupKind() == kind }):
+		return fmt.Errorf("a policy of namespace %s does not read objects of the kind %s this way", b.Namespace, kind)
+	}
+	return nil
+}
+
+// CheckValue returns why the value of ref, which has passed Check, may not be used: an object
+// that is in no namespace was found through a reference that left that open.
+func (b *Bounds) CheckValue(ref Ref, value any) error {
+	tree, _ := value.(map[string]any)
+	if b == nil || b.Namespace == "" || ref.Object == nil || tree == nil {
+		return nil
+	}
+	o := ref.Object
+	if b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) || b.isOwnNamespace(o) {
+		return nil
+	}
+	metadata, _ := tree["metadata"].(map[string]any)
+	if namespace, _ := metadata["namespace"].(string); namespace != b.Namespace {
+		return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+	}
+	return nil
+}
+
+func (b *Bounds) anywhere(kind schema.GroupKind) bool { return b.Anywhere != nil && b.Anywhere(kind) }
+
+func (b *Bounds) isOwnNamespace(o *Object) bool {
+	return o.APIVersion == "v1" && o.Kind == "Namespace" && o.Name == b.Namespace && (o.Namespace == "" || o.AnyScope)
+}
+
+// Hosts are hosts that HTTP requests may go to: names such as cmdb.example, which count for
+// every port, names with a port, names such as *.example for what is below a domain, and "*"
+// for every host. No Hosts allow none.
+type Hosts []string
+
+// Any reports whether every host is allowed.
+func (h Hosts) Any() bool { return slices.Contains(h, "*") }
+
+// Allow reports whether requests may go to a host, which may have a port behind a colon.
+func (h Hosts) Allow(host string) bool {
+	host = strings.ToLower(host)
+	name := (&url.URL{Host: host}).Hostname()
+	return slices.ContainsFunc(h, func(allowed string) bool {
+		allowed = strings.ToLower(allowed)
+		if domain, ok := strings.CutPrefix(allowed, "*."); ok {
+			return strings.HasSuffix(name, "."+domain)
+		}
+		return allowed == "*" || allowed == host || allowed == name || allowed == "["+name+"]"
+	})
+}
+
+func (h Hosts) check(address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case h.Any():
+		return nil
+	case len(h) == 0:
+		return errors.New("HTTP facts are off for this policy")
+	case err != nil:
+		return errors.New("the URL cannot be read")
+	case !h.Allow(u.Host):
+		return fmt.Errorf("HTTP facts do not come from %s: allowed are %s", u.Host, strings.Join(h, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package rule
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+// Limits say what policies may do, as the operator of a cluster decides. The zero Limits
+// bound what policies of namespaces do, and no cluster policy.
+type Limits struct {
+	// HTTP are the hosts that cluster policies may ask for facts; nil means all.
+	HTTP *fact.Hosts
+	// Namespaced is for policies that are in a namespace.
+	Namespaced NamespacedLimits
+}
+
+// NamespacedLimits are what policies of a namespace may do beyond acting on objects of that
+// namespace and reading them.
+type NamespacedLimits struct {
+	// Kinds are those of [NeverNamespaced] that they may act on nevertheless.
+	Kinds Kinds
+	// References are kinds whose objects they may read in other namespaces, and if they are in
+	// none.
+	References Kinds
+	// HTTP are the hosts that they may ask for facts.
+	HTTP fact.Hosts
+}
+
+// NeverNamespaced are the kinds that policies of a namespace do not act on: to change what
+// administrators write of these would be to have their rights.
+func NeverNamespaced() Kinds {
+	return Kinds{
+		{Group: "rbac.authorization.k8s.io", Kind: "*"},
+		{Group: "authorization.openshift.io", Kind: "*"},
+		{Group: "authentication.k8s.io", Kind: "*"},
+		{Group: "authorization.k8s.io", Kind: "*"},
+		{Group: "policy.kcloudlabs.io", Kind: "*"},
+		{Group: "usher.dev", Kind: "*"},
+		{Kind: "Secret"},
+		{Kind: "ServiceAccount"},
+	}
+}
+
+// Excluded returns what policies of a namespace do not act on.
+func (l NamespacedLimits) Excluded() *Excluded {
+	return &Excluded{Kinds: NeverNamespaced(), But: l.Kinds}
+}
+
+// Excluded are kinds of objects that a rule is not for. Nil excludes none.
+type Excluded struct {
+	Kinds Kinds
+	// But are those of Kinds that are not excluded.
+	But Kinds
+}
+
+// Has reports whether objects of a kind are excluded. It allocates nothing.
+func (e *Excluded) Has(apiVersion, kind string) bool {
+	if e == nil {
+		return false
+	}
+	group, _ := split(apiVersion)
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	return e.Kinds.Has(gk) && !e.But.Has(gk)
+}
+
+// Kinds are kinds of objects. The kind, or the group and the kind, may be "*".
+type Kinds []schema.GroupKind
+
+// Has reports whether a kind is one of k.
+func (k Kinds) Has(gk schema.GroupKind) bool {
+	for i := range k {
+		if (k[i].Group == gk.Group || k[i].Group == "*") && (k[i].Kind == gk.Kind || k[i].Kind == "*") {
+			return true
+		}
+	}
+	return false
+}
+
+// String is the kinds as [ParseKinds] reads them, separated by commas.
+func (k Kinds) String() string {
+	words := make([]string, len(k))
+	for i := range k {
+		words[i] = strings.TrimSuffix(k[i].Kind+"."+k[i].Group, ".")
+		if k[i].Group == "*" {
+			words[i] = "*"
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+var isKindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// ParseKinds reads kinds such as Secret, Role.rbac.authorization.k8s.io, *.example.com for all
+// kinds of a group, and * for all kinds.
+func ParseKinds(words []string) (Kinds, error) {
+	var all Kinds
+	for _, word := range words {
+		if word == "*" {
+			all = append(all, schema.GroupKind{Group: "*", Kind: "*"})
+			continue
+		}
+		kind, group, grouped := strings.Cut(word, ".")
+		if kind != "*" && !isKindName.MatchString(kind) || kind == "*" && !grouped ||
+			grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
+			return nil, fmt.Errorf("read kind %q: expected a kind with its group, such as Secret or Role.rbac.authorization.k8s.io, *.GROUP or *", word)
+		}
+		all = append(all, schema.GroupKind{Group: group, Kind: kind})
+	}
+	return all, nil
+}
+
+// ParseHosts reads the hosts that facts may come from: "off" for none, or hosts as
+// [fact.Hosts] has them.
+func ParseHosts(words []string) (fact.Hosts, error) {
+	if slices.Contains(words, "off") {
+		if len(words) > 1 {
+			return nil, fmt.Errorf("read hosts: off cannot be combined with %s", strings.Join(words, ","))
+		}
+		return nil, nil
+	}
+	for _, word := range words {
+		name, _, _ := strings.Cut(strings.TrimPrefix(word, "*."), ":")
+		bracketed := strings.HasPrefix(word, "[") && strings.Contains(word, "]")
+		if word != "*" && !bracketed && len(validation.IsDNS1123Subdomain(strings.ToLower(name))) > 0 {
+			return nil, fmt.Errorf("read host %q: expected a host such as cmdb.example, cmdb.example:8443 or *.example, * for all, or off", word)
+		}
+	}
+	return words, nil
+}
