@@ -258,7 +258,7 @@ func (l *Live) build(sets []*merged) built {
 // enforce makes engines for compiled policies: one for writes, one for requests to authorize.
 func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
-	status.Rules = len(rules) + len(accessRules)
+	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
 	l.index = index.Update(l.index, rules)
 	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard())
@@ -290,4 +290,15 @@ func (o Options) guard() guard.Options {
 // judge returns the engine for access rules.
 func (l *Live) judge(rules []*authz.Rule) *authzengine.Engine {
 	return authzengine.New(authzindex.New(rules), l.options.Access)
+}
+
+// written counts the rules that belong to policies.
+func written(rules []rule.Rule) int {
+	n := 0
+	for i := range rules {
+		if rules[i].Policy != (usher.PolicyRef{}) {
+			n++
+		}
+	}
+	return n
 }

@@ -21,7 +21,7 @@ type Status struct {
 	Since time.Time `json:"since"`
 	// Policies counts the policies by kind, whether they are enforced or not.
 	Policies map[string]int `json:"policies"`
-	// Rules counts the rules in force, Usher's own included.
+	// Rules counts the rules of policies in force, not those that Usher has of its own.
 	Rules int `json:"rules"`
 	// Problems are all that is wrong with the policies, sorted.
 	Problems []rule.Problem `json:"problems,omitempty"`

@@ -175,7 +175,7 @@ usher_snapshot_generation 2
 # HELP usher_snapshot_policies Policies, whether they can be enforced or not.
 # TYPE usher_snapshot_policies gauge
 usher_snapshot_policies{kind="ClusterValidatePolicy"} 1
-# HELP usher_snapshot_rules Rules in force.
+# HELP usher_snapshot_rules Rules of policies in force.
 # TYPE usher_snapshot_rules gauge
 usher_snapshot_rules 3
 # HELP usher_snapshot_timestamp_seconds When the set of policies came into force, in seconds since 1970.

@@ -46,7 +46,7 @@ func (s *snapshot) init(m *Metrics) {
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
 	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
-	s.rules = m.gauge("snapshot_rules", "Rules in force.")
+	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
 	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error or warning.", "severity")
 	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
 }
