@@ -187,6 +187,7 @@ const (
 	Rejected Outcome = "rejected"
 	// Failed: the rule came to no result; Err says why.
 	Failed Outcome = "failed"
-	// Spared: the rule would have refused, but is on trial or may not refuse this user.
-	Spared Outcome = "spared"
+	// WouldDeny: the rule would have denied the request, but its policy is in Audit mode or the
+	// user is protected.
+	WouldDeny Outcome = "wouldDeny"
 )

@@ -315,7 +315,7 @@ func TestNamesAgree(t *testing.T) {
 			if name, _ := flag(c, "service"); !services[name] {
 				t.Errorf("--service=%s is none of %v", name, slices.Sorted(maps.Keys(services)))
 			}
-			if name, _ := flag(c, "registration-name"); !registers(objects, name) && r.name != "nothing" {
+			if name, _ := flag(c, "webhook-configuration-name"); !registers(objects, name) && r.name != "nothing" {
 				t.Errorf("no right to keep the webhook configurations %s", name)
 			}
 			if in, _ := flag(c, "namespace"); in != namespace {

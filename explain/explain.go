@@ -146,7 +146,7 @@ type explaining struct {
 func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rule {
 	told := Rule{Policy: r.Policy, Name: r.Name}
 	if !r.Match.Matches(s) {
-		told.Clause = r.Match.Miss(s)
+		told.Clause = r.Match.Mismatch(s)
 		if x.tainted {
 			told.withhold()
 		}

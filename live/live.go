@@ -49,10 +49,10 @@ type Options struct {
 	Places guard.Places
 	// Compile says where policies are compiled and where their programs run.
 	Compile compile.Options
-	// Patience is how long the first update may wait for policies to be compiled, by default 20 s.
+	// CompileTimeout is how long the first update may wait for policies to be compiled, by default 20 s.
 	// Those that are not compiled by then always fail, so that their failure policy answers, until
 	// they are.
-	Patience time.Duration
+	CompileTimeout time.Duration
 	// Log gets one record for each update that changes something, and one for each
 	// problem that appears or goes.
 	Log *slog.Logger
@@ -90,8 +90,8 @@ func New(o Options) *Live {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Patience <= 0 {
-		o.Patience = 20 * time.Second
+	if o.CompileTimeout <= 0 {
+		o.CompileTimeout = 20 * time.Second
 	}
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
@@ -278,7 +278,7 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 // nothing else spares anybody.
 func (o Options) guard() guard.Options {
 	trial := o.Access
-	trial.Disarmed = nil
+	trial.KillSwitch = nil
 	return guard.Options{
 		Compile: o.Compile, May: o.May, Places: o.Places,
 		Judge: func(rules []*authz.Rule) usher.Decider {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// updatePatience is how long an update after the first waits for policies to be compiled.
-	updatePatience = 2 * time.Second
-	// settlePatience is how long one policy may take to compile in the background.
-	settlePatience = 10 * time.Second
+	// updateTimeout is how long an update after the first waits for policies to be compiled.
+	updateTimeout = 2 * time.Second
+	// settleTimeout is how long one policy may take to compile in the background.
+	settleTimeout = 10 * time.Second
 	// settlePause is how long policies that could not be compiled even then are left alone.
 	settlePause = 5 * time.Second
 )
@@ -25,11 +25,11 @@ const (
 // versions compiles what is new among policies: in all namespaces at the same time, so that the
 // policies of a namespace wait for each other, and for no others.
 func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
-	patience := updatePatience
+	timeout := updateTimeout
 	if l.current.Load().status.Generation == 0 {
-		patience = l.options.Patience
+		timeout = l.options.CompileTimeout
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	versions := make([]*version, len(policies))
 	inNamespaces(refs, func(i int) {
@@ -168,7 +168,7 @@ func (l *Live) settleOnce(ctx context.Context) {
 	go func() {
 		defer close(done)
 		inNamespaces(refs, func(i int) {
-			compiling, cancel := context.WithTimeout(ctx, settlePatience)
+			compiling, cancel := context.WithTimeout(ctx, settleTimeout)
 			defer cancel()
 			compiled := compilePolicy(compiling, pending[i].newest.Policy, l.options.Compile)
 			if !compiled.Pending() {

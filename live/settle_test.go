@@ -24,9 +24,9 @@ func impatient(t *testing.T, a *script) *harness {
 	t.Helper()
 	h := &harness{t: t, log: &recorder{}, updates: make(chan live.Status, 100)}
 	h.live = live.New(live.Options{
-		Patience: time.Nanosecond,
-		Log:      slog.New(slog.NewJSONHandler(h.log, nil)),
-		OnUpdate: func(s live.Status) { h.updates <- s },
+		CompileTimeout: time.Nanosecond,
+		Log:            slog.New(slog.NewJSONHandler(h.log, nil)),
+		OnUpdate:       func(s live.Status) { h.updates <- s },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

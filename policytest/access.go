@@ -47,7 +47,9 @@ type AccessSuite struct {
 	Set string `json:"set"`
 	// Policies are policies, in full or in short, or names of files with policies.
 	Policies []json.RawMessage `json:"policies"`
-	// Immune are those who are never denied anything, in place of the built-in ones.
+	// ProtectedUsers are those who are never denied anything, in place of the built-in ones.
+	ProtectedUsers []json.RawMessage `json:"protectedUsers,omitempty"`
+	// Immune is a deprecated name of ProtectedUsers.
 	Immune []json.RawMessage `json:"immune,omitempty"`
 	Cases  []AccessCase      `json:"cases"`
 
@@ -65,7 +67,7 @@ type AccessCase struct {
 	Want string `json:"want"`
 	// By is a policy that decides, alone or with others.
 	By string `json:"by,omitempty"`
-	// WouldDeny tells whether a denial was spared.
+	// WouldDeny tells whether a policy would have denied the request, but was not enforced.
 	WouldDeny *bool `json:"wouldDeny,omitempty"`
 	// Error tells whether a condition failed.
 	Error *bool `json:"error,omitempty"`
@@ -188,13 +190,13 @@ func (c *AccessCase) faults(x engine.Explanation, d usher.Decision) []string {
 	if by := decisive(x.Decision); c.By != "" && !slices.Contains(by, c.By) {
 		faults = append(faults, fmt.Sprintf("expected that %s decides, it is [%s]%s", c.By, strings.Join(by, ", "), told(x)))
 	}
-	spared, failed := false, false
+	wouldDeny, failed := false, false
 	for _, f := range x.Decision.Findings {
-		spared = spared || f.Outcome == usher.Spared
+		wouldDeny = wouldDeny || f.Outcome == usher.WouldDeny
 		failed = failed || f.Outcome == usher.Failed
 	}
-	if c.WouldDeny != nil && *c.WouldDeny != spared {
-		faults = append(faults, fmt.Sprintf("expected wouldDeny: %t, got %t%s", *c.WouldDeny, spared, told(x)))
+	if c.WouldDeny != nil && *c.WouldDeny != wouldDeny {
+		faults = append(faults, fmt.Sprintf("expected wouldDeny: %t, got %t%s", *c.WouldDeny, wouldDeny, told(x)))
 	}
 	if c.Error != nil && *c.Error != failed {
 		faults = append(faults, fmt.Sprintf("expected error: %t, got %t%s", *c.Error, failed, told(x)))
@@ -231,13 +233,13 @@ func decisive(d usher.Decision) []string {
 func told(x engine.Explanation) string {
 	var b strings.Builder
 	for _, step := range x.Steps {
-		fmt.Fprintf(&b, "\n%s: %s", step.Rule, step.Fate)
+		fmt.Fprintf(&b, "\n%s: %s", step.Rule, step.Outcome)
 		if step.Why != "" {
 			b.WriteString(", " + step.Why)
 		}
 	}
-	for _, near := range x.Near {
-		fmt.Fprintf(&b, "\nnearly: %s: %s", near.Rule, near.Miss)
+	for _, near := range x.NearMatches {
+		fmt.Fprintf(&b, "\nnearly: %s: %s", near.Rule, near.Mismatch)
 	}
 	if b.Len() == 0 {
 		return "; no policy comes near the request"

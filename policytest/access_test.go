@@ -119,9 +119,9 @@ policies:
 cases:
 - {name: x, user: jane, groups: [devs], verb: get, resource: pods, namespace: a, objname: p, `
 	for _, test := range []struct{ reason, end, want string }{
-		{"another answer", "want: Deny}", "expected Deny, got Allow\ncluster Deny ClusterAuthorizationPolicy trial spec.rules[0]: get of pods in group \"\": spared, on trial: its enforcement is Audit\ncluster Allow ClusterAuthorizationPolicy read"},
+		{"another answer", "want: Deny}", "expected Deny, got Allow\ncluster Deny ClusterAuthorizationPolicy trial spec.rules[0]: get of pods in group \"\": not enforced, its enforcement is Audit\ncluster Allow ClusterAuthorizationPolicy read"},
 		{"another policy", "want: Allow, by: other}", "expected that other decides, it is [read]"},
-		{"a denial that is spared", "want: Allow, wouldDeny: false}", "expected wouldDeny: false, got true"},
+		{"a denial that is not enforced", "want: Allow, wouldDeny: false}", "expected wouldDeny: false, got true"},
 		{"no error", "want: Allow, error: true}", "expected error: true, got false"},
 		{"another reason", "want: Allow, reason: because}", `expected a reason with "because", got "allowed by policy read (cluster)"`},
 		{"nothing near", "want: Allow}\n- {name: y, verb: put, path: /x, want: Allow}", "no policy comes near the request"},
@@ -154,7 +154,7 @@ func TestSuitesThatCannotRun(t *testing.T) {
 		{"two targets", policy + "\ncases: [{name: x, verb: get, resource: pods, path: /x, want: Allow}]", "a request is for a resource or for a path"},
 		{"a field that is not known", policy + "\ncases: [{name: x, verb: get, resource: pods, want: Allow, expect: Allow}]", `unknown field "cases[0].expect"`},
 		{"a file that is missing", "policies: [none.yaml]\ncases: [{name: x, verb: get, resource: pods, want: Allow}]", "none.yaml"},
-		{"immune users that are none", policy + "\nimmune: [{serviceAccounts: [x]}]\ncases: [{name: x, verb: get, resource: pods, want: Allow}]", "is no service account"},
+		{"protected users that are none", policy + "\nprotectedUsers: [{serviceAccounts: [x]}]\ncases: [{name: x, verb: get, resource: pods, want: Allow}]", "is no service account"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()

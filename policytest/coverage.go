@@ -83,7 +83,7 @@ type outcome struct {
 
 func (e *exercise) note(x engine.Explanation) {
 	for _, step := range x.Steps {
-		if step.Fate == engine.Decides || step.Fate == engine.Spared {
+		if step.Outcome == engine.Decides || step.Outcome == engine.NotEnforced {
 			e.policies[step.Rule.Policy], e.rules[step.Rule] = true, true
 		}
 		for _, v := range step.Evaluated {

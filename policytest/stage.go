@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -37,12 +38,12 @@ func newAccessStage(s *AccessSuite) (*accessStage, error) {
 		st.broken = append(st.broken, p.String())
 	}
 	st.rules = compile.Access(compiled)
-	if s.Immune != nil {
-		immune, err := s.immune()
+	if s.ProtectedUsers != nil || s.Immune != nil {
+		protected, err := s.protectedUsers()
 		if err != nil {
 			return nil, err
 		}
-		st.options.OnlyImmune, st.options.Immune = true, func() []authz.Subject { return immune }
+		st.options.WithoutBuiltin, st.options.ProtectedUsers = true, func() []authz.Subject { return protected }
 	}
 	st.engine = engine.New(index.New(st.rules), st.options)
 	return st, nil
@@ -80,16 +81,17 @@ func (st *accessStage) answer(ctx context.Context, c *AccessCase) (engine.Explan
 	return x, d, nil
 }
 
-func (s *AccessSuite) immune() ([]authz.Subject, error) {
-	written := make([]usherv1alpha1.Subject, len(s.Immune))
-	for i, raw := range s.Immune {
+func (s *AccessSuite) protectedUsers() ([]authz.Subject, error) {
+	users := slices.Concat(s.ProtectedUsers, s.Immune)
+	written := make([]usherv1alpha1.Subject, len(users))
+	for i, raw := range users {
 		if err := decodeStrict(raw, &written[i]); err != nil {
-			return nil, fmt.Errorf("immune[%d]: %w", i, err)
+			return nil, fmt.Errorf("protectedUsers[%d]: %w", i, err)
 		}
 	}
-	subjects, problems := compileusher.Subjects("immune", written)
+	subjects, problems := compileusher.Subjects("protectedUsers", written)
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("immune: %s", problems[0])
+		return nil, fmt.Errorf("protectedUsers: %s", problems[0])
 	}
 	return subjects, nil
 }

@@ -253,7 +253,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		}
 		status, settled := next(known, p, o, now)
 		if !settled {
-			rest = min(rest, patience(o.known))
+			rest = min(rest, pollInterval(o.known))
 		}
 		if status != nil {
 			due = append(due, write{policy: p, status: *status, changed: since})
@@ -263,7 +263,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	return due, rest
 }
 
-func patience(known time.Duration) time.Duration {
+func pollInterval(known time.Duration) time.Duration {
 	if known > leaseDuration {
 		return pollSlowly
 	}

@@ -45,10 +45,10 @@ func (m *Match) InScope(s *Target) bool {
 	return (m.Namespace == "" || m.Namespace == s.Namespace) && !m.Excluded.Has(s.APIVersion, s.Kind)
 }
 
-// Miss returns the empty string when m matches s, and otherwise the clause that failed,
+// Mismatch returns the empty string when m matches s, and otherwise the clause that failed,
 // such as "operation DELETE is not CREATE, UPDATE". With several selectors it is that of
 // the selector that came closest, the first of them if several did.
-func (m *Match) Miss(s *Target) string {
+func (m *Match) Mismatch(s *Target) string {
 	if len(m.Operations) > 0 && !slices.Contains(m.Operations, s.Operation) {
 		return fmt.Sprintf("operation %s is not %s", s.Operation, oneOf(m.Operations))
 	}
@@ -84,9 +84,9 @@ func (m *Match) Hit(s *Target) string {
 	return ""
 }
 
-// Near reports whether only the finest clauses of m (names, labels, fields) keep it from
+// NearlyMatches reports whether only the finest clauses of m (names, labels, fields) keep it from
 // matching s: operation, kind and namespace fit. It is false when m matches.
-func (m *Match) Near(s *Target) bool {
+func (m *Match) NearlyMatches(s *Target) bool {
 	if len(m.Selectors) == 0 || !m.fits(s) {
 		return false
 	}

@@ -98,11 +98,11 @@ func TestMatch(t *testing.T) {
 			if got := tt.match.Matches(&s); got != (tt.miss == "") {
 				t.Errorf("Matches is %t", got)
 			}
-			if got := tt.match.Miss(&s); got != tt.miss {
-				t.Errorf("Miss is %q, want %q", got, tt.miss)
+			if got := tt.match.Mismatch(&s); got != tt.miss {
+				t.Errorf("Mismatch is %q, want %q", got, tt.miss)
 			}
-			if got := tt.match.Near(&s); got != tt.near {
-				t.Errorf("Near is %t", got)
+			if got := tt.match.NearlyMatches(&s); got != tt.near {
+				t.Errorf("NearlyMatches is %t", got)
 			}
 			for i := range tt.match.Selectors {
 				if sel := &tt.match.Selectors[i]; len(tt.match.Selectors) == 1 && tt.match.Namespace == "" && tt.match.Operations == nil && sel.Matches(&s) != (tt.miss == "") {
@@ -120,8 +120,8 @@ func TestNearNeedsTheOperation(t *testing.T) {
 	}}
 	for op, want := range map[usher.Operation]bool{usher.Create: false, usher.Delete: true} {
 		s := rule.TargetOf(&usher.Request{Operation: op}, cart)
-		if got := m.Near(&s); got != want {
-			t.Errorf("%s: Near is %t", op, got)
+		if got := m.NearlyMatches(&s); got != want {
+			t.Errorf("%s: NearlyMatches is %t", op, got)
 		}
 	}
 }

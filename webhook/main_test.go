@@ -52,7 +52,7 @@ func TestMainServesUntilItIsToldToEnd(t *testing.T) {
 		t.Fatalf("it says %q, %v", line, err)
 	}
 	// Nobody knows the CA that the program has made.
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Get(found[1] + "/hook")
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("got %v, %v", response, err)

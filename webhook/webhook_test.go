@@ -20,8 +20,8 @@ import (
 	"github.com/usher-dev/usher/webhook"
 )
 
-// patience is how long something may take that takes no time.
-const patience = 20 * time.Second
+// timeout is how long something may take that takes no time.
+const timeout = 20 * time.Second
 
 // A running is a server that runs until the test ends.
 type running struct {
@@ -52,7 +52,7 @@ func start(t *testing.T, handler http.Handler, o webhook.Options) *running {
 func trusting(ca []byte) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	return &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 }
 
 // get returns the status and the body; the status is 0 if there is no answer.
@@ -71,7 +71,7 @@ func (r *running) end(t *testing.T) error {
 	select {
 	case err := <-r.ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the server does not end")
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *running) end(t *testing.T) error {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for !holds() {
@@ -165,7 +165,7 @@ func TestServerGivesUp(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the request goes on")
 	}
 }
@@ -321,7 +321,7 @@ func TestServeWaitsForThePair(t *testing.T) {
 	case url = <-log.serving:
 	case err := <-ended:
 		t.Fatalf("it ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("it does not serve")
 	}
 	client := trusting(right.CA)

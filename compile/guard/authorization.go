@@ -66,7 +66,7 @@ func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compile
 
 // beginning is advice for those who begin to deny.
 func beginning(p *authz.Policy) []string {
-	if p.Effect != authz.Deny || p.Trial || !p.Confirm.IsZero() {
+	if p.Effect != authz.Deny || p.Audit || !p.Confirm.IsZero() {
 		return nil
 	}
 	return []string{"spec.enforcement: the policy denies at once (begin with Audit, or set confirmWithin, to see whom it would deny)"}
@@ -83,40 +83,40 @@ func (g *guard) replay(ctx context.Context, p *authz.Policy, rules []*authz.Rule
 		return nil, ""
 	}
 	inForce := *p
-	inForce.Trial, inForce.Confirm, inForce.Until = false, time.Time{}, time.Time{}
+	inForce.Audit, inForce.Confirm, inForce.Until = false, time.Time{}, time.Time{}
 	tried := make([]*authz.Rule, len(rules))
 	for i, r := range rules {
 		copied := *r
 		copied.Policy = &inForce
 		tried[i] = &copied
 	}
-	denied, spared := tally(ctx, g.options.Judge(tried))
-	if spared > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.subjects: %d requests of the control plane match, which are spared (add it to excludeSubjects to keep it out of the log)", spared))
+	denied, protected := tally(ctx, g.options.Judge(tried))
+	if protected > 0 {
+		warnings = append(warnings, fmt.Sprintf("spec.subjects: %d requests of the control plane match; they are never denied (add the control plane to excludeSubjects to keep them out of the log)", protected))
 	}
 	if len(denied) == 0 {
 		return warnings, ""
 	}
 	why = fmt.Sprintf("it would deny %d requests without which the cluster cannot be operated: %s", len(denied), some(denied))
-	if p.Trial {
+	if p.Audit {
 		return append(warnings, "spec: once enforced, "+why), ""
 	}
 	return warnings, why + " (add these users to excludeSubjects, or narrow the rules)"
 }
 
 // tally returns the critical requests that are denied, and how many would be if their users
-// were not immune.
-func tally(ctx context.Context, judge usher.Decider) (denied []string, spared int) {
+// were not protected.
+func tally(ctx context.Context, judge usher.Decider) (denied []string, protected int) {
 	for _, r := range critical() {
 		d, err := judge.Decide(ctx, r)
 		switch {
 		case err != nil || d.Verdict == usher.Deny:
 			denied = append(denied, describe(r))
 		case len(d.Findings) > 0:
-			spared++
+			protected++
 		}
 	}
-	return denied, spared
+	return denied, protected
 }
 
 func some(texts []string) string {

@@ -65,7 +65,7 @@ func TestDenialsAreTriedOut(t *testing.T) {
 		{"everything, to be confirmed", "{effect: Deny, confirmWithin: 10m, " + everybody + ", " + anything + "}", "cannot be operated", ""},
 		{"everything, when a condition fails", "{effect: Deny, " + everybody + ", " + anything + ", unless: [{cel: \"request.extra['amr'][0] == 'mfa'\"}]}", "cannot be operated", ""},
 		{"everything, never", "{effect: Deny, " + everybody + ", " + anything + ", when: [{cel: 'false'}]}", "", "denies at once"},
-		{"what only those do who are spared", "{effect: Deny, " + everybody + ", rules: [{verbs: [create], apiGroups: [''], resources: [pods/binding]}]}", "", "1 requests of the control plane match, which are spared"},
+		{"what only protected users do", "{effect: Deny, " + everybody + ", rules: [{verbs: [create], apiGroups: [''], resources: [pods/binding]}]}", "", "1 requests of the control plane match; they are never denied"},
 		{"exec to developers", "{effect: Deny, subjects: [{groups: [devs]}], rules: [{verbs: [get, create], apiGroups: [''], resources: [pods/exec]}]}", "", "denies at once (begin with Audit, or set confirmWithin"},
 		{"the name of one secret", "{effect: Deny, enforcement: Audit, " + everybody + ", rules: [{verbs: [get, list], apiGroups: [''], resources: [secrets], names: [db], namespaces: [team-a]}]}", "", ""},
 		{"an allow of everything", "{effect: Allow, " + everybody + ", " + anything + "}", "", "users who have not said who they are"},

@@ -19,7 +19,7 @@ type identity struct {
 }
 
 // identities are the users of clusters as kubeadm and others make them: those that are
-// immune, and those that are not.
+// protected, and those that are not.
 var identities = []identity{
 	{"system:apiserver", "system:masters", `
 		list,watch namespaces,secrets,services,nodes

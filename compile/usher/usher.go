@@ -75,7 +75,7 @@ func (c *compilation) spec(s *v1alpha1.AuthorizationPolicySpec) {
 	switch s.Enforcement {
 	case "", v1alpha1.EnforcementEnforce:
 	case v1alpha1.EnforcementAudit:
-		p.Trial = true
+		p.Audit = true
 	default:
 		c.fail("spec.enforcement", fmt.Sprintf("%q is no enforcement", s.Enforcement), "use Audit or Enforce")
 	}

@@ -165,13 +165,13 @@ func (h *handler) deny(ctx context.Context, review *review, status *metav1.Statu
 }
 
 // deadline returns the context of a decision: it ends a little before the caller loses
-// patience.
+// callerTimeout.
 func (h *handler) deadline(r *http.Request) (context.Context, func()) {
 	if h.timeout < 0 {
 		return r.Context(), func() {}
 	}
 	timeout := h.timeout
-	if said := patience(r.URL); said > 0 {
+	if said := callerTimeout(r.URL); said > 0 {
 		said = min(said, longestTimeout)
 		timeout = said - min(said/10, longestReserve)
 	}
@@ -179,8 +179,8 @@ func (h *handler) deadline(r *http.Request) (context.Context, func()) {
 	return ctx, ctx.Release
 }
 
-// patience returns how long the caller says that it waits, 0 if it does not say.
-func patience(u *url.URL) time.Duration {
+// callerTimeout returns how long the caller says that it waits, 0 if it does not say.
+func callerTimeout(u *url.URL) time.Duration {
 	// What an API server writes needs no parser.
 	text, ok := strings.CutPrefix(u.RawQuery, "timeout=")
 	if !ok || strings.ContainsAny(text, "&%+;") {

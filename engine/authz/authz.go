@@ -29,14 +29,14 @@ type Matcher interface {
 
 // Options tune an [Engine]. The zero value works.
 type Options struct {
-	// Immune returns users who are never denied anything, besides those of the function
-	// [Immune], or with OnlyImmune in place of them; nil has none. It is asked for each Deny
+	// ProtectedUsers returns users who are never denied anything, besides those of the function
+	// [ProtectedUsers], or with WithoutBuiltin in place of them; nil has none. It is asked for each Deny
 	// that matches.
-	Immune     func() []authz.Subject
-	OnlyImmune bool
-	// Disarmed, if set, tells whether nobody is to be denied anything now: what a Deny would
-	// have refused is then spared. It is asked for each Deny that matches.
-	Disarmed func() bool
+	ProtectedUsers func() []authz.Subject
+	WithoutBuiltin bool
+	// KillSwitch, if set, tells whether nobody is to be denied anything now: a Deny
+	// that matches then has the outcome [usher.WouldDeny]. It is asked for each Deny that matches.
+	KillSwitch func() bool
 	// Scope tells of resources that are not Kubernetes' own whether they are in namespaces;
 	// nil knows none of them. See [authz.QueryOf].
 	Scope func(group, resource string) authz.Scope
@@ -47,18 +47,18 @@ type Options struct {
 // An Engine is a [usher.Decider] for requests to authorize.
 //
 // Findings of a decision: Passed is of the policy by which the request was allowed or left
-// to others, Rejected of each that denied it, Spared of each that would have, were it not
-// on trial or the user immune. Failed is of a policy one of whose conditions failed; it is
+// to others, Rejected of each that denied it, WouldDeny of each that would have, but is
+// in Audit mode or matches a protected user. Failed is of a policy one of whose conditions failed; it is
 // Ignored if the policy did not match for that, and else counts like the others.
 type Engine struct {
 	matcher Matcher
 	entries []entry
 	// conditions are what entries refer to by number: each source is evaluated once a request.
 	conditions []authz.Condition
-	// immune are the built-in ones.
-	immune  []authz.Subject
-	options Options
-	states  sync.Pool
+	// protected are the built-in ones.
+	protected []authz.Subject
+	options   Options
+	states    sync.Pool
 }
 
 // New returns an engine for the rules of m, which must not change.
@@ -67,8 +67,8 @@ func New(m Matcher, o Options) *Engine {
 		o.Now = time.Now
 	}
 	e := &Engine{matcher: m, options: o}
-	if !o.OnlyImmune {
-		e.immune = Immune()
+	if !o.WithoutBuiltin {
+		e.protected = ProtectedUsers()
 	}
 	e.build(m.Rules())
 	e.states.New = func() any { return newState(e) }

@@ -92,7 +92,7 @@ func unless(source string, s says) func(*authz.Policy) {
 	}
 }
 
-func trial(p *authz.Policy) { p.Trial = true }
+func audit(p *authz.Policy) { p.Audit = true }
 
 func skipping(p *authz.Policy) { p.SkipErrors = true }
 
@@ -142,9 +142,9 @@ func TestDecide(t *testing.T) {
 		{"abstain ends later tiers", []*authz.Policy{policy("a", authz.Platform, abstain), policy("b", authz.Cluster, deny), policy("c", authz.Namespace, allow)}, "none; passed a"},
 		{"the first tier is safeguard", []*authz.Policy{policy("a", authz.Platform, allow), policy("b", authz.Safeguard, deny)}, "deny; rejected b"},
 
-		{"a deny on trial", []*authz.Policy{policy("a", authz.Platform, deny, trial), policy("b", authz.Cluster, allow)}, "allow; spared a (ignored); passed b"},
-		{"an allow on trial", []*authz.Policy{policy("a", authz.Cluster, allow, trial)}, "none; passed a (ignored)"},
-		{"an abstain on trial", []*authz.Policy{policy("a", authz.Cluster, abstain, trial), policy("b", authz.Cluster, allow)}, "allow; passed a (ignored); passed b"},
+		{"a deny on trial", []*authz.Policy{policy("a", authz.Platform, deny, audit), policy("b", authz.Cluster, allow)}, "allow; wouldDeny a (ignored); passed b"},
+		{"an allow on trial", []*authz.Policy{policy("a", authz.Cluster, allow, audit)}, "none; passed a (ignored)"},
+		{"an abstain on trial", []*authz.Policy{policy("a", authz.Cluster, abstain, audit), policy("b", authz.Cluster, allow)}, "allow; passed a (ignored); passed b"},
 
 		{"a condition that holds", []*authz.Policy{policy("a", authz.Cluster, allow, when("x", yes))}, "allow; passed a"},
 		{"a condition that does not hold", []*authz.Policy{policy("a", authz.Cluster, allow, when("x", yes), when("y", no))}, "none"},
@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 		{"and so does an unless that holds", []*authz.Policy{policy("a", authz.Cluster, deny, unless("x", fails), unless("y", yes))}, "none"},
 		{"a condition that panics fails", []*authz.Policy{policy("a", authz.Cluster, deny, when("x", says{panic: true}))}, "deny; failed a"},
 		{"a failed deny beside another", []*authz.Policy{policy("a", authz.Cluster, deny), policy("b", authz.Cluster, deny, when("x", fails))}, "deny; rejected a; failed b"},
-		{"a deny on trial whose condition fails", []*authz.Policy{policy("a", authz.Cluster, deny, trial, when("x", fails))}, "none; spared a (ignored)"},
+		{"a deny on trial whose condition fails", []*authz.Policy{policy("a", authz.Cluster, deny, audit, when("x", fails))}, "none; wouldDeny a (ignored)"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestImmunity(t *testing.T) {
+func TestProtectedUsers(t *testing.T) {
 	t.Parallel()
 	subject := authz.Subject{Groups: []authz.Pattern{{Prefix: "breakglass"}}}
 	more := func() []authz.Subject { return []authz.Subject{subject} }
@@ -191,15 +191,15 @@ func TestImmunity(t *testing.T) {
 		want    string
 	}{
 		{"somebody", engine.Options{}, request("jane"), "deny; rejected a"},
-		{"the scheduler", engine.Options{}, request("system:kube-scheduler"), "allow; spared a (ignored); passed b"},
-		{"a node", engine.Options{}, request("system:node:n", "system:nodes"), "allow; spared a (ignored); passed b"},
+		{"the scheduler", engine.Options{}, request("system:kube-scheduler"), "allow; wouldDeny a (ignored); passed b"},
+		{"a node", engine.Options{}, request("system:node:n", "system:nodes"), "allow; wouldDeny a (ignored); passed b"},
 		{"who calls himself a node", engine.Options{}, request("system:node:n"), "deny; rejected a"},
-		{"a controller", engine.Options{}, request("system:serviceaccount:kube-system:x"), "allow; spared a (ignored); passed b"},
+		{"a controller", engine.Options{}, request("system:serviceaccount:kube-system:x"), "allow; wouldDeny a (ignored); passed b"},
 		{"a service account elsewhere", engine.Options{}, request("system:serviceaccount:kube-system-2:x"), "deny; rejected a"},
-		{"one of the file", engine.Options{Immune: more}, request("jane", "breakglass"), "allow; spared a (ignored); passed b"},
-		{"the built-in ones besides", engine.Options{Immune: more}, request("system:apiserver"), "allow; spared a (ignored); passed b"},
-		{"the built-in ones left out", engine.Options{Immune: more, OnlyImmune: true}, request("system:apiserver"), "deny; rejected a"},
-		{"the switch", engine.Options{Disarmed: func() bool { return true }}, request("jane"), "allow; spared a (ignored); passed b"},
+		{"one of the file", engine.Options{ProtectedUsers: more}, request("jane", "breakglass"), "allow; wouldDeny a (ignored); passed b"},
+		{"the built-in ones besides", engine.Options{ProtectedUsers: more}, request("system:apiserver"), "allow; wouldDeny a (ignored); passed b"},
+		{"the built-in ones left out", engine.Options{ProtectedUsers: more, WithoutBuiltin: true}, request("system:apiserver"), "deny; rejected a"},
+		{"the switch", engine.Options{KillSwitch: func() bool { return true }}, request("jane"), "allow; wouldDeny a (ignored); passed b"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
@@ -218,9 +218,9 @@ func TestTime(t *testing.T) {
 	unconfirmed := policy("b", authz.Platform, authz.Deny, func(p *authz.Policy) { p.Confirm = noon.Add(-time.Hour) })
 	for after, want := range map[time.Duration]string{
 		-2 * time.Hour:   "deny; rejected b",
-		-time.Hour:       "deny; spared b (ignored); rejected a",
-		-time.Nanosecond: "deny; spared b (ignored); rejected a",
-		0:                "none; spared b (ignored)",
+		-time.Hour:       "deny; wouldDeny b (ignored); rejected a",
+		-time.Nanosecond: "deny; wouldDeny b (ignored); rejected a",
+		0:                "none; wouldDeny b (ignored)",
 	} {
 		e := engine.New(matching(limited, unconfirmed), engine.Options{Now: func() time.Time { return noon.Add(after) }})
 		if d, err := e.Decide(t.Context(), request("jane")); err != nil || outcome(d) != want {
@@ -341,10 +341,10 @@ func TestExplain(t *testing.T) {
 	}
 	var got []string
 	for _, step := range x.Steps {
-		got = append(got, fmt.Sprintf("%s %s %s", step.Rule.Policy.Ref.Name, step.Fate, step.Why))
+		got = append(got, fmt.Sprintf("%s %s %s", step.Rule.Policy.Ref.Name, step.Outcome, step.Why))
 	}
-	for _, n := range x.Near {
-		got = append(got, fmt.Sprintf("%s nearly: %s", n.Rule.Policy.Ref.Name, n.Miss))
+	for _, n := range x.NearMatches {
+		got = append(got, fmt.Sprintf("%s nearly: %s", n.Rule.Policy.Ref.Name, n.Mismatch))
 	}
 	want := []string{
 		"hide decides names [db-root] are part of an unnamed list",

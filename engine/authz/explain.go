@@ -8,32 +8,33 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Fate is what became of a rule that matches a request.
-type Fate string
+// An Outcome says what a rule that matches a request contributes to the decision.
+type Outcome string
 
-// The fates.
+// The outcomes.
 const (
 	// Decides: the decision is by this rule, alone or with others.
-	Decides Fate = "decides"
-	// Spared: the rule would decide, but is on trial or may not refuse this user.
-	Spared Fate = "spared"
+	Decides Outcome = "decides"
+	// NotEnforced: the rule would decide, but its policy is in Audit mode, the user is
+	// protected, or the kill switch is on.
+	NotEnforced Outcome = "not enforced"
 	// Overruled: an earlier tier has decided, or a stronger effect of the same tier.
-	Overruled Fate = "overruled"
+	Overruled Outcome = "overruled"
 	// Unselected: the selectors of the request do not demand what the policy wants, or those
 	// that lift it do.
-	Unselected Fate = "unselected"
+	Unselected Outcome = "unselected"
 	// Unmet: a condition does not hold, or one that must not does.
-	Unmet Fate = "unmet"
+	Unmet Outcome = "unmet"
 	// Skipped: a condition failed, and the policy does not match then.
-	Skipped Fate = "skipped"
+	Skipped Outcome = "skipped"
 	// Ended: the policy is not valid any more.
-	Ended Fate = "ended"
+	Ended Outcome = "ended"
 )
 
-// A Step is a rule that matches a request, and what became of it.
+// A Step is a rule that matches a request, and its outcome.
 type Step struct {
-	Rule *authz.Rule
-	Fate Fate
+	Rule    *authz.Rule
+	Outcome Outcome
 	// Why says more, such as how the request reaches beyond what the rule names, or which
 	// condition is not met. It may be empty.
 	Why string
@@ -48,10 +49,10 @@ type Evaluated struct {
 	Err       error
 }
 
-// A Near is a rule that would match if one thing were different.
-type Near struct {
-	Rule *authz.Rule
-	Miss string
+// A NearMatch is a rule that would match if one thing were different.
+type NearMatch struct {
+	Rule     *authz.Rule
+	Mismatch string
 }
 
 // An Explanation is a decision, and how it came about.
@@ -61,8 +62,8 @@ type Explanation struct {
 	Decision usher.Decision
 	// Steps are the rules that match, in the order of evaluation.
 	Steps []Step
-	// Near are rules that nearly match, in the order of evaluation.
-	Near []Near
+	// NearMatches are rules that nearly match, in the order of evaluation.
+	NearMatches []NearMatch
 }
 
 // Explain decides a request like Decide, and tells how the decision came about. It looks at
@@ -82,7 +83,7 @@ func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, er
 	for _, place := range places {
 		x.Steps = append(x.Steps, s.step(ctx, place))
 	}
-	s.nearby(&x, places)
+	s.nearMatches(&x, places)
 	x.Decision = s.decision()
 	return x, nil
 }
@@ -98,20 +99,20 @@ func (s *state) step(ctx context.Context, place int32) Step {
 		by := s.engine.entries[s.decisive].Policy
 		overruled = entry.Policy.Tier != by.Tier || entry.Policy.Effect != by.Effect
 	}
-	why := s.engine.sparing(entry.Policy, &s.query)
+	why := s.engine.unenforced(entry.Policy, &s.query)
 	switch {
 	case !applies:
-		step.Fate, step.Why = s.fate(entry, err)
+		step.Outcome, step.Why = s.outcome(entry, err)
 		if err != nil && !overruled {
 			s.add(failed(entry, err, true))
 		}
 	case overruled:
-		step.Fate, step.Why = Overruled, "by "+s.engine.entries[s.decisive].Policy.Place()
+		step.Outcome, step.Why = Overruled, "by "+s.engine.entries[s.decisive].Policy.Place()
 	case why != "":
-		step.Fate, step.Why = Spared, why
+		step.Outcome, step.Why = NotEnforced, why
 		s.once(ctx, place, entry)
 	default:
-		step.Fate = Decides
+		step.Outcome = Decides
 		s.once(ctx, place, entry)
 	}
 	return step
@@ -124,8 +125,8 @@ func (s *state) once(ctx context.Context, place int32, entry *entry) {
 	}
 }
 
-// fate tells why the policy of an entry does not apply.
-func (s *state) fate(e *entry, err error) (Fate, string) {
+// outcome tells why the policy of an entry does not apply.
+func (s *state) outcome(e *entry, err error) (Outcome, string) {
 	switch {
 	case err != nil:
 		return Skipped, err.Error()
@@ -168,15 +169,15 @@ func (s *state) evaluated(e *entry) []Evaluated {
 	return all
 }
 
-// nearby finds the rules that one clause keeps from matching.
-func (s *state) nearby(x *Explanation, matching []int32) {
+// nearMatches finds the rules that one clause keeps from matching.
+func (s *state) nearMatches(x *Explanation, matching []int32) {
 	for i := range s.engine.entries {
 		if _, found := slices.BinarySearch(matching, int32(i)); found {
 			continue
 		}
 		entry := &s.engine.entries[i]
-		if misses := entry.Misses(&s.query); len(misses) == 1 && (entry.URLs != nil) == s.query.NonResource {
-			x.Near = append(x.Near, Near{Rule: entry.Rule, Miss: misses[0]})
+		if misses := entry.Mismatches(&s.query); len(misses) == 1 && (entry.URLs != nil) == s.query.NonResource {
+			x.NearMatches = append(x.NearMatches, NearMatch{Rule: entry.Rule, Mismatch: misses[0]})
 		}
 	}
 }

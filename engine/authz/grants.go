@@ -20,7 +20,7 @@ func (e *Engine) Grants(user usher.User, namespace string) Grants {
 	q.Namespace = authz.Value{Text: namespace}
 	var grants Grants
 	for _, r := range e.matcher.Rules() {
-		if e.ended(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) || e.sparing(r.Policy, &q) != "" {
+		if e.ended(r.Policy) || !r.Policy.Concerns(&q) || !r.IsIn(&q) || e.unenforced(r.Policy, &q) != "" {
 			continue
 		}
 		switch grant, listable := r.Grant(); {

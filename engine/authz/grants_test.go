@@ -94,7 +94,7 @@ func TestGrants(t *testing.T) {
 		{"somebody else", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) {
 			p.Subjects = []authz.Subject{{Users: []authz.Pattern{{Prefix: "joe"}}}}
 		})), engine.Grants{}},
-		{"a trial", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) { p.Trial = true })), engine.Grants{}},
+		{"a trial", matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) { p.Audit = true })), engine.Grants{}},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +106,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-func TestGrantsSpareTheImmune(t *testing.T) {
+func TestGrantsOfProtectedUsers(t *testing.T) {
 	t.Parallel()
 	e := engine.New(matching(policy("a", authz.Cluster, authz.Allow), policy("b", authz.Cluster, authz.Deny)), engine.Options{})
 	if e.Grants(usher.User{Name: "system:apiserver"}, "").Incomplete {

@@ -51,7 +51,7 @@ func (s *state) begin(ctx context.Context, r *usher.Request) {
 }
 
 // decide goes through the rules that match, by tier, and in a tier Deny before NoOpinion
-// before Allow. One that applies decides, unless it is spared; others of the same tier and
+// before Allow. One that applies decides, unless it is not enforced; others of the same tier and
 // effect are reported with it, but for Allow, where one suffices.
 func (s *state) decide(ctx context.Context, r *usher.Request) usher.Decision {
 	s.begin(ctx, r)
@@ -84,8 +84,8 @@ func (s *state) weigh(ctx context.Context, place int32, entry *entry) bool {
 	if !applies {
 		return false
 	}
-	if why := s.engine.sparing(entry.Policy, &s.query); why != "" {
-		s.add(spared(entry, why))
+	if why := s.engine.unenforced(entry.Policy, &s.query); why != "" {
+		s.add(wouldDeny(entry, why))
 		return true
 	}
 	finding := entry.decision.Findings[0]
@@ -191,30 +191,30 @@ func (e *Engine) ended(p *authz.Policy) bool {
 	return !p.Until.IsZero() && !e.options.Now().Before(p.Until)
 }
 
-// sparing says why a policy that applies to q has no effect, "" if it has.
-func (e *Engine) sparing(p *authz.Policy, q *authz.Query) string {
+// unenforced says why a policy that applies to q has no effect, "" if it has.
+func (e *Engine) unenforced(p *authz.Policy, q *authz.Query) string {
 	o := &e.options
 	switch {
-	case p.Trial:
-		return "on trial: its enforcement is Audit"
+	case p.Audit:
+		return "its enforcement is Audit"
 	case p.Effect != authz.Deny:
 		return ""
 	case !p.Confirm.IsZero() && !o.Now().Before(p.Confirm):
-		return "on trial: nobody has confirmed it in time"
-	case e.spares(q):
-		return "the user is immune"
-	case o.Disarmed != nil && o.Disarmed():
-		return "denials are switched off"
+		return "in Audit mode: it was not confirmed within confirmWithin"
+	case e.protects(q):
+		return "the user is protected"
+	case o.KillSwitch != nil && o.KillSwitch():
+		return "the kill switch is on"
 	}
 	return ""
 }
 
-// spared is the finding of a policy that would have decided.
-func spared(e *entry, why string) usher.Finding {
+// wouldDeny is the finding of a policy that would have decided.
+func wouldDeny(e *entry, why string) usher.Finding {
 	f := e.decision.Findings[0]
 	f.Ignored = true
 	if e.Policy.Effect == authz.Deny {
-		f.Outcome = usher.Spared
+		f.Outcome = usher.WouldDeny
 	}
 	f.Message = why
 	return f

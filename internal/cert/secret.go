@@ -15,8 +15,8 @@ import (
 const (
 	// lookEvery is how often a Secret is read: how long replicas may differ.
 	lookEvery = time.Minute
-	// patience is how long an API server may take.
-	patience = 15 * time.Second
+	// requestTimeout is how long an API server may take.
+	requestTimeout = 15 * time.Second
 	// races is how often in a row another replica may be faster.
 	races = 4
 )
@@ -59,7 +59,7 @@ type secretKeeper struct {
 
 // renew returns what the Secret holds, after putting something better into it if it has to.
 func (k *secretKeeper) renew(ctx context.Context, last *identity) (*identity, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	next, err := k.attempt(ctx, last == nil)
 	// Another replica may do the same at the same time: then its values count.

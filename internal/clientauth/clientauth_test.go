@@ -80,7 +80,7 @@ func write(t *testing.T, file, text string) string {
 // A server answers callers with ok.
 type server struct {
 	*httptest.Server
-	callers *clientauth.Authenticator
+	auth *clientauth.Authenticator
 }
 
 func serve(t *testing.T, o clientauth.Options) *server {
@@ -161,7 +161,7 @@ func TestCertificates(t *testing.T) {
 	}
 	// The CA is replaced.
 	write(t, caFile, theirs.pem)
-	if err := strict.callers.Reread(); err != nil {
+	if err := strict.auth.Reread(); err != nil {
 		t.Error(err)
 	}
 	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
@@ -172,7 +172,7 @@ func TestCertificates(t *testing.T) {
 	}
 	// One that is broken changes nothing.
 	write(t, caFile, "nonsense")
-	if err := strict.callers.Reread(); err == nil || !strings.Contains(err.Error(), "no certificate in PEM found") {
+	if err := strict.auth.Reread(); err == nil || !strings.Contains(err.Error(), "no certificate in PEM found") {
 		t.Errorf("error is %v", err)
 	}
 	if got := strict.ask(t, theirs.issue(t, "kube-apiserver", x509.Certificate{}), ""); got != 200 {
@@ -196,7 +196,7 @@ func TestToken(t *testing.T) {
 	expect("the beginning", "Bearer secre", 401)
 	expect("another scheme", "Basic secret", 401)
 	write(t, file, "new\n\n secret \n")
-	if err := s.callers.Reread(); err != nil {
+	if err := s.auth.Reread(); err != nil {
 		t.Error(err)
 	}
 	expect("the new token while both count", "Bearer new", 200)
@@ -204,7 +204,7 @@ func TestToken(t *testing.T) {
 	expect("both tokens at once", "Bearer new\tsecret", 401)
 	expect("no token", "Bearer ", 401)
 	write(t, file, "new")
-	if err := s.callers.Reread(); err != nil {
+	if err := s.auth.Reread(); err != nil {
 		t.Error(err)
 	}
 	expect("the new token", "Bearer new", 200)
@@ -212,7 +212,7 @@ func TestToken(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.callers.Reread(); err == nil {
+	if err := s.auth.Reread(); err == nil {
 		t.Error("a file that is gone is no error")
 	}
 	expect("the token of a file that is gone", "Bearer new", 200)
@@ -221,10 +221,10 @@ func TestToken(t *testing.T) {
 func TestNobodyIsNamed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, clientauth.Options{})
-	if s.callers != nil || s.ask(t, nil, "") != 200 {
+	if s.auth != nil || s.ask(t, nil, "") != 200 {
 		t.Error("somebody is refused")
 	}
-	if err := s.callers.Run(t.Context()); err != nil {
+	if err := s.auth.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

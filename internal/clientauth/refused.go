@@ -69,14 +69,14 @@ func (k *Authenticator) CountFailedHandshakes(server *http.Server) {
 	if next == nil {
 		next = log.Default()
 	}
-	server.ErrorLog = log.New(&handshakes{callers: k, next: next.Writer()}, next.Prefix(), next.Flags())
+	server.ErrorLog = log.New(&handshakes{auth: k, next: next.Writer()}, next.Prefix(), next.Flags())
 }
 
 // handshakes reads what net/http says of connections. Nothing else tells of a handshake that
 // failed.
 type handshakes struct {
-	callers *Authenticator
-	next    io.Writer
+	auth *Authenticator
+	next io.Writer
 }
 
 // Write implements io.Writer. It gets one line at a time.
@@ -84,9 +84,9 @@ func (h *handshakes) Write(line []byte) (int, error) {
 	text := string(line)
 	switch {
 	case strings.Contains(text, "tls: failed to verify certificate"):
-		h.callers.refuse(UntrustedCertificate, "error", strings.TrimSpace(text))
+		h.auth.refuse(UntrustedCertificate, "error", strings.TrimSpace(text))
 	case strings.Contains(text, "tls: client didn't provide a certificate"):
-		h.callers.refuse(NoCertificate, "error", strings.TrimSpace(text))
+		h.auth.refuse(NoCertificate, "error", strings.TrimSpace(text))
 	default:
 		return h.next.Write(line)
 	}

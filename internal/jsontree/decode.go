@@ -80,8 +80,8 @@ type decoder struct {
 	steps int
 }
 
-// patience is how many values are decoded between two questions whether to stop.
-const patience = 4096
+// interruptEvery is how many values are decoded between two questions whether to stop.
+const interruptEvery = 4096
 
 type member struct {
 	key   string
@@ -160,7 +160,7 @@ func (d *decoder) array() ([]any, error) {
 
 // wanted reads a value of which some paths are wanted.
 func (d *decoder) wanted(paths *Paths) (any, error) {
-	if d.steps++; d.steps%patience == 0 && d.interrupt != nil {
+	if d.steps++; d.steps%interruptEvery == 0 && d.interrupt != nil {
 		if err := d.interrupt(); err != nil {
 			return nil, err
 		}

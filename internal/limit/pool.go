@@ -58,14 +58,14 @@ func (p *pool) most(who caller) int64 {
 }
 
 // take takes n, and waits up to patience for it. It reports whether it got it.
-func (p *pool) take(ctx context.Context, who caller, n int64, patience time.Duration) bool {
+func (p *pool) take(ctx context.Context, who caller, n int64, timeout time.Duration) bool {
 	p.mu.Lock()
 	if p.fits(who, n) {
 		p.grant(who, n)
 		p.mu.Unlock()
 		return true
 	}
-	if patience <= 0 || p.places == nil || !p.places.take(ctx, who, 1, 0) {
+	if timeout <= 0 || p.places == nil || !p.places.take(ctx, who, 1, 0) {
 		p.mu.Unlock()
 		return false
 	}
@@ -73,11 +73,11 @@ func (p *pool) take(ctx context.Context, who caller, n int64, patience time.Dura
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 	defer p.places.give(who, 1)
-	return p.wait(ctx, w, patience)
+	return p.wait(ctx, w, timeout)
 }
 
-func (p *pool) wait(ctx context.Context, w *waiter, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+func (p *pool) wait(ctx context.Context, w *waiter, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-w.granted:

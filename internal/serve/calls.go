@@ -23,15 +23,15 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 		return nil
 	}
 	o := probe.Options{
-		Writer: m.Clients.Probe, Keys: keys, Foreign: !m.Register,
+		Writer: m.Clients.Probe, Keys: keys, Foreign: !m.ManageWebhookConfig,
 		Advice: "look for \"failed calling webhook\" in the log of the API server, and at the Service, the network and the CA bundle of the webhook configurations",
 		Count:  count, Log: c.Log,
 	}
 	if c.ClientCAFile != "" || c.TokenFile != "" {
 		o.Advice = "API servers have to show what --client-ca-file or --token-file asks for: 'usher admission config' writes what they need, and usher_refused_callers_total tells who is refused; else " + o.Advice
 	}
-	if m.Register {
-		o.Lost = func() { m.registration.recheck() }
+	if m.ManageWebhookConfig {
+		o.Lost = func() { m.webhookConfig.recheck() }
 	}
 	return probe.New(o)
 }

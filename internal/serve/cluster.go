@@ -25,9 +25,9 @@ type clusterRuntime struct {
 	resolver *clusterfact.Resolver
 	reporter *report.Reporter
 	scopes   *scopes
-	// registration and routes are nil if it is somebody else's business.
-	registration *registration
-	routes       *routes
+	// webhookConfig and routes are nil if it is somebody else's business.
+	webhookConfig *webhookConfigSync
+	routes        *routes
 	// prober is nil if nobody can find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
@@ -49,18 +49,18 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
-	if c.Cluster.Register {
-		o := c.Cluster.Registration
+	if c.Cluster.ManageWebhookConfig {
+		o := c.Cluster.WebhookConfig
 		o.Path = func(entry string) string { return m.routes.path(entry) }
 		configurer := webhookconfig.New(clients.Kube, clients.Mapper, o)
 		keeper := keyring.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), keyring.Options{
 			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Purpose: "webhook paths", Log: c.Log,
 		})
 		m.routes = newRoutes(keeper, configurer, m.reporter, c.Log)
-		m.registration = newRegistration(configurer, clients.Mapper, m.reporter.Leads, c.Log)
-		m.registration.paths = m.routes
+		m.webhookConfig = newWebhookConfigSync(configurer, clients.Mapper, m.reporter.Leads, c.Log)
+		m.webhookConfig.paths = m.routes
 		if m.prober != nil {
-			m.registration.made = m.prober.Again
+			m.webhookConfig.made = m.prober.Again
 		}
 	}
 	return m
@@ -71,7 +71,7 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if m.routes == nil {
 		return nil
 	}
-	return m.patiently(ctx, log, func() error { return m.routes.start(ctx) })
+	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
 }
 
 // facts are the objects of the cluster. Those that are not watched are remembered for a
@@ -84,11 +84,11 @@ func (m *clusterRuntime) facts(c Config) fact.Resolver {
 // for what they need.
 func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
-	if m.registration == nil {
+	if m.webhookConfig == nil {
 		m.reporter.Observe(snapshot)
 		return
 	}
-	m.registration.signal(func(err error) {
+	m.webhookConfig.signal(func(err error) {
 		snapshot.Unregistered = text(err)
 		m.reporter.Observe(snapshot)
 	})
@@ -100,9 +100,9 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
-	if m.registration != nil {
+	if m.webhookConfig != nil {
 		group.Go(func() error { return m.routes.run(ctx) })
-		group.Go(func() error { return m.registration.run(ctx, l.Coverage, i) })
+		group.Go(func() error { return m.webhookConfig.run(ctx, l.Coverage, i) })
 	}
 	return group.Wait()
 }
@@ -110,8 +110,8 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 // isRegistered returns what tells whether API servers ask for what the policies need; nil if
 // that is somebody else's business.
 func (m *clusterRuntime) isRegistered() func() bool {
-	if m.registration == nil {
+	if m.webhookConfig == nil {
 		return nil
 	}
-	return func() bool { return m.registration.status().done }
+	return func() bool { return m.webhookConfig.status().done }
 }

@@ -65,8 +65,8 @@ func newFakeCluster() *fakeCluster {
 		Clients: &serve.Clients{
 			Server: "https://fake", Kube: f.kube, Policies: f.objects, Facts: f.objects, Mapper: steady{mapper},
 		},
-		Namespace: "usher-system", Identity: "one", Register: true,
-		Registration: webhookconfig.Options{Service: "usher"},
+		Namespace: "usher-system", Identity: "one", ManageWebhookConfig: true,
+		WebhookConfig: webhookconfig.Options{Service: "usher"},
 	}
 	return f
 }
@@ -216,7 +216,7 @@ func TestFilesComeBeforeTheCluster(t *testing.T) {
 	f.apply(t, overrides, label("cluster"))
 	policies := t.TempDir()
 	write(t, filepath.Join(policies, "label.yaml"), label("file"))
-	f.config.Register = false
+	f.config.ManageWebhookConfig = false
 	h := start(t, serve.Config{Cluster: f.config, Policies: []string{policies}})
 	h.eventually("the policy of the file is in force", func() bool {
 		return strings.Contains(h.patch(read(t, reviews+"v1-create-pods.json")), `"file"`)

@@ -50,8 +50,8 @@ type Config struct {
 	TokenFile    string
 	// Authorization says how authorization webhooks are answered; nil means not at all.
 	Authorization *Authorization
-	// Immunity says whom authorization policies never deny anything.
-	Immunity Immunity
+	// Protection says whom authorization policies never deny anything.
+	Protection Protection
 
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
 	TLSMinVersion uint16
@@ -101,18 +101,18 @@ type Cluster struct {
 	// PathSecret is the Secret in which replicas keep the keys of their webhook paths; empty
 	// means [DefaultPathSecret]. It is for servers that register.
 	PathSecret string
-	// Registration says how API servers reach the server, and what they are to ask it.
+	// WebhookConfig says how API servers reach the server, and what they are to ask it.
 	// Its Namespace and Log are filled in. Register tells whether to register; else the
 	// webhook configurations are somebody else's business.
-	Registration webhookconfig.Options
-	Register     bool
+	WebhookConfig       webhookconfig.Options
+	ManageWebhookConfig bool
 	// Watch are kinds of objects to watch from the start. Others are watched when they are
 	// first needed.
 	Watch []schema.GroupVersionKind
 }
 
-// registers reports whether the server keeps webhook configurations; nil does not.
-func (c *Cluster) registers() bool { return c != nil && c.Register }
+// managesWebhookConfig reports whether the server keeps webhook configurations; nil does not.
+func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }
 
 func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, DefaultPathSecret) }
 
@@ -135,7 +135,7 @@ func (c Config) withDefaults() Config {
 	c.CUE.Log = c.Log
 	if c.Cluster != nil {
 		cluster := *c.Cluster
-		cluster.Registration.Namespace, cluster.Registration.Log = cluster.Namespace, c.Log
+		cluster.WebhookConfig.Namespace, cluster.WebhookConfig.Log = cluster.Namespace, c.Log
 		c.Cluster = &cluster
 	}
 	return c

@@ -158,7 +158,7 @@ func TestPathsAreNeverTold(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster()
 	f.apply(t, overrides, label("one"))
-	f.config.Registration.Service, f.config.Registration.URL = "", "https://usher.example:8443"
+	f.config.WebhookConfig.Service, f.config.WebhookConfig.URL = "", "https://usher.example:8443"
 	var said lockedBuffer
 	h := f.join(t, serve.Config{MaxBody: 20_000, Profile: true, Out: &said, Trace: serve.Trace{Sample: 1}})
 	pod := read(t, reviews+"v1-create-pods.json")

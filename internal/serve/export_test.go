@@ -21,7 +21,7 @@ func KeepRegistered(
 	ctx context.Context, e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger,
 	coverage func() rule.Coverage, ca trust,
 ) (signal func(tell func(error)), status func() (done bool, err error)) {
-	r := newRegistration(e, mapper, leads, log)
+	r := newWebhookConfigSync(e, mapper, leads, log)
 	go func() { _ = r.run(ctx, coverage, ca) }()
 	return r.signal, func() (bool, error) {
 		s := r.status()
@@ -35,22 +35,22 @@ func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger
 }
 
 // An ImmunityUnderTest is one that tests look into.
-type ImmunityUnderTest struct{ m *immunity }
+type ProtectionUnderTest struct{ m *protection }
 
-// NewImmunity follows files once it is run.
-func NewImmunity(o Immunity, log *slog.Logger) (*ImmunityUnderTest, error) {
-	m, err := newImmunity(o, log)
-	return &ImmunityUnderTest{m}, err
+// NewProtection follows files once it is run.
+func NewProtection(o Protection, log *slog.Logger) (*ProtectionUnderTest, error) {
+	m, err := newProtection(o, log)
+	return &ProtectionUnderTest{m}, err
 }
 
 // Run follows the files.
-func (u *ImmunityUnderTest) Run(ctx context.Context) error { return u.m.run(ctx) }
+func (u *ProtectionUnderTest) Run(ctx context.Context) error { return u.m.run(ctx) }
 
-// Immune are the users in the file.
-func (u *ImmunityUnderTest) Immune() []authz.Subject { return u.m.immune() }
+// Users are the users in the file.
+func (u *ProtectionUnderTest) Users() []authz.Subject { return u.m.users() }
 
-// Disarmed tells whether the switch is there.
-func (u *ImmunityUnderTest) Disarmed() bool { return u.m.isDisarmed() }
+// KillSwitchOn tells whether the switch is there.
+func (u *ProtectionUnderTest) KillSwitchOn() bool { return u.m.killSwitchOn() }
 
 // May asks the API server of a cluster.
 func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {

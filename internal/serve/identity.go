@@ -80,15 +80,15 @@ func sharedCertificate(ctx context.Context, c Config) (serving *cert.Serving, er
 	// Every replica has to ask for the same hosts: nothing here may depend on the replica.
 	o := cert.Options{Hosts: append(loopback(), c.Cluster.hosts()...), Log: c.Log}
 	secrets := c.Cluster.Clients.Kube.CoreV1().Secrets(c.Cluster.Namespace)
-	err = c.Cluster.patiently(ctx, c.Log, func() error {
+	err = c.Cluster.retryWhileUnavailable(ctx, c.Log, func() error {
 		serving, err = cert.FromSecret(ctx, secrets, c.Cluster.Namespace, c.Cluster.CertSecret, o)
 		return err
 	})
 	return serving, err
 }
 
-// patiently waits for an API server that does not answer: it may be starting, too.
-func (c *Cluster) patiently(ctx context.Context, log *slog.Logger, try func() error) error {
+// retryWhileUnavailable waits for an API server that does not answer: it may be starting, too.
+func (c *Cluster) retryWhileUnavailable(ctx context.Context, log *slog.Logger, try func() error) error {
 	const most, pause = time.Minute, 2 * time.Second
 	deadline := time.Now().Add(most)
 	for {
@@ -111,7 +111,7 @@ func (i *identity) close() {
 
 // hosts are the names under which API servers call the webhooks.
 func (c *Cluster) hosts() []string {
-	r := &c.Registration
+	r := &c.WebhookConfig
 	if r.URL != "" {
 		if u, err := url.Parse(r.URL); err == nil && u.Hostname() != "" {
 			return []string{u.Hostname()}

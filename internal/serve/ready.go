@@ -41,8 +41,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		if s.cluster != nil {
 			s.cluster.describe(&b)
 		}
-		if s.immunity.isDisarmed() {
-			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.immunity.Switch)
+		if s.protection.killSwitchOn() {
+			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.protection.KillSwitchFile)
 		}
 		describe(&b, status)
 	}
@@ -91,7 +91,7 @@ func (m *clusterRuntime) describe(b *strings.Builder) {
 	if err := m.source.Err(); err != nil {
 		fmt.Fprintf(b, "  they cannot be read now: %v\n", err)
 	}
-	m.describeRegistration(b)
+	m.describeWebhookConfig(b)
 	m.describeCalls(b)
 	kinds := m.resolver.Watched()
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
@@ -108,13 +108,13 @@ func (m *clusterRuntime) describe(b *strings.Builder) {
 	}
 }
 
-func (m *clusterRuntime) describeRegistration(b *strings.Builder) {
-	if m.registration == nil {
+func (m *clusterRuntime) describeWebhookConfig(b *strings.Builder) {
+	if m.webhookConfig == nil {
 		b.WriteString("registration: left to others\n")
 		return
 	}
-	state := m.registration.status()
-	name := cmp.Or(m.Registration.Name, "usher")
+	state := m.webhookConfig.status()
+	name := cmp.Or(m.WebhookConfig.Name, "usher")
 	switch {
 	case state.since.IsZero():
 		fmt.Fprintf(b, "registration %s: not made yet\n", name)

@@ -50,7 +50,7 @@ type Server struct {
 	callers *clientauth.Authenticator
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
-	immunity   *immunity
+	protection *protection
 	limits     *limit.Limiter
 	// workers evaluate CUE.
 	workers *worker.Pool
@@ -82,7 +82,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.limits = limit.New(limit.Options{
-		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.registers(), Shed: s.metrics.Shed, Log: s.config.Log,
+		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
 		s.cluster = newClusterRuntime(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
@@ -97,7 +97,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.immunity, err = newImmunity(c.Immunity, s.config.Log); err != nil {
+	if s.protection, err = newProtection(c.Protection, s.config.Log); err != nil {
 		return nil, err
 	}
 	s.live = live.New(s.policies(facts))
@@ -133,7 +133,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		Facts:    facts,
 		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout})},
 		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
-		Access:   authzengine.Options{Immune: s.immunity.immune, Disarmed: s.immunity.isDisarmed},
+		Access:   authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
 		Log:      s.config.Log,
 		OnUpdate: s.observe,
 	}
@@ -318,7 +318,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.live.Run(running, s.sources()...) })
 	group.Go(func() error { return s.identity.Run(running) })
 	group.Go(func() error { return s.callers.Run(running) })
-	group.Go(func() error { return s.immunity.run(running) })
+	group.Go(func() error { return s.protection.run(running) })
 	if s.cluster != nil {
 		group.Go(func() error { return s.cluster.run(running, s.live, s.identity) })
 	}

@@ -40,8 +40,8 @@ type suspension struct {
 }
 
 const (
-	// patience is for how many suspension periods an overrun counts.
-	patience = 10
+	// overrunPeriods is for how many suspension periods an overrun counts.
+	overrunPeriods = 10
 	// mostWriters is of how many writers overruns are counted apart.
 	mostWriters = 256
 )
@@ -119,7 +119,7 @@ func (b *breaker) of(now time.Time, l Limits, writer string) *suspension {
 	}
 	if len(b.writers) >= mostWriters {
 		for name, s := range b.writers {
-			if !s.trying && now.After(s.until) && now.Sub(s.since) > patience*l.Suspension {
+			if !s.trying && now.After(s.until) && now.Sub(s.since) > overrunPeriods*l.Suspension {
 				delete(b.writers, name)
 			}
 		}
@@ -136,7 +136,7 @@ func (s *suspension) overrun(now time.Time, l Limits) bool {
 	if !s.until.IsZero() {
 		return false
 	}
-	if now.Sub(s.since) > patience*l.Suspension {
+	if now.Sub(s.since) > overrunPeriods*l.Suspension {
 		s.overruns, s.since = 0, now
 	}
 	if s.overruns++; s.overruns < l.Overruns {

@@ -37,7 +37,7 @@ func TestAccess(t *testing.T) {
 				Verb: "list", Labels: []usher.Requirement{{Key: "app", Operator: "In", Values: []string{"x", "y"}}, {Key: "team", Operator: "Exists"}},
 				Fields: []usher.Requirement{{Key: "metadata.name", Operator: "In", Values: []string{"web"}}},
 			}),
-			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{{Policy: hide, Outcome: usher.Rejected}, {Policy: trial, Outcome: usher.Spared}}},
+			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{{Policy: hide, Outcome: usher.Rejected}, {Policy: trial, Outcome: usher.WouldDeny}}},
 			map[string]any{
 				"level": "INFO", "msg": "decision", "uid": "u1", "phase": "authorize", "user": "jane", "groups": []any{"devs"}, "extra": []any{"a", "b"},
 				"verb": "list", "resource": "deployments.apps/scale", "namespace": "shop", "name": "web",
@@ -48,7 +48,7 @@ func TestAccess(t *testing.T) {
 		{
 			"what would have been one",
 			access(usher.Access{Verb: "get", NonResource: true, Path: "/metrics"}),
-			usher.Decision{Findings: []usher.Finding{{Policy: trial, Outcome: usher.Spared}}},
+			usher.Decision{Findings: []usher.Finding{{Policy: trial, Outcome: usher.WouldDeny}}},
 			map[string]any{
 				"level": "INFO", "msg": "decision", "uid": "u1", "phase": "authorize", "user": "jane", "groups": []any{"devs"}, "extra": []any{"a", "b"},
 				"verb": "get", "path": "/metrics", "verdict": "no opinion", "wouldDeny": []any{"ClusterAuthorizationPolicy trial"},

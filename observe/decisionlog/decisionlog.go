@@ -40,7 +40,7 @@ func levelOf(d usher.Decision, err error) slog.Level {
 	}
 	for i := range d.Findings {
 		switch f := &d.Findings[i]; {
-		case f.Outcome == usher.Spared:
+		case f.Outcome == usher.WouldDeny:
 			level = max(level, slog.LevelInfo)
 		case f.Outcome == usher.Failed && f.Ignored:
 			level = max(level, slog.LevelWarn)
@@ -68,8 +68,8 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 	if policies := policies(d.Findings); len(policies) > 0 {
 		attrs = append(attrs, slog.Any("policies", policies))
 	}
-	if spared := spared(d.Findings); len(spared) > 0 {
-		attrs = append(attrs, slog.Any("wouldDeny", spared))
+	if wouldDeny := wouldDeny(d.Findings); len(wouldDeny) > 0 {
+		attrs = append(attrs, slog.Any("wouldDeny", wouldDeny))
 	}
 	if failed := failures(r, d.Findings); len(failed) > 0 {
 		attrs = append(attrs, slog.Any("failed", failed))
@@ -107,12 +107,12 @@ func verdict(d usher.Decision, err error) string {
 
 // policies names the policies that did not merely look on.
 func policies(findings []usher.Finding) []string {
-	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Spared })
+	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.WouldDeny })
 }
 
-// spared names the policies that would have denied.
-func spared(findings []usher.Finding) []string {
-	return names(findings, func(o usher.Outcome) bool { return o == usher.Spared })
+// wouldDeny names the policies that would have denied.
+func wouldDeny(findings []usher.Finding) []string {
+	return names(findings, func(o usher.Outcome) bool { return o == usher.WouldDeny })
 }
 
 func names(findings []usher.Finding, wanted func(usher.Outcome) bool) []string {

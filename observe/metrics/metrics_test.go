@@ -108,7 +108,7 @@ func TestPolicies(t *testing.T) {
 		{Policy: label, Outcome: usher.Changed, Took: 250 * time.Millisecond},
 		{Policy: label, Outcome: usher.Passed, Took: 250 * time.Millisecond},
 		{Policy: team, Outcome: usher.Rejected},
-		{Policy: team, Outcome: usher.Spared},
+		{Policy: team, Outcome: usher.WouldDeny},
 		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
 		{Policy: gone, Outcome: usher.Failed},
 		{Outcome: usher.Passed},
@@ -136,17 +136,22 @@ usher_policy_errors_total{policy_kind="OverridePolicy",policy_name="add-label",p
 usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 3
 usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 2
-# HELP usher_policy_spared_total Rules of the policy that would have rejected a request, but are on trial or may not reject that user.
+# HELP usher_policy_spared_total Deprecated: use usher_policy_would_deny_total.
 # TYPE usher_policy_spared_total counter
 usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_spared_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_spared_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+# HELP usher_policy_would_deny_total Rules of the policy that would have rejected a request, but are in Audit mode or match a protected user.
+# TYPE usher_policy_would_deny_total counter
+usher_policy_would_deny_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_would_deny_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
+usher_policy_would_deny_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
 # HELP usher_policy_patches_total Rules of the policy that changed an object.
 # TYPE usher_policy_patches_total counter
 usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
-`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_patches_total",
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }
 

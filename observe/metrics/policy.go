@@ -13,7 +13,7 @@ import (
 
 // policies counts what each policy does. The series of a policy end with it.
 type policies struct {
-	evaluations, denials, spared, patches, errors, duration *prometheus.Desc
+	evaluations, denials, wouldDeny, spared, patches, errors, duration *prometheus.Desc
 
 	// series is replaced whole, under mutex, when a policy comes or goes.
 	series atomic.Pointer[map[usher.PolicyRef]*series]
@@ -22,7 +22,7 @@ type policies struct {
 
 // series are the counters of one policy.
 type series struct {
-	evaluations, denials, spared, patches, errors atomic.Uint64
+	evaluations, denials, wouldDeny, patches, errors atomic.Uint64
 	// nanoseconds is the sum of how long its rules took.
 	nanoseconds atomic.Int64
 }
@@ -31,7 +31,8 @@ func (p *policies) init(m *Metrics) {
 	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
 	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
 	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
-	p.spared = m.counter("policy_spared_total", "Rules of the policy that would have rejected a request, but are on trial or may not reject that user.", labels...)
+	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would have rejected a request, but are in Audit mode or match a protected user.", labels...)
+	p.spared = m.counter("policy_spared_total", "Deprecated: use usher_policy_would_deny_total.", labels...)
 	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
 	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, also where that is ignored.", labels...)
 	p.duration = m.counter("policy_duration_seconds_total", "How long rules of the policy ran, in all.", labels...)
@@ -54,8 +55,8 @@ func (p *policies) count(findings []usher.Finding) {
 		switch f.Outcome {
 		case usher.Rejected:
 			s.denials.Add(1)
-		case usher.Spared:
-			s.spared.Add(1)
+		case usher.WouldDeny:
+			s.wouldDeny.Add(1)
 		case usher.Changed:
 			s.patches.Add(1)
 		case usher.Failed:
@@ -99,7 +100,7 @@ func (p *policies) keep(current []usher.PolicyRef) {
 
 // Describe implements prometheus.Collector.
 func (p *policies) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.spared, p.patches, p.errors, p.duration} {
+	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.spared, p.patches, p.errors, p.duration} {
 		descs <- desc
 	}
 }
@@ -112,7 +113,8 @@ func (p *policies) Collect(metrics chan<- prometheus.Metric) {
 		}
 		send(p.evaluations, float64(s.evaluations.Load()))
 		send(p.denials, float64(s.denials.Load()))
-		send(p.spared, float64(s.spared.Load()))
+		send(p.wouldDeny, float64(s.wouldDeny.Load()))
+		send(p.spared, float64(s.wouldDeny.Load()))
 		send(p.patches, float64(s.patches.Load()))
 		send(p.errors, float64(s.errors.Load()))
 		send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))

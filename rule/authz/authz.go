@@ -64,8 +64,8 @@ type Policy struct {
 	// SkipErrors tells that a condition that fails keeps the policy from matching. Else it
 	// makes the policy match.
 	SkipErrors bool
-	// Trial tells that the policy has no effect but to be reported.
-	Trial bool
+	// Audit tells that the policy has no effect but to be reported.
+	Audit bool
 	// Until, unless it is zero, is when the policy ends. Confirm, unless it is zero, is when
 	// it goes on trial, because nobody has confirmed it.
 	Until, Confirm time.Time

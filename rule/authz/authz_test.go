@@ -196,7 +196,7 @@ func TestMissesAndOverlap(t *testing.T) {
 		{"create", "/secrets", "a/", []string{`verb "create" is not get, list`, "name (not known yet) is not db"}, ""},
 	} {
 		q := authz.QueryOf(ask(test.verb, test.what, test.where), nil)
-		if diff := cmp.Diff(test.misses, r.Misses(&q)); diff != "" {
+		if diff := cmp.Diff(test.misses, r.Mismatches(&q)); diff != "" {
 			t.Errorf("%s %s %s: misses -want +got:\n%s", test.verb, test.what, test.where, diff)
 		}
 		if r.Matches(&q) != (test.misses == nil) {
@@ -208,7 +208,7 @@ func TestMissesAndOverlap(t *testing.T) {
 	}
 	path := &usher.Request{Phase: usher.Authorize, Access: &usher.Access{Verb: "get", Path: "/x", NonResource: true}}
 	q := authz.QueryOf(path, nil)
-	if got := r.Misses(&q); len(got) != 1 || got[0] != "it is for resources" {
+	if got := r.Mismatches(&q); len(got) != 1 || got[0] != "it is for resources" {
 		t.Errorf("misses %q", got)
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Misses says why the rule does not match q, a clause for each dimension; nil if it does.
+// Mismatches says why the rule does not match q, a clause for each dimension; nil if it does.
 // What is for a path and what is for resources have nothing in common: that is one clause
 // that no other follows.
-func (r *Rule) Misses(q *Query) []string {
+func (r *Rule) Mismatches(q *Query) []string {
 	if (r.URLs != nil) != q.NonResource {
 		return []string{"it is for " + map[bool]string{true: "resources", false: "paths"}[q.NonResource]}
 	}

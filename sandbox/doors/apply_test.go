@@ -19,7 +19,7 @@ var byTest = metav1.ApplyOptions{FieldManager: "test"}
 func TestApply(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		maps := r.kube.CoreV1().ConfigMaps(namespace)
 		site := func(keys ...string) *coreapply.ConfigMapApplyConfiguration {
 			data := map[string]string{}
@@ -55,7 +55,7 @@ func TestApply(t *testing.T) {
 func TestApplyToAnElement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		deployments := r.kube.AppsV1().Deployments(namespace)
 		labels := map[string]string{"app": "web"}
 		web := func(image string) *appsapply.DeploymentApplyConfiguration {

@@ -35,11 +35,11 @@ func install(t *testing.T, r *rig) {
 			"versions": []any{version("v1", true), version("v2", false)},
 		},
 	}}
-	if _, err := r.dynamic.Resource(crds).Apply(patience(t), crd.GetName(), crd, byTest); err != nil {
+	if _, err := r.dynamic.Resource(crds).Apply(testContext(t), crd.GetName(), crd, byTest); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "gates are served", func() bool {
-		_, err := r.dynamic.Resource(gates).List(patience(t), metav1.ListOptions{})
+		_, err := r.dynamic.Resource(gates).List(testContext(t), metav1.ListOptions{})
 		return err == nil
 	})
 }
@@ -55,7 +55,7 @@ func TestCustomResources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
 		install(t, r)
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		all := r.dynamic.Resource(gates).Namespace(namespace)
 		created := must[*unstructured.Unstructured](t)(all.Create(ctx, gate("doors.example.com/v1", "north", nil), metav1.CreateOptions{}))
 		if size, _, _ := unstructured.NestedInt64(created.Object, "size"); created.GetLabels()["team"] != "platform" || size != 9007199254740993 {
@@ -86,7 +86,7 @@ func TestOtherVersion(t *testing.T) {
 	t.Parallel()
 	r := rigs(t)["plugin"](t)
 	install(t, r)
-	ctx := patience(t)
+	ctx := testContext(t)
 	all := r.dynamic.Resource(gates.GroupResource().WithVersion("v2")).Namespace(r.Namespace(t))
 	_, err := all.Create(ctx, gate("doors.example.com/v2", "bad", map[string]any{"password": "x"}), metav1.CreateOptions{})
 	wantDenied(t, "create", err, "no passwords in a Gate")
@@ -100,7 +100,7 @@ func TestOtherVersion(t *testing.T) {
 func TestControllerRuntime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		c := must[client.Client](t)(client.New(r.config, client.Options{}))
 		site := configMap("site", "a")
 		site.Namespace = namespace

@@ -99,8 +99,8 @@ func serveExample(t *testing.T) *rig {
 	// The API server wants to see the service that it passes requests on to. Where that really
 	// is, the sandbox has been told.
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	must[*corev1.Namespace](t)(r.kube.CoreV1().Namespaces().Create(patience(t), shop, metav1.CreateOptions{}))
-	must[*corev1.Service](t)(r.kube.CoreV1().Services("shop").Create(patience(t), &corev1.Service{
+	must[*corev1.Namespace](t)(r.kube.CoreV1().Namespaces().Create(testContext(t), shop, metav1.CreateOptions{}))
+	must[*corev1.Service](t)(r.kube.CoreV1().Services("shop").Create(testContext(t), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "apiserver"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}, metav1.CreateOptions{}))
@@ -112,7 +112,7 @@ func serveExample(t *testing.T) *rig {
 		},
 	}}
 	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	if _, err := r.dynamic.Resource(services).Create(patience(t), service, metav1.CreateOptions{}); err != nil {
+	if _, err := r.dynamic.Resource(services).Create(testContext(t), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var last error
@@ -128,7 +128,7 @@ func serveExample(t *testing.T) *rig {
 			t.Fatalf("the example ended: %v", err)
 		default:
 		}
-		_, last = r.dynamic.Resource(orders).List(patience(t), metav1.ListOptions{})
+		_, last = r.dynamic.Resource(orders).List(testContext(t), metav1.ListOptions{})
 		return last == nil
 	})
 	return r
@@ -149,7 +149,7 @@ func order(name, item string, count int64) *unstructured.Unstructured {
 func TestExampleServer(t *testing.T) {
 	t.Parallel()
 	r := serveExample(t)
-	ctx, namespace := patience(t), r.Namespace(t)
+	ctx, namespace := testContext(t), r.Namespace(t)
 	all := r.dynamic.Resource(orders).Namespace(namespace)
 	get := must[*unstructured.Unstructured](t)
 
@@ -218,7 +218,7 @@ spec:
 		object.SetAPIVersion("admissionregistration.k8s.io/v1")
 		object.SetName("no-gifts")
 		kind := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
-		if _, err := r.dynamic.Resource(kind).Create(patience(t), object, metav1.CreateOptions{}); err != nil {
+		if _, err := r.dynamic.Resource(kind).Create(testContext(t), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

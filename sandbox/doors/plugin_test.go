@@ -45,7 +45,7 @@ func TestPluginIsSwitchedOff(t *testing.T) {
 		Controllers: "none", Plugin: &sandbox.Plugin{Policies: []string{folder(t)}},
 		APIServerArgs: []string{"--disable-admission-plugins=Usher"}, Exclusive: true,
 	}, nil)
-	created, err := r.kube.CoreV1().ConfigMaps(r.Namespace(t)).Create(patience(t), configMap("site", "password"), metav1.CreateOptions{})
+	created, err := r.kube.CoreV1().ConfigMaps(r.Namespace(t)).Create(testContext(t), configMap("site", "password"), metav1.CreateOptions{})
 	if err != nil || created.Labels != nil {
 		t.Errorf("created %v, %v; want it left alone", created, err)
 	}
@@ -58,7 +58,7 @@ func TestPluginIsSwitchedOn(t *testing.T) {
 		Controllers: "none", AdmissionConfig: admissionConfiguration(t, "policies: ["+folder(t)+"]"),
 		APIServerArgs: []string{"--enable-admission-plugins=Usher"}, Exclusive: true,
 	}, nil)
-	_, err := r.kube.CoreV1().ConfigMaps(r.Namespace(t)).Create(patience(t), configMap("site", "password"), metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().ConfigMaps(r.Namespace(t)).Create(testContext(t), configMap("site", "password"), metav1.CreateOptions{})
 	wantDenied(t, "create", err, noPasswords)
 }
 
@@ -93,7 +93,7 @@ func TestPoliciesFromTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, sandbox.Options{Controllers: "none", Plugin: &sandbox.Plugin{CRDs: crds}, Exclusive: true}, nil)
-	ctx := patience(t)
+	ctx := testContext(t)
 	namespace := r.Namespace(t)
 	maps := r.kube.CoreV1().ConfigMaps(namespace)
 	refuses := func() bool {

@@ -118,7 +118,7 @@ func each(t *testing.T, run func(t *testing.T, r *rig)) {
 	}
 }
 
-func patience(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)

@@ -60,7 +60,7 @@ func TestTypedClient(t *testing.T) {
 
 func writeTyped(t *testing.T, client kubernetes.Interface, namespace, how string) {
 	t.Helper()
-	ctx := patience(t)
+	ctx := testContext(t)
 	maps := client.CoreV1().ConfigMaps(namespace)
 	get := must[*corev1.ConfigMap](t)
 
@@ -107,7 +107,7 @@ func writeTyped(t *testing.T, client kubernetes.Interface, namespace, how string
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		maps := r.kube.CoreV1().ConfigMaps(namespace)
 		must[*corev1.ConfigMap](t)(maps.Create(ctx, configMap("site"), metav1.CreateOptions{}))
 		for _, test := range []struct {
@@ -160,7 +160,7 @@ func TestPatches(t *testing.T) {
 func TestPatchesMeet(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		maps := r.kube.CoreV1().ConfigMaps(namespace)
 		must[*corev1.ConfigMap](t)(maps.Create(ctx, configMap("site"), metav1.CreateOptions{}))
 		const sides = 6
@@ -188,7 +188,7 @@ func TestPatchesMeet(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		maps := r.kube.CoreV1().ConfigMaps(namespace)
 		kept := configMap("kept")
 		kept.Labels = map[string]string{"protected": "", "set": "a"}
@@ -225,7 +225,7 @@ func TestDeletion(t *testing.T) {
 func TestSubresources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig) {
-		ctx, namespace := patience(t), r.Namespace(t)
+		ctx, namespace := testContext(t), r.Namespace(t)
 		deployments := r.kube.AppsV1().Deployments(namespace)
 		created := must[*appsv1.Deployment](t)(deployments.Create(ctx, deployment("web"), metav1.CreateOptions{}))
 		for _, c := range created.Spec.Template.Spec.Containers {
@@ -262,7 +262,7 @@ func execute(t *testing.T, r *rig, namespace string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = executor.StreamWithContext(patience(t), remotecommand.StreamOptions{Stdout: discard{}})
+	err = executor.StreamWithContext(testContext(t), remotecommand.StreamOptions{Stdout: discard{}})
 	return statusOf(err)
 }
 

@@ -18,14 +18,14 @@ func TestAuthorizationWithoutUsher(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, arrangement{})
 	jane := a.as(t, "jane", "devs")
-	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(patience(t), jane, "other") })
-	expectAllowed(t, "a policy allows", func() error { return a.getService(patience(t), jane) })
-	expectForbidden(t, "the one that is hidden", a.getSecret(patience(t), jane, "db-root"), reason)
+	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(testContext(t), jane, "other") })
+	expectAllowed(t, "a policy allows", func() error { return a.getService(testContext(t), jane) })
+	expectForbidden(t, "the one that is hidden", a.getSecret(testContext(t), jane, "db-root"), reason)
 
 	a.process.Kill()
 	a.goesOn(t, "usher is down")
 	unknown := a.as(t, fmt.Sprintf("jane-%d", time.Now().UnixNano()), "devs")
-	if err := a.getService(patience(t), unknown); !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) {
+	if err := a.getService(testContext(t), unknown); !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) {
 		t.Errorf("what only usher allows: got %v, want a refusal", err)
 	}
 	if err := a.process.Restart(); err != nil {
@@ -52,7 +52,7 @@ func (a *authorized) goesOn(t *testing.T, when string) {
 	for i := range 5 {
 		// A name that was not asked for before is not remembered.
 		began := time.Now()
-		err := a.getSecret(patience(t), a.as(t, fmt.Sprintf("jane-%d-%d", i, began.UnixNano()), "devs"), "other")
+		err := a.getSecret(testContext(t), a.as(t, fmt.Sprintf("jane-%d-%d", i, began.UnixNano()), "devs"), "other")
 		if took := time.Since(began); err != nil || took > 15*time.Second {
 			t.Errorf("%s: what RBAC allows: %v after %v", when, err, took)
 		}
@@ -62,7 +62,7 @@ func (a *authorized) goesOn(t *testing.T, when string) {
 // stillDenied asks as somebody whose answers are not remembered.
 func (a *authorized) stillDenied(t *testing.T) error {
 	t.Helper()
-	err := a.getSecret(patience(t), a.as(t, fmt.Sprintf("jane-%d", time.Now().UnixNano()), "devs"), "db-root")
+	err := a.getSecret(testContext(t), a.as(t, fmt.Sprintf("jane-%d", time.Now().UnixNano()), "devs"), "db-root")
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("got %v, want a denial", err)
 	}
@@ -95,23 +95,23 @@ func TestAuthorizationFailsClosed(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, arrangement{config: []string{"--deny-failure-policy=Deny", "--policies=POLICIES"}})
 	jane := a.as(t, "jane", "devs")
-	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(patience(t), jane, "other") })
+	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(testContext(t), jane, "other") })
 	a.process.Kill()
 	stranger := a.as(t, "jane-2", "devs")
-	err := a.getSecret(patience(t), stranger, "db-root")
+	err := a.getSecret(testContext(t), stranger, "db-root")
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("what a policy may deny: got %v, want a 500", err)
 	}
-	if _, err := stranger.CoreV1().Endpoints(a.namespace).List(patience(t), metav1.ListOptions{}); err != nil {
+	if _, err := stranger.CoreV1().Endpoints(a.namespace).List(testContext(t), metav1.ListOptions{}); err != nil {
 		t.Errorf("what no policy denies: %v", err)
 	}
-	if err := a.getSecret(patience(t), a.kube, "db-root"); err != nil {
+	if err := a.getSecret(testContext(t), a.kube, "db-root"); err != nil {
 		t.Errorf("the administrator: %v", err)
 	}
 	if err := a.process.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "RBAC to be asked again", func() error { return a.getSecret(patience(t), stranger, "other") })
+	eventually(t, "RBAC to be asked again", func() error { return a.getSecret(testContext(t), stranger, "other") })
 	eventually(t, "the denial to be back", func() error { return a.stillDenied(t) })
 }
 
@@ -120,8 +120,8 @@ func TestAuthorizationShadow(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, arrangement{serve: []string{"--authorization-shadow"}})
 	jane := a.as(t, "jane", "devs")
-	expectAllowed(t, "RBAC allows what a policy would deny", func() error { return a.getSecret(patience(t), jane, "db-root") })
-	expectForbidden(t, "what only a policy would allow", a.getService(patience(t), jane), "cannot get resource")
+	expectAllowed(t, "RBAC allows what a policy would deny", func() error { return a.getSecret(testContext(t), jane, "db-root") })
+	expectForbidden(t, "what only a policy would allow", a.getService(testContext(t), jane), "cannot get resource")
 	text := a.metricsText(t)
 	for _, want := range []string{
 		`usher_decisions_total{door="shadow_deny",phase="authorize",verdict="deny"}`,

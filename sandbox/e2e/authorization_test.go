@@ -101,7 +101,7 @@ func newAuthorized(t *testing.T, how arrangement) *authorized {
 	a.process = a.run(t, usher.Config{Binary: binary, Policies: []string{a.policies}, Args: append([]string{
 		"--authorization-address", a.address, "--authorization-token-file", token,
 	}, how.serve...)})
-	if err := a.process.WaitReady(patience(t)); err != nil {
+	if err := a.process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	a.between = newNetwork(t, a.address)
@@ -134,7 +134,7 @@ func newAuthorized(t *testing.T, how arrangement) *authorized {
 // populate makes what users ask for, and lets group devs read secrets.
 func (a *authorized) populate(t *testing.T) {
 	t.Helper()
-	ctx := patience(t)
+	ctx := testContext(t)
 	if _, err := a.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ const reason = "denied by policy hide-db (cluster): ask the database team"
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, arrangement{})
-	ctx := patience(t)
+	ctx := testContext(t)
 	jane, sre, joe := a.as(t, "jane", "devs"), a.as(t, "sam", "devs", "sre"), a.as(t, "joe")
 
 	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(ctx, jane, "other") })
@@ -254,7 +254,7 @@ func TestAuthorization(t *testing.T) {
 // selectors lists and watches what belongs to a user.
 func (a *authorized) selectors(t *testing.T, jane, joe kubernetes.Interface) {
 	t.Helper()
-	ctx := patience(t)
+	ctx := testContext(t)
 	own := metav1.ListOptions{LabelSelector: "owner=jane"}
 	if _, err := jane.CoreV1().ConfigMaps(a.namespace).List(ctx, own); err != nil {
 		t.Errorf("list what is her own: %v", err)
@@ -347,7 +347,7 @@ func (a *authorized) metricsText(t *testing.T) string {
 func TestAuthorizationLegacy(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, arrangement{legacy: "Webhook,RBAC", config: []string{"--legacy"}})
-	ctx := patience(t)
+	ctx := testContext(t)
 	jane, sre := a.as(t, "jane", "devs"), a.as(t, "sam", "devs", "sre")
 	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(ctx, jane, "other") })
 	// All of these depend on groups, which v1beta1 calls otherwise.

@@ -29,7 +29,7 @@ func admissionConfig(t *testing.T, dir string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(patience(t), binary, append([]string{"admission", "config", "--out", dir}, args...)...)
+	command := exec.CommandContext(testContext(t), binary, append([]string{"admission", "config", "--out", dir}, args...)...)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("write AdmissionConfiguration: %v: %s", err, out)
 	}
@@ -67,12 +67,12 @@ func TestAPIServersProveWhoTheyAre(t *testing.T) {
 		Exclusive: true, AdmissionConfig: filepath.Join(dir, "admission.yaml"), Services: []string{usher.Namespace + "/usher=" + behind.address()},
 	})
 	process := r.launchService(t, append(asksForCertificate, asksForToken...)...)
-	if err := process.WaitReady(patience(t)); err != nil {
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	behind.lead(host(t, process.URL))
 	namespace := r.Namespace(t)
-	policy, err := r.apply(patience(t), labelling(t, namespace, namespace, "proven"))
+	policy, err := r.apply(testContext(t), labelling(t, namespace, namespace, "proven"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAPIServersProveWhoTheyAre(t *testing.T) {
 		server := strings.Replace(row.server, "HOST", process.URL, 1)
 		admissionConfig(t, dir, append(row.shown, "--server="+server)...)
 		r.Restart(t)
-		if err := errors.Join(process.WaitReady(patience(t))); err != nil {
+		if err := errors.Join(process.WaitReady(testContext(t))); err != nil {
 			t.Fatalf("%s: %v", row.reason, err)
 		}
 		eventually(t, row.reason+": the policy to act", func() error { return r.acts(t, namespace, "proven") })
@@ -140,7 +140,7 @@ func stranger(t *testing.T, process *usher.Process) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(patience(t), http.MethodPost, process.URL+"/validate", bytes.NewReader([]byte("{}")))
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodPost, process.URL+"/validate", bytes.NewReader([]byte("{}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestEnforcedRestsOnCalls(t *testing.T) {
 	process := r.run(t, usher.Config{Binary: binary, Kubeconfig: r.Kubeconfig, Service: "usher", Args: []string{
 		"--cert-secret=", "--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key"), "--tls-ca-file=" + ca,
 	}})
-	if err := process.WaitReady(patience(t)); err != nil {
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	behind.lead(host(t, process.URL))
@@ -268,12 +268,12 @@ func TestEnforcedRestsOnCalls(t *testing.T) {
 func TestWhatIsNotKnownIsSaid(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
-	process := r.launch(t, r.Kubeconfig, "--register=false")
-	if err := process.WaitReady(patience(t)); err != nil {
+	process := r.launch(t, r.Kubeconfig, "--manage-webhook-configurations=false")
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	namespace := r.Namespace(t)
-	policy, err := r.apply(patience(t), labelling(t, namespace, namespace, "unknown"))
+	policy, err := r.apply(testContext(t), labelling(t, namespace, namespace, "unknown"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	r, behind, both, namespace := replicas(t)
 	leader := func() string {
-		lease, err := r.kube.CoordinationV1().Leases(usher.Namespace).Get(patience(t), "usher-leader", metav1.GetOptions{})
+		lease, err := r.kube.CoordinationV1().Leases(usher.Namespace).Get(testContext(t), "usher-leader", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			return ""
 		}
@@ -311,7 +311,7 @@ func TestLeaderKilled(t *testing.T) {
 	both[killed].Kill()
 	began := time.Now()
 	behind.lead(host(t, both[1-killed].URL))
-	policy, err := r.apply(patience(t), labelling(t, namespace, namespace, "reported"))
+	policy, err := r.apply(testContext(t), labelling(t, namespace, namespace, "reported"))
 	if err != nil {
 		t.Fatal(err)
 	}

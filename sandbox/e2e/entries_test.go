@@ -77,7 +77,7 @@ spec: %s
 			var added []*unstructured.Unstructured
 			want := map[string]string{"app": "web"}
 			for _, i := range order {
-				applied, err := r.apply(patience(t), policies[i])
+				applied, err := r.apply(testContext(t), policies[i])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ spec: %s
 				want[strings.TrimPrefix(policies[i].GetName(), "mark-")] = "yes"
 				for _, apiVersion := range []string{one, two} {
 					eventually(t, fmt.Sprintf("%v of order %v on %s %s", want, order, apiVersion, kind.name), func() error {
-						created, err := r.try(patience(t), object(apiVersion, kind.name))
+						created, err := r.try(testContext(t), object(apiVersion, kind.name))
 						if err != nil {
 							return err
 						}
@@ -102,7 +102,7 @@ spec: %s
 			}
 			eventually(t, "the policies to go", func() error {
 				for _, apiVersion := range []string{one, two} {
-					created, err := r.try(patience(t), object(apiVersion, kind.name))
+					created, err := r.try(testContext(t), object(apiVersion, kind.name))
 					if err != nil {
 						return err
 					}
@@ -131,7 +131,7 @@ spec: %s
 		before[policy.GetName()] = count(policy.GetName())
 	}
 	decided := sum(t, process, "usher_decisions_total{", `phase="mutate"`)
-	if _, err := r.try(patience(t), object("autoscaling/v1", "HorizontalPodAutoscaler")); err != nil {
+	if _, err := r.try(testContext(t), object("autoscaling/v1", "HorizontalPodAutoscaler")); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range before {
@@ -144,7 +144,7 @@ spec: %s
 	}
 	// What is served in one version is sent once, whatever policies there are.
 	asked := sum(t, process, "usher_entry_calls_total{", `entry="mutate`)
-	if _, err := r.try(patience(t), configMap(t, namespace, "tried")); err != nil {
+	if _, err := r.try(testContext(t), configMap(t, namespace, "tried")); err != nil {
 		t.Fatal(err)
 	}
 	if got := sum(t, process, "usher_entry_calls_total{", `entry="mutate`) - asked; got != 1 {
@@ -155,7 +155,7 @@ spec: %s
 // sum adds up the series of a metric whose labels contain a text.
 func sum(t *testing.T, process *usher.Process, metric, labels string) float64 {
 	t.Helper()
-	request, err := http.NewRequestWithContext(patience(t), http.MethodGet, process.Metrics, nil)
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodGet, process.Metrics, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ spec: {ports: [{port: 80}], selector: {app: web}}
 	}
 	for _, attack := range attacks {
 		eventually(t, attack.reason, func() error {
-			return wantDenied(r.beside(patience(t), attack.object, attack.subresource, attack.change), "guarded stays as it is")
+			return wantDenied(r.beside(testContext(t), attack.object, attack.subresource, attack.change), "guarded stays as it is")
 		})
 	}
 	// What is reported is not sent.
@@ -253,7 +253,7 @@ spec: {ports: [{port: 80}], selector: {app: web}}
 			object *unstructured.Unstructured
 			change func(*unstructured.Unstructured)
 		}{{running, report}, {node, condition}, {service, condition}} {
-			if err := r.beside(patience(t), reported.object, "status", reported.change); err != nil {
+			if err := r.beside(testContext(t), reported.object, "status", reported.change); err != nil {
 				t.Fatalf("report %s: %v", reported.object.GetKind(), err)
 			}
 		}
@@ -273,13 +273,13 @@ spec:
       plaintext: [{path: /metadata/labels/team, op: add, value: shop}]
 `))
 	eventually(t, "a mutating policy to put back what pods/status removes", func() error {
-		err := r.beside(patience(t), running, "status", func(o *unstructured.Unstructured) {
+		err := r.beside(testContext(t), running, "status", func(o *unstructured.Unstructured) {
 			o.SetLabels(map[string]string{"guarded": "1", "team": "mine"})
 		})
 		if err != nil {
 			return err
 		}
-		now, err := r.kube.CoreV1().Pods(namespace).Get(patience(t), "guarded", metav1.GetOptions{})
+		now, err := r.kube.CoreV1().Pods(namespace).Get(testContext(t), "guarded", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ spec:
 	})
 	before = sum(t, process, "usher_entry_calls_total{", `entry=`)
 	for i := range 20 {
-		err := r.beside(patience(t), running, "status", func(o *unstructured.Unstructured) {
+		err := r.beside(testContext(t), running, "status", func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, fmt.Sprint("again ", i), "status", "message")
 		})
 		if err != nil {
@@ -353,12 +353,12 @@ spec:
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: registry.example/web:1.0.0}]}}
 `, namespace))
 	eventually(t, "the refusal of too many replicas", func() error {
-		scale, err := r.kube.AppsV1().Deployments(namespace).GetScale(patience(t), deployment.GetName(), metav1.GetOptions{})
+		scale, err := r.kube.AppsV1().Deployments(namespace).GetScale(testContext(t), deployment.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		scale.Spec.Replicas = 4
-		_, err = r.kube.AppsV1().Deployments(namespace).UpdateScale(patience(t), deployment.GetName(), scale, metav1.UpdateOptions{DryRun: dryRun})
+		_, err = r.kube.AppsV1().Deployments(namespace).UpdateScale(testContext(t), deployment.GetName(), scale, metav1.UpdateOptions{DryRun: dryRun})
 		return wantDenied(err, "at most three")
 	})
 }
@@ -378,10 +378,10 @@ spec:
     overriders: {cue: "patches: ["}
 `)
 	eventually(t, "the refusal of a policy without the label", func() error {
-		_, err := r.try(patience(t), broken)
+		_, err := r.try(testContext(t), broken)
 		return wantDenied(err, "cue")
 	})
-	configurations, err := r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(patience(t), "usher", metav1.GetOptions{})
+	configurations, err := r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(testContext(t), "usher", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

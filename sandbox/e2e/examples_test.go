@@ -57,12 +57,12 @@ func TestExamples(t *testing.T) {
 
 func (r *rig) ensureNamespace(t *testing.T, name string) {
 	t.Helper()
-	_, err := r.kube.CoreV1().Namespaces().Create(patience(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().Namespaces().Create(testContext(t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	eventually(t, "service account in "+name, func() error {
-		_, err := r.kube.CoreV1().ServiceAccounts(name).Get(patience(t), "default", metav1.GetOptions{})
+		_, err := r.kube.CoreV1().ServiceAccounts(name).Get(testContext(t), "default", metav1.GetOptions{})
 		return err
 	})
 }
@@ -74,7 +74,7 @@ func (r *rig) runCase(t *testing.T, dir string, c *testCase) {
 	// Cleanups run in reverse order: after the deletion of the policies, before that of
 	// objects, which they might refuse.
 	t.Cleanup(func() { r.awaitNoPolicies(t) })
-	before, err := send(patience(t))
+	before, err := send(testContext(t))
 	if err != nil && !expectedWithoutPolicies(c, err) {
 		t.Fatalf("without policies: %v", err)
 	}
@@ -82,7 +82,7 @@ func (r *rig) runCase(t *testing.T, dir string, c *testCase) {
 		r.enforce(t, policy)
 	}
 	eventually(t, "the answer", func() error {
-		after, err := send(patience(t))
+		after, err := send(testContext(t))
 		if c.Request.Operation == "CONNECT" && admitted(err) {
 			err = nil
 		}
@@ -218,12 +218,12 @@ func (r *rig) put(t *testing.T, object *unstructured.Unstructured) *unstructured
 		t.Fatal(err)
 	}
 	if object.GetKind() == "Namespace" {
-		current, err := resource.Get(patience(t), object.GetName(), metav1.GetOptions{})
+		current, err := resource.Get(testContext(t), object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		current.SetLabels(object.GetLabels())
-		if current, err = resource.Update(patience(t), current, metav1.UpdateOptions{}); err != nil {
+		if current, err = resource.Update(testContext(t), current, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		return current
@@ -234,7 +234,7 @@ func (r *rig) put(t *testing.T, object *unstructured.Unstructured) *unstructured
 		return created
 	}
 	created.Object["status"] = status
-	updated, err := resource.UpdateStatus(patience(t), created, metav1.UpdateOptions{})
+	updated, err := resource.UpdateStatus(testContext(t), created, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatalf("write status of %s %s: %v", object.GetKind(), object.GetName(), err)
 	}

@@ -28,7 +28,7 @@ func (r *rig) acting(t *testing.T, namespace, value string) time.Duration {
 
 func (r *rig) acts(t *testing.T, namespace, value string) error {
 	t.Helper()
-	created, err := r.try(patience(t), configMap(t, namespace, "tried"))
+	created, err := r.try(testContext(t), configMap(t, namespace, "tried"))
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func replicas(t *testing.T) (r *rig, behind *network, both [2]*usher.Process, na
 		both[i] = r.launchService(t, fail)
 	}
 	for _, process := range both {
-		if err := process.WaitReady(patience(t)); err != nil {
+		if err := process.WaitReady(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestReplicaKilledUnderLoad(t *testing.T) {
 	if err := both[0].Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if err := both[0].WaitReady(patience(t)); err != nil {
+	if err := both[0].WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	behind.lead(host(t, both[0].URL), host(t, both[1].URL))
@@ -121,7 +121,7 @@ func TestAPIServerAndEtcdRestart(t *testing.T) {
 	r := newRig(t, sandbox.Options{Exclusive: true})
 	joined := r.Join(t)
 	process := r.launch(t, joined.Kubeconfig)
-	if err := errors.Join(process.WaitReady(patience(t)), process.WaitRegistered(patience(t), r.RESTConfig)); err != nil {
+	if err := errors.Join(process.WaitReady(testContext(t)), process.WaitRegistered(testContext(t), r.RESTConfig)); err != nil {
 		t.Fatal(err)
 	}
 	namespace := r.Namespace(t)
@@ -134,7 +134,7 @@ func TestAPIServerAndEtcdRestart(t *testing.T) {
 			t.Fatalf("while usher's API server is down: %v", err)
 		}
 	}
-	if _, err := r.apply(patience(t), labelling(t, namespace, namespace, "second")); err != nil {
+	if _, err := r.apply(testContext(t), labelling(t, namespace, namespace, "second")); err != nil {
 		t.Fatalf("edit policy while usher's API server is down: %v", err)
 	}
 	joined.Restart(t)
@@ -162,7 +162,7 @@ func TestReplicasEndInOrder(t *testing.T) {
 		if err := ending.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		if err := ending.WaitReady(patience(t)); err != nil {
+		if err := ending.WaitReady(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 		behind.lead(host(t, both[0].URL), host(t, both[1].URL))
@@ -189,10 +189,10 @@ func TestUsherDown(t *testing.T) {
 	r.acting(t, namespace, "up")
 	process.Kill()
 
-	if _, err := r.try(patience(t), configMap(t, namespace, "tried")); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+	if _, err := r.try(testContext(t), configMap(t, namespace, "tried")); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("create what a policy is for: got %v, want a refusal", err)
 	}
-	ctx := patience(t)
+	ctx := testContext(t)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "leader", Namespace: namespace}}
 	if _, err := r.kube.CoordinationV1().Leases(namespace).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
 		t.Errorf("create lease: %v", err)
@@ -258,7 +258,7 @@ func TestCutOffFromAPIServer(t *testing.T) {
 	r := newRig(t, sandbox.Options{Exclusive: true})
 	between := newNetwork(t, host(t, r.RESTConfig.Host))
 	process := r.launch(t, r.kubeconfigVia(t, between))
-	if err := errors.Join(process.WaitReady(patience(t)), process.WaitRegistered(patience(t), r.RESTConfig)); err != nil {
+	if err := errors.Join(process.WaitReady(testContext(t)), process.WaitRegistered(testContext(t), r.RESTConfig)); err != nil {
 		t.Fatal(err)
 	}
 	namespace := r.Namespace(t)
@@ -266,7 +266,7 @@ func TestCutOffFromAPIServer(t *testing.T) {
 	r.acting(t, namespace, "before")
 
 	between.sever()
-	if _, err := r.apply(patience(t), labelling(t, namespace, namespace, "after")); err != nil {
+	if _, err := r.apply(testContext(t), labelling(t, namespace, namespace, "after")); err != nil {
 		t.Fatalf("edit policy: %v", err)
 	}
 	eventually(t, "the metric to rise", func() error {
@@ -322,7 +322,7 @@ spec:
 	asking := configMap(t, namespace, "asking")
 	asking.SetLabels(map[string]string{"ask": "service"})
 	eventually(t, "the policy to act", func() error {
-		if _, err := r.try(patience(t), asking); !refused(err) {
+		if _, err := r.try(testContext(t), asking); !refused(err) {
 			return orNil(err)
 		}
 		return nil
@@ -335,12 +335,12 @@ spec:
 	answers := make(chan answer, 1)
 	go func() {
 		began := time.Now()
-		_, err := r.try(patience(t), asking)
+		_, err := r.try(testContext(t), asking)
 		answers <- answer{err, time.Since(began)}
 	}()
 	for {
 		began := time.Now()
-		if _, err := r.try(patience(t), configMap(t, namespace, "other")); err != nil {
+		if _, err := r.try(testContext(t), configMap(t, namespace, "other")); err != nil {
 			t.Fatalf("a request that needs no service: %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {

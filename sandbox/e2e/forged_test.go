@@ -26,7 +26,7 @@ func TestForgedReviewsAreNotAnswered(t *testing.T) {
 		Services:  []string{usher.Namespace + "/usher=" + behind.address()},
 	})
 	process := r.launchService(t)
-	if err := process.WaitReady(patience(t)); err != nil {
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	behind.lead(host(t, process.URL))

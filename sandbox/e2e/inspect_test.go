@@ -18,7 +18,7 @@ import (
 // metric is the value of a metric without labels; -1 if usher does not have it.
 func metric(t *testing.T, process *usher.Process, name string) float64 {
 	t.Helper()
-	request, err := http.NewRequestWithContext(patience(t), http.MethodGet, process.Metrics, nil)
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodGet, process.Metrics, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func serials(t *testing.T, both [2]*usher.Process) [2]string {
 	var serials [2]string
 	for i, process := range both {
 		dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}
-		connection, err := dialer.DialContext(patience(t), "tcp", host(t, process.URL))
+		connection, err := dialer.DialContext(testContext(t), "tcp", host(t, process.URL))
 		if err != nil {
 			t.Fatal(err)
 		}

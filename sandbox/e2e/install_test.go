@@ -55,7 +55,7 @@ func TestAPIServerTakesWhatInstalls(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = resource.Apply(patience(t), object.GetName(), object, metav1.ApplyOptions{
+				_, err = resource.Apply(testContext(t), object.GetName(), object, metav1.ApplyOptions{
 					FieldManager: "e2e", Force: true, DryRun: dryRun,
 				})
 				if err != nil {

@@ -59,7 +59,7 @@ func (r *rig) create(t *testing.T, object *unstructured.Unstructured) *unstructu
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, err := resource.Create(patience(t), object, metav1.CreateOptions{})
+	created, err := resource.Create(testContext(t), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create %s %s: %v", object.GetKind(), object.GetName(), err)
 	}
@@ -90,7 +90,7 @@ func (r *rig) remove(object *unstructured.Unstructured) {
 // it with the test.
 func (r *rig) enforce(t *testing.T, policy *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	applied, err := r.apply(patience(t), policy)
+	applied, err := r.apply(testContext(t), policy)
 	if err != nil {
 		t.Fatalf("apply %s %s: %v", policy.GetKind(), policy.GetName(), err)
 	}
@@ -110,7 +110,7 @@ func (r *rig) awaitCondition(t *testing.T, object *unstructured.Unstructured, co
 	what := fmt.Sprintf("%s %s: %s=%s", object.GetKind(), object.GetName(), condition, status)
 	eventually(t, what, func() error {
 		var err error
-		if current, err = resource.Get(patience(t), object.GetName(), metav1.GetOptions{}); err != nil {
+		if current, err = resource.Get(testContext(t), object.GetName(), metav1.GetOptions{}); err != nil {
 			return err
 		}
 		return hasCondition(current, object.GetGeneration(), condition, status)

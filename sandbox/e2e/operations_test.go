@@ -16,7 +16,7 @@ func TestEveryWayToWriteIsChanged(t *testing.T) {
 	namespace := r.Namespace(t)
 	unlabelled := r.create(t, configMap(t, namespace, "before"))
 	r.enforce(t, labelling(t, namespace, namespace, "by-usher"))
-	ctx := patience(t)
+	ctx := testContext(t)
 	maps, err := r.of(unlabelled)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ spec:
       object: _ @tag(object)
       validate: {valid: object.kind != "Eviction", reason: "pods here are not evicted"}
 `, namespace))
-	ctx := patience(t)
+	ctx := testContext(t)
 	pods, err := r.of(protected)
 	if err != nil {
 		t.Fatal(err)

@@ -65,14 +65,14 @@ var oldBinary = sync.OnceValues(func() (string, error) {
 func (r *rig) registeredPaths(t *testing.T) map[string]string {
 	t.Helper()
 	client, registered := r.kube.AdmissionregistrationV1(), map[string]string{}
-	mutating, err := client.MutatingWebhookConfigurations().Get(patience(t), "usher", metav1.GetOptions{})
+	mutating, err := client.MutatingWebhookConfigurations().Get(testContext(t), "usher", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	for i := range mutating.Webhooks {
 		registered[mutating.Webhooks[i].Name] = *mutating.Webhooks[i].ClientConfig.Service.Path
 	}
-	validating, err := client.ValidatingWebhookConfigurations().Get(patience(t), "usher", metav1.GetOptions{})
+	validating, err := client.ValidatingWebhookConfigurations().Get(testContext(t), "usher", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (o *rollout) lead(t *testing.T) {
 func (o *rollout) add(t *testing.T, binary string) {
 	t.Helper()
 	process := o.run(t, usher.Config{Binary: binary, Kubeconfig: o.Kubeconfig, Service: "usher", Args: []string{fail}})
-	if err := process.WaitReady(patience(t)); err != nil {
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	o.running = append(o.running, process)
@@ -244,7 +244,7 @@ func TestUpgradeRotateAndDowngradeUnderLoad(t *testing.T) {
 	forbidden := configMap(t, namespace, "forbidden")
 	forbidden.SetLabels(map[string]string{"app": "forbidden"})
 	eventually(t, "the denial", func() error {
-		_, err := o.try(patience(t), forbidden)
+		_, err := o.try(testContext(t), forbidden)
 		return wantDenied(err, "not here")
 	})
 	isBare := func(path string) bool { return path == "/mutate" || path == "/validate" }
@@ -275,7 +275,7 @@ func TestUpgradeRotateAndDowngradeUnderLoad(t *testing.T) {
 	o.rotatePaths(t, binary)
 	second := o.awaitPaths(t, "new paths after the rotation", secretPath.MatchString, first)
 	l.await(t, 100)
-	if err := o.kube.CoreV1().Secrets(usher.Namespace).Delete(patience(t), "usher-paths", metav1.DeleteOptions{}); err != nil {
+	if err := o.kube.CoreV1().Secrets(usher.Namespace).Delete(testContext(t), "usher-paths", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	third := o.awaitPaths(t, "new paths after the Secret was deleted", secretPath.MatchString, second)
@@ -297,7 +297,7 @@ func TestUpgradeRotateAndDowngradeUnderLoad(t *testing.T) {
 // rotatePaths runs the command for it, which says nothing of the paths.
 func (r *rig) rotatePaths(t *testing.T, binary string) {
 	t.Helper()
-	out, err := exec.CommandContext(patience(t), binary, "admission", "rotate-paths", "--kubeconfig", r.Kubeconfig, "--namespace", usher.Namespace).CombinedOutput()
+	out, err := exec.CommandContext(testContext(t), binary, "admission", "rotate-paths", "--kubeconfig", r.Kubeconfig, "--namespace", usher.Namespace).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "has a new key") {
 		t.Fatalf("rotate paths: %v: %s", err, out)
 	}
@@ -326,11 +326,11 @@ func (o *rollout) mustNotTell(t *testing.T, namespace string, generations ...map
 			_ = response.Body.Close()
 		}
 	}
-	leases, err := o.kube.CoordinationV1().Leases(usher.Namespace).List(patience(t), metav1.ListOptions{})
+	leases, err := o.kube.CoordinationV1().Leases(usher.Namespace).List(testContext(t), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := o.kube.CoreV1().Events("").List(patience(t), metav1.ListOptions{})
+	events, err := o.kube.CoreV1().Events("").List(testContext(t), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestEditIsInForceSoon(t *testing.T) {
 	var took []time.Duration
 	for i := range 7 {
 		value := fmt.Sprintf("edit-%d", i)
-		applied, err := r.apply(patience(t), labelling(t, namespace, namespace, value))
+		applied, err := r.apply(testContext(t), labelling(t, namespace, namespace, value))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestEditIsInForceSoon(t *testing.T) {
 			t.Cleanup(func() { r.remove(applied) })
 		}
 		took = append(took, eventually(t, "the edit", func() error {
-			created, err := r.try(patience(t), configMap(t, namespace, "tried"))
+			created, err := r.try(testContext(t), configMap(t, namespace, "tried"))
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func TestDeletedPolicyStopsActing(t *testing.T) {
 	namespace := r.Namespace(t)
 	policy := r.enforce(t, labelling(t, namespace, namespace, "stays"))
 	eventually(t, "the policy to act", func() error {
-		created, err := r.try(patience(t), configMap(t, namespace, "tried"))
+		created, err := r.try(testContext(t), configMap(t, namespace, "tried"))
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func TestDeletedPolicyStopsActing(t *testing.T) {
 	})
 	r.remove(policy)
 	took := eventually(t, "the policy to stop", func() error {
-		created, err := r.try(patience(t), configMap(t, namespace, "tried"))
+		created, err := r.try(testContext(t), configMap(t, namespace, "tried"))
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ spec:
 `, namespace))
 	limits := parse(t, `{apiVersion: v1, kind: LimitRange, metadata: {name: limits, namespace: %q, labels: {app: cart}}, spec: {limits: []}}`, namespace)
 	took := eventually(t, "the policy to act", func() error {
-		created, err := r.try(patience(t), limits)
+		created, err := r.try(testContext(t), limits)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func TestStatusIsNotRewritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := resource.Get(patience(t), policy.GetName(), metav1.GetOptions{})
+	before, err := resource.Get(testContext(t), policy.GetName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestStatusIsNotRewritten(t *testing.T) {
 	for i := range 3 {
 		r.enforce(t, labelling(t, fmt.Sprintf("%s-other-%d", namespace, i), namespace+"-none", "other"))
 	}
-	after, err := resource.Get(patience(t), policy.GetName(), metav1.GetOptions{})
+	after, err := resource.Get(testContext(t), policy.GetName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ spec:
   - targetOperations: [UPDATE]
     cue: "validate: {valid: undefinedName}"
 `, namespace)
-	_, err := r.apply(patience(t), broken)
+	_, err := r.apply(testContext(t), broken)
 	message, ok := denial(err)
 	if !ok {
 		t.Fatalf("apply broken policy: got %v, want a denial", err)
@@ -196,11 +196,11 @@ spec:
 		t.Fatal(err)
 	}
 	edit := []byte(`{"spec":{"overrideRules":[{"overriders":{"cue":"patches: ["}}]}}`)
-	if _, err := resource.Patch(patience(t), good.GetName(), types.MergePatchType, edit, metav1.PatchOptions{}); !refused(err) {
+	if _, err := resource.Patch(testContext(t), good.GetName(), types.MergePatchType, edit, metav1.PatchOptions{}); !refused(err) {
 		t.Errorf("break policy: got %v, want a denial", err)
 	}
 	eventually(t, "the good policy", func() error {
-		created, err := r.try(patience(t), configMap(t, namespace, "tried"))
+		created, err := r.try(testContext(t), configMap(t, namespace, "tried"))
 		if err != nil {
 			return err
 		}

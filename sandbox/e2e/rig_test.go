@@ -100,7 +100,7 @@ func newRig(t *testing.T, o sandbox.Options) *rig {
 	// Warnings are for people.
 	r.RESTConfig.WarningHandler = rest.NoWarnings{}
 	r.connect(t, r.RESTConfig)
-	if err := usher.Install(patience(t), r.RESTConfig, filepath.Join(root, "deploy", "crds")); err != nil {
+	if err := usher.Install(testContext(t), r.RESTConfig, filepath.Join(root, "deploy", "crds")); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -126,10 +126,10 @@ func (r *rig) connect(t *testing.T, config *rest.Config) {
 func (r *rig) serve(t *testing.T, args ...string) *usher.Process {
 	t.Helper()
 	process := r.launch(t, r.Kubeconfig, args...)
-	if err := process.WaitReady(patience(t)); err != nil {
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.WaitRegistered(patience(t), r.RESTConfig); err != nil {
+	if err := process.WaitRegistered(testContext(t), r.RESTConfig); err != nil {
 		t.Fatal(err)
 	}
 	r.process = process
@@ -199,7 +199,7 @@ func sharedRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(process.WaitReady(patience(t)), process.WaitRegistered(patience(t), r.RESTConfig)); err != nil {
+	if err := errors.Join(process.WaitReady(testContext(t)), process.WaitRegistered(testContext(t), r.RESTConfig)); err != nil {
 		process.Kill()
 		showEnd(t, process.Log)
 		t.Fatal(err)
@@ -224,8 +224,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience is a context that ends after the deadline, or with the test.
-func patience(t *testing.T) context.Context {
+// testContext is a context that ends after the deadline, or with the test.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)

@@ -50,7 +50,7 @@ func TestManyPolicies(t *testing.T) {
 	t.Logf("resident memory %.0f MiB, heap %.0f MiB",
 		metric(t, process, "process_resident_memory_bytes")/(1<<20), metric(t, process, "go_memstats_heap_inuse_bytes")/(1<<20))
 
-	if _, err := r.apply(patience(t), labelling(t, "last", namespace, "edited")); err != nil {
+	if _, err := r.apply(testContext(t), labelling(t, "last", namespace, "edited")); err != nil {
 		t.Fatal(err)
 	}
 	took := r.acting(t, namespace, "edited")

@@ -34,12 +34,12 @@ func TestGuideForGo(t *testing.T) {
 	g.start("images", images)
 
 	registration := g.registration("annotate", "127.0.0.1:8443", address)
-	if _, err := r.apply(patience(t), registration); err != nil {
+	if _, err := r.apply(testContext(t), registration); err != nil {
 		t.Fatal(err)
 	}
 	annotated := func(reason string) {
 		eventually(t, reason, func() error {
-			created, err := r.try(patience(t), pod(t, "default", "cart"))
+			created, err := r.try(testContext(t), pod(t, "default", "cart"))
 			if err == nil && created.GetAnnotations()["example.com/greeting"] != "hello" {
 				err = fmt.Errorf("annotations are %v", created.GetAnnotations())
 			}
@@ -53,27 +53,27 @@ func TestGuideForGo(t *testing.T) {
 	delete(config, "url")
 	// Nothing answers at this path: pods are refused until the other registration counts.
 	config["service"] = map[string]any{"namespace": "default", "name": "annotate", "path": "/nowhere", "port": int64(443)}
-	if _, err := r.apply(patience(t), registration); err != nil {
+	if _, err := r.apply(testContext(t), registration); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the registration with the Service counts", func() error {
-		if _, err := r.try(patience(t), pod(t, "default", "cart")); !apierrors.IsInternalError(err) {
+		if _, err := r.try(testContext(t), pod(t, "default", "cart")); !apierrors.IsInternalError(err) {
 			return fmt.Errorf("a pod comes to %w", orNil(err))
 		}
 		return nil
 	})
 	config["service"].(map[string]any)["path"] = "/mutate"
-	if _, err := r.apply(patience(t), registration); err != nil {
+	if _, err := r.apply(testContext(t), registration); err != nil {
 		t.Fatal(err)
 	}
 	annotated("a pod is annotated by a webhook with a Service")
 
-	if _, err := r.apply(patience(t), g.registration("images", "127.0.0.1:8444", images)); err != nil {
+	if _, err := r.apply(testContext(t), g.registration("images", "127.0.0.1:8444", images)); err != nil {
 		t.Fatal(err)
 	}
 	two := g.parse(filepath.Join(g.examples, "images", "pod.yaml"))
 	eventually(t, "field errors arrive", func() error {
-		_, err := r.try(patience(t), two)
+		_, err := r.try(testContext(t), two)
 		var status apierrors.APIStatus
 		if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
 			return fmt.Errorf("a pod comes to %w", orNil(err))

@@ -78,7 +78,7 @@ func (s *simulation) write(t *testing.T, tree map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = resource.Create(patience(t), object, metav1.CreateOptions{})
+	_, err = resource.Create(testContext(t), object, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatalf("write %s %s: %v", object.GetKind(), object.GetName(), err)
 	}
@@ -229,7 +229,7 @@ func (s *simulation) awaitAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "a "+kind+" probe", func() error {
-			_, err := resource.Create(patience(t), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := resource.Create(testContext(t), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return errors.New("it is admitted")
 			}
@@ -278,7 +278,7 @@ func (s *simulation) dump(t *testing.T) string {
 
 func fetch(t *testing.T, client *http.Client, url string) map[string]any {
 	t.Helper()
-	request, err := http.NewRequestWithContext(patience(t), http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(testContext(t), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func (s *simulation) get(t *testing.T, one *situation) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	current, err := resource.Get(patience(t), object.GetName(), metav1.GetOptions{})
+	current, err := resource.Get(testContext(t), object.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -284,7 +284,7 @@ func (s *simulation) send(t *testing.T, one *situation) answered {
 		body = nil
 	}
 	response, id := s.exchange(t, client, one.Name, func() (*http.Request, error) {
-		return http.NewRequestWithContext(patience(t), method, config.Host+q.path(one.in()), bytes.NewReader(body))
+		return http.NewRequestWithContext(testContext(t), method, config.Host+q.path(one.in()), bytes.NewReader(body))
 	})
 	defer response.Body.Close()
 	var tree map[string]any
@@ -425,7 +425,7 @@ func runSimulate(t *testing.T, args []string) []simulated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(patience(t), binary, args...)
+	command := exec.CommandContext(testContext(t), binary, args...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()

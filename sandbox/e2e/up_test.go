@@ -69,7 +69,7 @@ func TestUpWithUsher(t *testing.T) {
 		latest.Object["spec"] = map[string]any{
 			"containers": []any{map[string]any{"name": "main", "image": "registry.example/cart:latest"}},
 		}
-		_, err := r.try(patience(t), latest)
+		_, err := r.try(testContext(t), latest)
 		return wantDenied(err, "pin the image of main")
 	})
 	stop()

@@ -15,8 +15,8 @@ import (
 func TestReviewVersions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
-	process := r.launch(t, r.Kubeconfig, "--register=false")
-	if err := process.WaitReady(patience(t)); err != nil {
+	process := r.launch(t, r.Kubeconfig, "--manage-webhook-configurations=false")
+	if err := process.WaitReady(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	ca, err := process.CA()
@@ -64,8 +64,8 @@ spec:
 				AdmissionReviewVersions: []string{version},
 			}},
 		}
-		_, errM := webhooks.MutatingWebhookConfigurations().Create(patience(t), mutating, metav1.CreateOptions{})
-		_, errV := webhooks.ValidatingWebhookConfigurations().Create(patience(t), validating, metav1.CreateOptions{})
+		_, errM := webhooks.MutatingWebhookConfigurations().Create(testContext(t), mutating, metav1.CreateOptions{})
+		_, errV := webhooks.ValidatingWebhookConfigurations().Create(testContext(t), validating, metav1.CreateOptions{})
 		if err := errors.Join(errM, errV); err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +73,12 @@ spec:
 		eventually(t, version+": the denial", func() error {
 			refused := configMap(t, namespace, "refused")
 			refused.SetLabels(map[string]string{"app": "wrong"})
-			_, err := r.try(patience(t), refused)
+			_, err := r.try(testContext(t), refused)
 			return wantDenied(err, "not here")
 		})
 		err := errors.Join(
-			webhooks.MutatingWebhookConfigurations().Delete(patience(t), "by-hand", metav1.DeleteOptions{}),
-			webhooks.ValidatingWebhookConfigurations().Delete(patience(t), "by-hand", metav1.DeleteOptions{}))
+			webhooks.MutatingWebhookConfigurations().Delete(testContext(t), "by-hand", metav1.DeleteOptions{}),
+			webhooks.ValidatingWebhookConfigurations().Delete(testContext(t), "by-hand", metav1.DeleteOptions{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ import (
 	"github.com/usher-dev/usher/webhook"
 )
 
-const patience = 20 * time.Second
+const timeout = 20 * time.Second
 
 // save writes files to a folder and returns the path of the first one.
 func save(t *testing.T, dir string, files []credential.File) string {
@@ -260,7 +260,7 @@ func (s *server) call(t *testing.T, kubeconfig string, hook webhookutil.ClientCo
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	defer client.Client.CloseIdleConnections()
 	code := 0

@@ -149,9 +149,11 @@ type stageReport struct {
 	Asked   bool   `json:"asked"`
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Rules are those of policies that match, Near those that nearly do.
-	Rules []ruleReport `json:"rules,omitempty"`
-	Near  []ruleReport `json:"near,omitempty"`
+	// Rules are those of policies that match, NearMatches those that nearly do.
+	Rules       []ruleReport `json:"rules,omitempty"`
+	NearMatches []ruleReport `json:"nearMatches,omitempty"`
+	// Near is a deprecated name of NearMatches.
+	Near []ruleReport `json:"near,omitempty"`
 }
 
 type ruleReport struct {
@@ -159,7 +161,9 @@ type ruleReport struct {
 	Tier   string `json:"tier"`
 	Effect string `json:"effect"`
 	Rule   string `json:"rule"`
-	// Fate is what became of a rule that matches.
+	// Outcome is what a rule that matches contributes to the decision.
+	Outcome string `json:"outcome,omitempty"`
+	// Fate is a deprecated name of Outcome.
 	Fate string `json:"fate,omitempty"`
 	// Why says more, and what keeps one that nearly matches from it.
 	Why        string   `json:"why,omitempty"`
@@ -217,7 +221,7 @@ func (s *stageReport) add(x authzengine.Explanation) {
 			continue
 		}
 		reported := reportRule(step.Rule)
-		reported.Fate, reported.Why = string(step.Fate), step.Why
+		reported.Outcome, reported.Why = string(step.Outcome), step.Why
 		for _, e := range step.Evaluated {
 			outcome := fmt.Sprintf("%s: %t", e.Condition.Name, e.Holds)
 			if e.Err != nil {
@@ -225,15 +229,17 @@ func (s *stageReport) add(x authzengine.Explanation) {
 			}
 			reported.Conditions = append(reported.Conditions, outcome)
 		}
+		reported.Fate = reported.Outcome
 		s.Rules = append(s.Rules, reported)
 	}
-	for _, near := range x.Near {
+	for _, near := range x.NearMatches {
 		if belongs(near.Rule) {
 			reported := reportRule(near.Rule)
-			reported.Why = near.Miss
-			s.Near = append(s.Near, reported)
+			reported.Why = near.Mismatch
+			s.NearMatches = append(s.NearMatches, reported)
 		}
 	}
+	s.Near = s.NearMatches
 }
 
 func reportRule(r *authz.Rule) ruleReport {
@@ -259,9 +265,9 @@ func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer)
 	}
 	for _, step := range x.Steps {
 		switch {
-		case answer.Verdict == usher.Deny && step.Fate == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
+		case answer.Verdict == usher.Deny && step.Outcome == authzengine.Decides && step.Rule.Policy.Effect == authz.Deny:
 			denialHints(r, step, add)
-		case answer.Verdict == usher.NoOpinion && step.Fate == authzengine.Unselected:
+		case answer.Verdict == usher.NoOpinion && step.Outcome == authzengine.Unselected:
 			if selector := selectorFlags(step.Rule.Policy); selector != "" {
 				add(selector)
 			}
@@ -372,12 +378,12 @@ func (s *stageReport) print(b *strings.Builder, n int, p cli.Palette) {
 	}
 	b.WriteString(line + "\n")
 	for _, r := range s.Rules {
-		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s%s\n", r.Effect, r.Policy, r.Tier, r.Rule, r.Fate, because(r.Why))
+		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s%s\n", r.Effect, r.Policy, r.Tier, r.Rule, r.Outcome, because(r.Why))
 		for _, condition := range r.Conditions {
 			fmt.Fprintf(b, "       %s\n", condition)
 		}
 	}
-	for _, r := range s.Near {
+	for _, r := range s.NearMatches {
 		fmt.Fprintf(b, "     %s %s (tier %s) %s: %s\n", cli.Paint(p.Faint, "nearly: "+r.Effect), r.Policy, r.Tier, r.Rule, r.Why)
 	}
 }

@@ -135,7 +135,7 @@ func subjectsOf(p *authz.Policy) []whoCan {
 // conditionsOf are what a policy wants besides.
 func conditionsOf(p *authz.Policy) []string {
 	var all []string
-	if p.Trial {
+	if p.Audit {
 		all = append(all, "on trial: it allows nothing")
 	}
 	if flags := selectorFlags(p); flags != "" {
@@ -208,7 +208,7 @@ func (w *World) mayDeny(r *usher.Request) []string {
 	var names []string
 	q := authz.QueryOf(r, nil)
 	for _, rule := range w.rules {
-		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Trial && rule.IsFor(&q) && !slices.Contains(names, name) {
+		if name := policyName(rule.Policy.Ref); rule.Policy.Effect == authz.Deny && !rule.Policy.Audit && rule.IsFor(&q) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

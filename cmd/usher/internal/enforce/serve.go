@@ -20,9 +20,12 @@ import (
 	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
+// protectedUsersFlag names the file of the protected users.
+const protectedUsersFlag = "authorization-protected-users-file"
+
 type serveFlags struct {
 	config          serve.Config
-	member          memberFlags
+	cluster         clusterFlags
 	legacy          cli.LegacyFlags
 	failurePolicy   string
 	tlsMinVersion   string
@@ -93,7 +96,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &f.config
 	f.legacy.Register(flags)
-	f.member.registerIn(flags)
+	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
 	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
@@ -109,8 +112,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens, one a line; who asks for decisions must send one of them")
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
-	flags.StringVar(&c.Immunity.File, "authorization-immune-file", "", "YAML with a list of users, groups and service accounts, as under spec.subjects of a policy, whom authorization policies never deny anything, besides the control plane and nodes")
-	flags.StringVar(&c.Immunity.Switch, "authorization-kill-switch", "", "file that, as long as it exists, keeps authorization policies from denying anything to anybody")
+	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
+	cli.DeprecatedFlag(flags, protectedUsersFlag, "authorization-immune-file")
+	flags.StringVar(&c.Protection.KillSwitchFile, "authorization-kill-switch", "", "kill switch: while this file exists, authorization policies deny no request")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "what becomes of a request when a rule fails: Fail denies it, Ignore goes on without the rule")
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "how long the programs of one rule may run for one request")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")
@@ -202,20 +206,20 @@ func (f *serveFlags) checkWorkers() error {
 func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 	c := &f.config
 	given := cmd.Flags().Changed
-	if !given("in-cluster") && f.member.Kubeconfig == "" && len(c.Policies) == 0 {
-		f.member.InCluster = os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	if !given("in-cluster") && f.cluster.Kubeconfig == "" && len(c.Policies) == 0 {
+		f.cluster.InCluster = os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 	}
-	if !f.member.Given() && len(c.Policies) == 0 {
+	if !f.cluster.Given() && len(c.Policies) == 0 {
 		return errors.New("no policies: name a file or folder with --policies, or a cluster with --kubeconfig or --in-cluster")
 	}
-	if f.member.Given() && len(c.Facts) > 0 {
+	if f.cluster.Given() && len(c.Facts) > 0 {
 		return errors.New("--facts are for servers without a cluster")
 	}
-	if f.member.InCluster && !given("bind-address") {
+	if f.cluster.InCluster && !given("bind-address") {
 		c.BindAddress = "0.0.0.0"
 	}
 	var err error
-	c.Cluster, err = f.member.complete(c.CertFile != "", c.Log)
+	c.Cluster, err = f.cluster.complete(c.CertFile != "", c.Log)
 	if err == nil && c.Cluster != nil && c.Cluster.CertSecret != "" && c.CertDir != "" {
 		c.Log.Warn("--cert-dir has no effect: the certificate is kept in a Secret", "secret", c.Cluster.CertSecret)
 	}

@@ -96,12 +96,12 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 		}
 		b.WriteByte('\n')
 	}
-	if len(j.Near) == 0 {
+	if len(j.NearMatches) == 0 {
 		return
 	}
 	b.WriteString("  nearly matched:\n")
-	for _, n := range j.Near {
-		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, n.Miss))
+	for _, n := range j.NearMatches {
+		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, n.Mismatch))
 	}
 }
 

@@ -18,14 +18,16 @@ type Judgement struct {
 	Operation usher.Operation `json:"operation"`
 	Allowed   bool            `json:"allowed"`
 	// Phase, Code, Reason and Message are those of the denial.
-	Phase    usher.Phase  `json:"phase,omitempty"`
-	Code     int32        `json:"code,omitempty"`
-	Reason   string       `json:"reason,omitempty"`
-	Message  string       `json:"message,omitempty"`
-	Warnings []string     `json:"warnings,omitempty"`
-	Rules    []ruleResult `json:"rules"`
-	Near     []nearMiss   `json:"near,omitempty"`
-	Patch    usher.Patch  `json:"patch,omitempty"`
+	Phase       usher.Phase  `json:"phase,omitempty"`
+	Code        int32        `json:"code,omitempty"`
+	Reason      string       `json:"reason,omitempty"`
+	Message     string       `json:"message,omitempty"`
+	Warnings    []string     `json:"warnings,omitempty"`
+	Rules       []ruleResult `json:"rules"`
+	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
+	// Near is a deprecated name of NearMatches.
+	Near  []nearMatch `json:"near,omitempty"`
+	Patch usher.Patch `json:"patch,omitempty"`
 	// Result is the object with the patch applied, as it was validated.
 	Result map[string]any `json:"result,omitempty"`
 
@@ -47,12 +49,14 @@ type ruleResult struct {
 	Error string `json:"error,omitempty"`
 }
 
-// A nearMiss is a rule that only its finest clauses kept from matching.
-type nearMiss struct {
-	Phase  usher.Phase     `json:"phase"`
-	Policy usher.PolicyRef `json:"policy"`
-	Rule   string          `json:"rule"`
-	Miss   string          `json:"miss"`
+// A nearMatch is a rule that only its finest clauses kept from matching.
+type nearMatch struct {
+	Phase    usher.Phase     `json:"phase"`
+	Policy   usher.PolicyRef `json:"policy"`
+	Rule     string          `json:"rule"`
+	Mismatch string          `json:"mismatch"`
+	// Miss is a deprecated name of Mismatch.
+	Miss string `json:"miss"`
 }
 
 // Judge asks both questions about one request, as an API server does: the second about
@@ -121,12 +125,14 @@ func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]
 		subject.Namespace = r.Namespace
 	}
 	for i := range rules {
-		if rules[i].Phase == r.Phase && rules[i].Match.Near(&subject) {
-			j.Near = append(j.Near, nearMiss{
-				Phase: r.Phase, Policy: rules[i].Policy, Rule: rules[i].Name, Miss: rules[i].Match.Miss(&subject),
+		if rules[i].Phase == r.Phase && rules[i].Match.NearlyMatches(&subject) {
+			mismatch := rules[i].Match.Mismatch(&subject)
+			j.NearMatches = append(j.NearMatches, nearMatch{
+				Phase: r.Phase, Policy: rules[i].Policy, Rule: rules[i].Name, Mismatch: mismatch, Miss: mismatch,
 			})
 		}
 	}
+	j.Near = j.NearMatches
 }
 
 func (j *Judgement) deny(phase usher.Phase, d usher.Decision) {

@@ -30,7 +30,7 @@ const (
 	retryFirst = time.Second
 	retryMost  = time.Minute
 
-	registerTimeout = 30 * time.Second
+	applyTimeout = 30 * time.Second
 )
 
 // A configurer makes the registration what a coverage needs.
@@ -43,7 +43,7 @@ type configurer interface {
 // the one that leads looks again without a reason, for replicas may need different things
 // for long, if one of them has the last good version of a policy and another one never
 // had it: they must not undo each other's work for ever.
-type registration struct {
+type webhookConfigSync struct {
 	configurer configurer
 	// paths chooses the paths that the configurer registers; nil leaves that to it.
 	paths   *routes
@@ -57,7 +57,7 @@ type registration struct {
 	made func()
 
 	mu    sync.Mutex
-	state registered
+	state syncStatus
 	// waiting is to be told what became of the newest change; nil if it has been.
 	waiting *handover
 }
@@ -70,7 +70,7 @@ type handover struct {
 }
 
 // A registered tells what became of the newest attempt.
-type registered struct {
+type syncStatus struct {
 	// done says that the registration is, as far as is known, what the policies need.
 	done  bool
 	since time.Time
@@ -86,13 +86,13 @@ type needs struct {
 	paths string
 }
 
-func newRegistration(e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *registration {
-	return &registration{configurer: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
+func newWebhookConfigSync(e configurer, mapper meta.ResettableRESTMapper, leads func() bool, log *slog.Logger) *webhookConfigSync {
+	return &webhookConfigSync{configurer: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
 }
 
 // signal says that policies have changed, and who is to be told what becomes of it. A
 // newer change takes the place of one that is not done.
-func (r *registration) signal(tell func(error)) {
+func (r *webhookConfigSync) signal(tell func(error)) {
 	r.mu.Lock()
 	r.waiting = &handover{tell: tell}
 	r.mu.Unlock()
@@ -103,7 +103,7 @@ func (r *registration) signal(tell func(error)) {
 }
 
 // recheck has the registration looked at soon: somebody may have meddled with it.
-func (r *registration) recheck() {
+func (r *webhookConfigSync) recheck() {
 	select {
 	case r.doubted <- struct{}{}:
 	default:
@@ -111,7 +111,7 @@ func (r *registration) recheck() {
 }
 
 // status tells what became of the newest attempt.
-func (r *registration) status() registered {
+func (r *webhookConfigSync) status() syncStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
@@ -126,13 +126,13 @@ type trust interface {
 
 // run follows what the policies cover and the CA, from the first policies on, until ctx is
 // done.
-func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, ca trust) error {
+func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Coverage, ca trust) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-r.changed:
 	}
-	k := &keeping{registration: r, coverage: coverage, ca: ca}
+	k := &keeping{webhookConfigSync: r, coverage: coverage, ca: ca}
 	backoff := newBackoff()
 	for {
 		waiting, want := r.waits(), k.needs()
@@ -169,14 +169,14 @@ func (r *registration) run(ctx context.Context, coverage func() rule.Coverage, c
 	}
 }
 
-func (r *registration) waits() *handover {
+func (r *webhookConfigSync) waits() *handover {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.waiting
 }
 
 // handOver tells what became of the change that h stands for, each thing once.
-func (r *registration) handOver(h *handover, err error) {
+func (r *webhookConfigSync) handOver(h *handover, err error) {
 	if h == nil || err != nil && text(h.told) == text(err) {
 		return
 	}
@@ -193,8 +193,8 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: retryFirst, Factor: 2, Jitter: 0.2, Steps: 10, Cap: retryMost}
 }
 
-func (r *registration) attempt(ctx context.Context, n *needs) error {
-	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+func (r *webhookConfigSync) attempt(ctx context.Context, n *needs) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	if r.paths != nil {
 		chosen, err := r.paths.choose(ctx)
@@ -208,7 +208,7 @@ func (r *registration) attempt(ctx context.Context, n *needs) error {
 
 // keeping is a registration at work.
 type keeping struct {
-	*registration
+	*webhookConfigSync
 	coverage func() rule.Coverage
 	ca       trust
 	// done is what is registered, as far as is known; nil after an error.
@@ -275,12 +275,12 @@ func (k *keeping) differs() bool {
 }
 
 // tell notes what became of an attempt, and logs what is new about it.
-func (r *registration) tell(done bool, err error) {
+func (r *webhookConfigSync) tell(done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.state
 	if last.done != done || last.since.IsZero() || text(last.err) != text(err) {
-		r.state = registered{done: done, since: time.Now(), err: err}
+		r.state = syncStatus{done: done, since: time.Now(), err: err}
 	}
 	switch {
 	case text(last.err) == text(err):
@@ -292,7 +292,7 @@ func (r *registration) tell(done bool, err error) {
 		var foreign *webhookconfig.ForeignError
 		if errors.As(err, &foreign) {
 			r.log.Error("registration fails", "error", err,
-				"do", "delete what has the name, or choose another name with --registration-name")
+				"do", "delete what has the name, or choose another name with --webhook-configuration-name")
 			return
 		}
 		r.log.Error("registration fails; trying again", "error", err)

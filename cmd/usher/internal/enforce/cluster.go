@@ -14,20 +14,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
-// memberFlags say how a server takes part in a cluster.
-type memberFlags struct {
+// clusterFlags say how a server takes part in a cluster.
+type clusterFlags struct {
 	cluster.Flags
 
-	register bool
-	name     string
-	service  string
-	port     int32
-	url      string
+	manageWebhookConfigs bool
+	name                 string
+	service              string
+	port                 int32
+	url                  string
 
 	failurePolicy     string
 	timeoutSeconds    int32
@@ -41,10 +42,12 @@ type memberFlags struct {
 	watch      []string
 }
 
-func (f *memberFlags) registerIn(flags *pflag.FlagSet) {
+func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	f.Flags.Register(flags)
-	flags.BoolVar(&f.register, "register", true, "in a cluster, keep the webhook configurations that make API servers call this server")
-	flags.StringVar(&f.name, "registration-name", "", "name of the webhook configurations (default: usher)")
+	flags.BoolVar(&f.manageWebhookConfigs, "manage-webhook-configurations", true, "in a cluster, create and update the webhook configurations that make API servers call this server")
+	cli.DeprecatedFlag(flags, "manage-webhook-configurations", "register")
+	flags.StringVar(&f.name, "webhook-configuration-name", "", "name of the webhook configurations (default: usher)")
+	cli.DeprecatedFlag(flags, "webhook-configuration-name", "registration-name")
 	flags.StringVar(&f.service, "service", "", "Service in --namespace by which API servers reach this server (default with --in-cluster: usher)")
 	flags.Int32Var(&f.port, "service-port", 443, "port of --service")
 	flags.StringVar(&f.url, "webhook-url", "", "https address by which API servers reach this server if it is not behind a Service")
@@ -61,7 +64,7 @@ func (f *memberFlags) registerIn(flags *pflag.FlagSet) {
 
 // complete turns the flags into what the server is told of the cluster; nil if it is to
 // know nothing of one. ownCert says that there is a certificate in files.
-func (f *memberFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, error) {
+func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, error) {
 	if err := f.Flags.Complete(); err != nil {
 		return nil, err
 	}
@@ -94,12 +97,12 @@ func (f *memberFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, 
 	}
 	return &serve.Cluster{
 		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret, PathSecret: f.pathSecret,
-		Registration: registration, Register: f.register, Watch: kinds,
+		WebhookConfig: registration, ManageWebhookConfig: f.manageWebhookConfigs, Watch: kinds,
 	}, nil
 }
 
 // registration is what the flags, and the variables of the original, say about it.
-func (f *memberFlags) registration(log *slog.Logger) (webhookconfig.Options, error) {
+func (f *clusterFlags) registration(log *slog.Logger) (webhookconfig.Options, error) {
 	o := webhookconfig.Options{
 		Name: f.name, Service: f.service, Port: f.port, URL: f.url, TimeoutSeconds: f.timeoutSeconds, Compat: f.compat,
 	}
@@ -109,7 +112,7 @@ func (f *memberFlags) registration(log *slog.Logger) (webhookconfig.Options, err
 		if mutating != "" && validating != "" && mutating != validating {
 			o.Name = ""
 			log.Warn("MUTATING_CONFIG and VALIDATING_CONFIG differ and are ignored: both configurations have one name",
-				"do", "use --registration-name")
+				"do", "use --webhook-configuration-name")
 		}
 	}
 	if o.Service == "" && o.URL == "" {
@@ -136,12 +139,12 @@ func (f *memberFlags) registration(log *slog.Logger) (webhookconfig.Options, err
 	return o, f.checkAddress(o)
 }
 
-func (f *memberFlags) checkAddress(o webhookconfig.Options) error {
+func (f *clusterFlags) checkAddress(o webhookconfig.Options) error {
 	if f.service != "" && f.url != "" {
 		return errors.New("--service and --webhook-url exclude each other")
 	}
-	if o.Service == "" && o.URL == "" && f.register {
-		return errors.New("API servers must know how to reach this server: say it with --webhook-url or --service, or leave the webhook configurations alone with --register=false")
+	if o.Service == "" && o.URL == "" && f.manageWebhookConfigs {
+		return errors.New("API servers need an address for this server: set --webhook-url or --service, or disable webhook configurations with --manage-webhook-configurations=false")
 	}
 	if o.URL == "" {
 		return nil
@@ -154,7 +157,7 @@ func (f *memberFlags) checkAddress(o webhookconfig.Options) error {
 }
 
 // replica is the name of this replica. A host may have several, a pod has one.
-func (f *memberFlags) replica() string {
+func (f *clusterFlags) replica() string {
 	if name := cmp.Or(f.identity, os.Getenv("POD_NAME")); name != "" {
 		return name
 	}

@@ -208,7 +208,7 @@ func TestRegistrationIsTriedAgain(t *testing.T) {
 			r.err = errors.Join(&webhookconfig.ForeignError{Kind: "MutatingWebhookConfiguration", Name: "usher"})
 		})
 		r.after(5 * time.Minute)
-		if !strings.Contains(r.log.String(), "--registration-name") {
+		if !strings.Contains(r.log.String(), "--webhook-configuration-name") {
 			t.Errorf("the log does not say what to do about a name that is taken:\n%s", &r.log)
 		}
 	})

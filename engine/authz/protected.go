@@ -2,10 +2,10 @@ package authz
 
 import "github.com/usher-dev/usher/rule/authz"
 
-// Immune returns the users that are never denied anything, because a cluster that denies
+// ProtectedUsers returns the users that are never denied anything, because a cluster that denies
 // them cannot be repaired from within: the control plane, the nodes, and the service
 // accounts of kube-system.
-func Immune() []authz.Subject {
+func ProtectedUsers() []authz.Subject {
 	return []authz.Subject{{
 		Users:           literals("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"),
 		Groups:          literals("system:masters", "system:nodes"),
@@ -21,9 +21,9 @@ func literals(texts ...string) []authz.Pattern {
 	return patterns
 }
 
-// spares reports whether the user of q is immune.
-func (e *Engine) spares(q *authz.Query) bool {
-	return has(e.immune, q) || e.options.Immune != nil && has(e.options.Immune(), q)
+// protects reports whether the user of q is protected.
+func (e *Engine) protects(q *authz.Query) bool {
+	return has(e.protected, q) || e.options.ProtectedUsers != nil && has(e.options.ProtectedUsers(), q)
 }
 
 func has(subjects []authz.Subject, q *authz.Query) bool {

@@ -21,10 +21,10 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func TestImmunityFollowsItsFiles(t *testing.T) {
+func TestProtectionFollowsItsFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	file, kill := filepath.Join(folder, "immune.yaml"), filepath.Join(folder, "off")
+	file, kill := filepath.Join(folder, "protected.yaml"), filepath.Join(folder, "off")
 	put := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -33,7 +33,7 @@ func TestImmunityFollowsItsFiles(t *testing.T) {
 	}
 	put(file, "- groups: [breakglass]\n")
 	h := &harness{t: t, log: &lockedBuffer{}}
-	m, err := serve.NewImmunity(serve.Immunity{File: file, Switch: kill}, quiet())
+	m, err := serve.NewProtection(serve.Protection{UsersFile: file, KillSwitchFile: kill}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,28 +48,28 @@ func TestImmunityFollowsItsFiles(t *testing.T) {
 	})
 	has := func(group string) bool {
 		q := authz.QueryOf(&usher.Request{User: usher.User{Groups: []string{group}}}, nil)
-		for _, s := range m.Immune() {
+		for _, s := range m.Users() {
 			if s.Has(&q) {
 				return true
 			}
 		}
 		return false
 	}
-	if !has("breakglass") || has("firefighters") || m.Disarmed() {
-		t.Fatalf("immune %v, disarmed %t", m.Immune(), m.Disarmed())
+	if !has("breakglass") || has("firefighters") || m.KillSwitchOn() {
+		t.Fatalf("protected users %v, kill switch %t", m.Users(), m.KillSwitchOn())
 	}
 	put(file, "- users: [a, 'b*']\n- groups: [firefighters]\n")
 	h.eventually("the new file", func() bool { return has("firefighters") && !has("breakglass") })
 	put(file, "- groups: {}\n")
 	put(kill, "")
-	h.eventually("the switch", m.Disarmed)
+	h.eventually("the switch", m.KillSwitchOn)
 	if !has("firefighters") {
 		t.Error("a file that cannot be read has taken away immunity")
 	}
 	if err := os.Remove(kill); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("no switch", func() bool { return !m.Disarmed() })
+	h.eventually("no switch", func() bool { return !m.KillSwitchOn() })
 }
 
 // What stands in a folder is in force at the webhook, and the switch takes it out of force.
@@ -87,7 +87,7 @@ spec:
 `)
 	h := start(t, serve.Config{
 		Policies: []string{folder}, Authorization: &serve.Authorization{Address: "127.0.0.1:0"},
-		Immunity: serve.Immunity{Switch: kill},
+		Protection: serve.Protection{KillSwitchFile: kill},
 	})
 	answer := func() string {
 		body, _ := h.answer(h.client.Post(h.server.AuthorizationURL()+"/authorize", "application/json", strings.NewReader(
@@ -109,7 +109,7 @@ spec:
 	}
 }
 
-func TestImmunityErrors(t *testing.T) {
+func TestProtectionErrors(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for text, want := range map[string]string{
@@ -128,7 +128,7 @@ func TestImmunityErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := serve.NewImmunity(serve.Immunity{File: file}, quiet()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := serve.NewProtection(serve.Protection{UsersFile: file}, quiet()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}
