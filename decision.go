@@ -79,12 +79,14 @@ type Patch []PatchOp
 
 // A PatchOp is one operation of a [Patch].
 type PatchOp struct {
-	// Op is add, remove, replace or test.
+	// Op is add, remove, replace, test, copy or move.
 	Op string `json:"op"`
 	// Path is a JSON pointer (RFC 6901).
 	Path string `json:"path"`
-	// Value is a JSON value as [Object.Tree] describes; remove has none. It is shared:
-	// do not change it.
+	// From is the JSON pointer to what copy and move take; the others have none.
+	From string `json:"from,omitempty"`
+	// Value is a JSON value as [Object.Tree] describes; remove, copy and move have none. It is
+	// shared: do not change it.
 	Value any `json:"value"`
 }
 
@@ -101,8 +103,7 @@ func Pointer(keys ...string) string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// MarshalJSON writes a null value as such and leaves it out for remove only: an add
-// without value is not valid.
+// MarshalJSON writes a null value as such: an add without value is not valid.
 func (op PatchOp) MarshalJSON() ([]byte, error) { return op.appendJSON(nil) }
 
 func (op *PatchOp) appendJSON(to []byte) ([]byte, error) {
@@ -110,7 +111,12 @@ func (op *PatchOp) appendJSON(to []byte) ([]byte, error) {
 	to = jsontree.AppendString(to, op.Op)
 	to = append(to, `,"path":`...)
 	to = jsontree.AppendString(to, op.Path)
-	if op.Op != "remove" {
+	switch op.Op {
+	case "remove":
+	case "copy", "move":
+		to = append(to, `,"from":`...)
+		to = jsontree.AppendString(to, op.From)
+	default:
 		to = append(to, `,"value":`...)
 		var err error
 		if to, err = jsontree.Append(to, op.Value); err != nil {

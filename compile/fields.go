@@ -1,7 +1,9 @@
 package compile
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -108,15 +110,7 @@ func nearField(t reflect.Type, path string) string {
 	if t = elem(t); t == nil || t.Kind() != reflect.Struct {
 		return ""
 	}
-	wrong := strings.ToLower(names[len(names)-1])
-	best, bestDistance := "", min(3, (len(wrong)+1)/3)+1
-	for name := range jsonFields(t) {
-		d := distance(wrong, strings.ToLower(name))
-		if d < bestDistance || d == bestDistance && best != "" && name < best {
-			best, bestDistance = name, d
-		}
-	}
-	return best
+	return rule.Nearest(names[len(names)-1], slices.Collect(maps.Keys(jsonFields(t))))
 }
 
 // elem returns what pointers, slices and maps of t are made of.
@@ -143,25 +137,4 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return fields
-}
-
-// distance is the number of letters to insert, remove or exchange to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -314,6 +314,19 @@ func TestRunEndsWithASourceThatFails(t *testing.T) {
 	}
 }
 
+// TestMistakesOfStoredPoliciesDisableNothing: only writing such a policy is refused.
+func TestMistakesOfStoredPoliciesDisableNothing(t *testing.T) {
+	t.Parallel()
+	a := newScript()
+	h := start(t, a)
+	a.update(set(policy("a", `{"cue": "patches: [{op: \"add\", path: \"/metadata/labels/x\", value: \"1\", vlaue: \"2\"}]"}`)))
+	status := h.next()
+	if len(status.NotEnforced) > 0 || len(status.Problems) != 1 || status.Problems[0].Severity != rule.Mistake {
+		t.Errorf("status %+v, want an enforced policy with a mistake", status)
+	}
+	h.wantPatch(`[{"op":"add","path":"/metadata/labels/x","value":"1"}]`)
+}
+
 func TestDecideWhileUpdating(t *testing.T) {
 	t.Parallel()
 	a := newScript()

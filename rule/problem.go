@@ -14,6 +14,9 @@ type Severity string
 const (
 	// Error: the policy cannot be enforced as written.
 	Error Severity = "error"
+	// Mistake: the policy cannot do what it says, whatever the requests. It is refused when it
+	// is written; one that is stored already is enforced as it is.
+	Mistake Severity = "mistake"
 	// Warning: the policy is enforced, but does not do what its author seems to expect.
 	Warning Severity = "warning"
 )
@@ -81,4 +84,16 @@ func Errors(problems []Problem) []Problem {
 		}
 	}
 	return errs
+}
+
+// Written returns problems as they count for a policy that is being written, for which a
+// [Mistake] is an Error.
+func Written(problems []Problem) []Problem {
+	written := slices.Clone(problems)
+	for i := range written {
+		if written[i].Severity == Mistake {
+			written[i].Severity = Error
+		}
+	}
+	return written
 }

@@ -105,13 +105,14 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	policy.Unknown, policy.Duplicate = nil, nil
 	compiled := g.options.Compile.Policy(ctx, policy)
+	problems := rule.Written(compiled.Problems)
 	var warnings []string
-	for _, p := range compiled.Problems {
+	for _, p := range problems {
 		if p.Severity == rule.Warning {
 			warnings = append(warnings, sentence(p))
 		}
 	}
-	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
+	if errs := rule.Errors(problems); len(errs) > 0 {
 		d := refused(compiled.Ref, errs)
 		d.Code, d.Reason, d.Warnings = http.StatusForbidden, d.Message, warnings
 		if compiled.Pending() {

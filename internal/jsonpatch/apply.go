@@ -78,6 +78,8 @@ type editor struct {
 	root      map[string]any
 	own       *owned
 	effective usher.Patch
+	// copied is the size of what was copied so far.
+	copied int
 	// tokens is room for those of the place that is looked at.
 	tokens []string
 }
@@ -103,7 +105,7 @@ func (e *editor) apply(op *usher.PatchOp) error {
 	case "test":
 		return e.test(op)
 	case "copy", "move":
-		return fmt.Errorf("%s operation failed to decode from: operation, missing from field: %w", op.Op, errMissing)
+		return e.transfer(op)
 	}
 	//lint:ignore ST1005 the wording of the API server's applier is what users search for
 	return fmt.Errorf("Unexpected kind: %s", op.Op)

@@ -133,6 +133,13 @@ func TestApply(t *testing.T) {
 			want:      `{"a":1,"b":1}`,
 			effective: `[{"op":"replace","path":"/b","value":1}]`,
 		},
+		{
+			reason:    "copy and move are what they come to; both places go their own ways afterwards",
+			tree:      `{"a":{"b":{"c":1}},"l":[1,2]}`,
+			patch:     `[{"op":"add","path":"/a/b/d","value":0},{"op":"copy","from":"/a/b","path":"/x"},{"op":"add","path":"/a/b/c","value":2},{"op":"add","path":"/x/c","value":3},{"op":"move","from":"/l/0","path":"/l/-"},{"op":"move","from":"/a","path":"/y"}]`,
+			want:      `{"y":{"b":{"c":2,"d":0}},"x":{"c":3,"d":0},"l":[2,1]}`,
+			effective: `[{"op":"add","path":"/a/b/d","value":0},{"op":"add","path":"/x","value":{"c":1,"d":0}},{"op":"add","path":"/a/b/c","value":2},{"op":"add","path":"/x/c","value":3},{"op":"remove","path":"/l/0"},{"op":"add","path":"/l/-","value":1},{"op":"remove","path":"/a"},{"op":"add","path":"/y","value":{"b":{"c":2,"d":0}}}]`,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {
@@ -191,6 +198,11 @@ func TestApplyErrors(t *testing.T) {
 		{"an unknown operation", `[{"op":"merge","path":"/a","value":1}]`, `Unexpected kind: merge`},
 		{"no operation", `[{"op":"","path":"/a","value":1}]`, `Unexpected kind: `},
 		{"copy has nothing to copy from", `[{"op":"copy","path":"/a"}]`, `copy operation failed to decode from`},
+		{"a missing value cannot be copied", `[{"op":"copy","from":"/x","path":"/a/y"}]`, `copy operation does not apply: doc is missing from path: /x: missing value`},
+		{"a copy beyond the array", `[{"op":"copy","from":"/l/9","path":"/a/y"}]`, `error in copy for from: '/l/9'`},
+		{"a move to nowhere", `[{"op":"move","from":"/a/s","path":"/b/c"}]`, `error in move to: '/b/c'`},
+		{"nothing moves into itself", `[{"op":"move","from":"/a","path":"/a/b"}]`, `error in move to: '/a/b'`},
+		{"copies that double what is there", `[` + strings.Repeat(`{"op":"copy","from":"/l","path":"/l/-"},`, 40) + `{"op":"remove","path":"/a"}]`, `copy more than 3 MiB`},
 		{"a later failure undoes the rest", `[{"op":"add","path":"/z","value":1},{"op":"remove","path":"/y"}]`, `Unable to remove nonexistent key: y`},
 	}
 	for _, test := range tests {
@@ -301,6 +313,7 @@ func decodePatch(tb testing.TB, text string) usher.Patch {
 	var raw []struct {
 		Op    string          `json:"op"`
 		Path  string          `json:"path"`
+		From  string          `json:"from"`
 		Value json.RawMessage `json:"value"`
 	}
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
@@ -308,7 +321,7 @@ func decodePatch(tb testing.TB, text string) usher.Patch {
 	}
 	patch := make(usher.Patch, len(raw))
 	for i, op := range raw {
-		patch[i] = usher.PatchOp{Op: op.Op, Path: op.Path}
+		patch[i] = usher.PatchOp{Op: op.Op, Path: op.Path, From: op.From}
 		if op.Value != nil {
 			patch[i].Value = decodeTree(tb, `{"v":`+string(op.Value)+`}`)["v"]
 		}

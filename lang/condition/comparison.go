@@ -149,11 +149,11 @@ func (c *comparison) compileRight(field string, source *v1alpha1.ValidateConditi
 	switch constant.(type) {
 	case bool:
 		if source.Cond != v1alpha1.CondEqual && source.Cond != v1alpha1.CondNotEqual || c.process != nil {
-			found.warn(field+".value", "a boolean is neither more nor less than anything: the comparison fails", "use Equal or NotEqual without valueProcess")
+			found.mistake(field+".value", "a boolean is neither more nor less than anything: the comparison fails", "use Equal or NotEqual without valueProcess")
 		}
 	case string:
 		if c.process != nil {
-			found.warn(field+".valueProcess", "arithmetic on a string fails", "set integer or float")
+			found.mistake(field+".valueProcess", "arithmetic on a string fails", "set integer or float")
 		}
 	}
 }

@@ -136,6 +136,11 @@ func (c *collector) warn(field, what, do string) {
 	c.problems = append(c.problems, warn(field, what, do))
 }
 
+// mistake says that the condition cannot do what it says, whatever the request.
+func (c *collector) mistake(field, what, do string) {
+	c.problems = append(c.problems, rule.Problem{Severity: rule.Mistake, Field: field, What: what, Do: do})
+}
+
 // reference compiles a reference that stands in field.
 func (c *collector) reference(field string, ref *v1alpha1.ResourceRefer, suffix string) *reference.Reference {
 	r, problems := reference.Compile(ref, suffix)

@@ -18,6 +18,7 @@ func (c *compilation) advise(file *ast.File, source string) {
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
 	}}
 	a.declarations(file.Decls)
+	a.outputs()
 	ast.Walk(file, func(n ast.Node) bool {
 		switch x := n.(type) {
 		case *ast.BinaryExpr:
@@ -48,6 +49,9 @@ func (a *advisor) operation(b *ast.BinaryExpr) {
 		}
 	case token.EQL, token.NEQ:
 		a.listComparison(b)
+		a.compares(b)
+	case token.LSS, token.LEQ, token.GTR, token.GEQ:
+		a.compares(b)
 	}
 }
 

@@ -57,6 +57,8 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 type compilation struct {
 	form     Form
 	problems []rule.Problem
+	// tagged are the top-level fields that are written as parameters.
+	tagged map[string]bool
 }
 
 // check has the evaluator check the source of p.
@@ -104,6 +106,19 @@ func analyse(source string, form Form) (*analysis, []rule.Problem) {
 	}
 	a.translate(file, form)
 	return a, nil
+}
+
+// tagged returns the top-level fields with an attribute.
+func tagged(file *ast.File) map[string]bool {
+	names := map[string]bool{}
+	for _, decl := range file.Decls {
+		if field, ok := decl.(*ast.Field); ok && len(field.Attrs) > 0 {
+			if name, ok := syntax.StaticLabel(field.Label); ok {
+				names[name] = true
+			}
+		}
+	}
+	return names
 }
 
 // removeAttributes drops all attributes. To the original they are decoration; to this

@@ -14,7 +14,7 @@ import (
 
 func TestCompileProblems(t *testing.T) {
 	t.Parallel()
-	const missing = `warning: cue: patches is not defined, so the rule fails whenever it runs; define patches`
+	const missing = `mistake: cue: patches is not defined, so the rule fails whenever it runs; define patches`
 	for _, tt := range []struct {
 		reason string
 		form   cue.Form
@@ -53,7 +53,7 @@ func TestCompileProblems(t *testing.T) {
 			`error: cue: unreferenced alias or let clause a (1:1); use it or remove it`}},
 		{"a later builtin", cue.Override, "patches: [error(\"x\")]", []string{
 			`error: cue: patches: builtin "error" is not available in version v0.4.3; it was added in version "v0.14.0" (1:11); write it in the language of CUE v0.4.3`}},
-		{"attributes are decoration", cue.Override, "@extern(embed)\nx: _ @embed(file=\"/etc/passwd\")\npatches: []", nil},
+		{"attributes are decoration", cue.Override, "@extern(embed)\nx: 1 @embed(file=\"/etc/passwd\")\npatches: []", nil},
 		{"lists add up", cue.Override, "object: _\npatches: [1] + [2]", nil},
 		{"words are operators", cue.Override, "patches: [7 div 2 mod 2 quo 1 rem 1]", nil},
 		{"a name that has become a word", cue.Override, "try: 1\npatches: []", []string{

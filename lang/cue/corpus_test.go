@@ -95,6 +95,7 @@ func resultOf(t testing.TB, name string, outcome rule.Outcome, err error) string
 	type op struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
+		From  string `json:"from,omitempty"`
 		Value any    `json:"value"`
 	}
 	ops := []op{}

@@ -36,12 +36,13 @@ func (n *native) outcome(value cue.Value) (rule.Outcome, error) {
 	return verdictIn(result)
 }
 
-// patchOf reads the patches. Like the original it looks at three fields of each; what
-// others hold, complete or not, is nobody's business.
+// patchOf reads the patches. What fields hold that it does not know, complete or not, does not
+// count, as with the original.
 func patchOf(result cue.Value) (usher.Patch, error) {
 	var elements []struct {
 		Op    cue.Value `json:"op"`
 		Path  cue.Value `json:"path"`
+		From  cue.Value `json:"from"`
 		Value cue.Value `json:"value"`
 	}
 	if err := decode(result, &elements); err != nil {
@@ -56,13 +57,19 @@ func patchOf(result cue.Value) (usher.Patch, error) {
 		if err := scalarIn(e.Path, &op.Path); err != nil {
 			return nil, err
 		}
+		var err error
 		switch op.Op {
 		case "add", "remove", "replace", "test":
+			op.Value, err = treeIn(e.Value)
+		case "copy", "move":
+			err = scalarIn(e.From, &op.From)
+			if err == nil && op.From == "" {
+				err = fmt.Errorf("patch of %q: %s has no from", op.Path, op.Op)
+			}
 		default:
-			return nil, fmt.Errorf("patch of %q: Unexpected kind: %q", op.Path, op.Op)
+			err = fmt.Errorf("patch of %q: Unexpected kind: %q", op.Path, op.Op)
 		}
-		var err error
-		if op.Value, err = treeIn(e.Value); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		patch = append(patch, op)
@@ -73,11 +80,12 @@ func patchOf(result cue.Value) (usher.Patch, error) {
 	return patch, nil
 }
 
-// verdictIn reads the result of a validation: absent fields mean valid and no reason.
+// verdictIn reads the result of a validation: absent fields mean valid, no reason and no warnings.
 func verdictIn(result cue.Value) (rule.Outcome, error) {
 	var fields struct {
-		Valid  cue.Value `json:"valid"`
-		Reason cue.Value `json:"reason"`
+		Valid    cue.Value `json:"valid"`
+		Reason   cue.Value `json:"reason"`
+		Warnings cue.Value `json:"warnings"`
 	}
 	if err := decode(result, &fields); err != nil {
 		return rule.Outcome{}, err
@@ -89,10 +97,14 @@ func verdictIn(result cue.Value) (rule.Outcome, error) {
 	if err := scalarIn(fields.Reason, &reason); err != nil {
 		return rule.Outcome{}, err
 	}
-	if valid {
-		return rule.Outcome{}, nil
+	var warnings []string
+	if err := scalarIn(fields.Warnings, &warnings); err != nil {
+		return rule.Outcome{}, err
 	}
-	return rule.Outcome{Verdict: usher.Deny, Message: reason}, nil
+	if valid {
+		return rule.Outcome{Warnings: warnings}, nil
+	}
+	return rule.Outcome{Verdict: usher.Deny, Message: reason, Warnings: warnings}, nil
 }
 
 // decode reads the frame of a result; its fields, as [cue.Value], may be incomplete.
@@ -110,7 +122,7 @@ func decode(result cue.Value, into any) error {
 	return nil
 }
 
-// scalarIn reads a string or bool, and leaves into alone if there is none.
+// scalarIn reads a string, a bool or strings, and leaves into alone if there is none.
 func scalarIn(value cue.Value, into any) error {
 	if value == (cue.Value{}) {
 		return nil

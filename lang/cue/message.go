@@ -34,11 +34,12 @@ type response struct {
 	Unknown  bool           `json:"unknown,omitempty"`
 	Problems []rule.Problem `json:"problems,omitempty"`
 	// Error is what CUE has against the input.
-	Error   string          `json:"error,omitempty"`
-	Fetch   *fact.HTTP      `json:"fetch,omitempty"`
-	Denied  bool            `json:"denied,omitempty"`
-	Message string          `json:"message,omitempty"`
-	Patch   []usher.PatchOp `json:"patch,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Fetch    *fact.HTTP      `json:"fetch,omitempty"`
+	Denied   bool            `json:"denied,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Warnings []string        `json:"warnings,omitempty"`
+	Patch    []usher.PatchOp `json:"patch,omitempty"`
 }
 
 // keyOf returns what stands for a source.
@@ -66,6 +67,10 @@ func read(data []byte, limit int) (*response, error) {
 	for _, op := range r.Patch {
 		switch op.Op {
 		case "add", "remove", "replace", "test":
+		case "copy", "move":
+			if op.From == "" {
+				return nil, fmt.Errorf("read the answer of the evaluator: %s without from", op.Op)
+			}
 		default:
 			return nil, fmt.Errorf("read the answer of the evaluator: unexpected op %q", op.Op)
 		}
@@ -104,11 +109,11 @@ func (r *response) encode() []byte {
 func (r *response) outcome() rule.Outcome {
 	switch {
 	case r.Denied:
-		return rule.Outcome{Verdict: usher.Deny, Message: r.Message}
+		return rule.Outcome{Verdict: usher.Deny, Message: r.Message, Warnings: r.Warnings}
 	case len(r.Patch) > 0:
 		return rule.Outcome{Patch: r.Patch}
 	}
-	return rule.Outcome{}
+	return rule.Outcome{Warnings: r.Warnings}
 }
 
 // responseOf is the response that stands for what a source returned.
@@ -116,5 +121,7 @@ func responseOf(outcome rule.Outcome, fetch *fact.HTTP, err error) *response {
 	if err != nil {
 		return &response{Error: err.Error()}
 	}
-	return &response{Fetch: fetch, Denied: outcome.Verdict == usher.Deny, Message: outcome.Message, Patch: outcome.Patch}
+	return &response{
+		Fetch: fetch, Denied: outcome.Verdict == usher.Deny, Message: outcome.Message, Warnings: outcome.Warnings, Patch: outcome.Patch,
+	}
 }

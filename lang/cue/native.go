@@ -32,10 +32,6 @@ func check(source string, form Form) (*native, []rule.Problem) {
 		return nil, c.problems
 	}
 	c.advise(file, source)
-	if !mayDefine(file.Decls, form.output()) {
-		c.warn(fmt.Sprintf("%s is not defined, so the rule fails whenever it runs", form.output()),
-			fmt.Sprintf("define %s", form.output()))
-	}
 	c.importsExist(file)
 	n := c.build(file)
 	if c.failed() {

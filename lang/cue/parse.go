@@ -39,6 +39,7 @@ func (c *compilation) parse(source string) *ast.File {
 		c.fail(fmt.Sprintf("it nests more than %d levels deep", deepestSource), "nest it less")
 		return nil
 	}
+	c.tagged = tagged(file)
 	removeAttributes(file)
 	return file
 }

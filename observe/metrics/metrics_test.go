@@ -170,9 +170,10 @@ func TestSnapshot(t *testing.T) {
 		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2},
 	})
 	compare(t, registry, `
-# HELP usher_policy_problems What is wrong with policies, by severity: error or warning.
+# HELP usher_policy_problems What is wrong with policies, by severity: error, mistake or warning.
 # TYPE usher_policy_problems gauge
 usher_policy_problems{severity="error"} 0
+usher_policy_problems{severity="mistake"} 0
 usher_policy_problems{severity="warning"} 2
 # HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
 # TYPE usher_snapshot_generation gauge

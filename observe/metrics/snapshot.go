@@ -47,7 +47,7 @@ func (s *snapshot) init(m *Metrics) {
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
 	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
-	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error or warning.", "severity")
+	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error, mistake or warning.", "severity")
 	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
 }
 
@@ -75,7 +75,7 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	}
 	send(s.rules, float64(current.Rules))
 	// Alerts want a 0 to compare with, not a series that is not there.
-	problems := map[string]int{"error": 0, "warning": 0}
+	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
 	for severity, n := range current.Problems {
 		problems[severity] = n
 	}

@@ -97,7 +97,7 @@ func slowSteps(set source.Set) []slowStep {
 }
 
 func newCheckReport(set source.Set) checkReport {
-	problems := append(policies.Problems(set), unscaled(set)...)
+	problems := rule.Written(append(policies.Problems(set), unscaled(set)...))
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
 	return checkReport{

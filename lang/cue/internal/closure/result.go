@@ -74,10 +74,14 @@ func (m *machine) patchOp(fields *structure) (op usher.PatchOp, ok bool) {
 			op.Op, ok = v.(string)
 		case "path":
 			op.Path, ok = v.(string)
+		case "from":
+			// Operations that have no from may have a field of this name.
+			op.From, _ = v.(string)
+			ok = true
 		case "value":
 			op.Value, ok = m.tree(v)
 		default:
-			ok = !looksLike(name, "op", "path", "value")
+			ok = !looksLike(name, "op", "path", "value", "from")
 		}
 		if !ok {
 			return op, false
@@ -85,7 +89,11 @@ func (m *machine) patchOp(fields *structure) (op usher.PatchOp, ok bool) {
 	}
 	switch op.Op {
 	case "add", "remove", "replace", "test":
+		op.From = ""
 		return op, true
+	case "copy", "move":
+		op.Value = nil
+		return op, op.From != ""
 	}
 	return op, false
 }
@@ -108,6 +116,7 @@ func verdictFrom(result any) (rule.Outcome, bool) {
 		return rule.Outcome{}, false
 	}
 	valid, reason := true, ""
+	var warnings []string
 	for i, name := range fields.names {
 		v, _ := member(fields.values[i])
 		switch name {
@@ -115,17 +124,37 @@ func verdictFrom(result any) (rule.Outcome, bool) {
 			valid, ok = v.(bool)
 		case "reason":
 			reason, ok = v.(string)
+		case "warnings":
+			warnings, ok = texts(v)
 		default:
-			ok = !looksLike(name, "valid", "reason")
+			ok = !looksLike(name, "valid", "reason", "warnings")
 		}
 		if !ok {
 			return rule.Outcome{}, false
 		}
 	}
 	if valid {
-		return rule.Outcome{}, true
+		return rule.Outcome{Warnings: warnings}, true
 	}
-	return rule.Outcome{Verdict: usher.Deny, Message: reason}, true
+	return rule.Outcome{Verdict: usher.Deny, Message: reason, Warnings: warnings}, true
+}
+
+// texts reads a list of strings.
+func texts(v any) ([]string, bool) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	var all []string
+	for _, element := range list {
+		element, s := member(element)
+		text, isText := element.(string)
+		if !isText || s != known {
+			return nil, false
+		}
+		all = append(all, text)
+	}
+	return all, true
 }
 
 // tree returns a value as a JSON tree of its own.

@@ -1,0 +1,40 @@
+package rule
+
+import "strings"
+
+// Nearest returns the word of words that was probably meant by wrong, "" if none is near. Case does
+// not count, and of equally near words the first in the alphabet is taken.
+func Nearest(wrong string, words []string) string {
+	best, bestDistance := "", min(3, (len(wrong)+1)/3)+1
+	for _, word := range words {
+		d := distance(strings.ToLower(wrong), strings.ToLower(word))
+		if d < bestDistance || d == bestDistance && best != "" && word < best {
+			best, bestDistance = word, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, remove, exchange or swap with the next one to get
+// from a to b.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,25 @@
+package rule_test
+
+import (
+	"testing"
+
+	"github.com/usher-dev/usher/rule"
+)
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ reason, wrong, want string }{
+		{"two letters are swapped", "vaild", "valid"},
+		{"a letter is missing", "reson", "reason"},
+		{"a letter is missing in a short word", "pth", "path"},
+		{"a letter too many", "paths", "path"},
+		{"case does not count", "Valid", "valid"},
+		{"nothing is near", "comment", ""},
+		{"a short word is near few", "ab", ""},
+		{"the empty word is near nothing", "", ""},
+	} {
+		if got := rule.Nearest(test.wrong, []string{"valid", "reason", "warnings", "path", "op"}); got != test.want {
+			t.Errorf("%s: nearest to %q is %q, want %q", test.reason, test.wrong, got, test.want)
+		}
+	}
+}
