@@ -34,7 +34,7 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 		return nil, c.problems
 	}
 	// A worker has done this before, within its limits.
-	a, problems := analyse(source, form)
+	a, problems := p.evaluator.analyse(ctx, p)
 	if len(problems) > 0 {
 		return nil, append(c.problems, problems...)
 	}
@@ -87,10 +87,29 @@ func (c *compilation) check(ctx context.Context, p *Program) {
 	case errors.Is(err, ErrTooLarge):
 		c.fail(fmt.Sprintf("it could not be checked: %v", err), "simplify it")
 	default:
-		c.problems = append(c.problems, rule.Problem{
-			Severity: rule.Error, Field: c.form.field(), Pending: true,
-			What: fmt.Sprintf("it has not been checked yet: %v", err), Do: "wait, or try again",
-		})
+		c.problems = append(c.problems, pending(c.form, err))
+	}
+}
+
+// analyse analyses the source of p: one at a time if it is not of the policies of a cluster, so that
+// others are decided meanwhile.
+func (e *Evaluator) analyse(ctx context.Context, p *Program) (*analysis, []rule.Problem) {
+	if p.tenant != "" {
+		select {
+		case e.analysing <- struct{}{}:
+			defer func() { <-e.analysing }()
+		case <-ctx.Done():
+			return nil, []rule.Problem{pending(p.form, worker.Ended(ctx))}
+		}
+	}
+	return analyse(p.source, p.form)
+}
+
+// pending is the problem of a source that could not be checked yet.
+func pending(form Form, err error) rule.Problem {
+	return rule.Problem{
+		Severity: rule.Error, Field: form.field(), Pending: true,
+		What: fmt.Sprintf("it has not been checked yet: %v", err), Do: "wait, or try again",
 	}
 }
 

@@ -140,11 +140,7 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			return outcome, nil
 		}
 	}
-	input, err := p.project(&params)
-	if err != nil {
-		return rule.Outcome{}, err
-	}
-	r := &request{Key: p.key, Form: p.form, Input: input}
+	r := &request{Key: p.key, Form: p.form, input: func() (map[string]any, error) { return p.project(&params) }}
 	answer, err := p.evaluator.evaluate(ctx, p, writerOf(in), r)
 	if err != nil {
 		return rule.Outcome{}, err

@@ -2,10 +2,10 @@ package cue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +71,12 @@ type Evaluator struct {
 	now    func() time.Time
 	// place is nil if there is none.
 	place place
+	// analysing has an entry while a source of a namespace is analysed.
+	analysing chan struct{}
+}
+
+func newEvaluator(l Limits, at place) *Evaluator {
+	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: at, analysing: make(chan struct{}, 1)}
 }
 
 // A place is somewhere to evaluate. It returns how long the evaluation took; 0 means that it never
@@ -81,23 +87,33 @@ type place interface {
 	release()
 }
 
+// tenantOf names who is answerable for how long an evaluation takes: the namespace of the policy, or,
+// since everybody's objects meet the policies of a cluster, that of the object.
+func tenantOf(p *Program, writer string) string {
+	if p.tenant != "" || writer == "" {
+		return p.tenant
+	}
+	user, namespace, _ := strings.Cut(writer, "\x00")
+	if namespace == "" {
+		return "objects of " + user
+	}
+	return "objects in " + namespace
+}
+
 // OnWorkers returns an evaluator that runs on the workers of a pool.
 func OnWorkers(pool *worker.Pool, l Limits) *Evaluator {
-	l = l.withDefaults()
-	return &Evaluator{limits: l, now: time.Now, place: &workers{pool, l.Result}}
+	return newEvaluator(l, &workers{pool, l.withDefaults().Result})
 }
 
 // InProcess returns an evaluator that runs in this process, where an evaluation can neither be
 // stopped nor held to an amount of memory: one that takes too long is given up, and goes on. It is
 // for programs whose policies are all written by those who run the program.
 func InProcess(l Limits) *Evaluator {
-	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: &process{
-		slots: make(chan struct{}, runtime.GOMAXPROCS(0)), server: newServer(),
-	}}
+	return newEvaluator(l, &process{slots: make(chan struct{}, runtime.GOMAXPROCS(0)), server: newServer()})
 }
 
 // None returns an evaluator that evaluates nothing.
-func None() *Evaluator { return &Evaluator{limits: Limits{}.withDefaults(), now: time.Now} }
+func None() *Evaluator { return newEvaluator(Limits{}, nil) }
 
 // shared is the evaluator of programs that bring none.
 var shared = sync.OnceValue(func() *Evaluator { return OnWorkers(worker.New(worker.Options{}), Limits{}) })
@@ -125,7 +141,7 @@ func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *
 	if err != nil {
 		return nil, fmt.Errorf("evaluate cue: %w", err)
 	}
-	answer, took, err := e.ask(ctx, p.tenant, e.limits.Timeout, r, p.source)
+	answer, took, err := e.ask(ctx, tenantOf(p, writer), e.limits.Timeout, r, p.source)
 	p.breaker.report(e.now(), e.limits, writer, trial, verdictOf(err, took, e.limits.Timeout))
 	if err == nil && answer.Error != "" {
 		err = errors.New(answer.Error)
@@ -174,11 +190,8 @@ func (w *workers) do(ctx context.Context, tenant string, limit time.Duration, r 
 }
 
 func (w *workers) send(ctx context.Context, tenant string, limit time.Duration, r *request) (*response, time.Duration, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, 0, fmt.Errorf("write the input: %w", err)
-	}
-	reply, took, err := w.pool.Do(ctx, tenant, limit, data)
+	job := worker.Job{Tenant: tenant, Background: r.Check, Limit: limit, Payload: r.encode}
+	reply, took, err := w.pool.Do(ctx, job)
 	switch {
 	case errors.Is(err, worker.ErrTimeout), errors.Is(err, worker.ErrMemory), errors.Is(err, worker.ErrCrashed):
 		return nil, took, fmt.Errorf("%w: %w", ErrOverrun, err)
@@ -201,6 +214,10 @@ func (*process) hold()    {}
 func (*process) release() {}
 
 func (p *process) do(ctx context.Context, _ string, limit time.Duration, r *request, source string) (*response, time.Duration, error) {
+	again, err := r.withInput()
+	if err != nil {
+		return nil, 0, err
+	}
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -208,7 +225,7 @@ func (p *process) do(ctx context.Context, _ string, limit time.Duration, r *requ
 	}
 	answers := make(chan *response, 1)
 	begin := time.Now()
-	again := *r
+	again = new(*again)
 	again.Source = source
 	go func() {
 		defer func() { <-p.slots }()
@@ -217,7 +234,7 @@ func (p *process) do(ctx context.Context, _ string, limit time.Duration, r *requ
 				answers <- &response{Error: fmt.Sprintf("the evaluator panicked: %v", panicked)}
 			}
 		}()
-		answers <- p.answer(&again)
+		answers <- p.answer(again)
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -36,7 +36,7 @@ func (p *Program) On(e *Evaluator) *Program {
 
 // Fake returns an evaluator that is answered by a function.
 func Fake(l Limits, answer func(ctx context.Context, limit time.Duration) (time.Duration, error)) *Evaluator {
-	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: fake(answer)}
+	return newEvaluator(l, fake(answer))
 }
 
 type fake func(ctx context.Context, limit time.Duration) (time.Duration, error)

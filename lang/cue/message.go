@@ -26,6 +26,32 @@ type request struct {
 	// asked for, nil if there is none yet.
 	Input  map[string]any `json:"input,omitempty"`
 	Output map[string]any `json:"output"`
+	// input makes Input when the request is sent: what waits takes no memory.
+	input func() (map[string]any, error)
+}
+
+// encode writes a request.
+func (r *request) encode() ([]byte, error) {
+	whole, err := r.withInput()
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("write the input: %w", err)
+	}
+	return data, nil
+}
+
+// withInput returns r with its Input.
+func (r *request) withInput() (*request, error) {
+	if r.input == nil {
+		return r, nil
+	}
+	whole := *r
+	var err error
+	whole.Input, err = r.input()
+	return &whole, err
 }
 
 // A response is what the evaluator says.

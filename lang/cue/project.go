@@ -21,7 +21,7 @@ func (p *Program) project(params *closure.Params) (map[string]any, error) {
 		}
 		projected, err := j.value(value, need, 0)
 		if err != nil {
-			return nil, fmt.Errorf("evaluate cue: read %s: %w", name, err)
+			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
 		input[name] = projected
 	}

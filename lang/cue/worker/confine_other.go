@@ -5,6 +5,7 @@ package worker
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // confine does nothing: without Linux there is the memory limit of Go, which is none for what is
@@ -16,5 +17,9 @@ func self() (string, error) { return os.Executable() }
 
 // attributes are none: workers end when their input does.
 func attributes() *syscall.SysProcAttr { return nil }
+
+func lowerGroup(int) {}
+
+func cpuOf(int) (time.Duration, bool) { return 0, false }
 
 func holdThread() {}

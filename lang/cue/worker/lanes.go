@@ -6,79 +6,122 @@ import (
 	"time"
 )
 
-// Lanes say whose turn it is. Each tenant has a lane of its own, so that its requests wait behind
-// its own. Tenants take turns, those without slow requests first; and while there are two workers
-// or more, one is always left for these.
+// Lanes decide which request is next. Each tenant has a lane of its own for its requests, and one for
+// its background jobs, so that they wait behind its own. Of the lanes in which requests wait, the one
+// that has used the processor least recently is next.
+//
+// A lane has a priority. All lanes begin with the normal one, except those of background jobs. A lane
+// whose request takes long gets the low one for a while, each time for longer.
 type lanes struct {
 	workers int
-	byName  map[string]*lane
-	// order are the lanes in which somebody waits; the first has waited longest for a turn.
-	order []*lane
+	byKey   map[laneKey]*lane
+	now     func() time.Time
+}
+
+// A priority is how a worker shares the processor with other processes. Requests of one priority never
+// wait for those of the other.
+type priority int
+
+const (
+	normal priority = iota
+	low
+	priorities
+)
+
+// String is the priority in one word.
+func (p priority) String() string {
+	if p == low {
+		return "low"
+	}
+	return "normal"
+}
+
+type laneKey struct {
+	tenant     string
+	background bool
 }
 
 type lane struct {
-	tenant  string
+	laneKey
+
 	waiting []*turn
 	// running counts the requests that have a worker.
 	running int
-	// busy is how long its requests have taken, in seconds, and count how many there were, up to
-	// at; what is long ago counts for less and less.
-	busy, count float64
-	at          time.Time
+	// busy is for how many seconds its requests have used the processor, and overruns how many of them
+	// were ended, up to at; what is long ago counts for less and less.
+	busy, overruns float64
+	at             time.Time
+	// lowUntil is when the low priority ends, and period for how long it was given.
+	lowUntil time.Time
+	period   time.Duration
+	// logged is when the log had a line about it.
+	logged time.Time
 }
 
 // A turn is one request's. Worker and err may be read once granted is closed.
 type turn struct {
 	lane    *lane
+	since   time.Time
 	granted chan struct{}
 	worker  *process
 	err     error
 }
 
 const (
-	// longestLane is how many requests of one tenant may wait.
+	// longestLane is how many requests of one lane may wait.
 	longestLane = 64
-	// halfLife is after how many seconds what a request took counts for half.
-	halfLife = 5
-	// A tenant is slow whose requests have taken more than slowTotal seconds together, and more
-	// than slowEach on average: neither many quick ones nor one that met a busy machine make it so.
-	slowTotal, slowEach = 1.5, 0.05
-	// penalty is how many seconds a request counts for that never answered.
-	penalty = 10
-	// manyLanes is from how many lanes on those are forgotten that say nothing any more.
-	manyLanes = 1000
+	// halfLife is after how many seconds what a request has done counts for half.
+	halfLife = 30
+	// shortestPeriod and longestPeriod bound for how long a lane gets the low priority.
+	shortestPeriod, longestPeriod = 10 * time.Second, 10 * time.Minute
+	// manyLanes is from how many lanes on those are forgotten that say nothing any more, and mostLanes
+	// from how many on those of new tenants are one.
+	manyLanes, mostLanes = 1000, 10_000
+	// others is the tenant of that lane. No namespace has such a name.
+	others = "(others)"
 )
 
-func newLanes(workers int) lanes { return lanes{workers: workers, byName: map[string]*lane{}} }
+func newLanes(workers int) lanes {
+	return lanes{workers: workers, byKey: map[laneKey]*lane{}, now: time.Now}
+}
 
-// join lets a request of a tenant wait; it is not ok if too many do.
-func (l *lanes) join(tenant string) (*turn, bool) {
-	lane := l.of(tenant)
+// most is how many workers of a priority there may be. One worker is left for the normal one. Where
+// there is a single worker, it has all requests.
+func (l *lanes) most(p priority) int {
+	if p == low {
+		return l.workers - 1
+	}
+	return l.workers
+}
+
+// join lets a request wait; it is not ok if too many of its lane do.
+func (l *lanes) join(key laneKey) (*turn, bool) {
+	lane := l.of(key)
 	if len(lane.waiting) >= longestLane {
 		return nil, false
 	}
-	t := &turn{lane: lane, granted: make(chan struct{})}
-	if len(lane.waiting) == 0 {
-		l.order = append(l.order, lane)
-	}
+	t := &turn{lane: lane, since: l.now(), granted: make(chan struct{})}
 	lane.waiting = append(lane.waiting, t)
 	return t, true
 }
 
-func (l *lanes) of(tenant string) *lane {
-	if known := l.byName[tenant]; known != nil {
+func (l *lanes) of(key laneKey) *lane {
+	if known := l.byKey[key]; known != nil {
 		return known
 	}
-	if len(l.byName) >= manyLanes {
-		now := time.Now()
-		for name, lane := range l.byName {
-			if len(lane.waiting) == 0 && lane.running == 0 && !lane.slow(now) {
-				delete(l.byName, name)
+	if len(l.byKey) >= manyLanes {
+		now := l.now()
+		for key, lane := range l.byKey {
+			if len(lane.waiting) == 0 && lane.running == 0 && lane.used(now) < 0.1 && now.Sub(lane.lowUntil) > lane.period {
+				delete(l.byKey, key)
 			}
 		}
 	}
-	l.byName[tenant] = &lane{tenant: tenant}
-	return l.byName[tenant]
+	if len(l.byKey) >= mostLanes && key.tenant != others {
+		return l.of(laneKey{others, key.background})
+	}
+	l.byKey[key] = &lane{laneKey: key}
+	return l.byKey[key]
 }
 
 // leave takes back a request that waits, and reports whether it still did.
@@ -88,61 +131,92 @@ func (l *lanes) leave(t *turn) bool {
 		return false
 	}
 	t.lane.waiting = slices.Delete(t.lane.waiting, i, i+1)
-	if len(t.lane.waiting) == 0 {
-		l.order = slices.DeleteFunc(l.order, func(other *lane) bool { return other == t.lane })
-	}
 	return true
 }
 
-// grant gives a worker to the request whose turn it is, and reports whether there is one. So many
-// workers are alive: the others are being started.
-func (l *lanes) grant(w *process, alive int, now time.Time) bool {
-	for _, slow := range []bool{false, true} {
-		for i, lane := range l.order {
-			if lane.slow(now) != slow || !l.may(lane, alive, now) {
-				continue
-			}
-			t := lane.waiting[0]
-			lane.waiting = lane.waiting[1:]
-			lane.running++
-			l.order = slices.Delete(l.order, i, i+1)
-			if len(lane.waiting) > 0 {
-				l.order = append(l.order, lane)
-			}
-			t.worker = w
-			close(t.granted)
-			return true
-		}
+// priority returns the priority of a lane.
+func (l *lanes) priority(lane *lane) priority {
+	if l.workers > 1 && (lane.background || l.now().Before(lane.lowUntil)) {
+		return low
 	}
-	return false
+	return normal
 }
 
-// may reports whether a tenant may have another of the workers that are alive.
-func (l *lanes) may(lane *lane, alive int, now time.Time) bool {
-	if !lane.slow(now) {
-		return lane.running < max(l.workers-1, 1)
-	}
-	running := 0
-	for _, other := range l.byName {
-		if other.slow(now) {
-			running += other.running
+// next returns the lane whose request may have a worker of a priority next; nil if there is none.
+func (l *lanes) next(p priority) *lane {
+	now := l.now()
+	var next *lane
+	for _, lane := range l.byKey {
+		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) {
+			continue
+		}
+		if next == nil || lane.before(next, now) {
+			next = lane
 		}
 	}
-	if l.workers > 1 {
-		alive--
-	}
-	return lane.running < 1 && running < alive
+	return next
 }
 
-// done takes note of a request that has its answer, or never gets one.
-func (l *lanes) done(tenant string, took time.Duration, err error, now time.Time) {
-	lane := l.of(tenant)
+// before reports whether a lane is next rather than another one.
+func (l *lane) before(other *lane, now time.Time) bool {
+	used, otherUsed := l.used(now), other.used(now)
+	return used < otherUsed || used == otherUsed && l.waiting[0].since.Before(other.waiting[0].since)
+}
+
+// share is how many workers of a priority a lane may have at a time. Policies of no namespace are
+// compiled by as many as there are.
+func (l *lanes) share(lane *lane, p priority) int {
+	switch {
+	case p == normal:
+		return max(l.workers-1, 1)
+	case lane.background && lane.tenant == "":
+		return l.most(low)
+	}
+	return 1
+}
+
+// grant gives a worker to the request that is next, and returns its turn; nil if there is none.
+func (l *lanes) grant(w *process) *turn {
+	lane := l.next(w.priority)
+	if lane == nil {
+		return nil
+	}
+	t := lane.waiting[0]
+	lane.waiting = lane.waiting[1:]
+	lane.running++
+	t.worker, w.turn = w, t
+	close(t.granted)
+	return t
+}
+
+// A usage is what a request has done.
+type usage struct {
+	// cpu is for how long it used the processor.
+	cpu time.Duration
+	// long: it took more than others wait for. Ended: its worker had to be ended.
+	long, ended bool
+}
+
+// done takes note of a request that is over.
+func (l *lanes) done(lane *lane, u usage) {
 	lane.running--
+	now := l.now()
 	fade := lane.fade(now)
-	lane.busy, lane.count, lane.at = lane.busy*fade+took.Seconds(), lane.count*fade+1, now
-	if err != nil {
-		lane.busy += penalty
+	lane.busy, lane.overruns, lane.at = lane.busy*fade+u.cpu.Seconds(), lane.overruns*fade, now
+	if u.ended {
+		lane.overruns++
 	}
+	if u.ended || u.long {
+		l.lower(lane)
+	}
+}
+
+// used is for how many seconds the requests of a lane have used the processor lately.
+func (l *lane) used(now time.Time) float64 {
+	if l.busy == 0 {
+		return 0
+	}
+	return l.busy * l.fade(now)
 }
 
 // fade is what is left by now of what counted before.
@@ -150,19 +224,56 @@ func (l *lane) fade(now time.Time) float64 {
 	return math.Exp2(-now.Sub(l.at).Seconds() / halfLife)
 }
 
-// slow reports whether the tenant's requests take long.
-func (l *lane) slow(now time.Time) bool {
-	return l.busy*l.fade(now) > slowTotal && l.busy > slowEach*l.count
+// lower gives a lane the low priority, for twice as long as the last time unless that is long ago.
+func (l *lanes) lower(lane *lane) {
+	now := l.now()
+	switch ago := now.Sub(lane.lowUntil); {
+	case ago < 0:
+	case ago < lane.period*4:
+		lane.period = min(2*lane.period, longestPeriod)
+	default:
+		lane.period = shortestPeriod
+	}
+	lane.lowUntil = now.Add(lane.period)
 }
 
-// fail ends the wait of all.
-func (l *lanes) fail(err error) {
-	for _, lane := range l.order {
+// limit is for how long a request of a lane may take: half as long for each of those before it that
+// had to be ended lately, but an eighth at least.
+func (l *lanes) limit(lane *lane, most time.Duration) time.Duration {
+	return most >> min(int(lane.overruns*lane.fade(l.now())+0.1), 3)
+}
+
+// fail ends the wait of all requests of a priority.
+func (l *lanes) fail(p priority, err error) {
+	for _, lane := range l.byKey {
+		if l.priority(lane) != p {
+			continue
+		}
 		for _, t := range lane.waiting {
 			t.err = err
 			close(t.granted)
 		}
 		lane.waiting = nil
 	}
-	l.order = nil
+}
+
+// waiting counts the requests that wait.
+func (l *lanes) waiting() int {
+	n := 0
+	for _, lane := range l.byKey {
+		n += len(lane.waiting)
+	}
+	return n
+}
+
+// lowered lists the tenants whose requests have the low priority, background jobs aside.
+func (l *lanes) lowered() []string {
+	var tenants []string
+	for key, lane := range l.byKey {
+		if !key.background && l.priority(lane) == low {
+			tenants = append(tenants, key.tenant)
+		}
+	}
+	slices.Sort(tenants)
+	return tenants
 }

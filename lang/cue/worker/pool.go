@@ -23,6 +23,9 @@ var (
 	ErrUnavailable = errors.New("there is no worker")
 )
 
+// errPreempted is the error of a request that took too long for the last worker of normal priority.
+var errPreempted = errors.New("it took longer than others can wait")
+
 // errNotInstalled keeps programs from being started that do not know that they are workers.
 var errNotInstalled = errors.New("the program does not call Main")
 
@@ -33,6 +36,9 @@ type Options struct {
 	// Memory is how many bytes each of them may take for its requests, by default 128 MiB. A worker
 	// has some 15 MiB when it starts.
 	Memory int64
+	// Slice is for how long a request may use the processor before its worker gets the low priority, by
+	// default 25 ms. Requests of the same tenant have the low priority from then on, for a while.
+	Slice time.Duration
 	// Idle is how long workers that nobody holds stay after a request, by default a minute.
 	Idle time.Duration
 	// Log gets a record for each worker that did not end as it should; nil means none.
@@ -52,6 +58,9 @@ func (o Options) withDefaults() Options {
 		o.Memory = 128 << 20
 	}
 	o.Memory = max(o.Memory, MinMemory)
+	if o.Slice <= 0 {
+		o.Slice = 25 * time.Millisecond
+	}
 	if o.Idle <= 0 {
 		o.Idle = time.Minute
 	}
@@ -63,6 +72,9 @@ func (o Options) withDefaults() Options {
 
 // A Pool has workers and shares them out. It starts them when they are needed, and one more ahead
 // of the next need. It is safe for concurrent use.
+//
+// Workers have a priority. A request that takes long gives the low one to its worker, which keeps it:
+// a process cannot take that back.
 type Pool struct {
 	options Options
 	// starts are run by the thread that lives as long as the pool, until quit is closed.
@@ -71,27 +83,24 @@ type Pool struct {
 
 	mu     sync.Mutex
 	closed bool
-	// total counts the workers, those that are being started included.
-	total, starting int
-	idle            []*process
-	lanes           lanes
-	holds           int
-	lastUse         time.Time
-	sweeping        bool
+	// workers are those of a priority.
+	workers  [priorities]set
+	lanes    lanes
+	holds    int
+	lastUse  time.Time
+	sweeping bool
 	// failures counts the starts that have failed since one succeeded; until retry there is none.
 	failures int
 	failure  error
 	retry    time.Time
-	stats    Stats
+	counts   Stats
 }
 
-// Stats are counts since the pool was made.
-type Stats struct {
-	// Workers are running now.
-	Workers int
-	// Started, Overran, OutOfMemory, Crashed and Recycled count workers: all, and those that
-	// ended in these ways.
-	Started, Overran, OutOfMemory, Crashed, Recycled int
+// A set are the workers of a priority.
+type set struct {
+	// total counts those that are being started, too.
+	total, starting int
+	idle            []*process
 }
 
 // New returns a pool. It starts nothing before the first request.
@@ -130,15 +139,6 @@ func (p *Pool) Release() {
 	p.sweepLater()
 }
 
-// Stats returns the counts so far.
-func (p *Pool) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.stats
-	s.Workers = p.total - p.starting
-	return s
-}
-
 // Close ends all workers. Requests under way fail.
 func (p *Pool) Close() {
 	p.mu.Lock()
@@ -147,26 +147,63 @@ func (p *Pool) Close() {
 		return
 	}
 	p.closed = true
-	for _, w := range p.idle {
-		go w.kill()
+	for at := range p.workers {
+		p.endIdle(priority(at))
+		p.lanes.fail(priority(at), fmt.Errorf("%w: closed", ErrUnavailable))
 	}
-	p.total -= len(p.idle)
-	p.idle = nil
-	p.lanes.fail(fmt.Errorf("%w: closed", ErrUnavailable))
 	// The thread that started the workers goes, and takes those with it that are busy.
 	close(p.quit)
 }
 
-// Do asks a worker. It waits for one until ctx is done, and for the answer for at most limit;
-// a request that its caller gave up goes on until then, and counts against its tenant. It
-// returns how long the caller waited for the answer of the worker; 0 means that the request was
-// not sent. The error is ctx's own or one of the package.
-func (p *Pool) Do(ctx context.Context, tenant string, limit time.Duration, payload []byte) ([]byte, time.Duration, error) {
-	if len(payload) > largestRequest {
-		return nil, 0, fmt.Errorf("a request of %d bytes: at most %d are allowed", len(payload), largestRequest)
+// endIdle ends the workers of a priority that have no request.
+func (p *Pool) endIdle(at priority) {
+	for _, w := range p.workers[at].idle {
+		go w.kill()
 	}
-	w, err := p.acquire(ctx, tenant)
+	p.workers[at].total -= len(p.workers[at].idle)
+	p.workers[at].idle = nil
+}
+
+// A Job is what a worker is asked.
+type Job struct {
+	// Tenant is who is answerable for how long it takes.
+	Tenant string
+	// Background jobs have the low priority.
+	Background bool
+	// Limit is how long it may take; less if those of the tenant before it have taken longer.
+	Limit time.Duration
+	// Payload returns the request. It is called once there is a worker, and again if the job has to be
+	// done anew.
+	Payload func() ([]byte, error)
+}
+
+// Do asks a worker. It waits for one until ctx is done, and for the answer for as long as the job may
+// take; a request that its caller gave up goes on until then, and counts against its tenant. It
+// returns how long the caller waited for the answer of the worker; 0 means that the request was
+// not sent. The error is ctx's own, one of the package or that of the payload.
+func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
+	// A job that is done anew has the low priority, and nobody else needs its worker.
+	for range 3 {
+		reply, took, err := p.try(ctx, &job)
+		if !errors.Is(err, errPreempted) {
+			return reply, took, err
+		}
+	}
+	return nil, job.Limit, fmt.Errorf("%w: %w", ErrTimeout, errPreempted)
+}
+
+func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error) {
+	turn, err := p.acquire(ctx, job)
 	if err != nil {
+		return nil, 0, err
+	}
+	w := turn.worker
+	payload, err := job.Payload()
+	if err == nil && len(payload) > largestRequest {
+		err = fmt.Errorf("a request of %d bytes: at most %d are allowed", len(payload), largestRequest)
+	}
+	if err != nil {
+		p.release(w, turn, outcome{})
 		return nil, 0, err
 	}
 	type result struct {
@@ -176,8 +213,7 @@ func (p *Pool) Do(ctx context.Context, tenant string, limit time.Duration, paylo
 	results := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		reply, last, err := w.ask(payload, limit)
-		p.release(w, tenant, time.Since(begin), last, err)
+		reply, err := p.ask(w, turn, payload, job.Limit)
 		results <- result{reply, err}
 	}()
 	select {
@@ -186,6 +222,24 @@ func (p *Pool) Do(ctx context.Context, tenant string, limit time.Duration, paylo
 	case <-ctx.Done():
 		return nil, max(time.Since(begin), 1), fmt.Errorf("given up: %w", Ended(ctx))
 	}
+}
+
+// ask asks a worker, and has it back afterwards.
+func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]byte, error) {
+	p.mu.Lock()
+	limit := p.lanes.limit(t.lane, most)
+	p.mu.Unlock()
+	begin, cpu := time.Now(), w.cpu()
+	if w.priority == normal && p.options.Workers > 1 {
+		timer := p.watch(w, t, cpu)
+		defer timer.Stop()
+	}
+	reply, last, err := w.ask(payload, limit)
+	o := outcome{took: time.Since(begin), last: last, err: err}
+	if o.cpu = o.took; err == nil {
+		o.cpu = w.cpu() - cpu
+	}
+	return reply, p.release(w, t, o)
 }
 
 // Ended returns why ctx is done, as its error and as the cause that it was given.
@@ -199,12 +253,12 @@ func Ended(ctx context.Context) error {
 // longestWait bounds the wait for a worker of callers whose context has no end.
 const longestWait = 30 * time.Second
 
-// acquire returns a worker for a request of a tenant, when it is the tenant's turn.
-func (p *Pool) acquire(ctx context.Context, tenant string) (*process, error) {
+// acquire returns the turn of a job when it has a worker.
+func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if ctx.Err() != nil {
 		return nil, Ended(ctx)
 	}
-	turn, err := p.queue(tenant)
+	turn, err := p.queue(laneKey{job.Tenant, job.Background})
 	if err != nil {
 		return nil, err
 	}
@@ -213,188 +267,89 @@ func (p *Pool) acquire(ctx context.Context, tenant string) (*process, error) {
 	defer timer.Stop()
 	select {
 	case <-turn.granted:
-		return turn.worker, turn.err
+		return turn, turn.err
 	case <-ctx.Done():
 		cause = Ended(ctx)
 	case <-timer.C:
 		cause = context.DeadlineExceeded
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lanes.leave(turn) {
-		return nil, fmt.Errorf("wait for one of %d workers: %w", p.options.Workers, cause)
+	left := p.lanes.leave(turn)
+	if left {
+		p.counts.Waited += time.Since(turn.since)
 	}
-	return turn.worker, turn.err
+	p.mu.Unlock()
+	if !left && turn.err != nil {
+		return nil, turn.err
+	}
+	if !left {
+		// It has a worker, and nobody to ask it anything.
+		_ = p.release(turn.worker, turn, outcome{})
+	}
+	return nil, fmt.Errorf("wait for one of %d workers: %w", p.options.Workers, cause)
 }
 
 // queue lets a request wait for its turn, which may have come already.
-func (p *Pool) queue(tenant string) (*turn, error) {
+func (p *Pool) queue(key laneKey) (*turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
+	if p.closed {
 		return nil, fmt.Errorf("%w: closed", ErrUnavailable)
-	case p.total == 0 && time.Now().Before(p.retry):
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, p.failure)
 	}
 	p.lastUse = time.Now()
-	turn, ok := p.lanes.join(tenant)
+	turn, ok := p.lanes.join(key)
 	if !ok {
+		p.counts.Refused++
 		return nil, fmt.Errorf("%w (%d)", ErrBusy, longestLane)
+	}
+	if p.workers[p.lanes.priority(turn.lane)].total == 0 && time.Now().Before(p.retry) {
+		p.lanes.leave(turn)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, p.failure)
 	}
 	p.grant()
 	return turn, nil
 }
 
-// grant gives idle workers to those whose turn it is, and starts what is missing.
-func (p *Pool) grant() {
-	for len(p.idle) > 0 {
-		last := len(p.idle) - 1
-		if !p.lanes.grant(p.idle[last], p.total-p.starting, time.Now()) {
-			break
-		}
-		p.idle = p.idle[:last]
-	}
-	// A request that still waits may not have an idle worker, but may have another one.
-	needed := len(p.idle) == 0 || len(p.lanes.order) > 0
-	if needed && p.starting == 0 && p.total < p.options.Workers && !p.closed && !time.Now().Before(p.retry) {
-		p.start()
-	}
+// An outcome is what became of a request.
+type outcome struct {
+	took, cpu time.Duration
+	// last: the worker takes no other request.
+	last bool
+	err  error
 }
 
-// start starts a worker in the background.
-func (p *Pool) start() {
-	p.total++
-	p.starting++
-	go func() {
-		w, err := p.launch()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.starting--
-		if err == nil && p.closed {
-			p.total--
-			go w.kill()
-			return
-		}
-		if err != nil {
-			p.fail(err)
-			return
-		}
-		p.failures = 0
-		p.stats.Started++
-		p.idle = append(p.idle, w)
-		p.grant()
-		p.sweepLater()
-	}()
-}
-
-// launch starts a worker on the thread that lives as long as the pool.
-func (p *Pool) launch() (w *process, err error) {
-	path := p.options.program
-	if path == "" {
-		if !Installed() {
-			return nil, errNotInstalled
-		}
-		if path, err = self(); err != nil {
-			return nil, fmt.Errorf("start worker: %w", err)
-		}
+// release takes back a worker after a request, or replaces it if that was its last. It returns the
+// error of the request.
+func (p *Pool) release(w *process, t *turn, o outcome) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.preempted && o.err != nil {
+		o.err = errPreempted
 	}
-	done := make(chan struct{})
-	begin := func() {
-		defer close(done)
-		w, err = start(path, p.options.Memory)
-	}
-	select {
-	case p.starts <- begin:
-		<-done
-	case <-p.quit:
-		return nil, ErrUnavailable
-	}
-	if err == nil {
-		err = w.greet()
-	}
-	return w, err
-}
-
-// fail takes note of a worker that could not be started: the next try is later and later.
-func (p *Pool) fail(err error) {
-	p.total--
-	p.failures++
-	p.failure = err
-	wait := min(100*time.Millisecond<<min(p.failures-1, 10), 10*time.Second)
-	p.retry = time.Now().Add(wait)
-	p.options.Log.Error("cannot start a worker for CUE", "err", err, "retry", wait)
-	if p.total == 0 {
-		p.lanes.fail(fmt.Errorf("%w: %w", ErrUnavailable, err))
-	}
-}
-
-// release takes back a worker after a request, or replaces it if that was its last.
-func (p *Pool) release(w *process, tenant string, took time.Duration, last bool, err error) {
-	if last && err == nil {
+	p.lastUse = time.Now()
+	w.turn, w.used = nil, p.lastUse
+	p.lanes.done(t.lane, usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted})
+	p.count(o)
+	set := &p.workers[w.priority]
+	if o.last || w.preempted || p.closed {
+		set.total--
 		go w.kill()
+	} else {
+		set.idle = append(set.idle, w)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.lastUse = now
-	p.lanes.done(tenant, took, err, now)
-	switch {
-	case last || p.closed:
-		p.total--
-		p.count(err)
-	default:
-		p.idle = append(p.idle, w)
-	}
-	if p.closed {
-		if !last {
-			p.idle = nil
-			go w.kill()
-		}
-		return
-	}
-	if err != nil {
-		p.options.Log.Warn("a worker for CUE was ended", "namespace", tenant, "after", took, "err", err)
-	}
+	p.log(t.lane, o)
 	p.grant()
+	return o.err
 }
 
-func (p *Pool) count(err error) {
-	switch {
-	case err == nil:
-		p.stats.Recycled++
-	case errors.Is(err, ErrTimeout):
-		p.stats.Overran++
-	case errors.Is(err, ErrMemory):
-		p.stats.OutOfMemory++
-	default:
-		p.stats.Crashed++
-	}
-}
+// logPause is how long after a line about a tenant there is no other one.
+const logPause = 10 * time.Second
 
-// sweepLater sees to it that workers which nobody needs any more end.
-func (p *Pool) sweepLater() {
-	if p.sweeping || p.closed {
+// log tells of a worker that was ended for what a request did.
+func (p *Pool) log(lane *lane, o outcome) {
+	if o.err == nil || errors.Is(o.err, errPreempted) || p.closed || p.lastUse.Sub(lane.logged) < logPause {
 		return
 	}
-	p.sweeping = true
-	time.AfterFunc(p.options.Idle, p.sweep)
-}
-
-func (p *Pool) sweep() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sweeping = false; p.holds > 0 || p.closed {
-		return
-	}
-	if time.Since(p.lastUse) >= p.options.Idle {
-		for _, w := range p.idle {
-			go w.kill()
-		}
-		p.total -= len(p.idle)
-		p.idle = nil
-	}
-	if p.total > 0 {
-		p.sweepLater()
-	}
+	lane.logged = p.lastUse
+	p.options.Log.Warn("a worker for CUE was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
 }

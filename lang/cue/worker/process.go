@@ -16,12 +16,19 @@ import (
 
 // A process is a worker as its parent sees it. It answers one request at a time.
 type process struct {
-	cmd *exec.Cmd
-	in  *os.File
-	out *os.File
+	cmd     *exec.Cmd
+	in      *os.File
+	out     *os.File
+	started time.Time
 	// last is the id of the last request.
 	last   uint64
 	stderr head
+	// priority, turn, which is that of the request that it has, and used, when it had the last one, are
+	// the pool's; so is preempted: it was ended, and not for what it did.
+	priority  priority
+	turn      *turn
+	used      time.Time
+	preempted bool
 	// ended is closed when the process has ended and its error output was read.
 	ended chan struct{}
 }
@@ -40,7 +47,7 @@ func start(path string, memory int64) (*process, error) {
 		closeAll(childIn, in)
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
-	p := &process{in: in, out: out, ended: make(chan struct{})}
+	p := &process{in: in, out: out, started: time.Now(), ended: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path: path, Args: []string{name}, Dir: "/",
 		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10)},
@@ -74,6 +81,21 @@ func (p *process) greet() error {
 	}
 	p.kill()
 	return fmt.Errorf("start worker: %w%s", err, p.said())
+}
+
+// lower gives the process the low priority, which it keeps.
+func (p *process) lower() {
+	p.priority = low
+	lowerGroup(p.cmd.Process.Pid)
+}
+
+// cpu is for how long the process has used the processor, or the time itself where that is not known.
+// It may be called as long as the process has not been waited for.
+func (p *process) cpu() time.Duration {
+	if used, ok := cpuOf(p.cmd.Process.Pid); ok {
+		return used
+	}
+	return time.Since(p.started)
 }
 
 func closeAll(files ...*os.File) {
@@ -132,7 +154,7 @@ func (p *process) bury(err error) error {
 	return fmt.Errorf("%w: %w%s", ErrCrashed, err, text)
 }
 
-// kill ends the process, whatever it does.
+// kill ends the process, whatever it does. It may be called again.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended

@@ -93,6 +93,15 @@ func watchParent() {
 	os.Exit(0)
 }
 
+// CPU returns for how long the process has used the processor, or the time where
+// that is not known. It is for differences.
+func CPU() time.Duration {
+	if used, ok := cpuOf(os.Getpid()); ok {
+		return used
+	}
+	return time.Duration(time.Now().UnixNano())
+}
+
 // held returns how many bytes of memory the process has, as far as Go knows.
 func held() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +36,10 @@ func behave(request []byte) []byte {
 		for {
 			kept = append(kept, bytes.Repeat([]byte("x"), 1<<20))
 		}
+	case "burn":
+		burn(argument)
+	case "nice":
+		return []byte(niceness())
 	case "keep":
 		kept = append(kept, bytes.Repeat([]byte("x"), 40<<20))
 	case "recurse":
@@ -61,6 +64,21 @@ func behave(request []byte) []byte {
 	return []byte("answer to " + what)
 }
 
+// niceness is that of the process.
+func niceness() string {
+	priority, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	// The system call returns 20 less the niceness.
+	return fmt.Sprint(20 - priority)
+}
+
+// burn uses the processor for some time.
+func burn(text string) {
+	duration, _ := time.ParseDuration(text)
+	for begin := worker.CPU(); worker.CPU()-begin < duration; {
+		runtime.Gosched()
+	}
+}
+
 func recurse(n int) int {
 	if n < 0 {
 		return n
@@ -78,9 +96,15 @@ func pool(t testing.TB, o worker.Options) *worker.Pool {
 // limit is for requests that are to be answered, however busy the machine.
 const limit = time.Minute
 
+func do(ctx context.Context, p *worker.Pool, tenant string, limit time.Duration, request string) ([]byte, time.Duration, error) {
+	return p.Do(ctx, worker.Job{
+		Tenant: tenant, Limit: limit, Payload: func() ([]byte, error) { return []byte(request), nil },
+	})
+}
+
 func ask(t testing.TB, p *worker.Pool, request string) string {
 	t.Helper()
-	reply, _, err := p.Do(t.Context(), "", limit, []byte(request))
+	reply, _, err := do(t.Context(), p, "", limit, request)
 	if err != nil {
 		t.Errorf("%.20q: %v", request, err)
 	}
@@ -113,7 +137,7 @@ func TestRequestsThatHarm(t *testing.T) {
 		if raceEnabled && tt.want == worker.ErrMemory && tt.text == "" {
 			continue
 		}
-		reply, _, err := p.Do(t.Context(), "", tt.limit, []byte(tt.request))
+		reply, _, err := do(t.Context(), p, "", tt.limit, tt.request)
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: %.40q, %v, want %v", tt.reason, reply, err, tt.want)
 		}
@@ -151,70 +175,6 @@ func TestGrownWorkersAreReplaced(t *testing.T) {
 	}
 }
 
-// The requests of one tenant wait behind its own; the others are answered meanwhile.
-func TestTenantsWaitBehindTheirOwn(t *testing.T) {
-	t.Parallel()
-	p := pool(t, worker.Options{Workers: 2})
-	ctx, cancel := context.WithCancel(t.Context())
-	var slow sync.WaitGroup
-	var ended atomic.Int32
-	for range 8 {
-		slow.Go(func() {
-			_, _, err := p.Do(ctx, "slow", time.Minute, []byte("hang"))
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("error is %v", err)
-			}
-			ended.Add(1)
-		})
-	}
-	for i := range 50 {
-		if _, _, err := p.Do(t.Context(), fmt.Sprint("quick", i%3), limit, []byte("x")); err != nil {
-			t.Errorf("beside slow requests: %v", err)
-		}
-	}
-	if ended.Load() != 0 {
-		t.Errorf("%d slow requests have ended", ended.Load())
-	}
-	cancel()
-	slow.Wait()
-}
-
-// A tenant that was slow is answered when nobody else asks: the worker that is left for the
-// others is not the only one then.
-func TestSlowTenantsAreAnswered(t *testing.T) {
-	t.Parallel()
-	for _, workers := range []int{1, 2, 3} {
-		p := pool(t, worker.Options{Workers: workers})
-		for range workers + 1 {
-			if _, _, err := p.Do(t.Context(), "slow", 10*time.Millisecond, []byte("hang")); !errors.Is(err, worker.ErrTimeout) {
-				t.Errorf("%d workers: error is %v", workers, err)
-			}
-			if _, _, err := p.Do(t.Context(), "slow", limit, []byte("x")); err != nil {
-				t.Errorf("%d workers: %v", workers, err)
-			}
-		}
-	}
-}
-
-func TestWaitingIsBounded(t *testing.T) {
-	t.Parallel()
-	p := pool(t, worker.Options{Workers: 1})
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	var busy atomic.Int32
-	for range 200 {
-		group.Go(func() {
-			if _, _, err := p.Do(ctx, "slow", time.Minute, []byte("hang")); errors.Is(err, worker.ErrBusy) {
-				if busy.Add(1) == 200-64-1 {
-					cancel()
-				}
-			}
-		})
-	}
-	group.Wait()
-	cancel()
-}
-
 // A caller that goes away does not wait, and takes no worker from others for good.
 func TestCallersGoAway(t *testing.T) {
 	t.Parallel()
@@ -222,14 +182,14 @@ func TestCallersGoAway(t *testing.T) {
 	ask(t, p, "x")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("out of time"))
 	defer cancel()
-	_, _, err := p.Do(ctx, "", 300*time.Millisecond, []byte("hang"))
+	_, _, err := do(ctx, p, "", 300*time.Millisecond, "hang")
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "out of time") {
 		t.Errorf("error is %v", err)
 	}
 	if got := ask(t, p, "x"); got != "answer to x" {
 		t.Errorf("then %q", got)
 	}
-	if _, _, err := p.Do(ctx, "", limit, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := do(ctx, p, "", limit, "x"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a context that is done already: %v", err)
 	}
 }
@@ -241,7 +201,7 @@ func TestProgramsThatAreNoWorkers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for range 3 {
-			if _, _, err := p.Do(ctx, "", time.Second, []byte("x")); !errors.Is(err, worker.ErrUnavailable) {
+			if _, _, err := do(ctx, p, "", time.Second, "x"); !errors.Is(err, worker.ErrUnavailable) {
 				t.Errorf("%s: %v", program, err)
 			}
 		}
@@ -272,7 +232,7 @@ func TestCloseEndsWorkers(t *testing.T) {
 	}
 	p.Close()
 	p.Close()
-	if _, _, err := p.Do(t.Context(), "", limit, []byte("x")); !errors.Is(err, worker.ErrUnavailable) {
+	if _, _, err := do(t.Context(), p, "", limit, "x"); !errors.Is(err, worker.ErrUnavailable) {
 		t.Errorf("error is %v", err)
 	}
 	eventually(t, "the worker is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
@@ -286,7 +246,7 @@ func TestConcurrentRequests(t *testing.T) {
 		group.Go(func() {
 			for range 20 {
 				request := fmt.Sprintf("r%d", i)
-				reply, _, err := p.Do(t.Context(), request, limit, []byte(request))
+				reply, _, err := do(t.Context(), p, request, limit, request)
 				if err != nil || string(reply) != "answer to "+request {
 					t.Errorf("%s: %q, %v", request, reply, err)
 				}
@@ -318,13 +278,13 @@ func FuzzPipe(f *testing.F) {
 	}
 	p := pool(f, worker.Options{Workers: 1})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, _, err := p.Do(t.Context(), "", 2*time.Second, append([]byte("raw "), raw...))
+		_, _, err := do(t.Context(), p, "", 2*time.Second, "raw "+string(raw))
 		if err != nil && !errors.Is(err, worker.ErrCrashed) && !errors.Is(err, worker.ErrTimeout) {
 			t.Errorf("error is %v", err)
 		}
 		// What came too early may be taken for the answer to the next request, but not beyond.
-		_, _, _ = p.Do(t.Context(), "", limit, []byte("x"))
-		if reply, _, err := p.Do(t.Context(), "", limit, []byte("next")); err != nil && !errors.Is(err, worker.ErrCrashed) {
+		_, _, _ = do(t.Context(), p, "", limit, "x")
+		if reply, _, err := do(t.Context(), p, "", limit, "next"); err != nil && !errors.Is(err, worker.ErrCrashed) {
 			t.Errorf("then %q, %v", reply, err)
 		}
 	})
@@ -333,7 +293,7 @@ func FuzzPipe(f *testing.F) {
 func BenchmarkDo(b *testing.B) {
 	p := pool(b, worker.Options{})
 	for b.Loop() {
-		if _, _, err := p.Do(context.Background(), "", limit, []byte("x")); err != nil {
+		if _, _, err := do(context.Background(), p, "", limit, "x"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -139,8 +139,9 @@ func (m *machine) stop() {
 	machines.Put(m)
 }
 
-// mostWork is how many steps a translated program may take; one copies about 16 bytes.
-const mostWork = 2_000_000
+// mostWork is how many steps a translated program may take; one copies about 16 bytes. All of them take
+// some 20 ms.
+const mostWork = 500_000
 
 // spend takes note of n steps and reports whether they may be taken.
 func (m *machine) spend(n int) bool {

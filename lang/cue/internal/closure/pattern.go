@@ -37,7 +37,7 @@ func patternOf(text string) *pattern {
 
 // affordable reports whether there is time to match a text.
 func (p *pattern) affordable(m *machine, text string) bool {
-	return m.spend(len(text) * p.size / 64)
+	return m.spend(20 + len(text)*p.size/4)
 }
 
 // pattern translates a regular expression; the result is nil where it is not clear which.
@@ -55,7 +55,11 @@ func (t *translator) pattern(x ast.Expr, in *env) func(*machine, *frame) *patter
 	return func(m *machine, f *frame) *pattern {
 		v, s := value(m, f)
 		text, ok := v.(string)
-		if !ok || s > choice || len(text) > longestPattern || !m.spend(100+10*len(text)) {
+		if !ok || s > choice || len(text) > longestPattern {
+			return nil
+		}
+		// A repetition is compiled as often as it says, which is a thousand times at most.
+		if !m.spend(200 + 20*len(text) + 20_000*strings.Count(text, "{")) {
 			return nil
 		}
 		return patternOf(text)

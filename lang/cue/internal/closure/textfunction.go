@@ -44,7 +44,7 @@ func textFunction(name string) function {
 	case "strings.Split":
 		return func(m *machine, args []any) (any, status) {
 			text, by, ok := two[string, string](args)
-			if !ok || !m.spend(strings.Count(text, by)) {
+			if !ok || !m.spend(len(text)/16+4*strings.Count(text, by)) {
 				return nil, unclear
 			}
 			return m.texts(strings.Split(text, by))
@@ -52,7 +52,7 @@ func textFunction(name string) function {
 	case "strings.Fields":
 		return func(m *machine, args []any) (any, status) {
 			text, ok := one[string](args)
-			if !ok || !m.spend(len(text)/4) {
+			if !ok || !m.spend(len(text)) {
 				return nil, unclear
 			}
 			return m.texts(strings.Fields(text))

@@ -1,0 +1,205 @@
+package worker
+
+import (
+	"fmt"
+	"time"
+)
+
+// grant gives idle workers to the requests that are next, and starts what is missing.
+func (p *Pool) grant() {
+	if p.closed {
+		return
+	}
+	p.handOut(normal)
+	p.handOut(low)
+	p.staff(low)
+	p.staff(normal)
+}
+
+// handOut gives the idle workers of a priority to requests.
+func (p *Pool) handOut(at priority) {
+	set := &p.workers[at]
+	for len(set.idle) > 0 {
+		last := len(set.idle) - 1
+		t := p.lanes.grant(set.idle[last])
+		if t == nil {
+			return
+		}
+		set.idle = set.idle[:last]
+		p.counts.Waited += time.Since(t.since)
+	}
+}
+
+// staff gets a worker of a priority if requests wait for one, or are about to.
+func (p *Pool) staff(at priority) {
+	set, waits := &p.workers[at], p.lanes.next(at) != nil
+	other := &p.workers[1-at]
+	if set.starting > 0 || len(set.idle) > 0 || !waits && at == low {
+		return
+	}
+	room := p.workers[normal].total+p.workers[low].total < p.options.Workers && set.total < p.lanes.most(at)
+	switch {
+	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
+		// There is another one for those of normal priority.
+		w := other.idle[len(other.idle)-1]
+		other.idle = other.idle[:len(other.idle)-1]
+		p.lower(w)
+		set.idle = append(set.idle, w)
+		p.handOut(low)
+	case room:
+		p.start(at)
+	case at == normal && waits && len(other.idle) > 0 && (set.total == 0 || time.Since(other.idle[0].used) > longIdle):
+		w := other.idle[0]
+		other.idle = other.idle[1:]
+		other.total--
+		go w.kill()
+		p.start(normal)
+	}
+}
+
+// longIdle is from when on a worker of low priority gives way to one of normal priority.
+const longIdle = time.Second
+
+// lower gives a worker the low priority.
+func (p *Pool) lower(w *process) {
+	w.lower()
+	p.workers[normal].total--
+	p.workers[low].total++
+	p.counts.Lowered++
+}
+
+// watch sees to it that a request which takes long does not keep others waiting: its worker gets the
+// low priority, or, if there are no more of these to be, is ended.
+func (p *Pool) watch(w *process, t *turn, begin time.Duration) *time.Timer {
+	var timer *time.Timer
+	armed := make(chan struct{})
+	timer = time.AfterFunc(p.options.Slice, func() {
+		<-armed
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if w.turn != t {
+			return
+		}
+		// On a busy machine time goes by without it.
+		if left := p.options.Slice - (w.cpu() - begin); left > 0 {
+			timer.Reset(max(left, time.Millisecond))
+			return
+		}
+		p.overstay(w, t)
+	})
+	close(armed)
+	return timer
+}
+
+// overstay takes the worker from a request that takes long, or its priority.
+func (p *Pool) overstay(w *process, t *turn) {
+	p.lanes.lower(t.lane)
+	if p.workers[low].total < p.lanes.most(low) {
+		p.lower(w)
+		p.grant()
+		return
+	}
+	w.preempted = true
+	_ = w.cmd.Process.Kill()
+}
+
+// start starts a worker in the background.
+func (p *Pool) start(at priority) {
+	set := &p.workers[at]
+	set.total++
+	set.starting++
+	go func() {
+		w, err := p.launch(at)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		set.starting--
+		if err == nil && p.closed {
+			set.total--
+			go w.kill()
+			return
+		}
+		if err != nil {
+			set.total--
+			p.fail(at, err)
+			return
+		}
+		p.failures = 0
+		p.counts.Started++
+		set.idle = append(set.idle, w)
+		p.grant()
+		p.sweepLater()
+	}()
+}
+
+// launch starts a worker on the thread that lives as long as the pool.
+func (p *Pool) launch(at priority) (w *process, err error) {
+	path := p.options.program
+	if path == "" {
+		if !Installed() {
+			return nil, errNotInstalled
+		}
+		if path, err = self(); err != nil {
+			return nil, fmt.Errorf("start worker: %w", err)
+		}
+	}
+	done := make(chan struct{})
+	begin := func() {
+		defer close(done)
+		if w, err = start(path, p.options.Memory); err == nil && at == low {
+			w.lower()
+		}
+	}
+	select {
+	case p.starts <- begin:
+		<-done
+	case <-p.quit:
+		return nil, ErrUnavailable
+	}
+	if err == nil {
+		err = w.greet()
+	}
+	return w, err
+}
+
+// fail takes note of a worker that could not be started: the next try is later and later.
+func (p *Pool) fail(at priority, err error) {
+	p.failures++
+	p.failure = err
+	wait := min(100*time.Millisecond<<min(p.failures-1, 10), 10*time.Second)
+	p.retry = time.Now().Add(wait)
+	p.options.Log.Error("cannot start a worker for CUE", "err", err, "retry", wait)
+	if p.workers[at].total == 0 {
+		p.lanes.fail(at, fmt.Errorf("%w: %w", ErrUnavailable, err))
+	}
+	time.AfterFunc(wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.lanes.waiting() > 0 {
+			p.grant()
+		}
+	})
+}
+
+// sweepLater sees to it that workers which nobody needs any more end.
+func (p *Pool) sweepLater() {
+	if p.sweeping || p.closed {
+		return
+	}
+	p.sweeping = true
+	time.AfterFunc(p.options.Idle, p.sweep)
+}
+
+func (p *Pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweeping = false; p.holds > 0 || p.closed {
+		return
+	}
+	if time.Since(p.lastUse) >= p.options.Idle {
+		p.endIdle(normal)
+		p.endIdle(low)
+	}
+	if p.workers[normal].total+p.workers[low].total > 0 {
+		p.sweepLater()
+	}
+}

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"errors"
+	"time"
+)
+
+// Stats tell what a pool does, and what it has done since it was made.
+type Stats struct {
+	// Workers are running now, LowPriority of them with the low priority.
+	Workers, LowPriority int
+	// Waiting are the requests that wait for a worker now.
+	Waiting int
+	// LowTenants are the tenants whose requests have the low priority now, since some took long. They
+	// are sorted.
+	LowTenants []string
+
+	// Answered counts requests with an answer.
+	Answered int
+	// Refused counts requests that were refused since too many of their tenant waited.
+	Refused int
+	// Waited is for how long requests have waited for a worker, all together.
+	Waited time.Duration
+
+	// Started counts workers; Overran, OutOfMemory, Crashed, Preempted and Recycled those that ended in
+	// these ways. A worker is preempted if its request takes long, and others need it.
+	Started, Overran, OutOfMemory, Crashed, Preempted, Recycled int
+	// Lowered counts workers that were given the low priority after they had been started.
+	Lowered int
+}
+
+// Stats returns the counts so far.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.counts
+	for at, set := range p.workers {
+		s.Workers += set.total - set.starting
+		if priority(at) == low {
+			s.LowPriority = set.total - set.starting
+		}
+	}
+	s.Waiting, s.LowTenants = p.lanes.waiting(), p.lanes.lowered()
+	return s
+}
+
+// count counts what became of a request, and of its worker.
+func (p *Pool) count(o outcome) {
+	switch {
+	case o.took == 0:
+	case o.err == nil:
+		p.counts.Answered++
+		if o.last {
+			p.counts.Recycled++
+		}
+	case errors.Is(o.err, errPreempted):
+		p.counts.Preempted++
+	case errors.Is(o.err, ErrTimeout):
+		p.counts.Overran++
+	case errors.Is(o.err, ErrMemory):
+		p.counts.OutOfMemory++
+	default:
+		p.counts.Crashed++
+	}
+}
