@@ -163,6 +163,12 @@ ATTACKTIME ?= 90s
 soak-attack: build ## ATTACKTIME (90s) of attackers beside 500 honest requests a second: none is lost, and memory is bounded
 	$(GO) run ./bench soak -usher $(USHER) -duration $(ATTACKTIME)
 
+HOSTILEROUNDS ?= 10
+
+.PHONY: bench-hostile
+bench-hostile: build ## HOSTILEROUNDS (10) of CUE beside 8 attackers with hostile CUE: nothing fails, and the p99 is at most twice that alone
+	$(GO) run ./bench hostile -usher $(USHER) -rounds $(HOSTILEROUNDS)
+
 .PHONY: microbench
 microbench: ## one benchmark a stage, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

@@ -5,6 +5,7 @@
 //	go run ./bench -run cue        only what has cue in its name, and the references
 //	go run ./bench gate            fail if decisions cost more than is recorded
 //	go run ./bench soak            fail if attackers keep honest callers from being answered
+//	go run ./bench hostile         fail if hostile CUE keeps honest CUE of other namespaces waiting
 //	go run ./bench profile         profile what usher does, for the compiler
 //
 // What counts is the ratio of CPU time per request to that of the ordinary webhook, which
@@ -42,14 +43,12 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 4 && args[0] == "reference" {
 		return runReference(args[1], args[2], args[3])
 	}
-	if len(args) > 0 && args[0] == "gate" {
-		return runGate(ctx, args[1:])
-	}
-	if len(args) > 0 && args[0] == "soak" {
-		return runSoak(ctx, args[1:])
-	}
-	if len(args) > 0 && args[0] == "profile" {
-		return runProfile(ctx, args[1:])
+	for name, command := range map[string]func(context.Context, []string) error{
+		"gate": runGate, "soak": runSoak, "hostile": runSiege, "profile": runProfile,
+	} {
+		if len(args) > 0 && args[0] == name {
+			return command(ctx, args[1:])
+		}
 	}
 	return compare(ctx, args)
 }

@@ -58,6 +58,17 @@ func (r *Result) Rate() float64 {
 	return float64(r.Answered) / r.Elapsed.Seconds()
 }
 
+// Merge returns results of several runs as one.
+func Merge(results ...*Result) *Result {
+	total := newResult()
+	for _, r := range results {
+		total.merge(r)
+		total.Elapsed += r.Elapsed
+		total.Unsent += r.Unsent
+	}
+	return total
+}
+
 func (r *Result) merge(other *Result) {
 	r.Answered += other.Answered
 	for verdict, n := range other.Verdicts {
