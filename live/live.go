@@ -53,6 +53,8 @@ type Options struct {
 	// Those that are not compiled by then always fail, so that their failure policy answers, until
 	// they are.
 	CompileTimeout time.Duration
+	// Quota bounds the policies of each namespace.
+	Quota Quota
 	// Log gets one record for each update that changes something, and one for each
 	// problem that appears or goes.
 	Log *slog.Logger
@@ -70,6 +72,7 @@ type Live struct {
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
 	unused   []rule.State
+	lengths  lengths
 	index    *index.Index
 	settler  settler
 }
@@ -93,6 +96,7 @@ func New(o Options) *Live {
 	if o.CompileTimeout <= 0 {
 		o.CompileTimeout = 20 * time.Second
 	}
+	o.Quota = o.Quota.withDefaults()
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
@@ -208,31 +212,16 @@ type built struct {
 // build compiles what is new among the policies of sets and puts everything together.
 func (l *Live) build(sets []*merged) built {
 	known := make(map[usher.PolicyRef]*version, len(l.known))
-	var refs []usher.PolicyRef
-	var used []api.Policy
-	var unused []rule.State
-	var problems []rule.Problem
-	first := make(map[usher.PolicyRef]int, len(l.known))
-	for _, set := range sets {
-		problems = append(problems, set.problems...)
-		for _, policy := range set.policies {
-			ref := compile.Ref(policy.Object)
-			if i, twice := first[ref]; twice {
-				problem := duplicate(ref, policy, used[i])
-				problems = append(problems, problem)
-				unused = append(unused, unusedPolicy(ref, policy, problem))
-				continue
-			}
-			first[ref] = len(used)
-			refs, used = append(refs, ref), append(used, policy)
-		}
-	}
-	versions := l.versions(refs, used)
+	c := l.choose(sets)
+	versions := l.versions(c.refs, c.policies)
 	for i, v := range versions {
-		known[refs[i]] = v
+		known[c.refs[i]] = v
 	}
-	status := Status{Policies: map[string]int{}}
-	policies := unused
+	status := Status{Policies: map[string]int{}, Surplus: c.surplus}
+	for _, ref := range c.surplus {
+		status.Policies[ref.Kind]++
+	}
+	policies, problems := c.unused, c.problems
 	var enforced []compile.Compiled
 	for _, v := range versions {
 		problems = append(problems, v.newest.Problems...)
@@ -246,22 +235,74 @@ func (l *Live) build(sets []*merged) built {
 	status.Problems = problems
 	last := l.current.Load().status
 	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) ||
-		!slices.EqualFunc(l.unused, unused, sameObject)
-	l.known, l.unused = known, unused
+		!slices.EqualFunc(l.unused, c.unused, sameObject)
+	l.known, l.unused = known, c.unused
 	l.settler.wants(versions)
 	if !changed {
 		return built{}
 	}
-	return built{snapshot: l.enforce(enforced, policies, status), changed: true}
+	return built{snapshot: l.enforce(enforced, policies, status, c.usage), changed: true}
+}
+
+// A choice are the policies of all sources that count, and what is known of the others.
+type choice struct {
+	refs     []usher.PolicyRef
+	policies []api.Policy
+	usage    usage
+	// unused are those that do not count; surplus those of them that are too many.
+	unused   []rule.State
+	surplus  []usher.PolicyRef
+	problems []rule.Problem
+}
+
+// choose leaves out policies whose name occurs before, and those that are too many.
+func (l *Live) choose(sets []*merged) *choice {
+	c := &choice{}
+	first := make(map[usher.PolicyRef]int, len(l.known))
+	for _, set := range sets {
+		c.problems = append(c.problems, set.problems...)
+		for _, policy := range set.policies {
+			ref := compile.Ref(policy.Object)
+			if i, twice := first[ref]; twice {
+				c.leaveOut(ref, policy, duplicate(ref, policy, c.policies[i]))
+				continue
+			}
+			first[ref] = len(c.policies)
+			c.refs, c.policies = append(c.refs, ref), append(c.policies, policy)
+		}
+	}
+	var surplus map[int]rule.Problem
+	surplus, c.usage, l.lengths = l.options.Quota.apply(c.refs, c.policies, l.lengths)
+	if len(surplus) == 0 {
+		return c
+	}
+	refs, policies := c.refs, c.policies
+	c.refs, c.policies = nil, nil
+	for i, policy := range policies {
+		problem, ok := surplus[i]
+		if !ok {
+			c.refs, c.policies = append(c.refs, refs[i]), append(c.policies, policy)
+			continue
+		}
+		c.leaveOut(refs[i], policy, problem)
+		c.unused[len(c.unused)-1].Surplus = true
+		c.surplus = append(c.surplus, refs[i])
+	}
+	return c
+}
+
+func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) {
+	c.problems = append(c.problems, problem)
+	c.unused = append(c.unused, unusedPolicy(ref, policy, problem))
 }
 
 // enforce makes engines for compiled policies: one for writes, one for requests to authorize.
-func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status) snapshot {
+func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
 	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
 	l.index = index.Update(l.index, rules)
-	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard())
+	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard(all))
 	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
 		return engine.New(index.New(some), l.options.Facts, l.options.Engine)
 	})
@@ -276,11 +317,12 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 
 // guard says what policies are tried on when they are written: the immune stay so, but
 // nothing else spares anybody.
-func (o Options) guard() guard.Options {
+func (o Options) guard(all usage) guard.Options {
 	trial := o.Access
 	trial.KillSwitch = nil
 	return guard.Options{
 		Compile: o.Compile, May: o.May, Places: o.Places,
+		Check: func(policy, old api.Object) []rule.Problem { return o.Quota.check(policy, old, all) },
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), trial)
 		},

@@ -391,11 +391,15 @@ type harness struct {
 
 func start(t testing.TB, sources ...source.Source) *harness {
 	t.Helper()
+	return startWith(t, live.Options{}, sources...)
+}
+
+// startWith starts with options, to which it adds what the harness needs.
+func startWith(t testing.TB, o live.Options, sources ...source.Source) *harness {
+	t.Helper()
 	h := &harness{t: t, log: &recorder{}, updates: make(chan live.Status, 1)}
-	h.live = live.New(live.Options{
-		Log:      slog.New(slog.NewJSONHandler(h.log, nil)),
-		OnUpdate: func(s live.Status) { h.updates <- s },
-	})
+	o.Log, o.OnUpdate = slog.New(slog.NewJSONHandler(h.log, nil)), func(s live.Status) { h.updates <- s }
+	h.live = live.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- h.live.Run(ctx, sources...) }()

@@ -29,6 +29,9 @@ type Status struct {
 	// older one is in force, and NotEnforced those of which no version ever compiled.
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
+	// Surplus are the policies that are not in force, since their namespace has too many. They are
+	// not compiled.
+	Surplus []usher.PolicyRef `json:"surplus,omitempty"`
 	// Pending are the policies whose newest version is not compiled yet. Those of them that
 	// are not on their last good version always fail until it is.
 	Pending []usher.PolicyRef `json:"pending,omitempty"`
@@ -37,7 +40,7 @@ type Status struct {
 func (v *version) state() rule.State {
 	p := rule.State{
 		Policy: v.newest.Ref, Admission: isAdmission(v.newest.Policy), UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
-		Compiled: v.good == &v.newest && !v.pending, Problems: v.newest.Problems, Slow: v.slow,
+		Compiled: v.good == &v.newest && !v.pending, Pending: v.pending, Problems: v.newest.Problems, Slow: v.slow,
 	}
 	if v.good != nil && (p.Compiled || v.good != &v.newest) {
 		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()
@@ -45,7 +48,7 @@ func (v *version) state() rule.State {
 	return p
 }
 
-// unusedPolicy is a policy in whose place another one is in force.
+// unusedPolicy is a policy that is not in force although it may compile.
 func unusedPolicy(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) rule.State {
 	return rule.State{
 		Policy: ref, Admission: isAdmission(policy), UID: uid(policy), Generation: policy.Object.GetGeneration(),

@@ -47,6 +47,11 @@ type Configuration struct {
 	RuleTimeout    metav1.Duration `json:"ruleTimeout,omitempty"`
 	// FactTTL is how long what was read from an HTTP service may be used again, unless set 10s.
 	FactTTL metav1.Duration `json:"factTTL,omitempty"`
+	// NamespacePolicies is how many policies of each kind a namespace may have, unless set 100, and
+	// NamespacePolicyBytes how long they may be together, unless set 1 MiB. The oldest stay in force.
+	// -1 means any number, and any length. Files are not bounded.
+	NamespacePolicies    int `json:"namespacePolicies,omitempty"`
+	NamespacePolicyBytes int `json:"namespacePolicyBytes,omitempty"`
 	// AllowLocalFacts lets policies read from loopback and link-local addresses.
 	AllowLocalFacts bool `json:"allowLocalFacts,omitempty"`
 }
@@ -86,6 +91,11 @@ func (c *Configuration) complete() error {
 	} {
 		if duration.Duration < 0 {
 			return fmt.Errorf("read configuration: %s is %s: it cannot be negative", name, duration.Duration)
+		}
+	}
+	for name, n := range map[string]int{"namespacePolicies": c.NamespacePolicies, "namespacePolicyBytes": c.NamespacePolicyBytes} {
+		if n < -1 {
+			return fmt.Errorf("read configuration: %s is %d: write a positive number, or -1 for no bound", name, n)
 		}
 	}
 	if c.FactTTL.Duration == 0 {

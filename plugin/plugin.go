@@ -118,6 +118,7 @@ func (p *Plugin) ValidateInitialization() error {
 	facts, watching := p.facts()
 	l := live.New(live.Options{
 		Facts:  facts,
+		Quota:  live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
 		Engine: engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
 		Log:    p.log,
 	})

@@ -74,6 +74,30 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
+			"it is not compiled yet", rule.State{Generation: 1, Pending: true, Problems: failure[1:2]},
+			[]string{
+				"Compiled Unknown Pending 1: it is not compiled yet, and is tried again: spec.x: wrong; right it",
+				"Enforced False Pending 1: it fails whenever it is asked until it is compiled, so that the failure policy answers",
+				"error spec.x wrong right it", "last error spec.x: wrong; right it",
+			},
+		},
+		{
+			"a new version is not compiled yet", rule.State{Generation: 5, Pending: true, Enforced: true, EnforcedGeneration: 3, Problems: failure[1:2]},
+			[]string{
+				"Compiled Unknown Pending 5: it is not compiled yet, and is tried again: spec.x: wrong; right it",
+				"Enforced True LastGoodVersion 3: generation 3 is still in force until generation 5 is compiled",
+				"error spec.x wrong right it", "last error spec.x: wrong; right it",
+			},
+		},
+		{
+			"it is one too many", rule.State{Generation: 1, Compiled: true, Surplus: true, Problems: failure[2:]},
+			[]string{
+				"Compiled Unknown TooManyPolicies 1: it was not compiled: worse",
+				"Enforced False TooManyPolicies 1: worse",
+				"error worse", "last error worse",
+			},
+		},
+		{
 			"a file stands in for it", rule.State{Generation: 2, Compiled: true, Problems: failure[2:]},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",

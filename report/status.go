@@ -90,6 +90,11 @@ func compiledCondition(p *rule.State) *metav1.Condition {
 	}
 	warnings := len(p.Problems) - len(rule.Errors(p.Problems))
 	switch {
+	case p.Surplus:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonTooManyPolicies, "it was not compiled: "+firstError(p.Problems)
+	case p.Pending:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPending
+		c.Message = short("it is not compiled yet, and is tried again: " + firstError(p.Problems))
 	case !p.Compiled:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonDoesNotCompile, firstError(p.Problems)
 		if more := len(rule.Errors(p.Problems)) - 1; more > 0 {
@@ -130,6 +135,13 @@ func replicasCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
 	}
 	switch {
+	case p.Surplus:
+		c.Reason, c.Message = v1alpha1.ReasonTooManyPolicies, firstError(p.Problems)
+		return c, true
+	case !p.Enforced && p.Pending:
+		c.Reason = v1alpha1.ReasonPending
+		c.Message = "it fails whenever it is asked until it is compiled, so that the failure policy answers"
+		return c, true
 	case !p.Enforced && p.Compiled:
 		c.Reason, c.Message = v1alpha1.ReasonNotEnforced, "not in force: "+firstError(p.Problems)
 		return c, true
@@ -164,6 +176,10 @@ func lastGoodCondition(c *metav1.Condition, p *rule.State, o outlook) *metav1.Co
 		return c
 	}
 	c.Status, c.Reason, c.ObservedGeneration = metav1.ConditionTrue, v1alpha1.ReasonLastGoodVersion, p.InForce()
+	if p.Pending {
+		c.Message = fmt.Sprintf("generation %d is still in force until generation %d is compiled", p.InForce(), p.Generation)
+		return c
+	}
 	c.Message = fmt.Sprintf("generation %d is still in force, because generation %d does not compile; "+
 		"a replica that starts anew enforces neither: correct what status.problems names", p.InForce(), p.Generation)
 	return c

@@ -19,6 +19,11 @@ type State struct {
 	Compiled           bool
 	Enforced           bool
 	EnforcedGeneration int64
+	// Pending: the newest version is not compiled yet. Unless an older one is in force, the policy
+	// fails whenever it is asked until then.
+	Pending bool
+	// Surplus: the policy is neither compiled nor in force, since its namespace has too many.
+	Surplus bool
 	// Problems are those of the newest version.
 	Problems []Problem
 	// Slow names a rule of the newest version that runs slowly, and says why; "" if none

@@ -38,6 +38,9 @@ type Options struct {
 	May Asker
 	// Places tells the resources of kinds; nil knows none.
 	Places Places
+	// Check returns what else keeps a policy from being written. The old one is nil if there is none.
+	// Nil checks nothing else.
+	Check func(policy, old api.Object) []rule.Problem
 	// Compile says where policies are tried.
 	Compile compile.Options
 	// Now is time.Now if nil.
@@ -66,7 +69,7 @@ func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 	if err != nil {
 		return undecodable(r, err), nil
 	}
-	if sameSpec(policy.Object, r.OldObject) {
+	if sameSpec(policy.Object, r) {
 		return g.next.Decide(ctx, r)
 	}
 	if r.Phase == usher.Mutate {
@@ -104,6 +107,11 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 // fields that the kind does not have, it has dropped or warned of itself.
 func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	policy.Unknown, policy.Duplicate = nil, nil
+	if errs := g.check(r, policy); len(errs) > 0 {
+		d := refused(compile.Ref(policy.Object), errs)
+		d.Code, d.Reason = http.StatusForbidden, d.Message
+		return d, nil
+	}
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
 	var warnings []string
@@ -132,6 +140,30 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	}
 	d.Warnings = slices.Concat(warnings, d.Warnings)
 	return d, nil
+}
+
+// check asks whether the policy may be written at all.
+func (g *guard) check(r *usher.Request, policy api.Policy) []rule.Problem {
+	if g.options.Check == nil {
+		return nil
+	}
+	return g.options.Check(policy.Object, oldPolicy(r))
+}
+
+// oldPolicy is the policy that an update changes; nil if there is none.
+func oldPolicy(r *usher.Request) api.Object {
+	if r.OldObject == nil {
+		return nil
+	}
+	raw, err := r.OldObject.Raw()
+	if err != nil || raw == nil {
+		return nil
+	}
+	old, err := api.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	return old.Object
 }
 
 // writesPolicy reports whether r creates or changes a policy.
@@ -166,13 +198,9 @@ func sameSpecTree(r *usher.Request) bool {
 }
 
 // sameSpec reports whether the old policy says the same as object.
-func sameSpec(object api.Object, oldObject *usher.Object) bool {
-	raw, err := oldObject.Raw()
-	if err != nil || raw == nil {
-		return false
-	}
-	old, err := api.Decode(raw)
-	return err == nil && reflect.DeepEqual(api.Spec(object), api.Spec(old.Object))
+func sameSpec(object api.Object, r *usher.Request) bool {
+	old := oldPolicy(r)
+	return old != nil && reflect.DeepEqual(api.Spec(object), api.Spec(old))
 }
 
 // decode returns the policy that is written. Its name may still have to be generated, and

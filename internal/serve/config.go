@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/live"
 )
 
 // A Config says what a [Server] serves, where and how. Zero values mean what the
@@ -67,6 +68,8 @@ type Config struct {
 	MaxInFlight int
 	// CUE says where CUE's evaluator runs, for policies that closures do not decide.
 	CUE worker.Options
+	// Quota bounds the policies of each namespace of the cluster.
+	Quota live.Quota
 	// FactTTL is how long the answer to an HTTP fact may be used again.
 	FactTTL         time.Duration
 	AllowLocalFacts bool

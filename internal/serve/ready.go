@@ -44,6 +44,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		if s.protection.killSwitchOn() {
 			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.protection.KillSwitchFile)
 		}
+		s.describeWorkers(&b)
 		describe(&b, status)
 	}
 	w.WriteHeader(code)
@@ -67,6 +68,12 @@ func describe(b *strings.Builder, status live.Status) {
 	if len(status.Pending) > 0 {
 		fmt.Fprintf(b, "not compiled yet: %d\n", len(status.Pending))
 		for _, policy := range status.Pending {
+			fmt.Fprintf(b, "  %s\n", policy)
+		}
+	}
+	if len(status.Surplus) > 0 {
+		fmt.Fprintf(b, "not in force, since their namespace has too many: %d\n", len(status.Surplus))
+		for _, policy := range status.Surplus {
 			fmt.Fprintf(b, "  %s\n", policy)
 		}
 	}

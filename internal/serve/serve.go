@@ -129,11 +129,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 // policies says how policies are kept current and enforced.
 func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
+	s.metrics.Workers(s.workerState)
 	o := live.Options{
 		Facts:    facts,
 		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout})},
 		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
 		Access:   authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
+		Quota:    s.config.Quota,
 		Log:      s.config.Log,
 		OnUpdate: s.observe,
 	}
@@ -190,6 +192,8 @@ func (s *Server) count(status live.Status) {
 		Policies:   status.Policies,
 		Rules:      status.Rules,
 		Problems:   map[string]int{},
+		Pending:    len(status.Pending),
+		Surplus:    len(status.Surplus),
 	}
 	for _, r := range s.live.Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy)

@@ -41,6 +41,7 @@ type Metrics struct {
 	policies policies
 	snapshot snapshot
 	cluster  cluster
+	workers  workers
 }
 
 // New returns metrics that are registered with registry, which must not have them yet.
@@ -78,6 +79,7 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.probes = m.counterVec("probes_total",
 		"Dry-run writes by the replica that leads, by what they showed: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
+	m.workers.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that were asked for, by kind (object, http) and result (ok, error).",
 		"kind", "result")
@@ -85,7 +87,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, &m.workers, m.fetches, m.fetchDuration, build)
 	return m
 }
 

@@ -159,14 +159,14 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	names := []string{
 		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_rules",
-		"usher_policy_problems", "usher_source_errors",
+		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_policy_problems", "usher_source_errors",
 	}
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
 	compare(t, registry, "", names...)
 	m.Snapshot(metrics.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
 	m.Snapshot(metrics.Snapshot{
-		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5,
+		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5, Pending: 6, Surplus: 7,
 		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2},
 	})
 	compare(t, registry, `
@@ -178,6 +178,9 @@ usher_policy_problems{severity="warning"} 2
 # HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
 # TYPE usher_snapshot_generation gauge
 usher_snapshot_generation 2
+# HELP usher_snapshot_pending_policies Policies that are not compiled yet; what they are for is left to their failure policy.
+# TYPE usher_snapshot_pending_policies gauge
+usher_snapshot_pending_policies 6
 # HELP usher_snapshot_policies Policies, whether they can be enforced or not.
 # TYPE usher_snapshot_policies gauge
 usher_snapshot_policies{kind="ClusterValidatePolicy"} 1
@@ -187,6 +190,9 @@ usher_snapshot_rules 3
 # HELP usher_snapshot_timestamp_seconds When the set of policies came into force, in seconds since 1970.
 # TYPE usher_snapshot_timestamp_seconds gauge
 usher_snapshot_timestamp_seconds 1.70000000025e+09
+# HELP usher_snapshot_surplus_policies Policies that are not in force, since their namespace has too many.
+# TYPE usher_snapshot_surplus_policies gauge
+usher_snapshot_surplus_policies 7
 # HELP usher_source_errors What the sources hold that could not be read as a policy.
 # TYPE usher_source_errors gauge
 usher_source_errors 5
@@ -229,6 +235,9 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
 		Called: func() (bool, bool) { return true, true },
+	})
+	m.Workers(func() metrics.WorkerState {
+		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}
 	})
 	m.Probed("called")
 	m.Refused("admission", "no_token")("no_token")
@@ -312,6 +321,50 @@ usher_source_staleness_seconds %d
 	if n, err := testutil.GatherAndCount(registry, names...); n != 0 || err != nil {
 		t.Errorf("%d series of what is not known, %v", n, err)
 	}
+}
+
+func TestWorkers(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"usher_cue_workers", "usher_cue_slow_tenants", "usher_cue_waiting", "usher_cue_wait_seconds_total",
+		"usher_cue_evaluations_total", "usher_cue_workers_ended_total",
+	}
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	compare(t, registry, "", names...)
+	m.Workers(func() metrics.WorkerState {
+		return metrics.WorkerState{
+			Running: map[string]int{"normal": 1, "low": 2}, Ended: map[string]int{"timeout": 3, "memory": 4, "crash": 5, "preempted": 6, "recycled": 7},
+			LowTenants: 8, Waiting: 9, Waited: 10 * time.Second, Answered: 11, Refused: 13,
+		}
+	})
+	compare(t, registry, `
+# HELP usher_cue_evaluations_total Requests for CUE's evaluator, by result: answered, failed (its process had to be ended), or refused (too many of the tenant waited).
+# TYPE usher_cue_evaluations_total counter
+usher_cue_evaluations_total{result="answered"} 11
+usher_cue_evaluations_total{result="failed"} 12
+usher_cue_evaluations_total{result="refused"} 13
+# HELP usher_cue_slow_tenants Namespaces and users whose requests for CUE's evaluator have the low priority, since some of them took long.
+# TYPE usher_cue_slow_tenants gauge
+usher_cue_slow_tenants 8
+# HELP usher_cue_wait_seconds_total For how long requests have waited for a process that evaluates CUE.
+# TYPE usher_cue_wait_seconds_total counter
+usher_cue_wait_seconds_total 10
+# HELP usher_cue_waiting Requests that wait for a process that evaluates CUE.
+# TYPE usher_cue_waiting gauge
+usher_cue_waiting 9
+# HELP usher_cue_workers Processes that evaluate CUE, by priority: normal, or low for requests that take long and for policies that are compiled.
+# TYPE usher_cue_workers gauge
+usher_cue_workers{priority="low"} 2
+usher_cue_workers{priority="normal"} 1
+# HELP usher_cue_workers_ended_total Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it had grown).
+# TYPE usher_cue_workers_ended_total counter
+usher_cue_workers_ended_total{reason="crash"} 5
+usher_cue_workers_ended_total{reason="memory"} 4
+usher_cue_workers_ended_total{reason="preempted"} 6
+usher_cue_workers_ended_total{reason="recycled"} 7
+usher_cue_workers_ended_total{reason="timeout"} 3
+`, names...)
 }
 
 func TestSnapshotAge(t *testing.T) {

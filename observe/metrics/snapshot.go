@@ -20,6 +20,9 @@ type Snapshot struct {
 	// InForce are the policies that have rules; the series of others end. Repetitions do
 	// not matter.
 	InForce []usher.PolicyRef
+	// Pending is how many policies are not compiled yet, and Surplus how many are not in force since
+	// their namespace has too many.
+	Pending, Surplus int
 	// Rules is how many rules are in force.
 	Rules int
 	// Problems is how many problems there are, by severity.
@@ -36,7 +39,7 @@ func (m *Metrics) Snapshot(s Snapshot) {
 
 // snapshot shows the current Snapshot, all of the same one at a time.
 type snapshot struct {
-	generation, timestamp, age, policies, rules, problems, sourceErrors *prometheus.Desc
+	generation, timestamp, age, policies, pending, surplus, rules, problems, sourceErrors *prometheus.Desc
 
 	current atomic.Pointer[Snapshot]
 }
@@ -46,6 +49,8 @@ func (s *snapshot) init(m *Metrics) {
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
 	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
+	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; what they are for is left to their failure policy.")
+	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force, since their namespace has too many.")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
 	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error, mistake or warning.", "severity")
 	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
@@ -53,7 +58,7 @@ func (s *snapshot) init(m *Metrics) {
 
 // Describe implements prometheus.Collector.
 func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.rules, s.problems, s.sourceErrors} {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.pending, s.surplus, s.rules, s.problems, s.sourceErrors} {
 		descs <- desc
 	}
 }
@@ -73,6 +78,8 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	for kind, n := range current.Policies {
 		send(s.policies, float64(n), kind)
 	}
+	send(s.pending, float64(current.Pending))
+	send(s.surplus, float64(current.Surplus))
 	send(s.rules, float64(current.Rules))
 	// Alerts want a 0 to compare with, not a series that is not there.
 	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}

@@ -53,6 +53,11 @@ const (
 	// ReasonDoesNotCompile: the newest version does not compile. Of Enforced: and no
 	// version is in force.
 	ReasonDoesNotCompile = "DoesNotCompile"
+	// ReasonPending: the newest version is not compiled yet. Of Enforced: and until it is, the
+	// policy fails whenever it is asked, so that the failure policy answers.
+	ReasonPending = "Pending"
+	// ReasonTooManyPolicies: the policy is not in force, since its namespace has too many.
+	ReasonTooManyPolicies = "TooManyPolicies"
 	// ReasonEnforced: every live replica decides by the newest version.
 	ReasonEnforced = "Enforced"
 	// ReasonNotEnforced: the policy compiles, but something else stands in for it, such as

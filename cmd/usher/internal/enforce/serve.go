@@ -32,6 +32,7 @@ type serveFlags struct {
 	logFormat       string
 	logLevel        string
 	cueMemory       string
+	policyBytes     string
 	traceLabel      string
 	traceAnnotation string
 	authorization   authorizationFlags
@@ -122,6 +123,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "how many admission requests are decided at a time; excess requests wait up to 1s, then get 429")
 	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "how many processes evaluate CUE that is not compiled; 0 means one for each processor, and 4 at most")
 	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "how much memory each of --cue-workers may take, besides the 15Mi that it has when it starts")
+	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "how many policies of each kind a namespace of the cluster may have; the oldest stay in force. -1 means any number")
+	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "how long the policies of each kind in a namespace of the cluster may be together; -1 means any length")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long the answer of an HTTP service is used again; 0 asks every time")
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "share of requests to explain in the log, rule by rule: 0.01 is one in a hundred")
@@ -163,6 +166,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	if err := f.checkWorkers(); err != nil {
 		return err
 	}
+	if err := f.checkQuota(); err != nil {
+		return err
+	}
 	c.Trace.Label, c.Trace.Annotation = markOf(f.traceLabel), markOf(f.traceAnnotation)
 	if err := f.checkFiles(); err != nil {
 		return err
@@ -199,6 +205,20 @@ func (f *serveFlags) checkWorkers() error {
 	if c.Memory = memory.Value(); c.Memory < worker.MinMemory {
 		return fmt.Errorf("--cue-worker-memory %s: less than %dMi is not enough for anything", f.cueMemory, worker.MinMemory>>20)
 	}
+	return nil
+}
+
+// checkQuota takes over what flags say of the policies of a namespace.
+func (f *serveFlags) checkQuota() error {
+	q := &f.config.Quota
+	if q.Policies == 0 || q.Policies < -1 {
+		return fmt.Errorf("--namespace-policies %d: expected a positive number, or -1 for any number", q.Policies)
+	}
+	bytes, err := resource.ParseQuantity(f.policyBytes)
+	if err != nil || bytes.Value() < -1 || bytes.Value() == 0 || bytes.Value() > 1<<40 {
+		return fmt.Errorf("--namespace-policy-bytes %s: expected a quantity such as 1Mi, or -1 for any length", f.policyBytes)
+	}
+	q.Bytes = int(bytes.Value())
 	return nil
 }
 

@@ -1,0 +1,53 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/observe/metrics"
+)
+
+// workerState is what the metrics show of the processes that evaluate CUE.
+func (s *Server) workerState() metrics.WorkerState {
+	state := s.workers.Stats()
+	return metrics.WorkerState{
+		Running:    map[string]int{"normal": state.Workers - state.LowPriority, "low": state.LowPriority},
+		Ended:      ended(state),
+		LowTenants: len(state.LowTenants), Waiting: state.Waiting, Waited: state.Waited,
+		Answered: state.Answered, Refused: state.Refused,
+	}
+}
+
+func ended(state worker.Stats) map[string]int {
+	return map[string]int{
+		"timeout": state.Overran, "memory": state.OutOfMemory, "crash": state.Crashed, "preempted": state.Preempted, "recycled": state.Recycled,
+	}
+}
+
+// mostNamed is how many slow tenants are named.
+const mostNamed = 20
+
+// describeWorkers writes for people what the processes that evaluate CUE do.
+func (s *Server) describeWorkers(b *strings.Builder) {
+	state := s.workers.Stats()
+	fmt.Fprintf(b, "processes for CUE: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
+	fmt.Fprintf(b, "  answered: %d, waiting now: %d, waited in all: %s\n", state.Answered, state.Waiting, state.Waited.Round(time.Millisecond))
+	if n := state.Overran + state.OutOfMemory + state.Crashed; n > 0 {
+		fmt.Fprintf(b, "  evaluations that were ended: %d, %d after their time, %d out of memory, %d crashed\n", n, state.Overran, state.OutOfMemory, state.Crashed)
+	}
+	if state.Refused > 0 {
+		fmt.Fprintf(b, "  refused, since too many of the same tenant waited: %d\n", state.Refused)
+	}
+	for i, tenant := range state.LowTenants {
+		if i == mostNamed {
+			fmt.Fprintf(b, "  and %d more\n", len(state.LowTenants)-i)
+			break
+		}
+		if tenant == "" {
+			tenant = "policies of the cluster"
+		}
+		fmt.Fprintf(b, "  slow, so that others come first: %s\n", tenant)
+	}
+}

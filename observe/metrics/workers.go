@@ -1,0 +1,75 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A WorkerState is what the processes that evaluate CUE do, and have done since the start.
+type WorkerState struct {
+	// Running counts the processes by priority, Ended those that have ended by reason.
+	Running, Ended map[string]int
+	// LowTenants is how many tenants have the low priority.
+	LowTenants int
+	// Waiting requests wait for a process; Waited is for how long requests have waited in all.
+	Waiting int
+	Waited  time.Duration
+	// Answered requests got an answer; Refused ones none, since too many of their tenant waited.
+	Answered, Refused int
+}
+
+// Workers makes m show the processes that evaluate CUE. The function is called whenever metrics are
+// read.
+func (m *Metrics) Workers(state func() WorkerState) { m.workers.current.Store(&state) }
+
+// workers shows what Workers was given.
+type workers struct {
+	running, tenants, waiting, waited, requests, ended *prometheus.Desc
+
+	current atomic.Pointer[func() WorkerState]
+}
+
+func (w *workers) init(m *Metrics) {
+	w.running = m.gauge("cue_workers", "Processes that evaluate CUE, by priority: normal, or low for requests that take long and for policies that are compiled.", "priority")
+	w.tenants = m.gauge("cue_slow_tenants", "Namespaces and users whose requests for CUE's evaluator have the low priority, since some of them took long.")
+	w.waiting = m.gauge("cue_waiting", "Requests that wait for a process that evaluates CUE.")
+	w.waited = m.counter("cue_wait_seconds_total", "For how long requests have waited for a process that evaluates CUE.")
+	w.requests = m.counter("cue_evaluations_total", "Requests for CUE's evaluator, by result: answered, failed (its process had to be ended), or refused (too many of the tenant waited).", "result")
+	w.ended = m.counter("cue_workers_ended_total", "Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it had grown).", "reason")
+}
+
+// Describe implements prometheus.Collector.
+func (w *workers) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{w.running, w.tenants, w.waiting, w.waited, w.requests, w.ended} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *workers) Collect(metrics chan<- prometheus.Metric) {
+	current := w.current.Load()
+	if current == nil {
+		return
+	}
+	state := (*current)()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	count := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
+	}
+	for priority, n := range state.Running {
+		gauge(w.running, float64(n), priority)
+	}
+	gauge(w.tenants, float64(state.LowTenants))
+	gauge(w.waiting, float64(state.Waiting))
+	count(w.waited, state.Waited.Seconds())
+	count(w.requests, float64(state.Answered), "answered")
+	count(w.requests, float64(state.Ended["timeout"]+state.Ended["memory"]+state.Ended["crash"]), "failed")
+	count(w.requests, float64(state.Refused), "refused")
+	for reason, n := range state.Ended {
+		count(w.ended, float64(n), reason)
+	}
+}
