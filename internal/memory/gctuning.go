@@ -19,7 +19,7 @@ const (
 	maxPercent = 1000
 	// mostGarbage bounds what this comes to, in bytes, and lastPercent is what is left of it in
 	// percent: large requests should not cost several times what they take.
-	mostGarbage = 80 << 20
+	mostGarbage = 64 << 20
 	lastPercent = 50
 )
 

@@ -15,7 +15,7 @@ func TestBudgetFollowsTheMemoryLimit(t *testing.T) {
 		limit, want int64
 	}{
 		{"no limit", math.MaxInt64, 256 * mib},
-		{"the limit of the chart", 460 * mib, 115 * mib},
+		{"the limit of the chart", 256 * mib, 64 * mib},
 		{"a large server", 4096 * mib, 1024 * mib},
 		{"a small one", 32 * mib, 16 * mib},
 		{"none at all", 0, 16 * mib},
@@ -37,8 +37,8 @@ func TestGarbageIsBounded(t *testing.T) {
 		{"nothing is in use", 0, 1000},
 		{"next to nothing", 1, 1000},
 		{"a hundred policies", 4 * mb, 300},
-		{"thousands of policies", 30 * mb, 250},
-		{"large requests", 100 * mb, 80},
+		{"thousands of policies", 30 * mb, 213},
+		{"large requests", 100 * mb, 64},
 		{"very large ones", 1000 * mb, 50},
 	} {
 		if got := memory.RoomPercent(row.live); got != row.want {
