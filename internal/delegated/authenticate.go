@@ -1,0 +1,97 @@
+package delegated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+)
+
+// clientCA follows the CA by which the API server trusts client certificates. API servers
+// publish it there for those who serve in their stead.
+func clientCA(client kubernetes.Interface) (*dynamiccertificates.ConfigMapCAController, error) {
+	return dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"client-ca", metav1.NamespaceSystem, "extension-apiserver-authentication", "client-ca-file", client)
+}
+
+// newAuthenticator is authenticatorfactory without what has no place here: front proxies,
+// tokens in WebSocket headers, anonymous callers.
+func newAuthenticator(o Options, ca *dynamiccertificates.ConfigMapCAController) authenticator.Request {
+	reviewed := &tokens{reviews: o.Client.AuthenticationV1().TokenReviews(), audiences: o.Audiences}
+	return group.NewAuthenticatedGroupAdder(union.New(
+		x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion),
+		bearertoken.New(cache.New(reviewed, false, o.TTL, o.TTL)),
+	))
+}
+
+// errUnavailable marks errors that say nothing of the token.
+var errUnavailable = errors.New("token review")
+
+// tokens asks the API server whose tokens are. The one of apiserver cannot tell a wrong token
+// from an API server that does not answer, and accepts tokens for the API server where that
+// does not know of audiences.
+type tokens struct {
+	reviews   authenticationclient.TokenReviewInterface
+	audiences authenticator.Audiences
+}
+
+// AuthenticateToken implements [authenticator.Token].
+func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: t.audiences}}
+	answer, err := t.reviews.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	audiences := t.audiences.Intersect(answer.Status.Audiences)
+	if !answer.Status.Authenticated || len(audiences) == 0 {
+		return nil, false, nil
+	}
+	who := answer.Status.User
+	extra := map[string][]string{}
+	for key, values := range who.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{
+		User:      &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: extra},
+		Audiences: audiences,
+	}, true, nil
+}
+
+// authenticate returns who sends the request, or the status for those who do not say.
+func (a *API) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
+	response, ok, err := a.callers.AuthenticateRequest(r.Clone(ctx))
+	switch {
+	case ok:
+		return response.User, nil
+	case errors.Is(err, errUnavailable), err != nil && ctx.Err() != nil:
+		return nil, a.unavailable(ctx, "token review", err)
+	case err != nil:
+		a.refuse(r, WrongCredentials)
+		return nil, apierrors.NewUnauthorized(fmt.Sprintf("the certificate or token is not valid here: a token needs the audience %q", a.options.Audiences[0]))
+	}
+	a.refuse(r, NoCredentials)
+	return nil, apierrors.NewUnauthorized(fmt.Sprintf("no credentials: send a bearer token with the audience %q, or use a client certificate of the cluster", a.options.Audiences[0]))
+}
+
+func (a *API) refuse(r *http.Request, reason Reason) {
+	if a.options.Refused != nil {
+		a.options.Refused(reason)
+	}
+	a.log.Warn(r.Context(), string(reason), "caller of the API refused", "from", r.RemoteAddr)
+}

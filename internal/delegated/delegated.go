@@ -1,0 +1,259 @@
+// Package delegated is Usher's own HTTP API: resources that are not stored in the API server,
+// but guarded like those that are. Who a caller is and what they may do is asked of the API
+// server of the cluster: TokenReview for bearer tokens, the cluster's CA for client
+// certificates, SubjectAccessReview for rights. So operators grant access with RBAC, and
+// there are no users, passwords or roles of Usher's own.
+//
+// The resources belong to the API group usher.dev and to a namespace each. Their handlers see
+// only requests that are allowed, and read from [RequestOf] what was allowed. Every handler
+// has to pass delegatedtest.Run.
+//
+// If the API server does not answer, nobody is let in.
+package delegated
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/ratelog"
+)
+
+const (
+	// Group is the API group of the resources.
+	Group = "usher.dev"
+	// Root is the path below which everything is.
+	Root = "/usher/v1"
+)
+
+// The resources. What grants access to them is in the chart.
+const (
+	// Decisions are what was decided lately: who asked for what, and what policies said.
+	Decisions = "decisions"
+	// AuditResults are what policies say of objects that exist.
+	AuditResults = "auditresults"
+	// Recordings are requests as they came, with the objects that users wrote.
+	Recordings = "recordings"
+)
+
+// Resources are all resources.
+func Resources() []string { return []string{Decisions, AuditResults, Recordings} }
+
+// Verbs are the verbs of every resource.
+func Verbs() []string { return []string{"get", "list", "watch"} }
+
+const (
+	// defaultTTL is how long an answer of the API server is used again, as in extension API
+	// servers: so long does a right outlive its revocation.
+	defaultTTL = 10 * time.Second
+	// reviewTimeout bounds the questions to the API server about one request.
+	reviewTimeout = 10 * time.Second
+	// requestTimeout bounds a request. A watch is authorized once, so it has to begin anew
+	// every few minutes.
+	requestTimeout    = 30 * time.Second
+	defaultMaxWatch   = 5 * time.Minute
+	defaultInFlight   = 64
+	memoryOfOneCaller = 128 << 10
+)
+
+// Options configure an [API].
+type Options struct {
+	// Client asks the API server. Its rate limit bounds what callers can make it do: it should
+	// be shared with nothing else.
+	Client kubernetes.Interface
+	// Audiences are those of which a token must have one, such as "usher.dev".
+	Audiences []string
+	// Handlers serve the resources. Without one requests get 404, after authorization.
+	Handlers map[string]http.Handler
+
+	// TTL is how long an answer of the API server is used again; 0 means 10 s.
+	TTL time.Duration
+	// MaxWatch is how long a watch may last; 0 means 5 minutes.
+	MaxWatch time.Duration
+	// MaxInFlight is how many requests are served at the same time; 0 means 64.
+	MaxInFlight int
+
+	// Answered, which may be nil, is called for each answer. The resource is "access" for
+	// requests about the caller's own rights, and empty, like the verb, for requests for
+	// anything else.
+	Answered func(resource, verb string, code int)
+	// Refused, which may be nil, is called for each request with no or wrong credentials.
+	Refused func(Reason)
+	// Log is slog.Default if nil.
+	Log *slog.Logger
+}
+
+// A Reason is why a caller is not known. It is the label of a metric.
+type Reason string
+
+// The reasons.
+const (
+	NoCredentials    Reason = "no_credentials"
+	WrongCredentials Reason = "wrong_credentials"
+)
+
+// Reasons are all reasons.
+func Reasons() []Reason { return []Reason{NoCredentials, WrongCredentials} }
+
+// An API is a handler for everything below [Root].
+type API struct {
+	options Options
+	ca      *dynamiccertificates.ConfigMapCAController
+	callers authenticator.Request
+	rights  authorizer.Authorizer
+	limited http.Handler
+	log     *ratelog.Logger
+}
+
+// New returns an API. It asks the API server nothing yet.
+func New(o Options) (*API, error) {
+	o.TTL, o.MaxWatch = cmp.Or(o.TTL, defaultTTL), cmp.Or(o.MaxWatch, defaultMaxWatch)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultInFlight)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if len(o.Audiences) == 0 {
+		return nil, errors.New("no audiences: any token of the cluster would be accepted")
+	}
+	a := &API{options: o, log: ratelog.New(o.Log)}
+	var err error
+	if a.ca, err = clientCA(o.Client); err != nil {
+		return nil, fmt.Errorf("watch client CA: %w", err)
+	}
+	a.callers = newAuthenticator(o, a.ca)
+	a.rights, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: o.Client.AuthorizationV1(),
+		AllowCacheTTL:             o.TTL, DenyCacheTTL: o.TTL,
+		// The caller tries again.
+		WebhookRetryBackoff: &wait.Backoff{Steps: 1},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("delegate authorization: %w", err)
+	}
+	limits := limit.New(limit.Options{Slots: o.MaxInFlight, Bytes: int64(o.MaxInFlight) * memoryOfOneCaller, Log: o.Log})
+	a.limited = limits.Handler(http.HandlerFunc(a.answer))
+	return a, nil
+}
+
+// Run keeps the CA of client certificates current until ctx is done.
+func (a *API) Run(ctx context.Context) error {
+	a.ca.Run(ctx, 1)
+	return nil
+}
+
+// ConfigureTLS makes a server ask for client certificates. They are verified with each
+// request, by what is trusted then.
+func (a *API) ConfigureTLS(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.ClientAuth = tls.RequestClientCert
+	return c
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.limited.ServeHTTP(w, r) }
+
+// answer answers a request, and counts it.
+func (a *API) answer(w http.ResponseWriter, r *http.Request) {
+	counted := &response{ResponseWriter: w, code: http.StatusOK}
+	if r.ContentLength != 0 {
+		// Otherwise the server would go on to read the body.
+		counted.Header().Set("Connection", "close")
+	}
+	counted.Header().Set("Cache-Control", "no-store")
+	counted.Header().Set("X-Content-Type-Options", "nosniff")
+	request, err := parse(r)
+	if err == nil {
+		err = a.serve(counted, r, request)
+	}
+	if err != nil {
+		writeStatus(counted, err)
+	}
+	if a.options.Answered != nil {
+		a.options.Answered(request.label(), request.Verb, counted.code)
+	}
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request, request Request) error {
+	if err := enter(r); err != nil {
+		return err
+	}
+	// A caller who goes away keeps the slot until the API server has answered: otherwise any
+	// number of questions could be under way.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reviewTimeout)
+	defer cancel()
+	var err error
+	if request.User, err = a.authenticate(ctx, r); err != nil {
+		return err
+	}
+	if request.Resource == "" {
+		return a.access(ctx, w, request)
+	}
+	if err := a.authorize(ctx, request); err != nil {
+		return err
+	}
+	handler := a.options.Handlers[request.Resource]
+	if handler == nil {
+		return notFound("this version of Usher does not serve %s", request.Resource)
+	}
+	longest := requestTimeout
+	if request.Verb == "watch" {
+		longest = a.options.MaxWatch
+	}
+	handled, done := context.WithTimeout(r.Context(), longest)
+	defer done()
+	handler.ServeHTTP(w, withRequest(handled, r, request))
+	return nil
+}
+
+// enter waits for a slot. There is nothing to say in a body.
+func enter(r *http.Request) error {
+	n, err := io.ReadFull(r.Body, make([]byte, 1))
+	switch {
+	case n > 0:
+		return apierrors.NewBadRequest("the request has a body: parameters belong into the URL")
+	case errors.Is(err, io.EOF):
+		return nil
+	}
+	return apierrors.NewTooManyRequests("too many requests: try again later", 1)
+}
+
+// authorize returns the status for a request that is not allowed.
+func (a *API) authorize(ctx context.Context, request Request) error {
+	allowed, reason, err := a.allowed(ctx, request)
+	if err != nil || allowed {
+		return err
+	}
+	return forbidden(request, reason)
+}
+
+func (a *API) allowed(ctx context.Context, request Request) (allowed bool, reason string, err error) {
+	decision, reason, err := a.rights.Authorize(ctx, request.attributes())
+	if err != nil {
+		return false, "", a.unavailable(ctx, "access review", err)
+	}
+	return decision == authorizer.DecisionAllow, reason, nil
+}
+
+// unavailable is the status if the API server does not answer. Only the log says why.
+func (a *API) unavailable(ctx context.Context, what string, err error) error {
+	a.log.Warn(ctx, what, "API server does not answer, request refused", "error", err)
+	status := apierrors.NewServiceUnavailable("the API server, which knows who may do what, does not answer: try again later")
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return status
+}
