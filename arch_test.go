@@ -89,11 +89,15 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	// Objects decode themselves with it.
 	{"internal/jsontree", nil},
+	{"internal/ratelog", nil},
 	// Both webhook doors read large JSON of which they want little.
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// What the doors for admission say, each in its protocol.
 	{"internal/answer", []string{"."}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
+	// What is served to users of the cluster; the API server says who they are and what they may do.
+	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},
+	{"internal/delegated/delegatedtest", []string{"internal/delegated"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},
 	// What reads files of objects, policies or cases finds them by one rule.
@@ -111,7 +115,7 @@ var mayImport = []struct {
 	{"internal/paths", []string{"internal/keyring"}},
 	// Keys that replicas share in a Secret.
 	{"internal/keyring", nil},
-	{"internal/clientauth", []string{"internal/reload"}},
+	{"internal/clientauth", []string{"internal/ratelog", "internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
 	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1"}},
@@ -141,11 +145,12 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
-	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "internal/delegated", "simulate"}},
+	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status, webhook configurations
 	// (internal/webhookconfig), and those who make clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -27,7 +27,7 @@ func TestNetworkPolicy(t *testing.T) {
 		},
 		{
 			"everything", []string{"--values", everything},
-			map[string]string{"webhooks": "10.0.0.0/8 ", "8444": "10.0.0.0/8 ", "metrics": "map[kubernetes.io/metadata.name:monitoring] "},
+			map[string]string{"api": "map[kubernetes.io/metadata.name:console] ", "webhooks": "10.0.0.0/8 ", "8444": "10.0.0.0/8 ", "metrics": "map[kubernetes.io/metadata.name:monitoring] "},
 		},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usher-dev/usher/internal/ratelog"
 	"github.com/usher-dev/usher/internal/reload"
 )
 
@@ -52,8 +53,8 @@ type Authenticator struct {
 	// trusted is who vouches for them.
 	trusted atomic.Pointer[x509.CertPool]
 	// tokens are the hashes of the tokens: comparing them takes the same time for all.
-	tokens  atomic.Pointer[[][sha256.Size]byte]
-	refusal refusals
+	tokens atomic.Pointer[[][sha256.Size]byte]
+	log    *ratelog.Logger
 }
 
 // New reads the files. It returns nil if the options name none.
@@ -70,7 +71,7 @@ func New(o Options) (*Authenticator, error) {
 	if o.Refused == nil {
 		o.Refused = func(Reason) {}
 	}
-	k := &Authenticator{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}}
+	k := &Authenticator{options: o, ca: reload.File{Path: o.CAFile}, token: reload.File{Path: o.TokenFile}, log: ratelog.New(o.Log)}
 	return k, k.read()
 }
 

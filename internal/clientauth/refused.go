@@ -1,14 +1,11 @@
 package clientauth
 
 import (
+	"context"
 	"io"
 	"log"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // A Reason is why a caller is refused. It is the label of a metric.
@@ -32,31 +29,9 @@ func Reasons() []Reason {
 	return []Reason{NoCertificate, UntrustedCertificate, WrongName, NoToken, WrongToken}
 }
 
-// quiet is for how long refusals for the same reason are only counted after one was logged.
-const quiet = 10 * time.Second
-
-// refusals are what to log of refused callers: others choose how many there are.
-type refusals struct {
-	mu       sync.Mutex
-	byReason map[Reason]*rate.Sometimes
-}
-
 func (k *Authenticator) refuse(reason Reason, about ...any) {
 	k.options.Refused(reason)
-	k.refusal.mu.Lock()
-	if k.refusal.byReason == nil {
-		k.refusal.byReason = map[Reason]*rate.Sometimes{}
-	}
-	often := k.refusal.byReason[reason]
-	if often == nil {
-		often = &rate.Sometimes{First: 1, Interval: quiet}
-		k.refusal.byReason[reason] = often
-	}
-	k.refusal.mu.Unlock()
-	often.Do(func() {
-		k.options.Log.Warn("caller refused; more with this reason are only counted for a while",
-			append([]any{"reason", string(reason)}, about...)...)
-	})
+	k.log.Warn(context.Background(), string(reason), "caller refused", about...)
 }
 
 // CountFailedHandshakes counts the callers whose connections fail because of their certificate. The server

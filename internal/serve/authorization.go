@@ -73,7 +73,7 @@ type authorizer struct {
 func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	known, err := clientauth.New(clientauth.Options{
 		CAFile: c.ClientCAFile, Names: c.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
-		TokenFile: c.TokenFile, Refused: s.refused("authorization"), Log: s.config.Log,
+		TokenFile: c.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)

@@ -26,6 +26,9 @@ func (s *Server) printBanner() {
 	if url := s.AuthorizationURL(); url != "" {
 		fmt.Fprintf(&b, "Authorization: %s/authorize%s\n", url, s.config.Authorization.describe())
 	}
+	if url := s.APIURL(); url != "" {
+		fmt.Fprintf(&b, "API: %s, for tokens with the audience %s\n", url, strings.Join(s.config.API.Audiences, " or "))
+	}
 	trust := ""
 	if ca := s.CAFile(); ca != "" {
 		fmt.Fprintf(&b, "CA bundle: %s\n", ca)
@@ -38,5 +41,5 @@ func (s *Server) printBanner() {
 		fmt.Fprintf(&b, "  curl %s-H 'Content-Type: application/json' -d '%s' %s/mutate\n", trust, tryout, s.URL())
 	}
 	_, _ = s.config.Out.Write([]byte(b.String()))
-	s.config.Log.Info("serving", "url", s.URL(), "authorization", s.AuthorizationURL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
+	s.config.Log.Info("serving", "url", s.URL(), "authorization", s.AuthorizationURL(), "api", s.APIURL(), "metrics", s.MetricsURL(), "ca", s.CAFile())
 }

@@ -28,6 +28,9 @@ type Clients struct {
 	// Policies reads and patches policies. Facts reads what policies refer to: it has a
 	// limit of its own, so that neither slows down the other.
 	Policies, Facts dynamic.Interface
+	// Reviews asks who the callers of the server's own API are. It has a limit of its own, too:
+	// callers choose how much it asks.
+	Reviews kubernetes.Interface
 	// Mapper knows kinds from discovery, which it remembers until it is reset.
 	Mapper meta.ResettableRESTMapper
 	// Probe writes probes, over connections of its own; nil if nobody does.
@@ -41,6 +44,12 @@ func Connect(c *rest.Config) (*Clients, error) {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
 	kube, err := kubernetes.NewForConfigAndClient(c, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	asking := rest.CopyConfig(c)
+	asking.QPS, asking.Burst = 50, 100
+	reviews, err := kubernetes.NewForConfigAndClient(asking, transport)
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
@@ -62,7 +71,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 	}
 	return &Clients{
 		Probe:  probe.Through(probes, connections),
-		Server: c.Host, Kube: kube, Policies: policies, Facts: facts,
+		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
 	}, nil
 }

@@ -51,6 +51,8 @@ type Config struct {
 	TokenFile    string
 	// Authorization says how authorization webhooks are answered; nil means not at all.
 	Authorization *Authorization
+	// API says how the server's own API is served, which needs Cluster; nil means not at all.
+	API *API
 	// Protection says whom authorization policies never deny anything.
 	Protection Protection
 

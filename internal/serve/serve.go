@@ -50,6 +50,8 @@ type Server struct {
 	callers *clientauth.Authenticator
 	// authorizer is nil if nobody asks for authorization.
 	authorizer *authorizer
+	// api is nil if the server's own API is not served.
+	api        *apiServer
 	protection *protection
 	limits     *limit.Limiter
 	// workers evaluate CUE.
@@ -77,7 +79,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
 	if s.callers, err = clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: s.refused("admission"), Log: s.config.Log,
+		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -117,13 +119,24 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
 	s.metering = graceful.HTTP(s.meteringMux(), s.config.Log)
-	if c.Authorization != nil {
-		if s.authorizer, err = s.newAuthorizer(c.Authorization); err != nil {
-			s.close()
-			return nil, err
-		}
+	if err := s.openOthers(); err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
+}
+
+// openOthers opens the ports of what is served besides admission.
+func (s *Server) openOthers() (err error) {
+	if c := s.config.Authorization; c != nil {
+		if s.authorizer, err = s.newAuthorizer(c); err != nil {
+			return err
+		}
+	}
+	if c := s.config.API; c != nil {
+		s.api, err = s.newAPI(c)
+	}
+	return err
 }
 
 // policies says how policies are kept current and enforced.
@@ -145,14 +158,14 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	return o
 }
 
-// refused counts the callers that a door refuses.
-func (s *Server) refused(door string) func(clientauth.Reason) {
-	var reasons []string
-	for _, reason := range clientauth.Reasons() {
-		reasons = append(reasons, string(reason))
+// refused counts the callers that a door refuses, for one of the reasons.
+func refused[R ~string](m *metrics.Metrics, door string, reasons []R) func(R) {
+	var names []string
+	for _, reason := range reasons {
+		names = append(names, string(reason))
 	}
-	count := s.metrics.Refused(door, reasons...)
-	return func(reason clientauth.Reason) { count(string(reason)) }
+	count := m.Refused(door, names...)
+	return func(reason R) { count(string(reason)) }
 }
 
 // facts is where rules get what their requests do not carry: objects from the cluster or
@@ -233,6 +246,9 @@ func (s *Server) close() {
 	}
 	if s.authorizer != nil {
 		_ = s.authorizer.listener.Close()
+	}
+	if s.api != nil {
+		_ = s.api.listener.Close()
 	}
 	s.identity.close()
 	s.workers.Close()
@@ -331,6 +347,10 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return s.authorizer.callers.Run(running) })
 		group.Go(s.authorizer.serve)
 	}
+	if s.api != nil {
+		group.Go(func() error { return s.api.Run(running) })
+		group.Go(s.api.serve)
+	}
 	if s.meterListener != nil {
 		group.Go(func() error {
 			return graceful.Served(s.metering.Serve(new(limit.Conns).Guard(s.metering, s.meterListener)))
@@ -368,6 +388,9 @@ func (s *Server) shutdown() error {
 	ends.Go(s.webhooks.End)
 	if s.authorizer != nil {
 		ends.Go(s.authorizer.server.End)
+	}
+	if s.api != nil {
+		ends.Go(s.api.server.End)
 	}
 	err := ends.Wait()
 	_ = s.metering.Close()

@@ -32,6 +32,7 @@ type Metrics struct {
 	entryCalls       *prometheus.CounterVec
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
+	apiRequests      *prometheus.CounterVec
 	shed             prometheus.Counter
 	refused          *prometheus.CounterVec
 	probes           *prometheus.CounterVec
@@ -68,6 +69,9 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.requestDuration = m.histogramVec("access_request_duration_seconds",
 		"How long requests to the authorization webhooks took, with reading and answering.",
 		"endpoint")
+	m.apiRequests = m.counterVec("api_requests_total",
+		"Requests to the API of the server itself, by resource, verb and HTTP status: 503 means that the API server did not answer.",
+		"resource", "verb", "code")
 	m.shed = m.plainCounter("requests_shed_total",
 		"Admission requests that were told to try again (429), because too many came at a time.")
 	m.refused = m.counterVec("refused_callers_total",
@@ -87,7 +91,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, &m.policies, &m.snapshot, &m.cluster, &m.workers, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, m.apiRequests, &m.policies, &m.snapshot, &m.cluster, &m.workers, m.fetches, m.fetchDuration, build)
 	return m
 }
 

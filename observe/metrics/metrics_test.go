@@ -228,6 +228,7 @@ usher_fact_fetches_total{kind="object",result="ok"} 2
 // everything makes every metric appear.
 func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
+	m.APIRequest("decisions", "list", http.StatusOK)
 	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	asked(t, m, "mutate-v1", true)

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,6 +28,12 @@ func (m *Metrics) Requests(endpoint string, next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(counted, r)
 	})
+}
+
+// APIRequest counts a request to the API of the server itself. What is for no resource that
+// there is has neither a resource nor a verb.
+func (m *Metrics) APIRequest(resource, verb string, code int) {
+	m.apiRequests.WithLabelValues(cmp.Or(resource, "other"), cmp.Or(verb, "other"), strconv.Itoa(code)).Inc()
 }
 
 // counted remembers the status of a response.

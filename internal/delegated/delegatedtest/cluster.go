@@ -29,6 +29,10 @@ import (
 // Audience is that of the tokens that [Cluster.Token] makes.
 const Audience = "usher.dev"
 
+// anyAudience is that of tokens that are not checked for audiences: those of webhooks, in API
+// servers that do not know of them. What they are valid for is the API server.
+const anyAudience = "*"
+
 // A Cluster is an API server that knows users, and what they may do. It is an HTTP server, so
 // that clients of it behave as they do.
 type Cluster struct {
@@ -177,7 +181,9 @@ func (c *Cluster) reviewToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	// As API servers do: a token is valid if it is for one of the audiences that are asked for.
 	common := slices.DeleteFunc(slices.Clone(known.audiences), func(a string) bool { return !slices.Contains(review.Spec.Audiences, a) })
-	if ok && len(common) > 0 {
+	if slices.Contains(known.audiences, anyAudience) {
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: known.user}
+	} else if ok && len(common) > 0 {
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: known.user, Audiences: common}
 	} else {
 		review.Status.Error = "invalid bearer token"

@@ -36,6 +36,7 @@ type serveFlags struct {
 	traceLabel      string
 	traceAnnotation string
 	authorization   authorizationFlags
+	api             apiFlags
 }
 
 // Serve returns usher serve.
@@ -60,6 +61,10 @@ server, for no more than the policies need; 'usher uninstall' tells them to stop
 With --authorization-address it also answers the authorization webhooks of API servers,
 over HTTPS at that address: /authorize/deny only denies, /authorize/allow only allows,
 /authorize does both. 'usher authz config' writes what an API server needs to ask.
+
+With --api-address it serves an API of its own over HTTPS at that address, for people and
+tools rather than API servers: GET /usher/v1/ says what the caller may read. Users and
+rights are those of the cluster.
 
 On SIGTERM /readyz fails, requests in flight are finished, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
@@ -99,6 +104,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.legacy.Register(flags)
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
+	f.api.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
 	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
@@ -174,6 +180,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	if c.Authorization, err = f.authorization.complete(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	if c.API, err = f.api.complete(cmd.Flags().Changed, c.Cluster != nil); err != nil {
 		return err
 	}
 	switch f.tlsMinVersion {

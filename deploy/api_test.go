@@ -1,0 +1,99 @@
+package deploy_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/usher-dev/usher/internal/delegated"
+)
+
+// rightsIn lists what every role of a rendering allows, and what is bound to roles of Kubernetes.
+func rightsIn(objects []runtime.Object) []string {
+	var rights []string
+	add := func(kind string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			rights = append(rights, fmt.Sprintf("%s %v%v%v%v", kind, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs))
+		}
+	}
+	var own []string
+	for _, role := range only[*rbacv1.ClusterRole](objects) {
+		own = append(own, role.Name)
+		kind := "ClusterRole"
+		for label := range role.Labels {
+			if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok {
+				kind = to
+			}
+		}
+		add(kind, role.Rules)
+	}
+	for _, role := range only[*rbacv1.Role](objects) {
+		own = append(own, role.Name)
+		add("Role in "+role.Namespace, role.Rules)
+	}
+	for _, binding := range only[*rbacv1.RoleBinding](objects) {
+		if !slices.Contains(own, binding.RoleRef.Name) {
+			rights = append(rights, "Role in "+binding.Namespace+": "+binding.RoleRef.Name)
+		}
+	}
+	return rights
+}
+
+// The API takes rights that nothing else needs, so only who asks for it gives them. Every
+// resource is granted to one role.
+func TestAPI(t *testing.T) {
+	t.Parallel()
+	asks := []string{
+		"ClusterRole [authentication.k8s.io][tokenreviews][][create]",
+		"Role in kube-system: extension-apiserver-authentication-reader",
+	}
+	roles := []string{
+		"view [usher.dev][auditresults][][get list watch]",
+		"edit [usher.dev][decisions][][get list watch]",
+		"admin [usher.dev][recordings][][get list watch]",
+	}
+	if len(roles) != len(delegated.Resources()) {
+		t.Errorf("the resources are %v: say who may read each", delegated.Resources())
+	}
+	for _, row := range []struct {
+		set    string
+		serves bool
+		want   []string
+	}{
+		{"", false, nil},
+		{"api.enabled=true,api.aggregateRoles=false", true, asks},
+		{"api.enabled=true", true, slices.Concat(asks, roles)},
+	} {
+		t.Run(row.set, func(t *testing.T) {
+			t.Parallel()
+			objects := renderings[0].objects(t)
+			without := rightsIn(objects)
+			if row.set != "" {
+				objects = (&rendering{args: []string{"--set", row.set}}).objects(t)
+			}
+			more := slices.DeleteFunc(rightsIn(objects), func(right string) bool { return slices.Contains(without, right) })
+			slices.Sort(more)
+			want := slices.Sorted(slices.Values(row.want))
+			if diff := cmp.Diff(want, more, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("rights besides those of the default (-want +got):\n%s", diff)
+			}
+			container := one[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+			listens := slices.Contains(container.Args, "--api-address=0.0.0.0:8445")
+			opens := slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == "api" && p.ContainerPort == 8445 })
+			leads := slices.ContainsFunc(only[*corev1.Service](objects), func(s *corev1.Service) bool {
+				return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.String() == "api" })
+			})
+			if listens != row.serves || opens != row.serves || leads != row.serves {
+				t.Errorf("listens %v, opens the port %v, the Service leads there %v: want all %v", listens, opens, leads, row.serves)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/graceful"
+)
+
+// An API says how a server serves its own API. It has a port of its own, so that those who use
+// it take no connection from API servers, and admission does not ask for client certificates.
+type API struct {
+	// Address is host:port; port 0 lets the system choose.
+	Address string
+	// Audiences are those of which a token must have one.
+	Audiences []string
+}
+
+// apiServer is what serves the API.
+type apiServer struct {
+	*delegated.API
+	server   *graceful.Server
+	listener net.Listener
+}
+
+// newAPI opens the port.
+func (s *Server) newAPI(c *API) (*apiServer, error) {
+	if s.config.Cluster == nil {
+		return nil, errors.New("serve API: only the API server of a cluster knows who may use it")
+	}
+	api, err := delegated.New(delegated.Options{
+		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
+		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serve API: %w", err)
+	}
+	a := &apiServer{API: api}
+	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
+		return nil, fmt.Errorf("open API port: %w", err)
+	}
+	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "api"))
+	a.server.Handler = a.server.Count(api)
+	a.server.TLSConfig = api.ConfigureTLS(&tls.Config{
+		MinVersion:     s.config.TLSMinVersion,
+		GetCertificate: s.identity.GetCertificate,
+		NextProtos:     []string{"h2", "http/1.1"},
+	})
+	return a, nil
+}
+
+// serve serves until the server is shut down.
+func (a *apiServer) serve() error { return graceful.Served(a.server.ServeTLS(a.listener, "", "")) }
+
+// APIURL is where the server's own API is, empty if it is nowhere.
+func (s *Server) APIURL() string {
+	if s.api == nil {
+		return ""
+	}
+	return "https://" + s.api.listener.Addr().String() + delegated.Root + "/"
+}

@@ -1,0 +1,70 @@
+package serve_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+// The server's own API takes nothing from admission: while the API server does not say who
+// callers are, and more come than are served, pods are decided.
+func TestAPIIsApart(t *testing.T) {
+	t.Parallel()
+	users := delegatedtest.NewCluster(t)
+	f := newFakeCluster()
+	f.config.Clients.Reviews = users.Client
+	f.apply(t, overrides, label("one"))
+	h := f.join(t, serve.Config{API: &serve.API{Address: "127.0.0.1:0", Audiences: []string{delegatedtest.Audience}}})
+	review := read(t, reviews+"v1-create-pods.json")
+	h.eventually("the policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
+	ask := func(path, token string) (string, *http.Response) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.server.APIURL()+path, nil)
+		if err != nil {
+			t.Error(err)
+			return "", nil
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		return h.answer(h.client.Do(r))
+	}
+	users.Grant("alice", "list", delegated.Decisions, "shop")
+	alice := users.Token("alice", delegatedtest.Audience)
+	if body, _ := ask("namespaces/shop", alice); !strings.Contains(body, `"user": "alice"`) || !strings.Contains(body, `"list"`) {
+		t.Errorf("alice may do %s", body)
+	}
+
+	release := users.Hold()
+	defer release()
+	var asking sync.WaitGroup
+	for range 200 {
+		asking.Go(func() { ask("", users.Token("somebody", delegatedtest.Audience)) })
+	}
+	h.eventually("questions are held", func() bool { now, _ := users.Held(); return now > 40 })
+	if got := h.patch(review); !strings.Contains(got, `"one"`) {
+		t.Errorf("a pod gets the patch %q while the API is overloaded", got)
+	}
+	for path, want := range map[string]int{"/usher/v1/": http.StatusNotFound, "/healthz": http.StatusOK} {
+		if got := h.status(path); got != want {
+			t.Errorf("%s on the port of the webhooks: status %d, want %d", path, got, want)
+		}
+	}
+	release()
+	asking.Wait()
+	if _, most := users.Held(); most > 64 {
+		t.Errorf("%d questions were under way", most)
+	}
+	h.eventually("it is answered again", func() bool {
+		body, _ := ask("namespaces/shop", alice)
+		return strings.Contains(body, `"list"`)
+	})
+	for _, want := range []string{`usher_api_requests_total{code="200",resource="access",verb="get"}`, `usher_requests_shed_total 0`} {
+		if got := h.metrics(); !strings.Contains(got, want) {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+	h.stop()
+}
