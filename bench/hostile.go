@@ -30,6 +30,8 @@ type siege struct {
 	attackers int
 	// most is how many times the p99 alone that beside attackers may be.
 	most float64
+	// harmless attackers send the same objects, and policies that take nothing.
+	harmless bool
 }
 
 // runSiege fails if an honest request fails, or if they wait for hostile ones.
@@ -42,6 +44,7 @@ func runSiege(ctx context.Context, args []string) error {
 	flags.Float64Var(&s.rate, "rate", 200, "honest requests a second")
 	flags.IntVar(&s.attackers, "attackers", 8, "how many attack at a time")
 	flags.Float64Var(&s.most, "most", 2, "how many times the p99 alone that beside attackers may be; 0 does not compare")
+	flags.BoolVar(&s.harmless, "harmless", false, "let attackers send the same objects, but policies that take nothing: what their objects alone cost the others")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -69,7 +72,7 @@ func (s *siege) run(ctx context.Context, w io.Writer) error {
 	defer honest.Close()
 	honest.Run(ctx, load.Pace{Rate: s.rate, Duration: 2 * time.Second})
 	a := &assault{url: server.url, client: &http.Client{Transport: &http.Transport{TLSClientConfig: r.tls, MaxIdleConnsPerHost: s.attackers}}}
-	a.prepare()
+	a.prepare(s.programs())
 	var alone, beside []*load.Result
 	for range s.rounds {
 		alone = append(alone, honest.Run(ctx, load.Pace{Rate: s.rate, Duration: s.round}))
@@ -104,12 +107,26 @@ patches: [#Patch & {op: "add", path: "/metadata/labels/seen", value: object.meta
 #Pair: {a: string, b: string}
 pairs: [for a, _ in object.metadata.annotations for b, _ in object.metadata.annotations {#Pair & {"a": a, "b": b}}]
 patches: [{op: "add", path: "/metadata/labels/pairs", value: "\(len(pairs))"}]`
+	if s.harmless {
+		shared = "object: _\npatches: [{op: \"add\", path: \"/metadata/labels/pairs\", value: \"4\"}]"
+	}
 	fmt.Fprintf(&b, override+"\n---\n", "shared", 0, "", fmt.Sprintf(`{"cue":%s}`, quoted(shared)))
-	for i, p := range attack.Programs() {
+	for i, p := range s.programs() {
 		name := fmt.Sprintf("hostile-%d", i)
 		fmt.Fprintf(&b, namespacedOverride+"\n---\n", name, hostileNamespace(i), "ConfigMap", name, quoted(p.Source))
 	}
 	return b.String()
+}
+
+// programs are what attackers have.
+func (s *siege) programs() []attack.Program {
+	programs := attack.Programs()
+	for i := range programs {
+		if s.harmless {
+			programs[i].Source = fmt.Sprintf("object: _\npatches: []\nx: %d", i)
+		}
+	}
+	return programs
 }
 
 func hostileNamespace(i int) string { return fmt.Sprint("hostile-", i%tenants) }
@@ -155,8 +172,8 @@ type assault struct {
 }
 
 // prepare makes what is sent, so that attackers take as little of this machine as can be.
-func (a *assault) prepare() {
-	for i, p := range attack.Programs() {
+func (a *assault) prepare(programs []attack.Program) {
+	for i, p := range programs {
 		name, namespace := fmt.Sprintf("hostile-%d", i), hostileNamespace(i)
 		object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}}
 		for field, value := range p.Object {

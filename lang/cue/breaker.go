@@ -15,18 +15,18 @@ const (
 	overran
 )
 
-// A breaker suspends a program that overruns its limits repeatedly: first for whoever writes the
-// objects on which it does, and only when these are several, for all. The zero breaker lets it run.
+// A breaker suspends a program that overruns its limits repeatedly, for whoever writes the objects on
+// which it does. It is never suspended for others: what takes long waits behind its own (see
+// [worker.Pool]), so that nobody has to be spared it. The zero breaker lets it run.
 //
 // Answers in between do not count in a program's favour: which object makes it take
 // long may be up to whoever sends the object.
 type breaker struct {
 	mu      sync.Mutex
-	all     suspension
 	writers map[string]*suspension
 }
 
-// A suspension is of one program, for all or for one writer.
+// A suspension is of one program, for one writer.
 type suspension struct {
 	// overruns is how many evaluations took too long since since.
 	overruns int
@@ -54,18 +54,15 @@ type trial = *suspension
 func (b *breaker) allow(now time.Time, writer string) (trial, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t, err := b.all.allow(now)
-	if t != nil || err != nil {
-		return t, err
+	own := b.writers[writer]
+	if own == nil {
+		return nil, nil
 	}
-	if own := b.writers[writer]; own != nil {
-		t, err := own.allow(now)
-		if err != nil {
-			return nil, fmt.Errorf("%w, for objects that %s writes", err, writerName(writer))
-		}
-		return t, nil
+	t, err := own.allow(now)
+	if err != nil && writer != "" {
+		return nil, fmt.Errorf("%w, for objects that %s writes", err, writerName(writer))
 	}
-	return nil, nil
+	return t, err
 }
 
 func (s *suspension) allow(now time.Time) (trial, error) {
@@ -100,16 +97,12 @@ func (b *breaker) report(now time.Time, l Limits, writer string, t trial, v verd
 		}
 		return
 	}
-	if v != overran {
-		return
-	}
-	own := b.of(now, l, writer)
-	if own == &b.all || own.overrun(now, l) {
-		b.all.overrun(now, l)
+	if v == overran {
+		b.of(now, l, writer).overrun(now, l)
 	}
 }
 
-// of returns the suspension of a writer, or of all if there are too many writers.
+// of returns the suspension of a writer. If there are too many writers, that of another one ends.
 func (b *breaker) of(now time.Time, l Limits, writer string) *suspension {
 	if own := b.writers[writer]; own != nil {
 		return own
@@ -124,26 +117,29 @@ func (b *breaker) of(now time.Time, l Limits, writer string) *suspension {
 			}
 		}
 	}
-	if len(b.writers) >= mostWriters {
-		return &b.all
+	for name, s := range b.writers {
+		if len(b.writers) < mostWriters {
+			break
+		}
+		if !s.trying {
+			delete(b.writers, name)
+		}
 	}
 	b.writers[writer] = &suspension{}
 	return b.writers[writer]
 }
 
-// overrun counts one, and reports whether that begins a suspension.
-func (s *suspension) overrun(now time.Time, l Limits) bool {
+// overrun counts one, which may begin a suspension.
+func (s *suspension) overrun(now time.Time, l Limits) {
 	if !s.until.IsZero() {
-		return false
+		return
 	}
 	if now.Sub(s.since) > overrunPeriods*l.Suspension {
 		s.overruns, s.since = 0, now
 	}
-	if s.overruns++; s.overruns < l.Overruns {
-		return false
+	if s.overruns++; s.overruns >= l.Overruns {
+		s.suspend(now, l)
 	}
-	s.suspend(now, l)
-	return true
 }
 
 func (s *suspension) suspend(now time.Time, l Limits) {

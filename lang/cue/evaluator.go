@@ -33,8 +33,7 @@ type Limits struct {
 	CompileTimeout time.Duration
 
 	// Overruns is how many evaluations of one program on the objects of one writer may overrun,
-	// within ten times Suspension, before the program is suspended for this writer; and how many
-	// writers it takes until it is suspended for all. The default is 3.
+	// within ten times Suspension, before the program is suspended for this writer. The default is 3.
 	Overruns int
 	// Suspension is for how long, by default 30 s. Then one evaluation is tried; if it
 	// takes too long again, the next suspension is twice as long, up to 16 times.

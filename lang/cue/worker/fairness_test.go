@@ -220,10 +220,10 @@ func TestWaitingIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	var busy atomic.Int32
-	for range 200 {
+	for range 400 {
 		group.Go(func() {
 			if _, _, err := do(ctx, p, "slow", time.Minute, "hang"); errors.Is(err, worker.ErrBusy) {
-				if busy.Add(1) == 200-64-1 {
+				if busy.Add(1) == 400-200-1 {
 					cancel()
 				}
 			}
@@ -231,7 +231,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 	group.Wait()
 	cancel()
-	if s := p.Stats(); s.Refused != 200-64-1 {
+	if s := p.Stats(); s.Refused != 400-200-1 {
 		t.Errorf("counted %+v", s)
 	}
 }

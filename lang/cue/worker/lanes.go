@@ -69,11 +69,11 @@ type turn struct {
 
 const (
 	// longestLane is how many requests of one lane may wait.
-	longestLane = 64
+	longestLane = 200
 	// halfLife is after how many seconds what a request has done counts for half.
 	halfLife = 30
 	// shortestPeriod and longestPeriod bound for how long a lane gets the low priority.
-	shortestPeriod, longestPeriod = 10 * time.Second, 10 * time.Minute
+	shortestPeriod, longestPeriod = time.Minute, time.Hour
 	// manyLanes is from how many lanes on those are forgotten that say nothing any more, and mostLanes
 	// from how many on those of new tenants are one.
 	manyLanes, mostLanes = 1000, 10_000

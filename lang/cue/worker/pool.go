@@ -31,7 +31,8 @@ var errNotInstalled = errors.New("the program does not call Main")
 
 // Options configure a [Pool]. The zero value works.
 type Options struct {
-	// Workers is how many workers there are at most, by default GOMAXPROCS but at most 4.
+	// Workers is how many workers there are at most that have a request, by default GOMAXPROCS but at
+	// most 4. If they are several, there is a spare one.
 	Workers int
 	// Memory is how many bytes each of them may take for its requests, by default 128 MiB. A worker
 	// has some 15 MiB when it starts.
@@ -102,6 +103,9 @@ type set struct {
 	total, starting int
 	idle            []*process
 }
+
+// working counts those that have a request.
+func (s *set) working() int { return s.total - s.starting - len(s.idle) }
 
 // New returns a pool. It starts nothing before the first request.
 func New(o Options) *Pool {
@@ -331,10 +335,13 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	p.lanes.done(t.lane, usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted})
 	p.count(o)
 	set := &p.workers[w.priority]
-	if o.last || w.preempted || p.closed {
+	switch {
+	case w.preempted:
+		go w.kill()
+	case o.last || p.closed:
 		set.total--
 		go w.kill()
-	} else {
+	default:
 		set.idle = append(set.idle, w)
 	}
 	p.log(t.lane, o)

@@ -19,7 +19,7 @@ func (p *Pool) grant() {
 // handOut gives the idle workers of a priority to requests.
 func (p *Pool) handOut(at priority) {
 	set := &p.workers[at]
-	for len(set.idle) > 0 {
+	for len(set.idle) > 0 && p.mayWork(at) {
 		last := len(set.idle) - 1
 		t := p.lanes.grant(set.idle[last])
 		if t == nil {
@@ -30,6 +30,16 @@ func (p *Pool) handOut(at priority) {
 	}
 }
 
+// mayWork reports whether another worker of a priority may have a request: there is one more than may
+// work. Those of normal priority leave one to the others that wait.
+func (p *Pool) mayWork(at priority) bool {
+	working := p.workers[normal].working() + p.workers[low].working()
+	if at == normal && p.workers[low].working() == 0 && len(p.workers[low].idle) > 0 && p.lanes.next(low) != nil {
+		working++
+	}
+	return working < p.options.Workers
+}
+
 // staff gets a worker of a priority if requests wait for one, or are about to.
 func (p *Pool) staff(at priority) {
 	set, waits := &p.workers[at], p.lanes.next(at) != nil
@@ -37,7 +47,6 @@ func (p *Pool) staff(at priority) {
 	if set.starting > 0 || len(set.idle) > 0 || !waits && at == low {
 		return
 	}
-	room := p.workers[normal].total+p.workers[low].total < p.options.Workers && set.total < p.lanes.most(at)
 	switch {
 	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
 		// There is another one for those of normal priority.
@@ -46,7 +55,7 @@ func (p *Pool) staff(at priority) {
 		p.lower(w)
 		set.idle = append(set.idle, w)
 		p.handOut(low)
-	case room:
+	case set.total < p.lanes.most(at) && set.total+other.total < p.most(at):
 		p.start(at)
 	case at == normal && waits && len(other.idle) > 0 && (set.total == 0 || time.Since(other.idle[0].used) > longIdle):
 		w := other.idle[0]
@@ -55,6 +64,16 @@ func (p *Pool) staff(at priority) {
 		go w.kill()
 		p.start(normal)
 	}
+}
+
+// most is how many workers there may be when one of a priority is started. One of normal priority may be
+// spare: it takes the place of one that is lowered or ended, so that nobody waits for a process to
+// start.
+func (p *Pool) most(at priority) int {
+	if at == normal && p.options.Workers > 1 {
+		return p.options.Workers + 1
+	}
+	return p.options.Workers
 }
 
 // longIdle is from when on a worker of low priority gives way to one of normal priority.
@@ -99,8 +118,11 @@ func (p *Pool) overstay(w *process, t *turn) {
 		p.grant()
 		return
 	}
+	// Its end takes a while; nobody waits for that.
 	w.preempted = true
+	p.workers[normal].total--
 	_ = w.cmd.Process.Kill()
+	p.grant()
 }
 
 // start starts a worker in the background.
