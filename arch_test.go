@@ -45,9 +45,9 @@ var mayImport = []struct {
 	// Their twins for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
 	{"engine/authz", []string{".", "rule/authz"}},
-	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit"}},
+	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// It lets Usher read its own policies, whatever they say.
-	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit"}},
+	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// What every door is tested with: cases of policies, too.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
 	// In a server's own process, and in a client's, nobody else applies the patch.

@@ -123,7 +123,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	}
 	tree, err := r.Target().Part(looks)
 	if err != nil {
-		return undecodable(r, err), nil
+		return undecodable(ctx, r, err)
 	}
 	d := &evaluation{engine: e, request: r, tree: tree, paths: looks}
 	if r.Phase == usher.Mutate {
@@ -140,14 +140,18 @@ func (e *Engine) mayMatch(r *usher.Request) bool {
 }
 
 // undecodable denies what cannot be read, but never a deletion for want of changes to
-// make to it.
-func undecodable(r *usher.Request, err error) usher.Decision {
+// make to it. If the time of the request is over, decoding was interrupted, and nothing is
+// known to be wrong with the object.
+func undecodable(ctx context.Context, r *usher.Request, err error) (usher.Decision, error) {
 	if r.Phase == usher.Mutate && r.Operation == usher.Delete {
-		return usher.Allowed()
+		return usher.Allowed(), nil
+	}
+	if ctx.Err() != nil {
+		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
 	d := usher.Denied("%v", err)
 	d.Code = http.StatusBadRequest
-	return d
+	return d, nil
 }
 
 func noFacts(context.Context, fact.Ref) (any, error) {

@@ -94,7 +94,7 @@ func metadataOnly(next usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		stored, err := withMetadata(r)
 		if err != nil {
-			return undecodable(r, err), nil
+			return undecodable(ctx, r, err)
 		}
 		d, err := next.Decide(ctx, stored)
 		if err != nil {

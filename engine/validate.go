@@ -17,7 +17,7 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 	for _, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
-			return undecodable(d.request, err), nil
+			return undecodable(ctx, d.request, err)
 		}
 		for _, r := range matched {
 			if problems.endedBy(r.Policy) {

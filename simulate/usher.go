@@ -33,7 +33,7 @@ func WithUsher(objects []map[string]any, rules []rule.Rule) ([]map[string]any, e
 		Name: registered, Namespace: "usher-system", Service: registered, Log: slog.New(slog.DiscardHandler),
 	})
 	mutating, validating, err := enroller.Objects(rule.Cover(rules), nil)
-	if unknown := (*webhookconfig.UnknownKindsError)(nil); err != nil && !errors.As(err, &unknown) {
+	if unknown := (*webhookconfig.IncompleteError)(nil); err != nil && !errors.As(err, &unknown) {
 		return nil, fmt.Errorf("register usher: %w", err)
 	}
 	all := slices.Clone(objects)

@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsonscan"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 const (
@@ -40,6 +41,8 @@ type handler struct {
 	timeout time.Duration
 	accept  func(context.Context, *usher.Request) error
 	log     *slog.Logger
+	// refused tells the log of requests that are no reviews.
+	refused *ratelog.Logger
 }
 
 func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
@@ -50,6 +53,7 @@ func newHandler(d usher.Decider, phase usher.Phase, o Options) *handler {
 	if h.log == nil {
 		h.log = slog.Default()
 	}
+	h.refused = ratelog.New(h.log)
 	return h
 }
 
@@ -73,7 +77,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	// The URL path may be a secret.
-	h.log.WarnContext(r.Context(), "request is not an admission review",
+	h.refused.Warn(r.Context(), http.StatusText(code), "request is not an admission review",
 		"phase", h.phase, "remote", r.RemoteAddr, "code", code, "error", err)
 }
 

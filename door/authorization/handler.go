@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/internal/jsonscan"
 	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 const (
@@ -35,8 +36,10 @@ const (
 type handler struct {
 	decider usher.Decider
 	// only is the verdict that is answered besides no opinion; empty means both.
-	only     usher.Verdict
-	options  Options
+	only    usher.Verdict
+	options Options
+	// refused tells the log of requests that are no reviews.
+	refused  *ratelog.Logger
 	inFlight atomic.Int64
 	// complained is when the log was told last that there is too much to do, in seconds.
 	complained atomic.Int64
@@ -60,7 +63,7 @@ func newHandler(d usher.Decider, only usher.Verdict, o Options) *handler {
 		o.Log = slog.Default()
 	}
 	return &handler{
-		decider: d, only: only, options: o, prefix: rand.Text()[:8] + "-",
+		decider: d, only: only, options: o, refused: ratelog.New(o.Log), prefix: rand.Text()[:8] + "-",
 		spaces: sync.Pool{New: func() any { return &workspace{body: make([]byte, 0, 4096), out: make([]byte, 0, 512)} }},
 	}
 }
@@ -98,7 +101,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if code := envelope.Write(w, err); code < http.StatusInternalServerError {
-		h.options.Log.WarnContext(r.Context(), "request is not an access review",
+		h.refused.Warn(r.Context(), http.StatusText(code), "request is not an access review",
 			"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
 	}
 }

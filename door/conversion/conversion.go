@@ -15,6 +15,8 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 // A Converter converts objects of custom resources between their versions. It is safe for
@@ -56,5 +58,6 @@ func Handler(c Converter, o Options) http.Handler {
 	if h.log == nil {
 		h.log = slog.Default()
 	}
+	h.refused = ratelog.New(h.log)
 	return h
 }

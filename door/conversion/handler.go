@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 const (
@@ -30,6 +31,8 @@ type handler struct {
 	converter Converter
 	maxBody   int64
 	log       *slog.Logger
+	// refused tells the log of requests that are no reviews.
+	refused *ratelog.Logger
 	// lastError is the failure that was logged last, and when.
 	lastError struct {
 		sync.Mutex
@@ -42,7 +45,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review, err := h.read(r)
 	if err != nil {
 		if code := envelope.Write(w, err); code != http.StatusTooManyRequests {
-			h.log.WarnContext(r.Context(), "request is not a conversion review",
+			h.refused.Warn(r.Context(), http.StatusText(code), "request is not a conversion review",
 				"path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "error", err)
 		}
 		return

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -113,5 +114,9 @@ func (m *clusterRuntime) isRegistered() func() bool {
 	if m.webhookConfig == nil {
 		return nil
 	}
-	return func() bool { return m.webhookConfig.status().done }
+	return func() bool {
+		state := m.webhookConfig.status()
+		var incomplete *webhookconfig.IncompleteError
+		return state.done && !(errors.As(state.err, &incomplete) && len(incomplete.Dropped) > 0)
+	}
 }

@@ -138,7 +138,7 @@ func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Covera
 		waiting, want := r.waits(), k.needs()
 		pause := checkEvery
 		err := r.attempt(ctx, &want)
-		var unknown *webhookconfig.UnknownKindsError
+		var unknown *webhookconfig.IncompleteError
 		switch {
 		case err == nil:
 			k.done, backoff = &want, newBackoff()
@@ -148,7 +148,6 @@ func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Covera
 			if text(r.status().err) != text(err) {
 				pause = retryFirst
 			}
-			r.mapper.Reset()
 		default:
 			k.done, pause = nil, backoff.Step()
 		}
@@ -238,6 +237,8 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 			return false
 		case <-timer.C:
 			if k.done == nil || k.leads() {
+				// Kinds come, and those that are known get other versions.
+				k.mapper.Reset()
 				return true
 			}
 			timer.Reset(wait.Jitter(checkEvery, 0.1))

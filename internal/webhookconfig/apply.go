@@ -25,17 +25,28 @@ const (
 	manager   = "usher"
 )
 
-// An UnknownKindsError names kinds that the cluster does not have (yet). Everything else
-// was registered, and they were under the names that their resources most likely will
-// have. Apply again later: their resources may be called otherwise.
-type UnknownKindsError struct {
-	// Kinds are such as "example.com/v1 Widget", sorted.
+// An IncompleteError says what is missing, although everything that can be registered was.
+type IncompleteError struct {
+	// Kinds are those that the cluster does not have (yet), such as "example.com/v1 Widget",
+	// sorted. They were registered under the names that their resources most likely will have.
+	// Apply again later: their resources may be called otherwise.
 	Kinds []string
+	// Dropped are entries for converted objects that are too many, sorted: policies that name
+	// only their versions do not see requests in others.
+	Dropped []string
 }
 
 // Error implements error.
-func (e *UnknownKindsError) Error() string {
-	return "find resources: the cluster does not have the kinds " + strings.Join(e.Kinds, ", ")
+func (e *IncompleteError) Error() string {
+	var texts []string
+	if len(e.Kinds) > 0 {
+		texts = append(texts, "find resources: the cluster does not have the kinds "+strings.Join(e.Kinds, ", "))
+	}
+	if len(e.Dropped) > 0 {
+		texts = append(texts, fmt.Sprintf("policies name more than %d sets of versions of a kind: %s are left out, so policies that name only these versions do not see "+
+			"requests in others; name fewer combinations of versions", maxConverted, strings.Join(e.Dropped, ", ")))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // A ForeignError tells that a configuration has the name of Usher's, but not its label. It
@@ -52,12 +63,12 @@ func (e *ForeignError) Error() string {
 // server-side apply, and without being able to tell the resources of all kinds nothing.
 //
 // Call it when the server answers: with the failure policy Fail, requests are refused from
-// then on if it does not. An error that is an [UnknownKindsError] needs only patience.
+// then on if it does not. An error that is an [IncompleteError] needs only patience.
 func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mutating, validating, err := e.Objects(coverage, caBundle)
-	var unknown *UnknownKindsError
+	var unknown *IncompleteError
 	if err != nil && !errors.As(err, &unknown) {
 		return err
 	}

@@ -34,8 +34,9 @@ type family struct {
 }
 
 // contested notes for all that is found to which entry for converted objects it belongs, and
-// returns the kinds that need any, sorted. It needs as few as possible.
-func (e *Enroller) contested(found []*located) ([]schema.GroupKind, error) {
+// returns the kinds that need any, sorted, and the versions of entries that are too many. It needs
+// as few as possible.
+func (e *Enroller) contested(found []*located) (kinds []schema.GroupKind, dropped []string, err error) {
 	families := map[string]*family{}
 	for _, l := range found {
 		if !l.convertible {
@@ -49,7 +50,6 @@ func (e *Enroller) contested(found []*located) ([]schema.GroupKind, error) {
 		set := strings.Join(l.named(), " ")
 		f.found, f.sets[set] = append(f.found, l), append(f.sets[set], l)
 	}
-	var kinds []schema.GroupKind
 	for _, kind := range slices.Sorted(maps.Keys(families)) {
 		f := families[kind]
 		if len(f.sets) < 2 && !slices.ContainsFunc(found, f.isWithin) {
@@ -57,7 +57,7 @@ func (e *Enroller) contested(found []*located) ([]schema.GroupKind, error) {
 		}
 		served, err := e.served(f)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !f.several(served) {
 			continue
@@ -67,9 +67,9 @@ func (e *Enroller) contested(found []*located) ([]schema.GroupKind, error) {
 			kinds = append(kinds, schema.FromAPIVersionAndKind(l.APIVersion, l.Kind).GroupKind())
 		}
 	}
-	limit(found)
+	dropped = limit(found)
 	slices.SortFunc(kinds, func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
-	return slices.Compact(kinds), nil
+	return slices.Compact(kinds), dropped, nil
 }
 
 // isWithin reports whether what is found is everything, and objects of the family among it.
@@ -137,19 +137,26 @@ func (f *family) assign(served []schema.GroupVersion) {
 			name = full
 		}
 		for _, l := range members {
-			l.versions = name
+			l.versions, l.unserved = name, 0
+			if len(served) > 0 {
+				l.unserved = len(slices.DeleteFunc(slices.Clone(named), func(v string) bool {
+					return slices.ContainsFunc(served, func(gv schema.GroupVersion) bool { return gv.String() == v })
+				}))
+			}
 		}
 	}
 }
 
-// limit leaves the entries that most likely have something to do, if there are too many.
-func limit(found []*located) {
+// limit leaves the entries that most likely have something to do, if there are too many, and
+// returns the versions of the others. Entries that name versions that nobody serves go first:
+// whoever writes policies can name any number of these.
+func limit(found []*located) (dropped []string) {
 	weight := map[string]int{}
 	for _, l := range found {
 		if l.versions == "" {
 			continue
 		}
-		w := len(l.named())
+		w := len(l.named()) + l.unserved<<10
 		if l.unknown {
 			w += 1 << 20
 		}
@@ -158,7 +165,7 @@ func limit(found []*located) {
 		}
 	}
 	if len(weight) <= maxConverted {
-		return
+		return nil
 	}
 	names := slices.SortedFunc(maps.Keys(weight), func(a, b string) int {
 		return cmp.Or(cmp.Compare(weight[a], weight[b]), cmp.Compare(a, b))
@@ -168,6 +175,7 @@ func limit(found []*located) {
 			l.versions = ""
 		}
 	}
+	return names[maxConverted:]
 }
 
 // isKind matches what can be the kind of an object, and a group in a condition.

@@ -40,22 +40,22 @@ func isEntry(webhook string) bool {
 }
 
 // Entries returns the entries that a coverage needs. API servers ask the mutating ones in
-// this order. They are complete unless there is an error other than [UnknownKindsError].
+// this order. They are complete unless there is an error other than [IncompleteError].
 func (e *Enroller) Entries(coverage rule.Coverage) ([]Entry, error) {
 	var all []Entry
-	var unknown []string
+	var missing IncompleteError
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		for _, part := range []rule.Part{rule.Objects, rule.Metadata} {
 			at := rule.Entry{Phase: phase, Part: part}
-			entries, missing, err := e.part(at, coverage.Of(at))
+			entries, err := e.part(at, coverage.Of(at), &missing)
 			if err != nil {
 				return nil, err
 			}
-			all, unknown = append(all, entries...), append(unknown, missing...)
+			all = append(all, entries...)
 		}
 		all = append(all, e.policies(phase))
 	}
-	return all, unknownKinds(unknown)
+	return all, missing.orNil()
 }
 
 // policies is the entry for writes of policies, which no selector leaves out.
@@ -71,20 +71,25 @@ func (e *Enroller) policies(phase usher.Phase) Entry {
 }
 
 // part returns the entries for a part of a phase: the one for objects in the version that
-// the client used, and those for converted objects. The second result are kinds that the
-// cluster does not know.
-func (e *Enroller) part(base rule.Entry, covered []rule.Covered) (entries []Entry, unknown []string, err error) {
+// the client used, and those for converted objects. It adds to what is missing.
+func (e *Enroller) part(base rule.Entry, covered []rule.Covered, missing *IncompleteError) (entries []Entry, err error) {
 	found, unknown, err := e.locate(covered, base.Part)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	kinds, err := e.contested(found)
+	missing.Kinds = append(missing.Kinds, unknown...)
+	kinds, dropped, err := e.contested(found)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	for _, versions := range dropped {
+		at := base
+		at.Versions = versions
+		missing.Dropped = append(missing.Dropped, at.String())
 	}
 	first := e.entry(base, found)
 	if len(first.Rules) == 0 {
-		return nil, unknown, nil
+		return nil, nil
 	}
 	if len(kinds) > 0 {
 		first.Conditions = append(first.Conditions, unconverted(kinds))
@@ -103,7 +108,7 @@ func (e *Enroller) part(base rule.Entry, covered []rule.Covered) (entries []Entr
 		entry.Conditions = append(entry.Conditions, converted)
 		entries = append(entries, entry)
 	}
-	return entries, unknown, nil
+	return entries, nil
 }
 
 func (e *Enroller) entry(at rule.Entry, found []*located) Entry {
@@ -125,6 +130,8 @@ type located struct {
 	cluster, convertible, unknown bool
 	// versions name the entry for converted objects, if there is one.
 	versions string
+	// unserved is how many of the named versions are known not to be served.
+	unserved int
 }
 
 // named are the API versions of the kind that the same rules name.

@@ -20,10 +20,10 @@ const (
 
 // Objects returns the configurations that a coverage needs. Equal coverages give equal
 // objects, to the byte. Everything that API servers would fill in is there. They are
-// complete unless there is an error other than [UnknownKindsError].
+// complete unless there is an error other than [IncompleteError].
 func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
 	entries, err := e.Entries(coverage)
-	var unknown *UnknownKindsError
+	var unknown *IncompleteError
 	if err != nil && !errors.As(err, &unknown) {
 		return nil, nil, err
 	}

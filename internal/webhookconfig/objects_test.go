@@ -323,7 +323,7 @@ func TestUnknownKindsDoNotStopOthers(t *testing.T) {
 	e := webhookconfig.New(nil, mapper(), webhookconfig.Options{Service: "usher", Namespace: "usher-system"})
 	widgets := []rule.Covered{covered("example.com/v1", "Widget", usher.Create), covered("v1", "Secret", usher.Create)}
 	m, _, err := e.Objects(rule.Coverage{Mutate: widgets, Validate: widgets}, nil)
-	var unknown *webhookconfig.UnknownKindsError
+	var unknown *webhookconfig.IncompleteError
 	if !errors.As(err, &unknown) || !slices.Equal(unknown.Kinds, []string{"example.com/v1 Widget"}) {
 		t.Fatalf("got %v", err)
 	}

@@ -174,16 +174,16 @@ func (e *Enroller) exemptKinds(coverage rule.Coverage) []string {
 	return sorted(set)
 }
 
-// unknownKinds returns an error if there are any.
-func unknownKinds(sets ...[]string) error {
-	set := map[string]bool{}
-	for _, kind := range slices.Concat(sets...) {
-		set[kind] = true
-	}
-	if len(set) == 0 {
+// orNil returns the error, sorted, or nil if nothing is missing.
+func (e *IncompleteError) orNil() error {
+	if len(e.Kinds)+len(e.Dropped) == 0 {
 		return nil
 	}
-	return &UnknownKindsError{Kinds: sorted(set)}
+	for _, list := range []*[]string{&e.Kinds, &e.Dropped} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return e
 }
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
