@@ -57,6 +57,23 @@ func (a Attack) Run(ctx context.Context, t *Target, connections int) {
 	all.Wait()
 }
 
+// RunAll makes all attacks at the same time, each on a few connections, until ctx is done. It
+// calls there when each has sent something.
+func RunAll(ctx context.Context, t func() *Target, there func()) {
+	var all, arriving sync.WaitGroup
+	for _, a := range All() {
+		target := t()
+		arriving.Go(func() {
+			for target.Arrived.Load() == 0 && pause(ctx, 5*time.Millisecond) {
+			}
+		})
+		all.Go(func() { a.Run(ctx, target, 2) })
+	}
+	arriving.Wait()
+	there()
+	all.Wait()
+}
+
 // All returns the attacks that there are.
 func All() []Attack {
 	return append(held(), posted()...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/usher-dev/usher/internal/attack"
 	"github.com/usher-dev/usher/internal/limit"
@@ -82,4 +83,60 @@ func honest(t *testing.T, h *harness, limits *limit.Limiter, conns *limit.Conns)
 			t.Errorf("there is taken %+v, with %d and %d connections", use, pending, calm)
 		}
 	}
+}
+
+// The same for authorization webhooks, with all attacks at once.
+func TestAttackersKeepNobodyFromBeingAuthorized(t *testing.T) {
+	t.Parallel()
+	const attacker, review = "127.0.0.2", `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview",` +
+		`"spec":{"user":"alice","resourceAttributes":{"verb":"get","resource":"pods","namespace":"shop"}}}`
+	if l, err := net.Listen("tcp", attacker+":0"); err != nil {
+		t.Skipf("this machine has no address %s: %v", attacker, err)
+	} else if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	policies := t.TempDir()
+	write(t, policies+"/label.yaml", label("honest"))
+	h := start(t, serve.Config{Policies: []string{policies}, Authorization: &serve.Authorization{Address: "127.0.0.1:0", Timeout: 20 * time.Second}})
+	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
+	url := h.server.AuthorizationURL()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	there := make(chan struct{})
+	var attackers sync.WaitGroup
+	attackers.Go(func() {
+		attack.RunAll(ctx, func() *attack.Target {
+			return &attack.Target{
+				Address: strings.TrimPrefix(url, "https://"), TLS: h.client.Transport.(*http.Transport).TLSClientConfig, From: attacker, Path: "/authorize",
+			}
+		}, func() { close(there) })
+	})
+	receive(t, there)
+	for i := range 20 {
+		if i%5 == 0 {
+			h.client.CloseIdleConnections()
+		}
+		body, response := h.answer(h.client.Post(url+"/authorize", "application/json", strings.NewReader(review)))
+		if response == nil || response.StatusCode != http.StatusOK || !strings.Contains(body, `"allowed":false`) {
+			t.Errorf("an honest caller is answered %s", body)
+		}
+	}
+	limits, _ := h.server.Limits()
+	if use := limits.Use(); use.Bytes > use.MaxBytes {
+		t.Errorf("reviews take %d bytes of %d", use.Bytes, use.MaxBytes)
+	}
+	cancel()
+	attackers.Wait()
+	h.eventually("everything is given back", func() bool {
+		return limits.Use().Bytes == 0 && strings.Contains(h.metrics(), `usher_unproven_connections{server="authorization",state="pending"} 0`)
+	})
+	for _, want := range []string{"usher_request_memory_bytes 0", "usher_requests_waiting 0", `usher_closed_connections_total{server="authorization"}`} {
+		if got := h.metrics(); !strings.Contains(got, want) {
+			t.Errorf("metrics have no %s", want)
+		}
+	}
+	if lines := strings.Count(h.log.String(), "is not an access review"); lines == 0 || lines > 50 {
+		t.Errorf("attackers make %d lines about requests that are no reviews", lines)
+	}
+	h.stop()
 }

@@ -123,6 +123,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.close()
 		return nil, err
 	}
+	s.metrics.Limits(s.limitState)
 	return s, nil
 }
 

@@ -42,6 +42,7 @@ type Metrics struct {
 	policies policies
 	snapshot snapshot
 	cluster  cluster
+	limits   limits
 	workers  workers
 }
 
@@ -74,6 +75,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"resource", "verb", "code")
 	m.shed = m.plainCounter("requests_shed_total",
 		"Admission requests that were told to try again (429), because too many came at a time.")
+	m.limits.init(m)
 	m.refused = m.counterVec("refused_callers_total",
 		"Requests and connections that were refused because of who sent them, by door and reason.",
 		"door", "reason")
@@ -91,7 +93,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"How long facts took to come.",
 		"kind")
 	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, m.apiRequests, &m.policies, &m.snapshot, &m.cluster, &m.workers, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, m.apiRequests, &m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, m.fetches, m.fetchDuration, build)
 	return m
 }
 

@@ -229,6 +229,9 @@ usher_fact_fetches_total{kind="object",result="ok"} 2
 func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
 	m.APIRequest("decisions", "list", http.StatusOK)
+	m.Limits(func() metrics.LimitState {
+		return metrics.LimitState{Connections: map[string]metrics.ConnectionState{"admission": {Pending: 1}}}
+	})
 	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	asked(t, m, "mutate-v1", true)

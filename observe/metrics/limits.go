@@ -1,0 +1,74 @@
+package metrics
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A LimitState is what requests take of the limits of a server.
+type LimitState struct {
+	// Bytes of MaxBytes are taken by reviews, of all doors together.
+	Bytes, MaxBytes int64
+	// InFlight is how many admission requests are decided, and Waiting how many requests wait
+	// for memory or to be decided.
+	InFlight int64
+	Waiting  int
+	// Connections are those of each server on which nobody has proved who they are.
+	Connections map[string]ConnectionState
+}
+
+// A ConnectionState is what is known of connections of callers that have proved nothing.
+type ConnectionState struct {
+	// Pending is how many have not finished a request, Settled how many have.
+	Pending, Settled int
+	// Closed is how many were closed because there were too many.
+	Closed int64
+}
+
+// Limits makes m show what requests take. The function is called whenever metrics are read.
+func (m *Metrics) Limits(state func() LimitState) { m.limits.current.Store(&state) }
+
+// limits shows what Limits was given.
+type limits struct {
+	bytes, maxBytes, inFlight, waiting, connections, closed *prometheus.Desc
+
+	current atomic.Pointer[func() LimitState]
+}
+
+func (l *limits) init(m *Metrics) {
+	l.bytes = m.gauge("request_memory_bytes", "Memory that reviews take at the moment, by what reading and decoding them takes.")
+	l.maxBytes = m.gauge("request_memory_limit_bytes", "Memory that reviews may take: a quarter of GOMEMLIMIT.")
+	l.inFlight = m.gauge("requests_in_flight", "Admission requests that are decided at the moment.")
+	l.waiting = m.gauge("requests_waiting", "Requests that wait for memory, or to be decided.")
+	l.connections = m.gauge("unproven_connections", "Connections on which nobody has proved who they are, by server and whether a request has been completed: pending or settled.", "server", "state")
+	l.closed = m.counter("closed_connections_total", "Connections of callers that have proved nothing, which were closed because there were too many.", "server")
+}
+
+// Describe implements prometheus.Collector.
+func (l *limits) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{l.bytes, l.maxBytes, l.inFlight, l.waiting, l.connections, l.closed} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (l *limits) Collect(metrics chan<- prometheus.Metric) {
+	current := l.current.Load()
+	if current == nil {
+		return
+	}
+	state := (*current)()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(l.bytes, float64(state.Bytes))
+	gauge(l.maxBytes, float64(state.MaxBytes))
+	gauge(l.inFlight, float64(state.InFlight))
+	gauge(l.waiting, float64(state.Waiting))
+	for server, c := range state.Connections {
+		gauge(l.connections, float64(c.Pending), server, "pending")
+		gauge(l.connections, float64(c.Settled), server, "settled")
+		metrics <- prometheus.MustNewConstMetric(l.closed, prometheus.CounterValue, float64(c.Closed), server)
+	}
+}
