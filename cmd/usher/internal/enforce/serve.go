@@ -53,13 +53,14 @@ second. If an edit does not compile, the previous policies stay in effect, and t
 appears in the log, the metrics and /readyz?verbose. Without --tls-cert-file it generates
 a CA and a certificate for localhost.
 
-With --kubeconfig, or --in-cluster in a pod, it also reads policies from the cluster. Their status shows whether they are enforced. Usher creates webhook configurations that
-select no more than the policies need; 'usher uninstall' removes them. In a pod
---in-cluster is the default if there are no --policies.
+With --kubeconfig, or --in-cluster in a pod, it also reads policies from the cluster. Their
+status shows whether they are enforced. Usher creates webhook configurations that select no
+more than the policies need; 'usher uninstall' removes them. In a pod --in-cluster is the
+default if there are no --policies.
 
 With --authorization-address it also serves authorization webhooks over HTTPS at that
-address: /authorize/deny only denies, /authorize/allow only allows,
-/authorize does both. 'usher authz config' writes the configuration for API servers.
+address: /authorize/deny only denies, /authorize/allow only allows, /authorize does both.
+'usher authz config' writes the configuration for API servers.
 
 With --api-address it also serves the Usher API over HTTPS at that address, for people and
 tools: GET /usher/v1/ returns what the caller may read. The cluster authenticates and
