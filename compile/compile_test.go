@@ -117,7 +117,7 @@ spec:
 
 func TestPolicyOfNoKnownKind(t *testing.T) {
 	t.Parallel()
-	for _, object := range []api.Object{nil, stranger{&v1alpha1.OverridePolicy{}}} {
+	for _, object := range []api.Object{nil, unknown{&v1alpha1.OverridePolicy{}}} {
 		c := compile.Policy(api.Policy{Object: object})
 		if len(c.Rules) > 0 || len(rule.Errors(c.Problems)) == 0 {
 			t.Errorf("policy %T: rules %v, problems %v; want an error only", object, c.Rules, c.Problems)
@@ -125,8 +125,8 @@ func TestPolicyOfNoKnownKind(t *testing.T) {
 	}
 }
 
-// A stranger is a kind that nobody compiles.
-type stranger struct{ *v1alpha1.OverridePolicy }
+// An unknown is a kind that nobody compiles.
+type unknown struct{ *v1alpha1.OverridePolicy }
 
 // TestOrder permutes the policies: the order of the rules must not change.
 func TestOrder(t *testing.T) {

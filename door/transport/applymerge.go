@@ -46,7 +46,7 @@ func mergeApplied(intent, result, wanted map[string]any, sets []fieldSet) map[st
 		if existed && reflect.DeepEqual(was, value) {
 			continue
 		}
-		grafted[key] = graftValue(intent[key], was, value, below(sets, "f:"+key))
+		grafted[key] = mergeValue(intent[key], was, value, below(sets, "f:"+key))
 	}
 	for key := range result {
 		if _, kept := wanted[key]; !kept {
@@ -56,7 +56,7 @@ func mergeApplied(intent, result, wanted map[string]any, sets []fieldSet) map[st
 	return grafted
 }
 
-func graftValue(intent, result, wanted any, sets []fieldSet) any {
+func mergeValue(intent, result, wanted any, sets []fieldSet) any {
 	switch wanted := wanted.(type) {
 	case map[string]any:
 		was, ok := result.(map[string]any)
@@ -68,14 +68,14 @@ func graftValue(intent, result, wanted any, sets []fieldSet) any {
 	case []any:
 		was, _ := result.([]any)
 		own, _ := intent.([]any)
-		return graftList(own, was, wanted, sets)
+		return mergeList(own, was, wanted, sets)
 	}
 	return wanted
 }
 
-// graftList grafts the elements of a list that are told apart by keys. Any other list is
+// mergeList grafts the elements of a list that are told apart by keys. Any other list is
 // applied as a whole.
-func graftList(intent, result, wanted []any, sets []fieldSet) []any {
+func mergeList(intent, result, wanted []any, sets []fieldSet) []any {
 	keys := keysOf(sets)
 	if len(keys) == 0 {
 		return wanted

@@ -30,10 +30,10 @@ type kind struct {
 	asked atomic.Int64
 
 	mu sync.Mutex
-	// mirror is nil while objects are not watched, for the reason err.
-	mirror  *reflector.Reflector
-	err     error
-	objects *objects
+	// reflector is nil while objects are not watched, for the reason err.
+	reflector *reflector.Reflector
+	err       error
+	objects   *objects
 }
 
 func newKind(gvk schema.GroupVersionKind, o Options, cancel context.CancelFunc) *kind {
@@ -50,7 +50,7 @@ func (k *kind) idle() time.Duration { return time.Since(time.Unix(0, k.asked.Loa
 func (k *kind) memory() *objects {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mirror == nil || !k.mirror.State().Current {
+	if k.reflector == nil || !k.reflector.State().Current {
 		return nil
 	}
 	return k.objects
@@ -60,8 +60,8 @@ func (k *kind) status() Watched {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := Watched{Kind: k.gvk, Err: k.err}
-	if k.mirror != nil {
-		state := k.mirror.State()
+	if k.reflector != nil {
+		state := k.reflector.State()
 		w.Objects, w.Current, w.Err = k.objects.len(), state.Current, state.Err
 	}
 	return w
@@ -111,7 +111,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.Interface, resource sch
 func (k *kind) set(m *reflector.Reflector, all *objects, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mirror, k.objects, k.err = m, all, err
+	k.reflector, k.objects, k.err = m, all, err
 }
 
 // number is about how many objects there are, 0 if that cannot be found out.

@@ -242,8 +242,8 @@ func (p *Prober) lost(message string) Result {
 // failure policy is Fail. The names are those of package webhookconfig.
 var ours = regexp.MustCompile(`^(Internal error occurred: )?failed calling webhook "[^"]*\.usher\.dev"`)
 
-// stranger matches what API servers say when a webhook of ours takes a probe for a policy.
-var stranger = regexp.MustCompile(`^admission webhook "[^"]*\.usher\.dev" denied the request`)
+// foreignDenial matches what API servers say when a webhook of ours takes a probe for a policy.
+var foreignDenial = regexp.MustCompile(`^admission webhook "[^"]*\.usher\.dev" denied the request`)
 
 // failed tells what the error of a write means.
 func (p *Prober) failed(err error) (result Result, passing bool) {
@@ -251,15 +251,15 @@ func (p *Prober) failed(err error) (result Result, passing bool) {
 	var deleted DeletedError
 	switch {
 	case errors.As(err, &deleted):
-		return unknown(err.Error()), false
+		return foreignDenial(err.Error()), false
 	case !errors.As(err, &status):
-		return unknown(fmt.Sprintf("the API server does not answer: %v", err)), true
+		return foreignDenial(fmt.Sprintf("the API server does not answer: %v", err)), true
 	case ours.MatchString(err.Error()):
 		return p.lost(err.Error()), false
-	case stranger.MatchString(err.Error()):
+	case foreignDenial.MatchString(err.Error()):
 		return Result{State: Unknown, refused: true}, true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
-		return unknown(fmt.Sprintf("no rights: %v; upgrade the chart, or grant create and patch of %s %s", err, resource, Name)), false
+		return foreignDenial(fmt.Sprintf("no rights: %v; upgrade the chart, or grant create and patch of %s %s", err, resource, Name)), false
 	case apierrors.IsNotFound(err):
 		return unknown("the cluster does not know " + resource + ": apply the CustomResourceDefinitions of Usher"), false
 	}

@@ -26,7 +26,7 @@ import (
 
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-func TestMirror(t *testing.T) {
+func TestReflector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newClient(object("a", "1"))

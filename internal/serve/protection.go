@@ -88,11 +88,11 @@ func (m *protection) look() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	disarmed := err == nil
-	if m.killSwitch.Swap(disarmed) == disarmed {
+	on := err == nil
+	if m.killSwitch.Swap(on) == on {
 		return
 	}
-	if disarmed {
+	if on {
 		m.log.Warn("authorization policies deny nothing any more", "file", m.KillSwitchFile, "do", "remove the file to let them deny again")
 	} else {
 		m.log.Warn("authorization policies deny again", "file", m.KillSwitchFile)

@@ -97,12 +97,12 @@ func TestAuthorizationFailsClosed(t *testing.T) {
 	jane := a.as(t, "jane", "devs")
 	expectAllowed(t, "RBAC allows to read secrets", func() error { return a.getSecret(testContext(t), jane, "other") })
 	a.process.Kill()
-	stranger := a.as(t, "jane-2", "devs")
-	err := a.getSecret(testContext(t), stranger, "db-root")
+	unknown := a.as(t, "jane-2", "devs")
+	err := a.getSecret(testContext(t), unknown, "db-root")
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("what a policy may deny: got %v, want a 500", err)
 	}
-	if _, err := stranger.CoreV1().Endpoints(a.namespace).List(testContext(t), metav1.ListOptions{}); err != nil {
+	if _, err := unknown.CoreV1().Endpoints(a.namespace).List(testContext(t), metav1.ListOptions{}); err != nil {
 		t.Errorf("what no policy denies: %v", err)
 	}
 	if err := a.getSecret(testContext(t), a.kube, "db-root"); err != nil {
@@ -111,7 +111,7 @@ func TestAuthorizationFailsClosed(t *testing.T) {
 	if err := a.process.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "RBAC to be asked again", func() error { return a.getSecret(testContext(t), stranger, "other") })
+	eventually(t, "RBAC to be asked again", func() error { return a.getSecret(testContext(t), unknown, "other") })
 	eventually(t, "the denial to be back", func() error { return a.stillDenied(t) })
 }
 

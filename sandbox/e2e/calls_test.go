@@ -130,13 +130,13 @@ func TestAPIServersProveWhoTheyAre(t *testing.T) {
 			}
 			return nil
 		})
-		stranger(t, process)
+		callAnonymously(t, process)
 		process.Kill()
 	}
 }
 
-// stranger calls a webhook without showing anything.
-func stranger(t *testing.T, process *usher.Process) {
+// callAnonymously calls a webhook without showing anything.
+func callAnonymously(t *testing.T, process *usher.Process) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}}}
 	defer client.CloseIdleConnections()
@@ -150,7 +150,7 @@ func stranger(t *testing.T, process *usher.Process) {
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a stranger gets %s", response.Status)
+		t.Errorf("an unknown caller gets %s", response.Status)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *Source) Staleness() time.Duration {
 // Err is why policies cannot be read at present, nil if they can.
 func (s *Source) Err() error {
 	for _, k := range s.kinds {
-		if err := k.mirror.State().Err; err != nil {
+		if err := k.reflector.State().Err; err != nil {
 			return fmt.Errorf("read policies of kind %s: %w", k.gvk.Kind, err)
 		}
 	}

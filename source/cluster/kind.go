@@ -24,12 +24,12 @@ import (
 	"github.com/usher-dev/usher/source"
 )
 
-// A kind holds the policies of one kind, decoded. It is the store of its mirror.
+// A kind holds the policies of one kind, decoded. It is the store of its reflector.
 type kind struct {
-	gvk    schema.GroupVersionKind
-	mirror *reflector.Reflector
-	signal func()
-	// failed gets at most one message when the mirror begins to fail.
+	gvk       schema.GroupVersionKind
+	reflector *reflector.Reflector
+	signal    func()
+	// failed gets at most one message when the reflector begins to fail.
 	failed chan struct{}
 
 	mu       sync.Mutex
@@ -52,14 +52,14 @@ func newKind(client dynamic.Interface, policies api.Kind, signal func(), o Optio
 	if log != nil {
 		log = log.With(slog.String("kind", policies.Kind))
 	}
-	k.mirror = reflector.New(client, policies.GroupVersionResource(), k, reflector.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
+	k.reflector = reflector.New(client, policies.GroupVersionResource(), k, reflector.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
 	return k
 }
 
 // run follows the kind until ctx is done. Some wait after reading begins to fail there is
 // something to report.
 func (k *kind) run(ctx context.Context, wait time.Duration) {
-	go k.mirror.Run(ctx)
+	go k.reflector.Run(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,9 +75,9 @@ func (k *kind) run(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// changed is called when the state of the mirror changes.
+// changed is called when the state of the reflector changes.
 func (k *kind) changed() {
-	if k.mirror.State().Err != nil {
+	if k.reflector.State().Err != nil {
 		changes.Signal(k.failed)
 	}
 	k.signal()
@@ -160,7 +160,7 @@ func fullName(namespace, name string) string {
 // addTo adds the policies to set, by namespace and name, and what keeps others from being
 // among them. It is false if nothing is known yet.
 func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
-	state := k.mirror.State()
+	state := k.reflector.State()
 	lasting := state.Err != nil && time.Since(state.Since) >= wait
 	absent := lasting && apierrors.IsNotFound(state.Err)
 	switch {
@@ -209,7 +209,7 @@ func (k *kind) forbidden() source.Unreadable {
 // heard is when the policies were last known to be those of the cluster. A kind that does
 // not exist is known to have none.
 func (k *kind) heard() time.Time {
-	state := k.mirror.State()
+	state := k.reflector.State()
 	if apierrors.IsNotFound(state.Err) && state.Until.After(state.Heard) {
 		return state.Until
 	}

@@ -1,0 +1,63 @@
+package usher_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// avoidedNames are the parts of identifiers that have a plainer word, with that word.
+func avoidedNames() map[string]string {
+	return map[string]string{
+		"complaint": "lastError", "disarm": "killSwitch", "disarmed": "killSwitch", "enroll": "webhookconfig",
+		"fate": "outcome", "graft": "merge", "immune": "protected", "immunity": "protection", "insist": "require",
+		"mirror": "reflector", "outline": "skipIndex", "patience": "timeout", "spared": "wouldDeny",
+		"stranger": "unknown caller", "survey": "prescan", "surveyed": "prescanned",
+	}
+}
+
+// namesAllowed are the identifiers that stay, each with its reason.
+func namesAllowed() map[string]string {
+	return map[string]string{
+		"Fate":   "the deprecated JSON field of usher authz can-i",
+		"Immune": "the deprecated field of case files",
+		"spared": "the deprecated metric usher_policy_spared_total",
+	}
+}
+
+var namePart = regexp.MustCompile(`[A-Z]?[a-z]+`)
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	avoid, allowed := avoidedNames(), namesAllowed()
+	seen := 0
+	walk(t, func(path string) {
+		if !strings.HasSuffix(path, ".go") {
+			return
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok || allowed[id.Name] != "" {
+				return true
+			}
+			seen++
+			for _, part := range namePart.FindAllString(id.Name, -1) {
+				if use := avoid[strings.ToLower(part)]; use != "" {
+					t.Errorf("%s: %s: use %s", files.Position(id.Pos()), id.Name, use)
+				}
+			}
+			return true
+		})
+	})
+	if seen == 0 {
+		t.Error("there are no identifiers")
+	}
+}
