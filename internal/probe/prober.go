@@ -251,15 +251,15 @@ func (p *Prober) failed(err error) (result Result, passing bool) {
 	var deleted DeletedError
 	switch {
 	case errors.As(err, &deleted):
-		return foreignDenial(err.Error()), false
+		return unknown(err.Error()), false
 	case !errors.As(err, &status):
-		return foreignDenial(fmt.Sprintf("the API server does not answer: %v", err)), true
+		return unknown(fmt.Sprintf("the API server does not answer: %v", err)), true
 	case ours.MatchString(err.Error()):
 		return p.lost(err.Error()), false
 	case foreignDenial.MatchString(err.Error()):
 		return Result{State: Unknown, refused: true}, true
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
-		return foreignDenial(fmt.Sprintf("no rights: %v; upgrade the chart, or grant create and patch of %s %s", err, resource, Name)), false
+		return unknown(fmt.Sprintf("no rights: %v; upgrade the chart, or grant create and patch of %s %s", err, resource, Name)), false
 	case apierrors.IsNotFound(err):
 		return unknown("the cluster does not know " + resource + ": apply the CustomResourceDefinitions of Usher"), false
 	}
