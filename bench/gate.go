@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,7 +218,7 @@ func regressions(recorded, measured map[string]cost) []string {
 			worse = append(worse, name+": recorded, but not measured")
 		}
 	}
-	slices.SortFunc(worse, func(a, b string) int { return cmp.Compare(a, b) })
+	slices.Sort(worse)
 	return worse
 }
 

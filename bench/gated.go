@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 
@@ -43,7 +42,7 @@ func (t target) handler() (http.Handler, error) {
 		return nil, err
 	}
 	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}), guard.Options{})
-	options := admission.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	options := admission.Options{Log: slog.New(slog.DiscardHandler)}
 	if t.paths[0] == "/mutate" {
 		return admission.Mutate(decider, options), nil
 	}

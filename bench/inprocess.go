@@ -49,7 +49,7 @@ func writeInProcess(ctx context.Context, w io.Writer, rounds int, body []byte) e
 	for i, limit := range []time.Duration{0, 5, 10, 150, 5, 10, 150} {
 		l := languages[i]
 		parts = append(parts, part{
-			name: "a rule: " + l.name, limit: limit * time.Microsecond,
+			name: "a rule: " + l.name, limit: limit * time.Microsecond, //nolint:durationcheck // the list above is in microseconds
 			measure: func() (time.Duration, error) { return l.running(ctx, in) },
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 )
@@ -49,9 +50,7 @@ func grow(tree map[string]any, n int) {
 	for i := range n {
 		name := fmt.Sprintf("side-%04d", i)
 		copied := map[string]any{}
-		for key, value := range containers[1].(map[string]any) {
-			copied[key] = value
-		}
+		maps.Copy(copied, containers[1].(map[string]any))
 		copied["name"] = name
 		containers = append(containers, copied)
 		fields[fmt.Sprintf(`k:{"name":"%s"}`, name)] = fields[`k:{"name":"side"}`]

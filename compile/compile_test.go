@@ -154,7 +154,7 @@ func TestOrder(t *testing.T) {
 		"mutate/2 OverridePolicy shop/b spec.overrideRules[0]",
 		"mutate/2 OverridePolicy shop/b spec.overrideRules[1]",
 	}
-	for range len(cs) {
+	for range cs {
 		cs = append(cs[1:], cs[0])
 		var got []string
 		for _, r := range compile.Order(cs) {

@@ -124,16 +124,13 @@ func elem(t reflect.Type) reflect.Type {
 // jsonFields returns the types of the fields of a struct by their JSON names.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	fields := make(map[string]reflect.Type, t.NumField())
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name != "" && name != "-":
 			fields[name] = field.Type
 		case name == "" && field.Anonymous:
-			for name, inner := range jsonFields(field.Type) {
-				fields[name] = inner
-			}
+			maps.Copy(fields, jsonFields(field.Type))
 		}
 	}
 	return fields

@@ -88,8 +88,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 func fieldsOf(of reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
-		for i := range of.NumField() {
-			if !yield(of.Field(i)) {
+		for field := range of.Fields() {
+			if !yield(field) {
 				return
 			}
 		}

@@ -11,8 +11,8 @@ with the KUBECONFIG that is printed below:
   kubectl create namespace shop
   kubectl apply -f examples/objects/pod.yaml         # allowed, and changed: kubectl -n shop get pod cart -o yaml
   kubectl apply -f examples/objects/pod-latest.yaml  # denied, with the reason
-The example policies are files. Those in the cluster have a status:
-  kubectl apply -f my-policy.yaml
+The example policies are files. Yours go into the cluster, and have a status:
+  kubectl apply -f try/policies/owner.yaml           # the one of the README, or another
   kubectl get clusteroverridepolicies,clustervalidatepolicies,overridepolicies -A
 
 END

@@ -45,13 +45,14 @@ const (
 // String is the name of the entry: the phase, the part and the versions, such as validate,
 // mutate-metadata or validate-v1.
 func (e Entry) String() string {
-	name := string(e.Phase)
+	var name strings.Builder
+	name.WriteString(string(e.Phase))
 	for _, word := range []string{string(e.Part), e.Versions} {
 		if word != "" {
-			name += "-" + word
+			name.WriteString("-" + word)
 		}
 	}
-	return name
+	return name.String()
 }
 
 // ParseEntry is the inverse of [Entry.String]. It reports whether name is one of an entry.

@@ -36,8 +36,8 @@ const (
 // annotation keys have dots.
 func FieldPath(path string) []string {
 	const annotations = ".annotations."
-	if i := strings.Index(path, annotations); i >= 0 {
-		return append(strings.Split(path[:i], "."), "annotations", path[i+len(annotations):])
+	if before, after, ok := strings.Cut(path, annotations); ok {
+		return append(strings.Split(before, "."), "annotations", after)
 	}
 	return strings.Split(path, ".")
 }

@@ -25,7 +25,7 @@ type Selective interface {
 	ReadPaths() (object, old *usher.Paths)
 }
 
-// A Slow program runs in a way that takes much longer than others do. Programs that may
+// A SlowPath is a program that runs in a way that takes much longer than others do. Programs that may
 // be slow implement it.
 type SlowPath interface {
 	Program

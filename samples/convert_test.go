@@ -1,6 +1,7 @@
 package samples_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,9 +36,7 @@ func TestHostPort(t *testing.T) {
 	}
 	for _, test := range tests {
 		object := map[string]any{"apiVersion": test.from}
-		for key, value := range test.fields {
-			object[key] = value
-		}
+		maps.Copy(object, test.fields)
 		err := samples.HostPort{}.Convert(t.Context(), &unstructured.Unstructured{Object: object}, test.to)
 		if got := text(err); got != test.err {
 			t.Errorf("%s: error %q, want %q", test.reason, got, test.err)

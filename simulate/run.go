@@ -163,8 +163,7 @@ func (r *run) begin(a admission.Attributes) mark {
 }
 
 // add appends a step that has the phase and the round of now.
-func (r *run) add(s Step, round int) *Step {
+func (r *run) add(s Step, round int) {
 	s.Phase, s.Round = r.phase, round
 	r.trace.Steps = append(r.trace.Steps, s)
-	return &r.trace.Steps[len(r.trace.Steps)-1]
 }

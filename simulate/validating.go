@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -225,12 +226,7 @@ func validatingStep(s Step, e *policyEvent, actions []admissionv1.ValidationActi
 }
 
 func denies(actions []admissionv1.ValidationAction) bool {
-	for _, action := range actions {
-		if action == admissionv1.Deny {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(actions, admissionv1.Deny)
 }
 
 // failedAs is what a failure comes to.

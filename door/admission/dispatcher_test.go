@@ -184,13 +184,14 @@ func newRegistration(c call, server *httptest.Server) admissionregistrationv1.Va
 		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
 		AdmissionReviewVersions: []string{c.version},
 		FailurePolicy:           &c.policy,
-		TimeoutSeconds:          ptr(int32(30)),
+		TimeoutSeconds:          new(int32(30)),
 		SideEffects:             ptr(admissionregistrationv1.SideEffectClassNone),
 		MatchPolicy:             ptr(admissionregistrationv1.Exact),
 	}
 }
 
-func ptr[T any](value T) *T { return &value }
+//go:fix inline
+func ptr[T any](value T) *T { return new(value) }
 
 func initialize(t *testing.T, plugin *generic.Webhook, client kubernetes.Interface, factory informers.SharedInformerFactory) {
 	t.Helper()

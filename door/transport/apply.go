@@ -68,8 +68,7 @@ func (x *exchange) apply() (*http.Response, error) {
 // asReply makes the server's refusal of an attempt a response to the client's request, so
 // that a conflict can be tried again.
 func asReply(err error) (*http.Response, error) {
-	var given reply
-	if errors.As(err, &given) {
+	if given, ok := errors.AsType[reply](err); ok {
 		return given.Response, nil
 	}
 	return nil, err

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 )
 
@@ -38,9 +39,7 @@ func below(sets []fieldSet, key string) []fieldSet {
 // become result. The arguments are not changed.
 func mergeApplied(intent, result, wanted map[string]any, sets []fieldSet) map[string]any {
 	grafted := make(map[string]any, len(intent))
-	for key, value := range intent {
-		grafted[key] = value
-	}
+	maps.Copy(grafted, intent)
 	for key, value := range wanted {
 		was, existed := result[key]
 		if existed && reflect.DeepEqual(was, value) {
@@ -146,9 +145,7 @@ func name(keys []string, element map[string]any) string {
 
 func withKeys(intent map[string]any, keys []string, element map[string]any) map[string]any {
 	own := make(map[string]any, len(intent)+len(keys))
-	for key, value := range intent {
-		own[key] = value
-	}
+	maps.Copy(own, intent)
 	for _, k := range keys {
 		if value, ok := element[k]; ok {
 			own[k] = value

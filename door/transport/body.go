@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 
@@ -123,14 +124,10 @@ func text(tree map[string]any, field string) string {
 // with is tree with another field of its metadata. Tree is not changed.
 func with(tree map[string]any, field string, value any) map[string]any {
 	changed := make(map[string]any, len(tree)+1)
-	for key, value := range tree {
-		changed[key] = value
-	}
+	maps.Copy(changed, tree)
 	metadata, _ := tree["metadata"].(map[string]any)
 	copied := make(map[string]any, len(metadata)+1)
-	for key, value := range metadata {
-		copied[key] = value
-	}
+	maps.Copy(copied, metadata)
 	copied[field] = value
 	changed["metadata"] = copied
 	return changed

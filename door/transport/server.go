@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,9 +31,7 @@ func (x *exchange) call(method, path string, query url.Values, header http.Heade
 			request.Header[key] = values
 		}
 	}
-	for key, values := range header {
-		request.Header[key] = values
-	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Accept", mediaJSON)
 	response, err := x.direct.RoundTrip(request)
 	if err != nil {

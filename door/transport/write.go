@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -179,9 +180,7 @@ func asObject(v any) (*usher.Object, error) {
 func (x *exchange) query(values url.Values) *url.URL {
 	to := *x.request.URL
 	query := to.Query()
-	for key, value := range values {
-		query[key] = value
-	}
+	maps.Copy(query, values)
 	to.RawQuery = query.Encode()
 	return &to
 }

@@ -155,8 +155,7 @@ func checkURL(text string) error {
 // do makes the request. Its errors leave out the URL.
 func do(client *nethttp.Client, request *nethttp.Request) (*nethttp.Response, error) {
 	response, err := client.Do(request)
-	var withURL *url.Error
-	if errors.As(err, &withURL) {
+	if withURL, ok := errors.AsType[*url.Error](err); ok {
 		err = withURL.Err
 	}
 	return response, err

@@ -219,8 +219,8 @@ func (e *editor) plain(start, column int, flow bool) int {
 		return start + len(bytes.TrimRight(e.text[start:start+indexOrEnd(e.text[start:], ",}#\r\n")], " \t"))
 	}
 	line := e.text[start : start+indexOrEnd(e.text[start:], "\r\n")]
-	if comment := bytes.Index(line, []byte(" #")); comment >= 0 {
-		return start + len(bytes.TrimRight(line[:comment], " \t"))
+	if before, _, ok := bytes.Cut(line, []byte(" #")); ok {
+		return start + len(bytes.TrimRight(before, " \t"))
 	}
 	return e.indented(start, column)
 }

@@ -167,7 +167,7 @@ func certificatesOf(text []byte) ([]*x509.Certificate, error) {
 }
 
 // keyOf returns the private key in a PEM text, in any of the usual forms.
-func keyOf(text []byte) (any, error) {
+func keyOf(text []byte) (any, error) { //nolint:unparam // that there is one is what callers ask so far
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return nil, errNoKey

@@ -107,8 +107,7 @@ func (e *editor) apply(op *usher.PatchOp) error {
 	case "copy", "move":
 		return e.transfer(op)
 	}
-	//lint:ignore ST1005 the wording of the API server's applier is what users search for
-	return fmt.Errorf("Unexpected kind: %s", op.Op)
+	return fmt.Errorf("Unexpected kind: %s", op.Op) //nolint:staticcheck // the wording of the API server's applier is what users search for
 }
 
 func (e *editor) add(op *usher.PatchOp) error {

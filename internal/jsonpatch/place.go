@@ -118,8 +118,7 @@ func insertIndex(array []any, key string) (int, error) {
 }
 
 func outOfRange(i int) error {
-	//lint:ignore ST1005 the wording of the API server's applier is what users search for
-	return fmt.Errorf("Unable to access invalid index: %d: %w", i, errIndex)
+	return fmt.Errorf("Unable to access invalid index: %d: %w", i, errIndex) //nolint:staticcheck // the wording of the API server's applier is what users search for
 }
 
 // canonicalIndex returns i as RFC 6901 wants it, which may be key itself.

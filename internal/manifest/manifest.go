@@ -124,8 +124,7 @@ func (w *walk) again(real string) bool {
 
 // Reason is an error of the file system without the path that it names.
 func Reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", pathErr.Op, pathErr.Err)
 	}
 	return err

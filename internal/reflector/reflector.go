@@ -277,7 +277,7 @@ func (m *Reflector) update(change func(*State)) {
 
 func alike(a, b error) bool {
 	if a == nil || b == nil {
-		return a == b
+		return a == nil && b == nil
 	}
 	return errors.Is(a, b) || a.Error() == b.Error()
 }

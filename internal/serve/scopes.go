@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -70,9 +71,7 @@ func (s *scopes) read() {
 		return
 	}
 	next := map[schema.GroupResource]authz.Scope{}
-	for resource, scope := range *s.known.Load() {
-		next[resource] = scope
-	}
+	maps.Copy(next, *s.known.Load())
 	for _, list := range lists {
 		group, parseErr := schema.ParseGroupVersion(list.GroupVersion)
 		if parseErr != nil {

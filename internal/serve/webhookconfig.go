@@ -290,8 +290,7 @@ func (r *webhookConfigSync) tell(done bool, err error) {
 	case done:
 		r.log.Warn("registration is not complete", "error", err)
 	default:
-		var foreign *webhookconfig.ForeignError
-		if errors.As(err, &foreign) {
+		if _, ok := errors.AsType[*webhookconfig.ForeignError](err); ok {
 			r.log.Error("registration fails", "error", err,
 				"do", "delete what has the name, or choose another name with --webhook-configuration-name")
 			return

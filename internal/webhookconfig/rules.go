@@ -94,7 +94,7 @@ func join(spots map[spot][]usher.Operation) []admissionv1.RuleWithOperations {
 	rules := make([]admissionv1.RuleWithOperations, len(keys))
 	for i, key := range keys {
 		slices.Sort(resources[key])
-		for _, word := range strings.Split(key.operations, ",") {
+		for word := range strings.SplitSeq(key.operations, ",") {
 			rules[i].Operations = append(rules[i].Operations, admissionv1.OperationType(word))
 		}
 		rules[i].Rule = admissionv1.Rule{

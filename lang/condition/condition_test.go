@@ -379,7 +379,7 @@ func TestString(t *testing.T) {
 func BenchmarkCondition(b *testing.B) {
 	object := object()
 	filler := map[string]any{}
-	for _, letter := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+	for letter := range strings.SplitSeq("abcdefghijklmnopqrstuvwxyz", "") {
 		filler[letter] = strings.Repeat(letter, 150)
 	}
 	object["data"] = filler // The pod has 4 KB.

@@ -58,8 +58,8 @@ func (a *advisor) operation(b *ast.BinaryExpr) {
 // inside reports whether the operation being looked at is an operand of one with the
 // same operator.
 func (a *advisor) inside(op token.Token) bool {
-	for i := len(a.stack) - 1; i >= 0; i-- {
-		switch p := a.stack[i].(type) {
+	for _, v := range slices.Backward(a.stack) {
+		switch p := v.(type) {
 		case *ast.ParenExpr:
 			continue
 		case *ast.BinaryExpr:

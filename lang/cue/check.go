@@ -24,7 +24,6 @@ func (c *compilation) problem(severity rule.Severity, pos token.Pos, what, do st
 }
 
 func (c *compilation) fail(what, do string) { c.problem(rule.Error, token.NoPos, what, do) }
-func (c *compilation) warn(what, do string) { c.problem(rule.Warning, token.NoPos, what, do) }
 func (c *compilation) failed() bool         { return len(rule.Errors(c.problems)) > 0 }
 
 // cueErrors reports errors of CUE, each at the first place that it names.

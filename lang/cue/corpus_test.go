@@ -128,7 +128,7 @@ func TestResultsOfV043(t *testing.T) {
 			t.Parallel()
 			want := map[string]string{}
 			for result, names := range recorded[name] {
-				for _, input := range strings.Fields(names) {
+				for input := range strings.FieldsSeq(names) {
 					want[input] = result
 				}
 			}

@@ -309,7 +309,7 @@ func (a *advisor) literals(e ast.Expr, depth int) []*ast.StructLit {
 		var all []*ast.StructLit
 		for _, element := range list.Elts {
 			if c, ok := element.(*ast.Comprehension); ok {
-				element, _ = c.Value.(ast.Expr)
+				element = c.Value
 			}
 			all = append(all, a.literals(element, depth+1)...)
 		}

@@ -1,6 +1,7 @@
 package cue
 
 import (
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -50,7 +51,7 @@ func (n *need) addTo(paths *usher.Paths, at ...string) {
 		paths.Add(at...)
 	default:
 		for name, sub := range n.fields {
-			sub.addTo(paths, append(at[:len(at):len(at)], name)...)
+			sub.addTo(paths, append(slices.Clip(at), name)...)
 		}
 	}
 }

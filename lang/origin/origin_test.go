@@ -394,7 +394,7 @@ func apply(t *testing.T, program rule.Program, object map[string]any) (map[strin
 
 func at(object map[string]any, path string) (v any, ok bool) {
 	v = object
-	for _, key := range strings.Split(path, ".") {
+	for key := range strings.SplitSeq(path, ".") {
 		m, _ := v.(map[string]any)
 		v, ok = m[key]
 	}

@@ -2,6 +2,7 @@ package origin
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -99,9 +100,7 @@ func sortedKeys[K ~string, V any](m map[K]V) []K {
 // canonical form and empty lists are left out, as Kubernetes writes them.
 func oversell(now map[string]any, factors []factor) (map[string]any, error) {
 	next := make(map[string]any, len(now))
-	for key, value := range now {
-		next[key] = value
-	}
+	maps.Copy(next, now)
 	for _, list := range []string{"requests", "limits"} {
 		quantities, err := readQuantities(now[list])
 		if err != nil {

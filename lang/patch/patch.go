@@ -80,7 +80,7 @@ func checkPath(op usher.PatchOp) []rule.Problem {
 			fmt.Sprintf("write %q", "/"+op.Path))
 	}
 	if i := badEscape(op.Path); i >= 0 {
-		return warn(fmt.Sprintf("the ~ in %q is not followed by 0 or 1 and is taken literally", op.Path[i:]),
+		return warn(fmt.Sprintf("the ~ in %q is not followed by 0 or 1 and stands for itself", op.Path[i:]),
 			"write ~0 for ~ and ~1 for / inside of a key")
 	}
 	return nil
@@ -88,7 +88,7 @@ func checkPath(op usher.PatchOp) []rule.Problem {
 
 // badEscape returns where a tilde stands that escapes nothing, or -1.
 func badEscape(path string) int {
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		if path[i] == '~' && (i+1 == len(path) || path[i+1] != '0' && path[i+1] != '1') {
 			return i
 		}

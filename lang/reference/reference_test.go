@@ -29,8 +29,7 @@ func compile(t testing.TB, ref *v1alpha1.ResourceRefer) *reference.Reference {
 func ask(r *reference.Reference, object map[string]any) (*fact.Ref, any, error) {
 	in := &rule.Input{Request: &usher.Request{Namespace: "shop"}, Object: object}
 	value, err := r.Root(in)
-	var missing *fact.Missing
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*fact.Missing](err); ok {
 		return &missing.Ref, nil, nil
 	}
 	return nil, value, err

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +27,7 @@ func inPod(keys ...any) spot { return spot{inPod: true, expr: "pod.spec"}.at(key
 
 // at returns the place that keys lead to from s.
 func (s spot) at(keys ...any) spot {
-	s.keys = append(s.keys[:len(s.keys):len(s.keys)], keys...)
+	s.keys = append(slices.Clip(s.keys), keys...)
 	for _, key := range keys {
 		switch key := key.(type) {
 		case int:

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,9 +150,9 @@ type removeTolerations struct {
 
 func (s *removeTolerations) run(r *run) error {
 	entries := listAt(r, &s.at)
-	for i := len(entries) - 1; i >= 0; i-- {
+	for i, entry := range slices.Backward(entries) {
 		for j := range s.like {
-			if s.like[j].matches(entries[i]) {
+			if s.like[j].matches(entry) {
 				r.emit("remove", r.pod.at+s.at.path+"/"+strconv.Itoa(i), nil)
 				break
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -116,9 +117,7 @@ func TestWrap(t *testing.T) {
 				"msg": "decision", "uid": "u1", "phase": "mutate", "operation": "CREATE", "kind": "ConfigMap",
 				"namespace": "shop", "name": "web", "user": "jane",
 			}
-			for key, value := range test.want {
-				want[key] = value
-			}
+			maps.Copy(want, test.want)
 			if diff := cmp.Diff([]map[string]any{want}, logged(t, request("ConfigMap"), test.decision, test.err)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

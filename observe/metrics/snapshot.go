@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -83,9 +84,7 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	send(s.rules, float64(current.Rules))
 	// Alerts want a 0 to compare with, not a series that is not there.
 	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
-	for severity, n := range current.Problems {
-		problems[severity] = n
-	}
+	maps.Copy(problems, current.Problems)
 	for severity, n := range problems {
 		send(s.problems, float64(n), severity)
 	}

@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/api"
@@ -26,10 +28,8 @@ func ScopeOf(group, resource string) Scope {
 	if !ours {
 		return ScopeUnknown
 	}
-	for _, r := range resources {
-		if r == resource {
-			return ScopeCluster
-		}
+	if slices.Contains(resources, resource) {
+		return ScopeCluster
 	}
 	return ScopeNamespace
 }

@@ -1,5 +1,7 @@
 package authz
 
+import "slices"
+
 import "strings"
 
 // A Value is what a request says in one dimension, such as its namespace.
@@ -189,10 +191,8 @@ func (s *Subject) Has(q *Query) bool {
 		}
 	}
 	for i := range s.Groups {
-		for _, group := range q.User.Groups {
-			if s.Groups[i].Matches(group) {
-				return true
-			}
+		if slices.ContainsFunc(q.User.Groups, s.Groups[i].Matches) {
+			return true
 		}
 	}
 	if q.AccountName == "" {

@@ -135,8 +135,7 @@ func TestRunOverlooksInstants(t *testing.T) {
 	const kind = "ClusterOverridePolicy"
 	write(t, folder, map[string]string{"a.yaml": policy(kind, "one")})
 	sets := make(chan []string, 100)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	go func() {
 		_ = dir.New(folder).Run(ctx, func(set source.Set) { sets <- summary(set, folder) })
 	}()

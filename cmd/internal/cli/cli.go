@@ -49,8 +49,7 @@ func Execute(ctx context.Context, root *cobra.Command, s Streams, args []string)
 		return ExitNegative
 	}
 	fmt.Fprintf(s.Err, "%s: %v\n", root.Name(), err)
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[*UsageError](err); ok {
 		fmt.Fprintf(s.Err, "Run '%s --help' for what it takes.\n", usage.Command)
 	}
 	return ExitUnusable

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -66,7 +67,7 @@ func readFrame(r io.Reader, limit int) (frame, error) {
 
 // whole is the error of a frame that ends early.
 func whole(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

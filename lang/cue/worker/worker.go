@@ -7,6 +7,7 @@
 package worker
 
 import (
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -67,7 +68,7 @@ func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int
 	}
 	for {
 		f, err := readFrame(in, largestRequest)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -142,7 +142,7 @@ func readBody(file string, stdin io.Reader) ([]byte, error) {
 }
 
 func (f *benchFlags) tls() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure} //nolint:gosec // --insecure asks for it
 	if f.caFile != "" {
 		pem, err := os.ReadFile(f.caFile)
 		if err != nil {
