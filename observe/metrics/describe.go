@@ -29,11 +29,15 @@ func (m *Metrics) describe(kind, name, help string, labels []string) string {
 
 func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
 	opts := prometheus.CounterOpts{Name: m.describe("counter", name, help, labels), Help: help}
-	return prometheus.NewCounterVec(opts, labels)
+	vec := prometheus.NewCounterVec(opts, labels)
+	m.registry.MustRegister(vec)
+	return vec
 }
 
 func (m *Metrics) plainCounter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: m.describe("counter", name, help, nil), Help: help})
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: m.describe("counter", name, help, nil), Help: help})
+	m.registry.MustRegister(counter)
+	return counter
 }
 
 func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
@@ -43,7 +47,9 @@ func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.
 		// From what a decision costs that no rule is for, to the patience of API servers.
 		Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}
-	return prometheus.NewHistogramVec(opts, labels)
+	vec := prometheus.NewHistogramVec(opts, labels)
+	m.registry.MustRegister(vec)
+	return vec
 }
 
 func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.Desc {

@@ -92,8 +92,7 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"How long facts took to come.",
 		"kind")
-	build := m.buildInfo()
-	registry.MustRegister(m.decisions, m.decisionDuration, m.entryCalls, m.shed, m.refused, m.probes, m.requests, m.requestDuration, m.apiRequests, &m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, m.fetches, m.fetchDuration, build)
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, m.buildInfo())
 	return m
 }
 
