@@ -51,14 +51,14 @@ func (d *Document) Run(t *testing.T, o Options) {
 	t.Helper()
 	tmp := t.TempDir()
 	work := filepath.Join(tmp, "work")
-	if err := prepare(work, o); err != nil {
-		t.Fatal(err)
-	}
 	// A marker that no output holds by chance, as it is restored there.
 	names := [][2]string{{"/tmp", tmp + "/tmp"}}
 	// The first is also what hack/run.sh listens on.
 	for _, port := range taken {
 		names = append(names, [2]string{port, freePort(t)})
+	}
+	if err := prepare(work, o, names[1:]); err != nil {
+		t.Fatal(err)
 	}
 	s, err := newSession(work, append(o.Environment, "PATH="+o.Path+":"+os.Getenv("PATH"), "TMPDIR="+tmp+"/tmp", "NO_COLOR=1", "PORT="+names[1][1]), names)
 	if err != nil {
@@ -133,13 +133,27 @@ func (s *session) check(c *Command, b *Block, last bool) (printed []string, err 
 	return printed, nil
 }
 
-// prepare copies folders of the repository, as git would find them after a clone.
-func prepare(work string, o Options) error {
+// prepare copies folders of the repository, as git would find them after a clone. Webhook
+// configurations among the examples name the ports that the test has in their place.
+func prepare(work string, o Options, ports [][2]string) error {
 	if err := os.MkdirAll(filepath.Join(filepath.Dir(work), "tmp"), 0o755); err != nil {
 		return err
 	}
 	for _, folder := range o.Folders {
 		if err := os.CopyFS(filepath.Join(work, folder), os.DirFS(filepath.Join(o.Root, folder))); err != nil {
+			return err
+		}
+	}
+	configurations, err := filepath.Glob(filepath.Join(work, "examples", "*", "*", "webhook.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, path := range configurations {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte((&session{names: ports}).replace(string(text))), 0o644); err != nil {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ func (s *session) serve(text string, shown []string) (printed []string, err erro
 		select {
 		case err := <-s.ended[cmd]:
 			s.ended[cmd] <- err
-			return printed, fmt.Errorf("it has ended: %v", err)
+			return printed, fmt.Errorf("it has ended: %w", err)
 		case <-timeout:
 			return printed, fmt.Errorf("it has not printed this after %s", limit)
 		case <-time.After(20 * time.Millisecond):
@@ -151,7 +151,7 @@ func (s *session) close() {
 	}
 	for _, cmd := range s.servers {
 		select {
-		case <-s.ended[cmd]:
+		case <-s.ended[cmd]: //nolint:errcheck // how it ends does not matter any more
 		case <-time.After(15 * time.Second):
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
