@@ -2,10 +2,10 @@
 # each platform before, with the Go toolchain and the modules whose checksums are in go.mod and
 # go.sum. No other image is part of it, so there is none whose content could change.
 FROM scratch
-ARG TARGETOS TARGETARCH
+ARG TARGETPLATFORM
 LABEL org.opencontainers.image.source=https://github.com/usher-dev/usher \
       org.opencontainers.image.licenses=Apache-2.0
-COPY bin/${TARGETOS}-${TARGETARCH}/usher /usher
+COPY ${TARGETPLATFORM}/usher /usher
 USER 65532:65532
 EXPOSE 8443 8080
 ENTRYPOINT ["/usher"]
