@@ -150,6 +150,10 @@ generate: ## write generated code and manifests anew
 	  $(HELM) template usher deploy/helm/usher --namespace usher-system --set createNamespace=true \
 	    --kube-version 1.36.0 --include-crds --no-hooks; } > deploy/manifests/usher.yaml
 
+.PHONY: trial-objects
+trial-objects: ## record the objects that policies are tried on, with the defaults of an API server
+	cd sandbox && CGO_ENABLED=0 $(GO) test -count=1 ./internal/defaulted -update
+
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh

@@ -60,7 +60,9 @@ var mayImport = []struct {
 	{"simulate/authz", []string{"."}},
 
 	// Assemblies: they connect stages.
-	{"live", []string{".", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
+	// Requests that nobody made, and what the decisions on them say of a policy.
+	{"trial", []string{".", "api", "fact", "rule", "compile", "index", "engine"}},
+	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
@@ -72,7 +74,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Of the doors and what is around them the commands see what any Go program does.
 	{"cmd/...", []string{
-		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report",
+		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial",
 		// A process may be one in which CUE is evaluated and nothing else: main asks.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
@@ -151,6 +153,8 @@ var homes = []struct {
 	// (internal/webhookconfig), and those who make clients.
 	{"k8s.io/client-go", []string{
 		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		// The types of Kubernetes' own kinds.
+		"trial",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -32,6 +32,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 	"github.com/usher-dev/usher/source"
+	"github.com/usher-dev/usher/trial"
 )
 
 // ErrNotLoaded is the error of Decide before every source has handed over its policies.
@@ -318,14 +319,15 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 // guard says what policies are tried on when they are written: the immune stay so, but
 // nothing else spares anybody.
 func (o Options) guard(all usage) guard.Options {
-	trial := o.Access
-	trial.KillSwitch = nil
+	access := o.Access
+	access.KillSwitch = nil
 	return guard.Options{
 		Compile: o.Compile, May: o.May, Places: o.Places,
 		Check: func(policy, old api.Object) []rule.Problem { return o.Quota.check(policy, old, all) },
 		Judge: func(rules []*authz.Rule) usher.Decider {
-			return authzengine.New(authzindex.New(rules), trial)
+			return authzengine.New(authzindex.New(rules), access)
 		},
+		Trial: trial.Problems,
 	}
 }
 

@@ -41,8 +41,10 @@ type Options struct {
 	// Check returns what else keeps a policy from being written. The old one is nil if there is none.
 	// Nil checks nothing else.
 	Check func(policy, old api.Object) []rule.Problem
-	// Compile says where policies are tried.
+	// Compile says where policies are compiled.
 	Compile compile.Options
+	// Trial returns what is found when a policy that compiles is tried; nil does not try it.
+	Trial func(context.Context, compile.Compiled) []rule.Problem
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
@@ -128,6 +130,9 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		}
 		return d, nil
 	}
+	for _, p := range g.try(ctx, compiled) {
+		warnings = append(warnings, sentence(p))
+	}
 	more, d, refused := g.authorize(ctx, r, compiled)
 	warnings = append(warnings, more...)
 	if refused {
@@ -164,6 +169,19 @@ func oldPolicy(r *usher.Request) api.Object {
 		return nil
 	}
 	return old.Object
+}
+
+// longestTrial is what trying a policy may take.
+const longestTrial = 100 * time.Millisecond
+
+// try tries a policy. A trial refuses nothing: whatever it finds is a warning.
+func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
+	if g.options.Trial == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestTrial)
+	defer cancel()
+	return g.options.Trial(ctx, c)
 }
 
 // writesPolicy reports whether r creates or changes a policy.

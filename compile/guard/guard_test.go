@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,9 +14,11 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/rule"
 )
 
 const cases = "../../policytest/testdata/kinitiras"
@@ -184,12 +187,14 @@ const (
 		`{"overriders":{"cue":"patches: []\nx: 1000000*(1000000*\"x\")"}}]}}`
 	templateOverride = header + `"ClusterOverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":[{"overriders":` +
 		`{"template":{"type":"labels","operation":"add","path":"a","value":{"string":"b"}}}}]}}`
-	badTemplates = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"validateRules":[` +
+	badTemplates = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[` +
 		`{"template":{"type":"condition","condition":{"cond":"Exist"}}},{"template":{"type":"condition","condition":{"cond":"Regex"}}}]}}`
-	pab = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"validateRules":[` +
+	pab = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[` +
 		`{"template":{"type":"pab","podAvailableBadge":{"maxUnavailable":"60%"}}}]}}`
-	warned = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"validateRules":[` +
+	warned = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[` +
 		`{"targetOperations":["create"],"cue":"validate: {valid: true}"}]}}`
+	mistaken = header + `"ClusterValidatePolicy","metadata":{"name":"p"},"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}],"validateRules":[` +
+		`{"cue":"validate: {vaild: false}"}]}}`
 	misshapen  = header + `"ClusterOverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":"all"}}`
 	generated  = header + `"ClusterOverridePolicy","metadata":{"generateName":"p-"},"spec":{"overrideRules":[{"overriders":{"plaintext":[{"path":"/a","op":"remove"}]}}]}}`
 	namespaced = header + `"OverridePolicy","metadata":{"name":"p"},"spec":{"overrideRules":[{"overriders":{"plaintext":[{"path":"/a","op":"remove"}]}}]}}`
@@ -344,6 +349,37 @@ func TestWarnings(t *testing.T) {
 	}
 	if len(d.Warnings) != 2 || !strings.Contains(d.Warnings[0], "targetOperations[0]") || d.Warnings[1] != "from behind" {
 		t.Errorf("warnings %q, want one about targetOperations[0] and the one from behind", d.Warnings)
+	}
+}
+
+// TestTrialsWarn: what a trial finds is told, and refuses nothing.
+func TestTrialsWarn(t *testing.T) {
+	t.Parallel()
+	tried := func(ctx context.Context, c compile.Compiled) []rule.Problem {
+		if _, bounded := ctx.Deadline(); !bounded || c.Ref.Name != "p" {
+			t.Errorf("trial of %s, bounded in time: %t", c.Ref, bounded)
+		}
+		return []rule.Problem{{Severity: rule.Warning, Field: "spec", What: "every Pod would be refused", Do: "write less"}}
+	}
+	d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{Trial: tried}).Decide(t.Context(), &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Object: usher.RawObject([]byte(generated)), Name: "p",
+	})
+	if err != nil || d.Verdict != usher.Allow {
+		t.Fatalf("decision %+v, %v", d, err)
+	}
+	if !slices.Contains(d.Warnings, "spec: every Pod would be refused (write less)") {
+		t.Errorf("warnings %q, want that of the trial", d.Warnings)
+	}
+}
+
+// TestMistakesAreRefused: a program that cannot do what it says.
+func TestMistakesAreRefused(t *testing.T) {
+	t.Parallel()
+	d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{}).Decide(t.Context(), &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Object: usher.RawObject([]byte(mistaken)),
+	})
+	if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, `nobody reads "vaild"`) || !strings.Contains(d.Message, "did you mean valid?") {
+		t.Errorf("decision %+v, %v, want a refusal with a suggestion", d, err)
 	}
 }
 

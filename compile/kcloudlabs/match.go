@@ -7,16 +7,31 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/lang/selector"
+	"github.com/usher-dev/usher/rule"
 )
 
 func (c *compilation) selectors(selectors []v1alpha1.ResourceSelector) {
+	if len(selectors) == 0 && c.pass != passNamespaced {
+		// A policy that refuses everything must not refuse that it is corrected.
+		c.excluded = &rule.Excluded{Kinds: rule.Kinds{
+			{Group: v1alpha1.GroupVersion.Group, Kind: "*"}, {Group: usherv1alpha1.GroupVersion.Group, Kind: "*"},
+		}}
+		c.warn("spec.resourceSelectors", "the policy has no selectors: it is for every object of every kind, except policies", "name the kinds that it is for")
+	}
 	for i := range selectors {
 		s := &selectors[i]
 		field := fmt.Sprintf("spec.resourceSelectors[%d]", i)
 		compiled, problems := selector.Compile(*s)
 		c.add(field, problems)
 		c.match = append(c.match, compiled)
+		for _, clause := range []struct{ field, value string }{{"namespace", s.Namespace}, {"name", s.Name}} {
+			if strings.Contains(clause.value, "*") {
+				c.warn(join(field, clause.field), fmt.Sprintf("no object has the %s %q, and * does not stand for anything here: the selector selects nothing", clause.field, clause.value),
+					"write a selector for each name, or leave it out")
+			}
+		}
 		for _, clause := range []struct{ field, value string }{{"apiVersion", s.APIVersion}, {"kind", s.Kind}} {
 			if clause.value == "" || strings.Contains(clause.value, "*") {
 				c.warn(join(field, clause.field), fmt.Sprintf("%q is the %s of no object: the selector selects nothing", clause.value, clause.field),
@@ -53,6 +68,9 @@ func (c *compilation) operations(field string, words []string) []usher.Operation
 		default:
 			operations = append(operations, operation)
 		}
+	}
+	if every && len(operations) > 0 {
+		c.warn(field+".targetOperations", "* stands for all operations: the others do not count", "leave out * or the others")
 	}
 	if every {
 		return nil

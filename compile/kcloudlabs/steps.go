@@ -110,6 +110,11 @@ func (c *compilation) overrideTemplate(ctx context.Context, t *v1alpha1.Override
 // validateTemplate is overrideTemplate for validate templates.
 func (c *compilation) validateTemplate(ctx context.Context, t *v1alpha1.ValidateRuleTemplate) (rule.Program, []rule.Problem) {
 	program, problems := condition.Compile(t)
+	if t.Condition != nil && t.Condition.Message == "" && t.Condition.AffectMode != v1alpha1.AffectAllow && program != nil {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning, Field: "template.condition.message", What: "who is refused is not told why", Do: "set message",
+		})
+	}
 	if program != nil || len(rule.Errors(problems)) > 0 {
 		return program, problems
 	}

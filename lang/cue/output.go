@@ -120,6 +120,7 @@ func labels(parents []ast.Node, id *ast.Ident) bool {
 // verdict checks the literals that validate is made of.
 func (a *advisor) verdict(structs []*ast.StructLit) {
 	known := []string{"valid", "reason", "warnings"}
+	a.reason(structs)
 	for _, s := range structs {
 		for _, f := range a.membersOf(s, 0) {
 			switch f.name {
@@ -135,6 +136,28 @@ func (a *advisor) verdict(structs []*ast.StructLit) {
 				})
 			}
 		}
+	}
+}
+
+// reason warns of refusals without a word.
+func (a *advisor) reason(structs []*ast.StructLit) {
+	var refuses token.Pos
+	for _, s := range structs {
+		for _, f := range a.membersOf(s, 0) {
+			switch f.name {
+			case "valid":
+				if lit, ok := f.value.(*ast.BasicLit); !ok || lit.Kind == token.FALSE {
+					refuses = f.at
+				}
+			default:
+				if rule.Nearest(f.name, []string{"reason", "message"}) != "" {
+					return
+				}
+			}
+		}
+	}
+	if refuses.IsValid() {
+		a.problem(rule.Warning, refuses, "who is refused is not told why", "define reason")
 	}
 }
 

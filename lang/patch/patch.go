@@ -117,6 +117,15 @@ type program struct {
 // ReadPaths implements [rule.Selective]: the places that are patched.
 func (p *program) ReadPaths() (object, old *usher.Paths) { return &p.wants, nil }
 
+// Pointers returns the places that are patched.
+func (p *program) Pointers() []string {
+	pointers := make([]string, len(p.patch))
+	for i := range p.patch {
+		pointers[i] = p.patch[i].Path
+	}
+	return pointers
+}
+
 // Run returns the patch, which is the same for every input.
 func (p *program) Run(context.Context, *rule.Input) (rule.Outcome, error) {
 	if p.err != nil {

@@ -74,6 +74,9 @@ func Compile(ref *v1alpha1.ResourceRefer, suffix string) (*Reference, []rule.Pro
 		var more []rule.Problem
 		r.load, r.source, more = compileHTTP(ref.Http)
 		problems = append(problems, more...)
+		if len(rule.Errors(problems)) == 0 {
+			problems = append(problems, partOfAnswer(ref.Path)...)
+		}
 	default:
 		problems = append(problems, wrong("from", fmt.Sprintf("a value cannot come from %q", ref.From),
 			"use current, old, owner, k8s or http"))
@@ -82,6 +85,25 @@ func Compile(ref *v1alpha1.ResourceRefer, suffix string) (*Reference, []rule.Pro
 		return nil, problems
 	}
 	return r, problems
+}
+
+// partOfAnswer warns of a path into an HTTP answer that begins with no part of one.
+func partOfAnswer(path string) []rule.Problem {
+	first := strings.TrimPrefix(path, "/")
+	if end := strings.IndexAny(first, "/.["); end >= 0 {
+		first = first[:end]
+	}
+	switch first {
+	case "", "body", "header", "trailer":
+		return nil
+	}
+	if strings.Contains(first, "{") {
+		return nil
+	}
+	return []rule.Problem{{
+		Severity: rule.Warning, Field: "path",
+		What: fmt.Sprintf("%q is no part of an HTTP answer, so the path finds nothing", first), Do: "begin it with body, header or trailer",
+	}}
 }
 
 // Value returns the referenced value. It is not ok when the value, or anything on the way

@@ -2,9 +2,11 @@
 package write
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
+	"github.com/usher-dev/usher/trial"
 )
 
 // Check returns usher check.
@@ -28,6 +31,10 @@ func Check(s cli.Streams) *cobra.Command {
 with them: the file and line, the field, what is wrong and what to do about it. With -
 it reads them from standard input.
 
+It also tries each policy on objects of the kinds that it selects, the least that an API
+server accepts and ones with every field, and says which requests would be refused
+because a rule fails on them.
+
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
 
@@ -39,12 +46,12 @@ check. Warnings are errors with --strict.`,
   kubectl get clusteroverridepolicies -o yaml | usher check -
   usher check -o json policies/ | jq '.problems[].field'`,
 		Args: cli.SomePaths("policies"),
-		RunE: func(_ *cobra.Command, paths []string) error {
+		RunE: func(cmd *cobra.Command, paths []string) error {
 			set, err := policies.Read(paths, s.In)
 			if err != nil {
 				return err
 			}
-			report := newCheckReport(set)
+			report := newCheckReport(cmd.Context(), set)
 			if verbose {
 				report.Slow = slowSteps(set)
 			}
@@ -96,8 +103,10 @@ func slowSteps(set source.Set) []slowStep {
 	return slow
 }
 
-func newCheckReport(set source.Set) checkReport {
-	problems := rule.Written(append(policies.Problems(set), unscaled(set)...))
+func newCheckReport(ctx context.Context, set source.Set) checkReport {
+	compiled, _ := compile.All(set.Policies)
+	problems := slices.Concat(policies.Problems(set), compile.Unscaled(compiled), tried(ctx, compiled))
+	problems = rule.Written(problems)
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
 	return checkReport{
@@ -108,10 +117,21 @@ func newCheckReport(set source.Set) checkReport {
 	}
 }
 
-// unscaled returns a warning for every policy that kubectl scale passes by.
-func unscaled(set source.Set) []rule.Problem {
-	compiled, _ := compile.All(set.Policies)
-	return compile.Unscaled(compiled)
+// longestTrial is what trying a policy may take.
+const longestTrial = time.Second
+
+// tried returns what is found when policies without errors are tried.
+func tried(ctx context.Context, compiled []compile.Compiled) []rule.Problem {
+	var problems []rule.Problem
+	for _, c := range compiled {
+		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
+			continue
+		}
+		trying, cancel := context.WithTimeout(ctx, longestTrial)
+		problems = append(problems, trial.Problems(trying, c)...)
+		cancel()
+	}
+	return problems
 }
 
 func (r checkReport) print(s cli.Streams, p cli.Palette) error {
