@@ -87,9 +87,9 @@ func Errors(problems []Problem) []Problem {
 }
 
 // Written returns problems as they count for a policy that is being written, for which a
-// [Mistake] is an Error.
+// [Mistake] is an Error. The result is never nil.
 func Written(problems []Problem) []Problem {
-	written := slices.Clone(problems)
+	written := append([]Problem{}, problems...)
 	for i := range written {
 		if written[i].Severity == Mistake {
 			written[i].Severity = Error
