@@ -28,7 +28,7 @@ func (c *compilation) selectors(selectors []v1alpha1.ResourceSelector) {
 		c.match = append(c.match, compiled)
 		for _, clause := range []struct{ field, value string }{{"namespace", s.Namespace}, {"name", s.Name}} {
 			if strings.Contains(clause.value, "*") {
-				c.warn(join(field, clause.field), fmt.Sprintf("no object has the %s %q, and * does not stand for anything here: the selector selects nothing", clause.field, clause.value),
+				c.warn(join(field, clause.field), fmt.Sprintf("no object has the %s %q, and * has no meaning here: the selector selects nothing", clause.field, clause.value),
 					"write a selector for each name, or leave it out")
 			}
 		}
@@ -70,7 +70,7 @@ func (c *compilation) operations(field string, words []string) []usher.Operation
 		}
 	}
 	if every && len(operations) > 0 {
-		c.warn(field+".targetOperations", "* stands for all operations: the others do not count", "leave out * or the others")
+		c.warn(field+".targetOperations", "* means all operations: the others do not count", "leave out * or the others")
 	}
 	if every {
 		return nil
