@@ -16,6 +16,9 @@ type lanes struct {
 	workers int
 	byKey   map[laneKey]*lane
 	now     func() time.Time
+	// trials are the workers of normal priority with a request of a tenant that is not proven, and
+	// mostTrials how many there may be.
+	trials, mostTrials int
 }
 
 // A priority is how a worker shares the processor with other processes. Requests of one priority never
@@ -45,6 +48,8 @@ type lane struct {
 	laneKey
 
 	waiting []*turn
+	// quick counts the requests since the last one that took long: a tenant is proven by some.
+	quick int
 	// running counts the requests that have a worker.
 	running int
 	// busy is for how many seconds its requests have used the processor, and overruns how many of them
@@ -64,10 +69,14 @@ type turn struct {
 	since   time.Time
 	granted chan struct{}
 	worker  *process
-	err     error
+	// trial: it is a request of a tenant that is not proven, on a worker of normal priority.
+	trial bool
+	err   error
 }
 
 const (
+	// proof is how many quick requests prove a tenant.
+	proof = 3
 	// longestLane is how many requests of one lane may wait.
 	longestLane = 200
 	// halfLife is after how many seconds what a request has done counts for half.
@@ -150,6 +159,9 @@ func (l *lanes) next(p priority) *lane {
 		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) {
 			continue
 		}
+		if p == normal && lane.quick < proof && l.trials >= l.mostTrials {
+			continue
+		}
 		if next == nil || lane.before(next, now) {
 			next = lane
 		}
@@ -185,6 +197,9 @@ func (l *lanes) grant(w *process) *turn {
 	lane.waiting = lane.waiting[1:]
 	lane.running++
 	t.worker, w.turn = w, t
+	if t.trial = w.priority == normal && lane.quick < proof; t.trial {
+		l.trials++
+	}
 	close(t.granted)
 	return t
 }
@@ -197,8 +212,19 @@ type usage struct {
 	long, ended bool
 }
 
+// endTrial takes note that a request is no trial any more: it is over, or its worker is not one of those of
+// normal priority.
+func (l *lanes) endTrial(t *turn) {
+	if t.trial {
+		t.trial = false
+		l.trials--
+	}
+}
+
 // done takes note of a request that is over.
-func (l *lanes) done(lane *lane, u usage) {
+func (l *lanes) done(t *turn, u usage) {
+	l.endTrial(t)
+	lane := t.lane
 	lane.running--
 	now := l.now()
 	fade := lane.fade(now)
@@ -208,7 +234,9 @@ func (l *lanes) done(lane *lane, u usage) {
 	}
 	if u.ended || u.long {
 		l.lower(lane)
+		return
 	}
+	lane.quick++
 }
 
 // used is for how many seconds the requests of a lane have used the processor lately.
@@ -227,6 +255,7 @@ func (l *lane) fade(now time.Time) float64 {
 // lower gives a lane the low priority, for twice as long as the last time unless that is long ago.
 func (l *lanes) lower(lane *lane) {
 	now := l.now()
+	lane.quick = 0
 	switch ago := now.Sub(lane.lowUntil); {
 	case ago < 0:
 	case ago < lane.period*4:

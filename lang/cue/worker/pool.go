@@ -32,7 +32,8 @@ var errNotInstalled = errors.New("the program does not call Main")
 // Options configure a [Pool]. The zero value works.
 type Options struct {
 	// Workers is how many workers there are at most that have a request, by default GOMAXPROCS but at
-	// most 4. If they are several, there is a spare one.
+	// most 4. If they are several, there is a spare one, on which requests of tenants that are not known
+	// are tried.
 	Workers int
 	// Memory is how many bytes each of them may take for its requests, by default 128 MiB. A worker
 	// has some 15 MiB when it starts.
@@ -85,11 +86,13 @@ type Pool struct {
 	mu     sync.Mutex
 	closed bool
 	// workers are those of a priority.
-	workers  [priorities]set
-	lanes    lanes
-	holds    int
-	lastUse  time.Time
-	sweeping bool
+	workers [priorities]set
+	lanes   lanes
+	holds   int
+	lastUse time.Time
+	// evaluates: there were requests that are no background jobs.
+	evaluates bool
+	sweeping  bool
 	// failures counts the starts that have failed since one succeeded; until retry there is none.
 	failures int
 	failure  error
@@ -301,6 +304,7 @@ func (p *Pool) queue(key laneKey) (*turn, error) {
 		return nil, fmt.Errorf("%w: closed", ErrUnavailable)
 	}
 	p.lastUse = time.Now()
+	p.evaluates = p.evaluates || !key.background
 	turn, ok := p.lanes.join(key)
 	if !ok {
 		p.counts.Refused++
@@ -332,7 +336,7 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	}
 	p.lastUse = time.Now()
 	w.turn, w.used = nil, p.lastUse
-	p.lanes.done(t.lane, usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted})
+	p.lanes.done(t, usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted})
 	p.count(o)
 	set := &p.workers[w.priority]
 	switch {

@@ -10,10 +10,21 @@ func (p *Pool) grant() {
 	if p.closed {
 		return
 	}
+	p.allowTrials()
 	p.handOut(normal)
 	p.handOut(low)
 	p.staff(low)
 	p.staff(normal)
+}
+
+// allowTrials leaves a worker of normal priority to tenants that are proven, unless there is only one to
+// be had.
+func (p *Pool) allowTrials() {
+	set := &p.workers[normal]
+	p.lanes.mostTrials = set.total - set.starting - 1
+	if p.lanes.mostTrials == 0 && set.starting == 0 {
+		p.lanes.mostTrials = 1
+	}
 }
 
 // handOut gives the idle workers of a priority to requests.
@@ -34,6 +45,10 @@ func (p *Pool) handOut(at priority) {
 // work. Those of normal priority leave one to the others that wait.
 func (p *Pool) mayWork(at priority) bool {
 	working := p.workers[normal].working() + p.workers[low].working()
+	if p.options.Workers > 1 {
+		// The spare one.
+		working -= min(p.lanes.trials, 1)
+	}
 	if at == normal && p.workers[low].working() == 0 && len(p.workers[low].idle) > 0 && p.lanes.next(low) != nil {
 		working++
 	}
@@ -44,7 +59,10 @@ func (p *Pool) mayWork(at priority) bool {
 func (p *Pool) staff(at priority) {
 	set, waits := &p.workers[at], p.lanes.next(at) != nil
 	other := &p.workers[1-at]
-	if set.starting > 0 || len(set.idle) > 0 || !waits && at == low {
+	if set.starting > 0 || !waits && at == low || !waits && p.holds == 0 && !p.evaluates {
+		return
+	}
+	if len(set.idle) > 0 && (at == low || set.total > 1 || p.options.Workers == 1) {
 		return
 	}
 	switch {
@@ -114,12 +132,14 @@ func (p *Pool) watch(w *process, t *turn, begin time.Duration) *time.Timer {
 func (p *Pool) overstay(w *process, t *turn) {
 	p.lanes.lower(t.lane)
 	if p.workers[low].total < p.lanes.most(low) {
+		p.lanes.endTrial(t)
 		p.lower(w)
 		p.grant()
 		return
 	}
 	// Its end takes a while; nobody waits for that.
 	w.preempted = true
+	p.lanes.endTrial(t)
 	p.workers[normal].total--
 	_ = w.cmd.Process.Kill()
 	p.grant()
