@@ -58,7 +58,7 @@ var renderings = []*rendering{
 	{name: "default"},
 	{name: "everything", args: []string{"--values", everything}},
 	{name: "nothing", args: []string{
-		"--set", "replicas=1,registration.enabled=false,metrics.enabled=false,facts.owners=false,serviceAccount.create=false",
+		"--set", "replicas=1,webhookConfiguration.enabled=false,metrics.enabled=false,facts.owners=false,serviceAccount.create=false",
 		"--set", "priorityClassName=,goMemLimit=",
 	}},
 }

@@ -74,9 +74,9 @@ func TestRightsFollowTheValues(t *testing.T) {
 		set, group, resource string
 		reason               string
 	}{
-		{"registration.enabled=false", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "somebody else registers"},
+		{"webhookConfiguration.enabled=false", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "somebody else registers"},
 		{"facts.owners=false", "apps", "replicasets", "no policy asks for owners"},
-		{"certificate.existingSecret=tls,registration.enabled=false", "", "secrets", "the kubelet mounts the certificate, and nobody registers paths"},
+		{"certificate.existingSecret=tls,webhookConfiguration.enabled=false", "", "secrets", "the kubelet mounts the certificate, and nobody registers paths"},
 	}
 	for _, test := range tests {
 		t.Run(test.set, func(t *testing.T) {
@@ -100,7 +100,9 @@ func TestSecretsAreNamed(t *testing.T) {
 	}{
 		{"", []string{"usher-cert", "usher-paths"}},
 		{"certificate.existingSecret=tls", []string{"usher-paths"}},
-		{"registration.enabled=false", []string{"usher-cert"}},
+		{"webhookConfiguration.enabled=false", []string{"usher-cert"}},
+		{"webhookConfiguration.pathSecret=keys", []string{"usher-cert", "keys"}},
+		// The deprecated name of webhookConfiguration.
 		{"registration.pathSecret=keys", []string{"usher-cert", "keys"}},
 	} {
 		t.Run(test.set, func(t *testing.T) {

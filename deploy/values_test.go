@@ -15,7 +15,7 @@ func TestEveryOptionIsTested(t *testing.T) {
 	t.Parallel()
 	defaults, set := values(t, "helm/usher/values.yaml"), values(t, "testdata/everything.yaml")
 	// With these off, nothing of what they switch could be tested.
-	for _, path := range []string{"registration.enabled", "serviceAccount.create", "metrics.enabled"} {
+	for _, path := range []string{"webhookConfiguration.enabled", "serviceAccount.create", "metrics.enabled"} {
 		delete(defaults, path)
 	}
 	for path, value := range defaults {
@@ -71,15 +71,15 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"replicas=0", "replicas", "nobody would answer the API server"},
 		{"replicas=three", "replicas", "no number"},
 		{"failurePolicy=Maybe", "failurePolicy", "neither Fail nor Ignore"},
-		{"registration.failurePolicy=fail", "failurePolicy", "the case matters"},
-		{"registration.timeoutSeconds=60", "timeoutSeconds", "API servers wait 30 seconds at most"},
+		{"webhookConfiguration.failurePolicy=fail", "failurePolicy", "the case matters"},
+		{"webhookConfiguration.timeoutSeconds=60", "timeoutSeconds", "API servers wait 30 seconds at most"},
 		{"log.level=loud", "level", "not a level"},
 		{"image.digest=sha256:123", "digest", "no digest"},
 		{"facts.resources[0].apiGroups={*},facts.resources[0].resources={pods}", "apiGroups", "rights on every group"},
 		{"facts.resources[0].apiGroups={apps},facts.resources[0].resources={*}", "resources", "rights on every resource"},
 		{"facts.resources[0].resources={pods}", "apiGroups", "the core group has to be written out as an empty string"},
 		{"extraArgs={rule-timeout=1s}", "extraArgs", "no flag"},
-		{"callers.clientNames={kube-apiserver}", "clientCASecret", "names that nobody vouches for"},
+		{"clientAuth.clientNames={kube-apiserver}", "clientCASecret", "names that nobody vouches for"},
 		{"shutdownGraceSeconds=0", "shutdownGraceSeconds", "requests in flight would be cut off"},
 		{"cue.workerMemory=128", "workerMemory", "bytes: nothing could be evaluated"},
 		{"goMemLimit=460Mi", "goMemLimit", "the unit of Kubernetes, with which Go ends at once"},

@@ -73,7 +73,7 @@ func Read(config io.Reader) (*Configuration, error) {
 				return nil, fmt.Errorf("read configuration: %w", err)
 			}
 			if c.APIVersion != APIVersion || c.Kind != Kind {
-				return nil, fmt.Errorf("read configuration: it is %q %q: apiVersion %s and kind %s are wanted", c.APIVersion, c.Kind, APIVersion, Kind)
+				return nil, fmt.Errorf("read configuration: it is %q %q: expected apiVersion %s and kind %s", c.APIVersion, c.Kind, APIVersion, Kind)
 			}
 		}
 	}

@@ -124,7 +124,7 @@ func (c *compilation) resource(field, text string) authz.Resource {
 	name, subresource, divided := strings.Cut(text, "/")
 	for _, part := range []string{name, subresource} {
 		if part != "*" && strings.Contains(part, "*") {
-			c.fail(field, fmt.Sprintf("in %q, * stands for a part of a name", text), "write names out: * is for all of them, as in pods/* and */scale")
+			c.fail(field, fmt.Sprintf("in %q, * replaces a part of a name", text), "write names out: * is for all of them, as in pods/* and */scale")
 			return authz.Resource{}
 		}
 	}

@@ -95,7 +95,7 @@ func TestProblems(t *testing.T) {
 		{"no group", rule("verbs: [get], resources: [pods]"), "error: spec.rules[0].apiGroups: the rule is for no API group"},
 		{"two targets", rule("verbs: [get], resources: [pods], nonResourceURLs: [/a]"), "error: spec.rules[0].nonResourceURLs: the rule is for resources too"},
 		{"no path", rule("verbs: [get], nonResourceURLs: [a]"), `error: spec.rules[0].nonResourceURLs[0]: "a" is no path`},
-		{"a part of a resource", rule("verbs: [get], apiGroups: [''], resources: ['pod*']"), `error: spec.rules[0].resources[0]: in "pod*", * stands for a part of a name`},
+		{"a part of a resource", rule("verbs: [get], apiGroups: [''], resources: ['pod*']"), `error: spec.rules[0].resources[0]: in "pod*", * replaces a part of a name`},
 		{"a slash too many", rule("verbs: [get], apiGroups: [''], resources: [pods/]"), `error: spec.rules[0].resources[0]: "pods/" is no resource`},
 		{"a kind", rule("verbs: [get], apiGroups: [''], resources: [Pod]"), `warning: spec.rules[0].resources[0]: "Pod" is no resource`},
 		{"an unknown placeholder", rule("verbs: [get], apiGroups: [''], resources: [pods], names: ['$(me)']"), "error: spec.rules[0].names[0]: $(me) is no placeholder"},

@@ -154,9 +154,9 @@ func (r *review) check() error {
 	q := &r.request
 	switch {
 	case r.kind != kind:
-		return fmt.Errorf("kind is %q: %s is wanted", jsonscan.Clip(r.kind), kind)
+		return fmt.Errorf("kind is %q: expected %s", jsonscan.Clip(r.kind), kind)
 	case r.apiVersion != v1 && r.apiVersion != v1beta1:
-		return fmt.Errorf("apiVersion is %q: %s or %s is wanted", jsonscan.Clip(r.apiVersion), v1, v1beta1)
+		return fmt.Errorf("apiVersion is %q: expected %s or %s", jsonscan.Clip(r.apiVersion), v1, v1beta1)
 	case !r.asks:
 		return errors.New("request is missing")
 	case q.UID == "":
@@ -168,7 +168,7 @@ func (r *review) check() error {
 	case q.Resource.Resource == "":
 		return errors.New("request.resource is missing")
 	case !slices.Contains(usher.Operations(), q.Operation):
-		return fmt.Errorf("request.operation is %q: one of %q is wanted", jsonscan.Clip(string(q.Operation)), usher.Operations())
+		return fmt.Errorf("request.operation is %q: expected one of %q", jsonscan.Clip(string(q.Operation)), usher.Operations())
 	case q.Object == nil && (q.Operation == usher.Create || q.Operation == usher.Update):
 		return fmt.Errorf("request.object is missing: %s has one", q.Operation)
 	case q.OldObject == nil && (q.Operation == usher.Update || q.Operation == usher.Delete):

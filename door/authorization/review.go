@@ -192,7 +192,7 @@ func selector(s *jsonscan.Scanner, all []usher.Requirement, values []string) ([]
 	case err != nil:
 		return nil, err
 	case text != "" && len(all) > 0:
-		return nil, errors.New("a selector has both rawSelector and requirements: one is wanted")
+		return nil, errors.New("a selector has both rawSelector and requirements; set exactly one")
 	case len(all) == 0:
 		return nil, nil
 	}
@@ -226,13 +226,13 @@ func requirement(s *jsonscan.Scanner, r *usher.Requirement, values *[]string) er
 func (r *review) check() error {
 	switch {
 	case r.kind != kind:
-		return fmt.Errorf("kind is %q: %s is wanted", jsonscan.Clip(r.kind), kind)
+		return fmt.Errorf("kind is %q: expected %s", jsonscan.Clip(r.kind), kind)
 	case r.apiVersion != v1 && r.apiVersion != v1beta1:
-		return fmt.Errorf("apiVersion is %q: %s or %s is wanted", jsonscan.Clip(r.apiVersion), v1, v1beta1)
+		return fmt.Errorf("apiVersion is %q: expected %s or %s", jsonscan.Clip(r.apiVersion), v1, v1beta1)
 	case r.resource && r.path:
-		return errors.New("spec has both resourceAttributes and nonResourceAttributes: one is wanted")
+		return errors.New("spec has both resourceAttributes and nonResourceAttributes; set exactly one")
 	case !r.resource && !r.path:
-		return errors.New("spec has neither resourceAttributes nor nonResourceAttributes: one is wanted")
+		return errors.New("spec has neither resourceAttributes nor nonResourceAttributes; set exactly one")
 	}
 	r.access.NonResource = r.path
 	r.request.Phase, r.request.Access = usher.Authorize, &r.access

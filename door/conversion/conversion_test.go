@@ -237,15 +237,15 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 		{reason: "empty", body: "", code: 400, text: "body is empty: expected a ConversionReview"},
 		{reason: "YAML that is said to be JSON", body: "kind: ConversionReview", code: 400, text: "decode ConversionReview: invalid character 'k' looking for beginning of value"},
 		{reason: "more after the end", body: review + "{}", code: 400, text: "decode ConversionReview: invalid character '{' after top-level value"},
-		{reason: "another kind", body: change("ConversionReview", "AdmissionReview"), code: 400, text: `kind is "AdmissionReview": ConversionReview is wanted`},
-		{reason: "another version", body: change("k8s.io/v1", "k8s.io/v2"), code: 400, text: `apiVersion is "apiextensions.k8s.io/v2": apiextensions.k8s.io/v1 or apiextensions.k8s.io/v1beta1 is wanted`},
+		{reason: "another kind", body: change("ConversionReview", "AdmissionReview"), code: 400, text: `kind is "AdmissionReview": expected ConversionReview`},
+		{reason: "another version", body: change("k8s.io/v1", "k8s.io/v2"), code: 400, text: `apiVersion is "apiextensions.k8s.io/v2": expected apiextensions.k8s.io/v1 or apiextensions.k8s.io/v1beta1`},
 		{reason: "no request", body: change(`"request"`, `"response"`), code: 400, text: "request is missing"},
 		{reason: "no uid", body: change(`"u1"`, `""`), code: 400, text: "request.uid is missing"},
 		{reason: "endless uid", body: change(`u1`, strings.Repeat("u", 257)), code: 400, text: "request.uid is longer than 256 bytes"},
 		{reason: "uid twice", body: change(`"uid":"u1"`, `"uid":"u1","uid":"u2"`), code: 400, text: `decode ConversionReview: duplicate field "request.uid"`},
-		{reason: "no target", body: change(target, ""), code: 400, text: `request.desiredAPIVersion is "": a group and a version are wanted`},
-		{reason: "a target without group", body: change(target, "v2"), code: 400, text: `request.desiredAPIVersion is "v2": a group and a version are wanted`},
-		{reason: "a target that is none", body: change(target, "a/b/c"), code: 400, text: `request.desiredAPIVersion is "a/b/c": a group and a version are wanted`},
+		{reason: "no target", body: change(target, ""), code: 400, text: `request.desiredAPIVersion is "": expected a group and a version`},
+		{reason: "a target without group", body: change(target, "v2"), code: 400, text: `request.desiredAPIVersion is "v2": expected a group and a version`},
+		{reason: "a target that is none", body: change(target, "a/b/c"), code: 400, text: `request.desiredAPIVersion is "a/b/c": expected a group and a version`},
 	}
 	options := quiet()
 	options.MaxBody = 4096

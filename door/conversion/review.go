@@ -55,9 +55,9 @@ func decodeReview(body []byte) (*review, error) {
 func (r *review) check() error {
 	switch {
 	case r.Kind != kind:
-		return fmt.Errorf("kind is %.64q: %s is wanted", r.Kind, kind)
+		return fmt.Errorf("kind is %.64q: expected %s", r.Kind, kind)
 	case r.APIVersion != v1 && r.APIVersion != v1beta1:
-		return fmt.Errorf("apiVersion is %.64q: %s or %s is wanted", r.APIVersion, v1, v1beta1)
+		return fmt.Errorf("apiVersion is %.64q: expected %s or %s", r.APIVersion, v1, v1beta1)
 	case r.Request == nil:
 		return errors.New("request is missing")
 	case r.Request.UID == "":
@@ -67,7 +67,7 @@ func (r *review) check() error {
 	}
 	version, err := schema.ParseGroupVersion(r.Request.DesiredAPIVersion)
 	if err != nil || version.Group == "" || version.Version == "" {
-		return fmt.Errorf("request.desiredAPIVersion is %.64q: a group and a version are wanted", r.Request.DesiredAPIVersion)
+		return fmt.Errorf("request.desiredAPIVersion is %.64q: expected a group and a version", r.Request.DesiredAPIVersion)
 	}
 	return nil
 }

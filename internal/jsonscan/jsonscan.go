@@ -249,7 +249,7 @@ func tooDeep(err error) error {
 // key reads a key and the colon after it.
 func (s *Scanner) key() ([]byte, error) {
 	if s.peek() != '"' {
-		return nil, s.syntax("a key is wanted")
+		return nil, s.syntax("expected a key")
 	}
 	key, err := s.text()
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *Scanner) key() ([]byte, error) {
 
 func (s *Scanner) colon() error {
 	if s.peek() != ':' {
-		return s.syntax("a colon is wanted after a key")
+		return s.syntax("expected a colon after a key")
 	}
 	s.at++
 	return nil
@@ -294,7 +294,7 @@ func (s *Scanner) push(bracket byte) error {
 
 func (s *Scanner) pop(bracket byte) error {
 	if s.peek() != bracket {
-		return s.syntax("a comma or the end is wanted after a value")
+		return s.syntax("expected a comma or the end after a value")
 	}
 	s.at++
 	s.open = s.open[:len(s.open)-1]
@@ -321,7 +321,7 @@ func (s *Scanner) want(c byte, what string) error {
 // End reports what comes after the value that was everything, and tells the watch the rest.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.data) {
-		return s.syntax("nothing more is wanted")
+		return s.syntax("unexpected data after the value")
 	}
 	return s.report()
 }
@@ -344,7 +344,7 @@ func (s *Scanner) wrong(what string) error {
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		got = "a number"
 	default:
-		return s.syntax("a value is wanted")
+		return s.syntax("expected a value")
 	}
-	return &fieldError{what: "is " + got + ": " + what + " is wanted"}
+	return &fieldError{what: "is " + got + ": expected " + what}
 }

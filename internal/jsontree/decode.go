@@ -220,7 +220,7 @@ func (d *decoder) enter() error {
 
 func (d *decoder) leave(bracket byte) error {
 	if d.peek() != bracket {
-		return d.syntax("a comma or the end is wanted after a value")
+		return d.syntax("expected a comma or the end after a value")
 	}
 	d.at++
 	d.depth--
@@ -237,7 +237,7 @@ func (d *decoder) peek() byte {
 
 func (d *decoder) literal(word string) error {
 	if !strings.HasPrefix(d.text[d.at:], word) {
-		return d.syntax("a value is wanted")
+		return d.syntax("expected a value")
 	}
 	d.at += len(word)
 	return nil
@@ -245,7 +245,7 @@ func (d *decoder) literal(word string) error {
 
 func (d *decoder) end() error {
 	if d.peek(); d.at < len(d.data) {
-		return d.syntax("nothing more is wanted")
+		return d.syntax("unexpected data after the value")
 	}
 	return nil
 }

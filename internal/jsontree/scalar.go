@@ -58,14 +58,14 @@ func number(data []byte, i int) (end int, whole bool, err error) {
 	case i < len(data) && data[i] >= '1' && data[i] <= '9':
 		i += digits(data[i:])
 	default:
-		return i, false, Syntax(data, i, "a value is wanted")
+		return i, false, Syntax(data, i, "expected a value")
 	}
 	whole = true
 	if i < len(data) && data[i] == '.' {
 		whole = false
 		n := digits(data[i+1:])
 		if i += 1 + n; n == 0 {
-			return i, false, Syntax(data, i, "a digit is wanted")
+			return i, false, Syntax(data, i, "expected a digit")
 		}
 	}
 	if i < len(data) && data[i]|0x20 == 'e' {
@@ -75,7 +75,7 @@ func number(data []byte, i int) (end int, whole bool, err error) {
 		}
 		n := digits(data[i:])
 		if i += n; n == 0 {
-			return i, false, Syntax(data, i, "a digit is wanted")
+			return i, false, Syntax(data, i, "expected a digit")
 		}
 	}
 	return i, whole, nil

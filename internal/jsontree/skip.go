@@ -169,7 +169,7 @@ func (s *skipper) value(i int) (int, error) {
 			}
 			last := open[len(open)-1]
 			if data[i] != data[last.start]+2 {
-				return i, Syntax(data, i, "a comma or the end is wanted after a value")
+				return i, Syntax(data, i, "expected a comma or the end after a value")
 			}
 			i++
 			open = open[:len(open)-1]
@@ -214,14 +214,14 @@ func (s *skipper) close(c opened, end int) {
 func (s *skipper) key(i int) (int, error) {
 	data := s.data
 	if i >= len(data) || data[i] != '"' {
-		return i, Syntax(data, i, "a key is wanted")
+		return i, Syntax(data, i, "expected a key")
 	}
 	i, err := s.text(i)
 	if err != nil {
 		return i, err
 	}
 	if i = Blank(data, i); i >= len(data) || data[i] != ':' {
-		return i, Syntax(data, i, "a colon is wanted after a key")
+		return i, Syntax(data, i, "expected a colon after a key")
 	}
 	return i + 1, nil
 }
@@ -263,7 +263,7 @@ func (s *skipper) scalar(i int) (int, error) {
 		return end, err
 	}
 	if len(s.data)-i < len(word) || string(s.data[i:i+len(word)]) != word {
-		return i, Syntax(s.data, i, "a value is wanted")
+		return i, Syntax(s.data, i, "expected a value")
 	}
 	return i + len(word), nil
 }

@@ -11,14 +11,14 @@ import (
 // key reads a key and the colon after it.
 func (d *decoder) key() (string, error) {
 	if d.at >= len(d.data) || d.data[d.at] != '"' {
-		return "", d.syntax("a key is wanted")
+		return "", d.syntax("expected a key")
 	}
 	key, err := d.string()
 	if err != nil {
 		return "", err
 	}
 	if d.peek() != ':' {
-		return "", d.syntax("a colon is wanted after a key")
+		return "", d.syntax("expected a colon after a key")
 	}
 	d.at++
 	return key, nil

@@ -84,7 +84,7 @@ func (a *adapter) Transformer() cache.TransformFunc {
 func stripped(object any) (*unstructured.Unstructured, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("mirror object: unexpected type %T", object)
+		return nil, fmt.Errorf("copy object: unexpected type %T", object)
 	}
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	return o, nil

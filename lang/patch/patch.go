@@ -80,7 +80,7 @@ func checkPath(op usher.PatchOp) []rule.Problem {
 			fmt.Sprintf("write %q", "/"+op.Path))
 	}
 	if i := badEscape(op.Path); i >= 0 {
-		return warn(fmt.Sprintf("the ~ in %q is not followed by 0 or 1 and stands for itself", op.Path[i:]),
+		return warn(fmt.Sprintf("the ~ in %q is not followed by 0 or 1 and is taken literally", op.Path[i:]),
 			"write ~0 for ~ and ~1 for / inside of a key")
 	}
 	return nil

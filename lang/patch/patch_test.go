@@ -127,7 +127,7 @@ func TestProblems(t *testing.T) {
 			reason: "a tilde that escapes nothing",
 			entry:  entry("/a~0b~", "add", `1`),
 			want: rule.Problem{Severity: rule.Warning, Field: "plaintext[1].path",
-				What: `the ~ in "~" is not followed by 0 or 1 and stands for itself`, Do: "write ~0 for ~ and ~1 for / inside of a key"},
+				What: `the ~ in "~" is not followed by 0 or 1 and is taken literally`, Do: "write ~0 for ~ and ~1 for / inside of a key"},
 		},
 	}
 	for _, test := range tests {

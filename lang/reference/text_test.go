@@ -23,7 +23,7 @@ func TestText(t *testing.T) {
 		{`v"},{op:"add"`, `v"},{op:"add"`, `"v\"},{op:\"add\""`, "nothing can be injected"},
 		{"two\nlines\ttab\x01", "two\nlines\ttab\x01", `"two\nlines\ttab\u0001"`, "the literal stays on one line"},
 		{`a\nb \\ \/ \u00e9`, "a\nb \\ / é", `"a\nb \\ / é"`, "escapes of CUE are understood"},
-		{`\d+ \( \`, `\d+ \( \`, `"\\d+ \\( \\"`, "a backslash that begins no escape stands for itself"},
+		{`\d+ \( \`, `\d+ \( \`, `"\\d+ \\( \\"`, "a backslash that begins no escape is taken literally"},
 		{`\ud800`, `\ud800`, `"\\ud800"`, "half a surrogate is no escape"},
 		{`pod-\(object.metadata.name)`, `pod-cart`, `"pod-\(object.metadata.name)"`, "interpolation"},
 		{`\(object.spec.containers[1].image)!`, `proxy:2!`, `"\(object.spec.containers[1].image)!"`, "interpolation of a list item"},

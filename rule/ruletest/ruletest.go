@@ -27,10 +27,10 @@ func Run(t testing.TB, p rule.Program, in *rule.Input) (rule.Outcome, error) {
 	part.Object, part.OldObject = partOf(t, in.Object, object), partOf(t, in.OldObject, old)
 	again, againErr := p.Run(context.Background(), &part)
 	if fmt.Sprint(err) != fmt.Sprint(againErr) {
-		t.Errorf("%s: error %v, but %v with what it wants of %v", p, err, againErr, in.Object)
+		t.Errorf("%s: error %v, but %v with the read paths of %v", p, err, againErr, in.Object)
 	}
 	if diff := cmp.Diff(outcome, again); diff != "" {
-		t.Errorf("%s: with all of %v, and with what it wants: -all +part:\n%s", p, in.Object, diff)
+		t.Errorf("%s: with all of %v, and with its read paths: -all +part:\n%s", p, in.Object, diff)
 	}
 	return outcome, err
 }

@@ -39,7 +39,7 @@ func ParseLine(method, rawURL string) (Line, error) {
 		return Line{}, fmt.Errorf("parse URL: %w", err)
 	}
 	if !strings.HasPrefix(u.Path, "/") {
-		return Line{}, fmt.Errorf("parse URL %q: a path that begins with / is wanted", rawURL)
+		return Line{}, fmt.Errorf("parse URL %q: expected a path that begins with /", rawURL)
 	}
 	factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	info, err := factory.NewRequestInfo(&http.Request{Method: strings.ToUpper(method), URL: u})

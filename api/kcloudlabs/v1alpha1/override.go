@@ -109,8 +109,8 @@ type Overriders struct {
 
 // PlaintextOverrider is one operation in the manner of JSON patch.
 type PlaintextOverrider struct {
-	// Path is a JSON pointer, such as /metadata/labels/team. Within a key, ~1 stands for a
-	// slash and ~0 for a tilde. What leads to the place has to be there.
+	// Path is a JSON pointer, such as /metadata/labels/team. Within a key, ~1 represents a
+	// slash and ~0 a tilde. What leads to the place has to be there.
 	Path string `json:"path"`
 	// Operator is add, replace or remove. In a map, add and replace set the key, whether or
 	// not it is there. In a list, add inserts in front of the index, and - appends. What remove

@@ -106,7 +106,7 @@ type ResourceRefer struct {
 	// +optional
 	From ValueRefFrom `json:"from,omitempty"`
 	// Path leads to the value. It is required. Either it has segments after slashes, such as
-	// /spec/containers/0/image, in which ~1 stands for a slash in a key, or, if it has no slash
+	// /spec/containers/0/image, in which ~1 represents a slash in a key, or, if it has no slash
 	// at all, it is a CUE reference, such as metadata.labels.team. The path into the answer of a
 	// service begins with body or header.
 	// +optional

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PolicyStatus tells what becomes of a policy. Usher writes it; what is written here by
+// PolicyStatus says whether a policy is enforced. Usher writes it; what is written here by
 // anyone else has no effect.
 type PolicyStatus struct {
 	// ObservedGeneration is the generation that the rest of the status is about.

@@ -6,7 +6,7 @@ import (
 	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 )
 
-// ClusterAuthorizationPolicy says who may do what, or may not, in the whole cluster.
+// ClusterAuthorizationPolicy allows or denies requests in the whole cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cazp
@@ -36,8 +36,7 @@ type ClusterAuthorizationPolicyList struct {
 	Items           []ClusterAuthorizationPolicy `json:"items"`
 }
 
-// AuthorizationPolicy says who may do what in the policy's own namespace. It refuses
-// nothing.
+// AuthorizationPolicy allows requests in its own namespace. It cannot deny any.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=azp
@@ -71,12 +70,13 @@ type AuthorizationPolicyList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.confirmWithin) || self.effect == 'Deny'",message="confirmWithin is for effect Deny"
 type ClusterAuthorizationPolicySpec struct {
-	// Tier is cluster unless it is set. The first tier in which a policy matches decides.
+	// Tier is the tier of the policy. The default is cluster. Tiers are evaluated in order: the
+	// first tier with a policy that matches decides.
 	// +optional
 	// +kubebuilder:default=cluster
 	Tier Tier `json:"tier,omitempty"`
-	// ConfirmWithin puts a Deny on trial, unless it is confirmed within this time by the
-	// annotation usher.dev/confirmed, whose value is metadata.generation.
+	// ConfirmWithin puts a Deny into Audit mode if it is not confirmed within this time. To
+	// confirm it, set the annotation usher.dev/confirmed to the value of metadata.generation.
 	// +optional
 	ConfirmWithin *metav1.Duration `json:"confirmWithin,omitempty"`
 
@@ -87,49 +87,51 @@ type ClusterAuthorizationPolicySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.onError) || self.onError != 'Match' || self.effect != 'Allow'",message="nothing is allowed because a condition fails: onError Match is not for effect Allow"
 type AuthorizationPolicySpec struct {
-	// Effect is what becomes of the requests that match: Allow needs the policy to cover all
-	// that is asked for, Deny and NoOpinion to overlap it. NoOpinion takes back what policies
-	// of the same and later tiers allow, and leaves the answer to others such as RBAC.
+	// Effect is the decision about requests that match. An Allow matches if it covers the whole
+	// request, a Deny or NoOpinion if it overlaps the request. NoOpinion overrides policies of
+	// the same and later tiers that allow the request; other authorizers such as RBAC decide.
 	Effect Effect `json:"effect"`
-	// Enforcement is Enforce unless it is Audit, in which the policy is only reported on.
+	// Enforcement is Enforce or Audit. The default is Enforce. In Audit mode, decisions of the
+	// policy are reported in logs and metrics, but have no effect.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
-	// Validity bounds the time in which the policy is in force.
+	// Validity limits the time during which the policy is in effect.
 	// +optional
 	Validity *Validity `json:"validity,omitempty"`
 
-	// Subjects are alternatives: the policy is for users whom any of them names.
+	// Subjects are the users to which the policy applies. A user must match one of them.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Subjects []Subject `json:"subjects"`
-	// ExcludeSubjects are those whom the policy is not for all the same.
+	// ExcludeSubjects are users to which the policy does not apply, even if they match Subjects.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	ExcludeSubjects []Subject `json:"excludeSubjects,omitempty"`
-	// Rules are alternatives: the policy is for requests that any of them matches.
+	// Rules are the requests to which the policy applies. A request must match one of them.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Rules []Rule `json:"rules"`
-	// Selectors is what the selectors of a list, watch or deletecollection have to demand for
-	// an Allow to match. A Deny or NoOpinion does not match if they do.
+	// Selectors are requirements for the label and field selectors of list, watch and
+	// deletecollection requests. An Allow matches only if the request meets them, a Deny or
+	// NoOpinion only if it does not.
 	// +optional
 	Selectors *Selectors `json:"selectors,omitempty"`
 
-	// When has to hold, every condition of it.
+	// When is a list of conditions. The policy matches only if all of them are true.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	When []Condition `json:"when,omitempty"`
-	// Unless must not hold, no condition of it.
+	// Unless is a list of conditions. The policy does not match if one of them is true.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	Unless []Condition `json:"unless,omitempty"`
-	// OnError tells whether a Deny or NoOpinion matches when a condition fails. It is Match
-	// unless set. An Allow never matches then.
+	// OnError says whether a Deny or NoOpinion matches when a condition cannot be evaluated. The
+	// default is Match. An Allow does not match then.
 	// +optional
 	OnError OnError `json:"onError,omitempty"`
 
-	// Message is told to whoever is refused.
+	// Message is returned to the user whose request is denied.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -160,93 +162,95 @@ const (
 	EffectNoOpinion Effect = "NoOpinion"
 )
 
-// Enforcement tells whether a policy has its effect.
+// Enforcement says whether the decisions of a policy take effect.
 //
 // +kubebuilder:validation:Enum=Audit;Enforce
 type Enforcement string
 
-// The enforcements.
+// The values of Enforcement.
 const (
 	EnforcementAudit   Enforcement = "Audit"
 	EnforcementEnforce Enforcement = "Enforce"
 )
 
-// OnError tells what a condition that fails means.
+// OnError says how to handle a condition that cannot be evaluated.
 //
 // +kubebuilder:validation:Enum=Match;Skip
 type OnError string
 
-// What a condition that fails may mean.
+// The values of OnError.
 const (
 	OnErrorMatch OnError = "Match"
 	OnErrorSkip  OnError = "Skip"
 )
 
-// Validity is a time.
+// Validity limits the time during which a policy is in effect.
 type Validity struct {
-	// NotAfter is when the policy ends. API servers remember answers for some time longer.
+	// NotAfter is when the policy expires. API servers cache decisions for some time longer.
 	NotAfter metav1.Time `json:"notAfter"`
 }
 
-// Subject names users; any item of it suffices.
+// Subject selects users. A user must match one item of one of its lists.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.users) || has(self.groups) || has(self.serviceAccounts)",message="name users, groups or serviceAccounts"
 type Subject struct {
-	// Users are names, with at most one * each for any text.
+	// Users are user names. Each may contain one *, which matches any text.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Users []string `json:"users,omitempty"`
-	// Groups are names of groups, with at most one * each for any text.
+	// Groups are group names. Each may contain one *, which matches any text.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Groups []string `json:"groups,omitempty"`
-	// ServiceAccounts are NAMESPACE/NAME, with at most one * in each of the two.
+	// ServiceAccounts have the form NAMESPACE/NAME. Both parts may contain one *.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 }
 
-// Rule is what may be asked for: resources, or URLs that are none. Every field has to match.
+// Rule selects requests for resources or for non-resource URLs. Every field must match.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.resources) != has(self.nonResourceURLs)",message="a rule has either resources or nonResourceURLs"
 // +kubebuilder:validation:XValidation:rule="has(self.resources) == has(self.apiGroups)",message="resources and apiGroups come together"
 // +kubebuilder:validation:XValidation:rule="has(self.resources) || !(has(self.names) || has(self.namespaces) || has(self.apiVersions) || has(self.collectionOverlap))",message="names, namespaces, apiVersions and collectionOverlap belong to resources"
 type Rule struct {
-	// Verbs are those of the request, such as get or impersonate, with at most one * each.
+	// Verbs are the verbs of requests, such as get or impersonate. Each may contain one *.
 	// +kubebuilder:validation:MinItems=1
 	Verbs []string `json:"verbs"`
-	// APIGroups are those of the resources, "" for that of pods, with at most one * each.
+	// APIGroups are the API groups of the resources; "" is the core group. Each may contain one *.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	APIGroups []string `json:"apiGroups,omitempty"`
-	// APIVersions are those of the resources; none means whatever version.
+	// APIVersions are the API versions of the resources. The default is all versions.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	APIVersions []string `json:"apiVersions,omitempty"`
-	// Resources are such as pods, pods/log, pods/* (all subresources), */scale, or * for all.
+	// Resources are resources and subresources, such as pods, pods/log, pods/* (all subresources of
+	// pods), */scale, or * for all.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Resources []string `json:"resources,omitempty"`
-	// Names are those of the objects, with at most one * each, or with placeholders such as
-	// $(user); none means every object.
+	// Names are the names of objects. Each may contain one *, or placeholders such as $(user). The
+	// default is all objects.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Names []string `json:"names,omitempty"`
-	// Namespaces are those of the objects, as Names; none means all, and objects in none.
+	// Namespaces are the namespaces of objects, in the form of Names. The default is all
+	// namespaces and cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	Namespaces []string `json:"namespaces,omitempty"`
-	// CollectionOverlap false lets lists, watches and deletecollections of more than what the
-	// rule names pass a Deny or NoOpinion.
+	// CollectionOverlap says whether a Deny or NoOpinion matches a list, watch or
+	// deletecollection that covers more than the objects of the rule. The default is true.
 	// +optional
 	CollectionOverlap *bool `json:"collectionOverlap,omitempty"`
-	// NonResourceURLs are paths such as /metrics, with at most one * each.
+	// NonResourceURLs are paths such as /metrics. Each may contain one *.
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	NonResourceURLs []string `json:"nonResourceURLs,omitempty"`
 }
 
-// Selectors are requirements on the selectors of a request, all of which have to be implied.
+// Selectors are requirements that the selectors of a request must imply.
 type Selectors struct {
 	// +optional
 	Labels []Requirement `json:"labels,omitempty"`
@@ -265,21 +269,21 @@ type Requirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Condition is a question about a request.
+// Condition is a CEL expression about a request.
 type Condition struct {
-	// Name is for messages.
+	// Name identifies the condition in messages.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Cel is an expression that yields true or false; its variable is request.
+	// Cel is a CEL expression of type bool. Its variable is request.
 	Cel string `json:"cel"`
 }
 
 // Annotations of authorization policies.
 const (
 	// AnnotationConfirmed confirms a policy with confirmWithin; its value is the
-	// metadata.generation that is confirmed.
+	// confirmed metadata.generation.
 	AnnotationConfirmed = "usher.dev/confirmed"
-	// AnnotationSince is when the present spec came into being, in RFC 3339: Usher sets it
-	// when it is written, so that confirmWithin begins there.
+	// AnnotationSince is when the current spec was written, in RFC 3339. Usher sets it on writes;
+	// confirmWithin starts then.
 	AnnotationSince = "usher.dev/since"
 )

@@ -124,7 +124,7 @@ func Legacy(o Options) (credential.File, error) {
 func (o Options) withDefaults() (Options, error) {
 	u, err := url.Parse(o.Server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return o, fmt.Errorf("server %q: https://, a host and a port are wanted, such as https://127.0.0.1:8444", o.Server)
+		return o, fmt.Errorf("server %q: expected https://, a host and a port, such as https://127.0.0.1:8444", o.Server)
 	}
 	o.Server = "https://" + u.Host
 	if o.Dir, err = credential.Dir(o.Dir); err != nil {

@@ -232,12 +232,12 @@ func (k *check) server(i int, name string, c clientcmdv1.Cluster) {
 	}
 	switch {
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		k.fail("webhook.connectionInfo.kubeConfigFile", name+": the server is asked without TLS: whoever is between answers", "use https")
+		k.fail("webhook.connectionInfo.kubeConfigFile", name+": the connection does not use TLS: an attacker on the network can answer", "use https")
 	case u.Scheme == "http":
 		k.warn("webhook.connectionInfo.kubeConfigFile", name+": the server is asked without TLS", "use https")
 	}
 	if c.InsecureSkipTLSVerify {
-		k.fail("webhook.connectionInfo.kubeConfigFile", name+": insecure-skip-tls-verify: whoever is between answers", "use certificate-authority")
+		k.fail("webhook.connectionInfo.kubeConfigFile", name+": insecure-skip-tls-verify: an attacker on the network can answer", "use certificate-authority")
 	}
 	if u.RawQuery != "" {
 		k.warn("webhook.connectionInfo.kubeConfigFile", name+": API servers drop what follows the ? in the server", "remove it")

@@ -106,7 +106,7 @@ func TestLint(t *testing.T) {
 		{"no context", "/allow", "/nothing", []string{"no current-context"}},
 		{"no cluster", "/allow", "/nocluster", []string{`there is no cluster "x"`}},
 		{"no URL", "/allow", "/url", []string{"/url: server: "}},
-		{"no TLS", "/allow", "/http", []string{"error: authorizers[3].webhook.connectionInfo.kubeConfigFile: /http: the server is asked without TLS: whoever"}},
+		{"no TLS", "/allow", "/http", []string{"error: authorizers[3].webhook.connectionInfo.kubeConfigFile: /http: the connection does not use TLS"}},
 		{"no TLS at home", "/allow", "/loopback", []string{"warning: authorizers[3].webhook.connectionInfo.kubeConfigFile: /loopback: the server is asked without TLS;"}},
 		{"no verification", "/allow", "/insecure", []string{"insecure-skip-tls-verify"}},
 		{"a query", "/allow", "/other", []string{"drop what follows the ?"}},

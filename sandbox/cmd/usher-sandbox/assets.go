@@ -14,7 +14,7 @@ import (
 func assetsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "assets DIR",
-		Short: "make the folder of binaries that controller-runtime's envtest wants",
+		Short: "make the folder of binaries that controller-runtime's envtest expects",
 		Long: `assets links kube-apiserver and etcd in DIR to this binary, which acts as either, and kubectl
 to the one on the PATH, if any.`,
 		Example: `  usher-sandbox assets bin/envtest

@@ -67,7 +67,7 @@ servers, relative to --dir.`,
 	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", "certificate in PEM that API servers show")
 	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
 	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
-	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what becomes of requests that cannot be decided before RBAC: NoOpinion or Deny")
+	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "how to answer requests that cannot be decided before RBAC: NoOpinion or Deny")
 	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
 	flags.DurationVar(&o.AuthorizedTTL, "authorized-ttl", webhookconfig.DefaultAuthorizedTTL,
 		"how long API servers remember that a request is allowed; 0 asks each time. A policy that takes rights away acts after this time")

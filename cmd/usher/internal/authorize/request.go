@@ -35,7 +35,7 @@ func (f *userFlags) user() (usher.User, error) {
 	for _, pair := range f.extra {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return u, fmt.Errorf("--as-extra %s: KEY=VALUE is wanted", pair)
+			return u, fmt.Errorf("--as-extra %s: expected KEY=VALUE", pair)
 		}
 		if u.Extra == nil {
 			u.Extra = map[string][]string{}
@@ -95,7 +95,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 	if f.url != "" {
 		method, path, ok := strings.Cut(f.url, ":")
 		if !ok || len(args) > 0 {
-			return nil, errors.New("--url: METHOD:PATH is wanted, and neither verb nor resource")
+			return nil, errors.New("--url: expected METHOD:PATH, without a verb or resource")
 		}
 		line, err := simulate.ParseLine(method, path)
 		if err != nil {
@@ -104,7 +104,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 		return line.Request(u), nil
 	}
 	if len(args) != 2 {
-		return nil, errors.New("a verb and a resource are wanted, such as: list secrets, get pods/web, get /metrics")
+		return nil, errors.New("expected a verb and a resource, such as: list secrets, get pods/web, get /metrics")
 	}
 	r := &usher.Request{Phase: usher.Authorize, User: u, Access: &usher.Access{Verb: args[0]}}
 	if strings.HasPrefix(args[1], "/") {

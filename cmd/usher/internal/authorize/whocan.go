@@ -136,7 +136,7 @@ func subjectsOf(p *authz.Policy) []whoCan {
 func conditionsOf(p *authz.Policy) []string {
 	var all []string
 	if p.Audit {
-		all = append(all, "on trial: it allows nothing")
+		all = append(all, "in Audit mode: it allows nothing")
 	}
 	if flags := selectorFlags(p); flags != "" {
 		all = append(all, "with "+flags)
@@ -186,7 +186,7 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	asked.User = u
 	if !known {
 		who.DeniedBy = w.mayDeny(&asked)
-		who.Allowed = !slices.Contains(who.If, "on trial: it allows nothing")
+		who.Allowed = !slices.Contains(who.If, "in Audit mode: it allows nothing")
 		return
 	}
 	decision, err := w.Engine.Decide(ctx, &asked)
@@ -200,7 +200,7 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
 	// What depends on conditions may be allowed to some.
-	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, "on trial: it allows nothing")
+	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, "in Audit mode: it allows nothing")
 }
 
 // mayDeny are the policies that deny a request to somebody.

@@ -54,7 +54,7 @@ API servers have one AdmissionConfiguration. --base names the one that they have
 and what it says about other plugins is kept. They read it, and the kubeconfig, when they
 start; a token that changes is noticed within minutes.
 
---server '*' shows the same to every webhook of the cluster. Whoever runs one of them gets
+--server '*' shows the same to every webhook of the cluster. Anyone who runs one of them gets
 the token, and can pass for the API server with it; a certificate gives nothing away.
 
 Without --out it prints the files. Paths of certificates and tokens are those on the hosts

@@ -20,15 +20,15 @@ type authorizationFlags struct {
 
 func (f *authorizationFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVar(&c.Address, "authorization-address", "", "IP address and port at which to answer authorization webhooks, such as 127.0.0.1:8444 (default: nowhere)")
-	flags.StringVar(&c.ClientCAFile, "authorization-client-ca-file", "", "certificates in PEM; who asks for authorization must have a certificate of one of them, with one of --authorization-client-names")
-	flags.StringSliceVar(&c.ClientNames, "authorization-client-names", nil, "common names, DNS names and URIs of the API servers that may ask for authorization")
-	flags.StringVar(&c.TokenFile, "authorization-token-file", "", "file with bearer tokens, one a line; who asks for authorization must send one of them")
-	flags.BoolVar(&f.anonymous, "authorization-anonymous", false, "answer everybody who can reach --authorization-address")
-	flags.DurationVar(&c.Timeout, "authorization-timeout", 500*time.Millisecond, "how long a decision about authorization may take; less if the API server says so")
-	flags.IntVar(&c.MaxInFlight, "authorization-max-in-flight", 1000, "how many decisions each authorization endpoint makes at the same time; the others are turned away")
-	flags.StringVar(&c.Self, "authorization-self", "", "the user that this server is to its API server, who may read policies whatever they say")
-	flags.BoolVar(&c.Shadow, "authorization-shadow", false, "answer without opinion, and only log and count what would have been answered")
+	flags.StringVar(&c.Address, "authorization-address", "", "IP address and port on which to serve authorization webhooks, such as 127.0.0.1:8444 (default: disabled)")
+	flags.StringVar(&c.ClientCAFile, "authorization-client-ca-file", "", "PEM file with CA certificates; authorization clients must present a certificate that one of them signed, with one of the names in --authorization-client-names")
+	flags.StringSliceVar(&c.ClientNames, "authorization-client-names", nil, "common names, DNS names and URIs of the API servers that may request authorization")
+	flags.StringVar(&c.TokenFile, "authorization-token-file", "", "file with bearer tokens, one per line; authorization clients must send one of them")
+	flags.BoolVar(&f.anonymous, "authorization-anonymous", false, "accept authorization requests from any client that can reach --authorization-address")
+	flags.DurationVar(&c.Timeout, "authorization-timeout", 500*time.Millisecond, "timeout of an authorization decision; API servers can request a shorter one")
+	flags.IntVar(&c.MaxInFlight, "authorization-max-in-flight", 1000, "maximum number of concurrent decisions for each authorization endpoint; excess requests get 503")
+	flags.StringVar(&c.Self, "authorization-self", "", "user name of this server at its API server; policies never keep it from reading policies")
+	flags.BoolVar(&c.Shadow, "authorization-shadow", false, "always answer NoOpinion; log and count the decisions that would have been made")
 }
 
 // complete returns nil if there is nothing to answer.
@@ -44,7 +44,7 @@ func (f *authorizationFlags) complete(given func(flag string) bool) (*serve.Auth
 	}
 	host, _, err := net.SplitHostPort(c.Address)
 	if err != nil || net.ParseIP(host) == nil {
-		return nil, fmt.Errorf("--authorization-address %s: an IP address and a port are wanted, such as 127.0.0.1:8444", c.Address)
+		return nil, fmt.Errorf("--authorization-address %s: expected an IP address and a port, such as 127.0.0.1:8444", c.Address)
 	}
 	switch proven := c.ClientCAFile != "" || c.TokenFile != ""; {
 	case (c.ClientCAFile == "") != (len(c.ClientNames) == 0):

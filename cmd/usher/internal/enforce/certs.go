@@ -39,7 +39,7 @@ and one outside by the host in its URL. The certificate has to be for that name:
 with --dns, or with --ip if it is an address.
 
 A CA that is in the folder already, with its key, is used again, also one that openssl has
-made. So run it again to renew the certificate: whoever trusts the CA goes on doing so, and
+made. So run it again to renew the certificate: clients that trust the CA need no change, and
 servers of Usher's notice the new files.
 
 With --patch it puts the CA into the files that register the webhook: into clientConfig of

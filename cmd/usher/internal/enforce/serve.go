@@ -48,25 +48,25 @@ func Serve(s cli.Streams) *cobra.Command {
 		Long: `Serve answers the admission webhooks of an API server over HTTPS, at /mutate and
 /validate.
 
-With --policies it needs no cluster: policies are files, and an edit is in force within a
-second. An edit that does not compile changes nothing; it is logged, counted in the
-metrics and shown at /readyz?verbose. Without certificate it makes a CA and a certificate
-of its own, for localhost.
+With --policies it needs no cluster: policies are files, and an edit takes effect within a
+second. If an edit does not compile, the previous policies stay in effect, and the error
+appears in the log, the metrics and /readyz?verbose. Without --tls-cert-file it generates
+a CA and a certificate for localhost.
 
-With --kubeconfig, or --in-cluster in a pod, policies are objects of the cluster, besides
-those in files. Their status says what became of them. API servers are told to call this
-server, for no more than the policies need; 'usher uninstall' tells them to stop. In a pod
---in-cluster is the default if there are no --policies.
+With --kubeconfig, or --in-cluster in a pod, it also reads policies from the cluster. Their
+status shows whether they are enforced. Usher creates webhook configurations that select no
+more than the policies need; 'usher uninstall' removes them. In a pod --in-cluster is the
+default if there are no --policies.
 
-With --authorization-address it also answers the authorization webhooks of API servers,
-over HTTPS at that address: /authorize/deny only denies, /authorize/allow only allows,
-/authorize does both. 'usher authz config' writes what an API server needs to ask.
+With --authorization-address it also serves authorization webhooks over HTTPS at that
+address: /authorize/deny only denies, /authorize/allow only allows, /authorize does both.
+'usher authz config' writes the configuration for API servers.
 
-With --api-address it serves an API of its own over HTTPS at that address, for people and
-tools rather than API servers: GET /usher/v1/ says what the caller may read. Users and
-rights are those of the cluster.
+With --api-address it also serves the Usher API over HTTPS at that address, for people and
+tools: GET /usher/v1/ returns what the caller may read. The cluster authenticates and
+authorizes its users.
 
-On SIGTERM /readyz fails, requests in flight are finished, and the exit status is 0.`,
+On SIGTERM /readyz fails, in-flight requests complete, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
   usher serve --policies policies/ --facts objects/ --log-level debug
   usher serve --policies /etc/usher --bind-address 0.0.0.0 \
@@ -105,40 +105,40 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
 	f.api.register(flags)
-	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies, watched (repeatable)")
-	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or folder with objects that exist in it (repeatable)")
+	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or directory with policies, watched for changes (repeatable)")
+	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or directory with objects to treat as existing (repeatable)")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
-	flags.IntVar(&c.Port, "port", 8443, "port of the webhooks; 0 takes a free one")
+	flags.IntVar(&c.Port, "port", 8443, "port of the webhooks; 0 selects a free port")
 	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics; 0 disables them")
-	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles of the process at /debug/pprof beside the metrics, to everybody who can reach them")
-	flags.StringVar(&c.CertFile, "tls-cert-file", "", "certificate in PEM, with those between it and the CA; read again when it changes")
-	flags.StringVar(&c.KeyFile, "tls-private-key-file", "", "private key in PEM of --tls-cert-file")
-	flags.StringVar(&c.CAFile, "tls-ca-file", "", "certificates in PEM by which API servers are to trust --tls-cert-file")
-	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "certificates in PEM; who asks for decisions must have a certificate of one of them")
-	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names and DNS names of those who may ask, of all whom --client-ca-file vouches for")
-	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens, one a line; who asks for decisions must send one of them")
-	flags.StringVar(&c.CertDir, "cert-dir", "", "folder in which to keep the CA and certificate that are made without --tls-cert-file")
-	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version to accept: 1.2 or 1.3")
+	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles at /debug/pprof on the metrics address, without authentication")
+	flags.StringVar(&c.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
+	flags.StringVar(&c.KeyFile, "tls-private-key-file", "", "PEM file with the private key of --tls-cert-file")
+	flags.StringVar(&c.CAFile, "tls-ca-file", "", "PEM file with the CA certificates that API servers use to verify --tls-cert-file")
+	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "PEM file with CA certificates; clients must present a certificate that one of them signed")
+	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names, DNS names and URIs that client certificates of --client-ca-file must have; empty accepts any")
+	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens, one per line; clients must send one of them")
+	flags.StringVar(&c.CertDir, "cert-dir", "", "directory for the CA and certificate that are generated without --tls-cert-file")
+	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.2 or 1.3")
 	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
 	cli.DeprecatedFlag(flags, protectedUsersFlag, "authorization-immune-file")
 	flags.StringVar(&c.Protection.KillSwitchFile, "authorization-kill-switch", "", "kill switch: while this file exists, authorization policies deny no request")
-	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "what becomes of a request when a rule fails: Fail denies it, Ignore goes on without the rule")
-	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "how long the programs of one rule may run for one request")
-	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "how long a request may take that does not say so itself")
-	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "largest review that is decided")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "how many admission requests are decided at a time; excess requests wait up to 1s, then get 429")
-	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "how many processes evaluate CUE that is not compiled; 0 means one for each processor, and 4 at most")
-	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "how much memory each of --cue-workers may take, besides the 15Mi that it has when it starts")
-	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "how many policies of each kind a namespace of the cluster may have; the oldest stay in force. -1 means any number")
-	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "how long the policies of each kind in a namespace of the cluster may be together; -1 means any length")
-	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long the answer of an HTTP service is used again; 0 asks every time")
+	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "how to handle a request when a rule fails: Fail denies it, Ignore skips the rule")
+	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "timeout of one rule for one request")
+	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "timeout of requests that do not specify one")
+	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "maximum size of a review, in bytes; larger ones are rejected")
+	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "maximum number of concurrent admission requests; excess requests wait up to 1s, then get 429")
+	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "number of processes that evaluate CUE that cannot be compiled; 0 means one per processor, at most 4")
+	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each CUE worker, in addition to the 15Mi that it uses at startup")
+	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
+	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
+	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
-	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "share of requests to explain in the log, rule by rule: 0.01 is one in a hundred")
+	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
 	flags.StringVar(&f.traceAnnotation, "trace-annotation", "", "explain requests about objects with this annotation in the log: key or key=value")
-	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests in flight may take to finish on SIGTERM")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM")
+	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 }
 
 // complete turns what flags say in words into the configuration.
@@ -158,16 +158,16 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 		return fmt.Errorf("--bind-address %s: not an IP address", c.BindAddress)
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		return fmt.Errorf("--port %d: not between 0 and 65535", c.Port)
+		return fmt.Errorf("--port %d: must be between 0 and 65535", c.Port)
 	}
 	if c.MaxInFlight < 1 {
-		return fmt.Errorf("--max-in-flight %d: nothing would ever be decided", c.MaxInFlight)
+		return fmt.Errorf("--max-in-flight %d: must be at least 1", c.MaxInFlight)
 	}
 	if c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0") {
 		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
 	}
 	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
-		return fmt.Errorf("--trace-sample %v: not between 0 and 1", c.Trace.Sample)
+		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
 	}
 	if err := f.checkWorkers(); err != nil {
 		return err
@@ -205,14 +205,14 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 func (f *serveFlags) checkWorkers() error {
 	c := &f.config.CUE
 	if c.Workers < 0 {
-		return fmt.Errorf("--cue-workers %d: cannot be negative", c.Workers)
+		return fmt.Errorf("--cue-workers %d: must not be negative", c.Workers)
 	}
 	memory, err := resource.ParseQuantity(f.cueMemory)
 	if err != nil {
 		return fmt.Errorf("--cue-worker-memory %s: expected a quantity such as 128Mi", f.cueMemory)
 	}
 	if c.Memory = memory.Value(); c.Memory < worker.MinMemory {
-		return fmt.Errorf("--cue-worker-memory %s: less than %dMi is not enough for anything", f.cueMemory, worker.MinMemory>>20)
+		return fmt.Errorf("--cue-worker-memory %s: must be at least %dMi", f.cueMemory, worker.MinMemory>>20)
 	}
 	return nil
 }

@@ -42,10 +42,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 
 {{/* The Secret with the keys of the URL paths that replicas register. */}}
 {{- define "usher.pathSecret" -}}
-{{- .Values.registration.pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
+{{- (include "usher.webhookConfiguration" . | fromYaml).pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
 {{- end -}}
 
-{{/* What a container may do: nothing that deciding needs not. */}}
+{{/* Values that have a deprecated name, which takes precedence if it is set. */}}
+{{- define "usher.webhookConfiguration" -}}
+{{- mergeOverwrite (deepCopy .Values.webhookConfiguration) (.Values.registration | default dict) | toYaml -}}
+{{- end -}}
+
+{{- define "usher.clientAuth" -}}
+{{- mergeOverwrite (deepCopy .Values.clientAuth) (.Values.callers | default dict) | toYaml -}}
+{{- end -}}
+
+{{/* Containers get no privileges that evaluating policies does not need. */}}
 {{- define "usher.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
