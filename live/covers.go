@@ -5,6 +5,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/rule"
 )
 
 // Covers reports whether the policies in force, or those that are written, want a request
@@ -19,10 +20,12 @@ import (
 // that policies need to be there at all.
 func (l *Live) Covers(r *usher.Request) bool {
 	switch {
-	case exemptResource(r), exemptUser(r), r.Phase != usher.Mutate && r.Phase != usher.Validate:
+	case exemptResource(r), r.Phase != usher.Mutate && r.Phase != usher.Validate:
 		return false
 	case api.IsGroup(r.Resource.Group):
-		return writesPolicy(r)
+		return coversPolicy(r)
+	case exemptUser(r):
+		return false
 	}
 	current := l.current.Load()
 	if current.status.Generation == 0 {
@@ -66,10 +69,19 @@ func exemptUser(r *usher.Request) bool {
 		strings.HasPrefix(user, "system:serviceaccount:kube-system:") || strings.HasPrefix(user, "system:node:")
 }
 
-// writesPolicy reports whether a policy is written that is to stay: also what finalizers
-// keep of one that is being deleted may go.
-func writesPolicy(r *usher.Request) bool {
-	if r.Subresource != "" || r.Operation != usher.Create && r.Operation != usher.Update {
+// coversPolicy reports whether a policy is written in a way that is decided: what finalizers
+// keep of one that is being deleted may go, unless what it says changes.
+func coversPolicy(r *usher.Request) bool {
+	if r.Subresource != "" {
+		return false
+	}
+	switch partOf(r) {
+	case rule.Rights:
+		return true
+	case rule.Deletions:
+		return r.Phase == usher.Validate && deletesDenial(r)
+	}
+	if exemptUser(r) || r.Operation != usher.Create && r.Operation != usher.Update {
 		return false
 	}
 	object, err := r.Object.Tree()

@@ -1,6 +1,11 @@
 package live
 
 import (
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/rule"
@@ -11,7 +16,49 @@ import (
 func EntryOf(r *usher.Request) string {
 	at := rule.EntryOf(r)
 	if api.IsGroup(r.Resource.Group) {
-		at.Part = rule.Policies
+		at.Part = partOf(r)
 	}
 	return at.String()
+}
+
+// partOf returns to which entries requests go that write policies.
+func partOf(r *usher.Request) rule.Part {
+	kind, _ := api.KindServed(schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource})
+	switch {
+	case r.Operation == usher.Delete:
+		return rule.Deletions
+	case kind.NeedsProof && (r.Operation == usher.Create || r.Operation == usher.Update && changesPolicy(r)):
+		return rule.Rights
+	}
+	return rule.Policies
+}
+
+// changesPolicy reports whether an update changes the spec or the annotations of a policy.
+func changesPolicy(r *usher.Request) bool {
+	object, err := r.Object.Tree()
+	if err != nil {
+		return true
+	}
+	old, err := r.OldObject.Tree()
+	if err != nil {
+		return true
+	}
+	now, _ := object["metadata"].(map[string]any)
+	before, _ := old["metadata"].(map[string]any)
+	return !reflect.DeepEqual(object["spec"], old["spec"]) || !reflect.DeepEqual(now["annotations"], before["annotations"])
+}
+
+// deletesDenial reports whether a policy is deleted that denies in the tier platform, by
+// somebody else than the cluster itself and its last administrators.
+func deletesDenial(r *usher.Request) bool {
+	old, err := r.OldObject.Tree()
+	if err != nil || r.Resource.Resource != "clusterauthorizationpolicies" {
+		return false
+	}
+	spec, _ := old["spec"].(map[string]any)
+	switch r.User.Name {
+	case "system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:kube-system:generic-garbage-collector":
+		return false
+	}
+	return spec["tier"] == "platform" && spec["effect"] == "Deny" && !slices.Contains(r.User.Groups, "system:masters")
 }

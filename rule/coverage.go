@@ -82,7 +82,7 @@ func (c Coverage) Of(e Entry) []Covered {
 
 func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	switch {
-	case part == Policies:
+	case part.isOfPolicies():
 		return nil
 	case phase == usher.Mutate && part == Metadata:
 		return c.MutateMetadata
@@ -99,7 +99,7 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 func (c Coverage) Entries() []string {
 	var names []string
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
-		names = append(names, Entry{Phase: phase, Part: Policies}.String())
+		names = append(names, Entry{Phase: phase, Part: Policies}.String(), Entry{Phase: phase, Part: Rights}.String())
 		for _, part := range []Part{Objects, Metadata} {
 			all := c.part(phase, part)
 			if len(all) > 0 {
@@ -113,6 +113,7 @@ func (c Coverage) Entries() []string {
 			}
 		}
 	}
+	names = append(names, Entry{Phase: usher.Validate, Part: Deletions}.String())
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -23,7 +23,9 @@ import (
 //     runs the rules that name just these versions of the object's kind;
 //   - an entry with the part [Metadata] gets writes of status and finalize subresources that
 //     change metadata, and runs the rules that read it;
-//   - an entry with the part [Policies] gets writes of policies.
+//   - an entry with the part [Policies] gets writes of policies, but for those that an entry with
+//     the part [Rights] gets: whatever may change what a policy says whose writer needs rights;
+//   - the entry with the part [Deletions] gets deletions of policies that deny in the tier platform.
 type Entry struct {
 	Phase usher.Phase
 	Part  Part
@@ -40,6 +42,10 @@ const (
 	Objects  Part = ""
 	Metadata Part = "metadata"
 	Policies Part = "policies"
+	// Rights and Deletions are for guards of policies alone: no rule of a policy belongs to
+	// Deletions, and to Rights the same as to Policies.
+	Rights    Part = "rights"
+	Deletions Part = "deletions"
 )
 
 // String is the name of the entry: the phase, the part and the versions, such as validate,
@@ -62,12 +68,17 @@ func ParseEntry(name string) (Entry, bool) {
 	if e.Phase != usher.Mutate && e.Phase != usher.Validate || more && rest == "" {
 		return Entry{}, false
 	}
-	if part, versions, _ := strings.Cut(rest, "-"); part == string(Metadata) || part == string(Policies) {
+	if part, versions, _ := strings.Cut(rest, "-"); Part(part) == Metadata || Part(part).isOfPolicies() {
 		e.Part, rest = Part(part), versions
 	}
 	e.Versions = rest
-	return e, e.String() == name && (rest == "" || e.Part != Policies && isVersions.MatchString(rest))
+	return e, e.String() == name && (rest == "" || !e.Part.isOfPolicies() && isVersions.MatchString(rest))
 }
+
+// OfPolicies reports whether the entry gets writes of policies.
+func (e Entry) OfPolicies() bool { return e.Part.isOfPolicies() }
+
+func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == Deletions }
 
 // Whole reports whether all rules belong to the entry.
 func (e Entry) Whole() bool { return e.Part != Metadata && e.Versions == "" }

@@ -61,6 +61,10 @@ func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compile
 	if err != nil {
 		return fmt.Sprintf("which rights it needs cannot be told for now: %v", err)
 	}
+	if r.Operation == usher.Update && deniesForPlatform(r.OldObject) != nil {
+		// To turn it into something else is to delete it.
+		rights = append(rights, useTier(r.User, authz.Platform))
+	}
 	return rights.Missing(ctx, g.options.May)
 }
 

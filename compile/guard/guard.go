@@ -64,6 +64,9 @@ type guard struct {
 
 // Decide implements [usher.Decider].
 func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if d, decided := g.deletion(ctx, r); decided {
+		return d, nil
+	}
 	if !writesPolicy(r) || sameSpecTree(r) {
 		return g.next.Decide(ctx, r)
 	}

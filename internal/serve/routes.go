@@ -39,7 +39,10 @@ const (
 // in the registration.
 const (
 	servesPaths = "paths"
-	servesKey   = "key-"
+	// servesRights is said by replicas that know the entries for policies whose writers need
+	// rights.
+	servesRights = "rights"
+	servesKey    = "key-"
 )
 
 // A registrar tells what API servers call.
@@ -197,7 +200,7 @@ func tooOld(now time.Time) func(keyring.Keys) bool {
 // take uses what is new, and says so.
 func (p *routes) take(next *table, others []report.Peer) {
 	p.table.Store(next)
-	words := []string{servesPaths}
+	words := []string{servesPaths, servesRights}
 	for _, key := range paths.Valid(next.keys, next.read) {
 		words = append(words, servesKey+key.Fingerprint())
 	}

@@ -116,7 +116,7 @@ type choice struct {
 
 // choose decides which paths to register, given the other replicas: those of the current key
 // if all of them that live say that they serve these, and until then what is registered
-// already. Replicas of versions without secret paths know neither these nor all entries. As
+// already. Replicas of older versions know neither these nor all entries. As
 // long as one of them lives, the registration is that of their versions, and they keep it.
 func (t *table) choose(others []report.Peer) choice {
 	current := t.keys.Current
@@ -125,7 +125,7 @@ func (t *table) choose(others []report.Peer) choice {
 	for _, p := range others {
 		switch {
 		case !p.Live:
-		case !slices.Contains(p.Serves, servesPaths):
+		case !slices.Contains(p.Serves, servesPaths), !slices.Contains(p.Serves, servesRights):
 			older = append(older, p.Identity)
 		case !slices.Contains(p.Serves, servesKey+current.Fingerprint()):
 			lagging = append(lagging, p.Identity)

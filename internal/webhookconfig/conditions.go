@@ -41,12 +41,6 @@ var recovery = []admissionv1.MatchCondition{
 	},
 }
 
-// notDeletion also lets go what finalizers keep of a policy that is being deleted.
-var notDeletion = admissionv1.MatchCondition{
-	Name:       "not-deletion-of-policies",
-	Expression: `!(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))`,
-}
-
 // notPolicies leaves policies to their own entry.
 var notPolicies = admissionv1.MatchCondition{
 	Name:       "not-policies",

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -60,7 +61,7 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			webhooks := accessors(mutating, validating)
-			for _, r := range requests() {
+			for _, r := range append(requests(), policyRequests()...) {
 				for phase, hooks := range webhooks {
 					r.Phase = phase
 					var sent, want []string
@@ -222,6 +223,45 @@ func requests() []usher.Request {
 	return all
 }
 
+// policyRequests write and delete policies that say something.
+func policyRequests() []usher.Request {
+	users := []usher.User{
+		{Name: "jane"}, {Name: "root", Groups: []string{"system:masters"}},
+		{Name: "system:serviceaccount:kube-system:generic-garbage-collector"}, {Name: "system:serviceaccount:kube-system:namespace-controller"},
+	}
+	object := func(kind, spec string, metadata string) *usher.Object {
+		text := fmt.Sprintf("{apiVersion: usher.dev/v1alpha1, kind: %s, metadata: {name: a%s}, spec: %s}", kind, metadata, spec)
+		var tree map[string]any
+		if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
+			panic(err)
+		}
+		return usher.TreeObject(tree)
+	}
+	const going = ", deletionTimestamp: '2026-01-01T00:00:00Z', finalizers: [example.com/a]"
+	var all []usher.Request
+	for _, resource := range []string{"authorizationpolicies", "clusterauthorizationpolicies"} {
+		kind := map[string]string{"authorizationpolicies": "AuthorizationPolicy", "clusterauthorizationpolicies": "ClusterAuthorizationPolicy"}[resource]
+		for _, u := range users {
+			base := usher.Request{
+				Resource: resourceOf("usher.dev/v1alpha1/" + resource), Kind: kindOf("usher.dev/v1alpha1/" + kind), Name: "a", User: u,
+			}
+			for _, spec := range []string{"{tier: platform, effect: Deny}", "{tier: platform, effect: Allow}", "{effect: Deny}", "{}"} {
+				deleted := base
+				deleted.Operation, deleted.OldObject = usher.Delete, object(kind, spec, "")
+				emptied := base
+				emptied.Operation, emptied.Object, emptied.OldObject = usher.Update, object(kind, "{effect: Allow}", going), object(kind, spec, going)
+				released := base
+				released.Operation, released.Object, released.OldObject = usher.Update, object(kind, spec, ", deletionTimestamp: '2026-01-01T00:00:00Z'"), object(kind, spec, going)
+				all = append(all, deleted, emptied, released)
+			}
+			collection := base
+			collection.Operation, collection.Name = usher.Delete, ""
+			all = append(all, collection)
+		}
+	}
+	return all
+}
+
 func metadataValue(field string) any {
 	switch field {
 	case "labels", "annotations":
@@ -263,7 +303,7 @@ var compiler = sync.OnceValue(func() plugincel.ConditionCompiler {
 func sends(t *testing.T, hook webhook.WebhookAccessor, r *usher.Request) bool {
 	t.Helper()
 	attributes := admission.NewAttributesRecord(object(t, r.Object), object(t, r.OldObject), r.Kind, r.Namespace, r.Name, r.Resource,
-		r.Subresource, admission.Operation(r.Operation), nil, false, &user.DefaultInfo{Name: r.User.Name})
+		r.Subresource, admission.Operation(r.Operation), nil, false, &user.DefaultInfo{Name: r.User.Name, Groups: r.User.Groups})
 	matches := false
 	for _, candidate := range hook.GetRules() {
 		matches = matches || (&rules.Matcher{Rule: candidate, Attr: attributes}).Matches()

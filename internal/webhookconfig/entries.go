@@ -21,6 +21,8 @@ type Entry struct {
 	Conditions []admissionv1.MatchCondition
 	// FailurePolicy is what API servers do when they get no answer.
 	FailurePolicy admissionv1.FailurePolicyType
+	// TimeoutSeconds is how long they wait.
+	TimeoutSeconds int32
 }
 
 // Webhook is the name of an entry, such as validate, in a webhook configuration. API servers
@@ -53,21 +55,9 @@ func (e *Enroller) Entries(coverage rule.Coverage) ([]Entry, error) {
 			}
 			all = append(all, entries...)
 		}
-		all = append(all, e.policies(phase))
+		all = append(all, e.policies(phase), e.rights(phase))
 	}
-	return all, missing.orNil()
-}
-
-// policies is the entry for writes of policies, which no selector leaves out.
-func (e *Enroller) policies(phase usher.Phase) Entry {
-	spots := map[spot][]usher.Operation{}
-	for _, p := range policies() {
-		spots[spot{p.Group, p.Version, p.Resource, admissionv1.AllScopes}] = []usher.Operation{usher.Create, usher.Update}
-	}
-	return Entry{
-		Entry: rule.Entry{Phase: phase, Part: rule.Policies}, Rules: join(spots),
-		Conditions: append(e.always(), notDeletion), FailurePolicy: e.o.FailurePolicy,
-	}
+	return append(all, e.deletions()), missing.orNil()
 }
 
 // part returns the entries for a part of a phase: the one for objects in the version that
@@ -112,7 +102,7 @@ func (e *Enroller) part(base rule.Entry, covered []rule.Covered, missing *Incomp
 }
 
 func (e *Enroller) entry(at rule.Entry, found []*located) Entry {
-	entry := Entry{Entry: at, Rules: ruleset(found), Conditions: e.conditions(found), FailurePolicy: e.o.FailurePolicy}
+	entry := Entry{Entry: at, Rules: ruleset(found), Conditions: e.conditions(found), FailurePolicy: e.o.FailurePolicy, TimeoutSeconds: e.o.TimeoutSeconds}
 	if at.Part == rule.Metadata {
 		entry.Conditions = append(entry.Conditions, changesMetadata)
 		entry.FailurePolicy = admissionv1.Ignore

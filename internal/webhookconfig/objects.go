@@ -60,7 +60,7 @@ func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClien
 // nobody can change.
 func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
-	if n.Part == rule.Policies {
+	if n.OfPolicies() {
 		return selector
 	}
 	if e.o.NamespaceSelector != nil {
@@ -76,7 +76,7 @@ func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
 
 func (e *Enroller) objects(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
-	if n.Part == rule.Policies {
+	if n.OfPolicies() {
 		return selector
 	}
 	if e.o.ObjectSelector != nil {
@@ -103,7 +103,7 @@ func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebho
 		NamespaceSelector:       e.namespaces(n),
 		ObjectSelector:          e.objects(n),
 		SideEffects:             &none,
-		TimeoutSeconds:          &e.o.TimeoutSeconds,
+		TimeoutSeconds:          &n.TimeoutSeconds,
 		AdmissionReviewVersions: e.o.ReviewVersions,
 		ReinvocationPolicy:      &e.o.Reinvocation,
 		MatchConditions:         n.Conditions,

@@ -15,16 +15,6 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// policies are the resources of all kinds of policy, which are always sent when they are
-// created or changed: guard decides on them.
-func policies() []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
-	for _, kind := range api.Kinds() {
-		all = append(all, kind.GroupVersionResource())
-	}
-	return all
-}
-
 // policyGroups are the API groups of policies, as a list in CEL.
 func policyGroups() string {
 	set := map[string]bool{}

@@ -1,0 +1,65 @@
+package guard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// deletion decides on requests that delete policies. Everything that can be deleted may be, but
+// for what denies in the tier platform: that takes what writing it takes. It reports whether the
+// request is one to decide on; other policies are not asked then.
+func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision, bool) {
+	at, _ := rule.ParseEntry(r.Entry)
+	if r.Phase != usher.Validate || r.Operation != usher.Delete || r.Subresource != "" {
+		return usher.Decision{}, false
+	}
+	asked := at.Part == rule.Deletions
+	denial := deniesForPlatform(r.OldObject)
+	if denial == nil || g.options.May == nil || exemptFromDeletion(r.User) {
+		return usher.Allowed(), asked
+	}
+	why := (Rights{useTier(r.User, authz.Platform)}).Missing(ctx, g.options.May)
+	if why == "" {
+		return usher.Allowed(), asked
+	}
+	ref := compile.Ref(denial)
+	d := usher.Denied("%s: to delete it: %s", ref, why)
+	d.Code, d.Reason = http.StatusForbidden, d.Message
+	d.Findings = []usher.Finding{{Policy: ref, Rule: "spec.tier", Outcome: usher.Rejected, Message: why}}
+	return d, true
+}
+
+// deniesForPlatform returns the policy that an object is if it denies in the tier platform.
+func deniesForPlatform(object *usher.Object) *v1alpha1.ClusterAuthorizationPolicy {
+	raw, err := object.Raw()
+	if err != nil || raw == nil {
+		return nil
+	}
+	policy, err := api.Decode(raw)
+	if err != nil {
+		return nil
+	}
+	p, ok := policy.Object.(*v1alpha1.ClusterAuthorizationPolicy)
+	if !ok || string(p.Spec.Tier) != authz.Platform.String() || p.Spec.Effect != v1alpha1.EffectDeny {
+		return nil
+	}
+	return p
+}
+
+// exemptFromDeletion are those on whom the deletion of namespaces, of what nobody owns, and the
+// rescue of a cluster depend.
+func exemptFromDeletion(user usher.User) bool {
+	switch user.Name {
+	case "system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:kube-system:generic-garbage-collector":
+		return true
+	}
+	return slices.Contains(user.Groups, "system:masters")
+}
