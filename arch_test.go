@@ -68,7 +68,7 @@ var mayImport = []struct {
 	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "internal/manifest"}},
-	{"plugin", []string{".", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "source/..."}},
+	{"plugin", []string{".", "compile", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/..."}},
 	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},

@@ -88,20 +88,28 @@ func (c *Compiled) Pending() bool {
 	return slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return p.Pending })
 }
 
+// Policies is the Policies of the zero [Options], without end.
+func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
+	return Options{}.Policies(context.Background(), ps)
+}
+
+// All is the All of the zero [Options], without end.
+func All(ps []api.Policy) ([]Compiled, []rule.Problem) { return Options{}.All(context.Background(), ps) }
+
 // Policies compiles all policies into the rules of an engine, in evaluation order, and
 // says all that is wrong with them, including what is wrong with them together. Those of
 // authorization policies are for another engine: see [All].
-func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
-	compiled, problems := All(ps)
+func (o Options) Policies(ctx context.Context, ps []api.Policy) ([]rule.Rule, []rule.Problem) {
+	compiled, problems := o.All(ctx, ps)
 	return Order(compiled), problems
 }
 
 // All compiles all policies, each for itself, and says all that is wrong with them.
-func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
+func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.Problem) {
 	compiled := make([]Compiled, len(ps))
 	var problems []rule.Problem
 	for i, p := range ps {
-		compiled[i] = Policy(p)
+		compiled[i] = o.Policy(ctx, p)
 		problems = append(problems, compiled[i].Problems...)
 	}
 	problems = append(problems, Duplicates(compiled)...)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/rule"
 )
 
 // The kind of a [Configuration].
@@ -54,6 +55,15 @@ type Configuration struct {
 	NamespacePolicyBytes int `json:"namespacePolicyBytes,omitempty"`
 	// AllowLocalFacts lets policies read from loopback and link-local addresses.
 	AllowLocalFacts bool `json:"allowLocalFacts,omitempty"`
+	// HTTPFacts are the hosts that cluster policies may ask for facts, all unless set; off is none.
+	// NamespacedHTTPFacts are those that policies of a namespace may ask, none unless set.
+	HTTPFacts           []string `json:"httpFacts,omitempty"`
+	NamespacedHTTPFacts []string `json:"namespacedHTTPFacts,omitempty"`
+	// NamespacedKinds are kinds that policies of a namespace may act on although they are RBAC,
+	// policies, Secrets or ServiceAccounts; NamespacedReferences are kinds whose objects they may
+	// read outside of their namespace.
+	NamespacedKinds      []string `json:"namespacedKinds,omitempty"`
+	NamespacedReferences []string `json:"namespacedReferences,omitempty"`
 }
 
 // defaultFactTTL is that of `usher serve`.
@@ -98,6 +108,9 @@ func (c *Configuration) complete() error {
 			return fmt.Errorf("read configuration: %s is %d: write a positive number, or -1 for no bound", name, n)
 		}
 	}
+	if _, err := c.limits(); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
 	if c.FactTTL.Duration == 0 {
 		c.FactTTL.Duration = defaultFactTTL
 	}
@@ -105,6 +118,11 @@ func (c *Configuration) complete() error {
 		return fmt.Errorf("read configuration: there are no policies: name folders under policies, or set fromAPI to true")
 	}
 	return nil
+}
+
+// limits are what policies may do.
+func (c *Configuration) limits() (rule.Limits, error) {
+	return rule.ParseLimits(c.HTTPFacts, c.NamespacedHTTPFacts, c.NamespacedKinds, c.NamespacedReferences)
 }
 
 func (c *Configuration) fromAPI() bool {

@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
@@ -115,12 +116,17 @@ func (p *Plugin) ValidateInitialization() error {
 	if p.config.fromAPI() && (p.client == nil || p.mapper == nil) {
 		return fmt.Errorf("initialize admission plugin %s: %w", Name, errNoClient)
 	}
+	limits, err := p.config.limits()
+	if err != nil {
+		return fmt.Errorf("initialize admission plugin %s: %w", Name, err)
+	}
 	facts, watching := p.facts()
 	l := live.New(live.Options{
-		Facts:  facts,
-		Quota:  live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
-		Engine: engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
-		Log:    p.log,
+		Facts:   facts,
+		Quota:   live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
+		Engine:  engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
+		Compile: compile.Options{Limits: limits},
+		Log:     p.log,
 	})
 	// A server converts nothing for a plugin: each request is for one entry.
 	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {

@@ -21,6 +21,31 @@ type Limits struct {
 	Namespaced NamespacedLimits
 }
 
+// ParseLimits reads limits as operators write them: hosts as in [ParseHosts], where none for
+// cluster policies means all, and kinds as in [ParseKinds].
+func ParseLimits(http, namespacedHTTP, kinds, references []string) (l Limits, err error) {
+	if len(http) > 0 {
+		hosts, err := ParseHosts(http)
+		if err != nil {
+			return l, fmt.Errorf("HTTP facts of cluster policies: %w", err)
+		}
+		l.HTTP = &hosts
+	}
+	if l.Namespaced.HTTP, err = ParseHosts(namespacedHTTP); err != nil {
+		return l, fmt.Errorf("HTTP facts of policies of a namespace: %w", err)
+	}
+	if l.Namespaced.Kinds, err = ParseKinds(kinds); err != nil {
+		return l, fmt.Errorf("kinds of policies of a namespace: %w", err)
+	}
+	if l.Namespaced.References, err = ParseKinds(references); err != nil {
+		return l, fmt.Errorf("references of policies of a namespace: %w", err)
+	}
+	if l.HTTP != nil && l.HTTP.Any() {
+		l.HTTP = nil
+	}
+	return l, nil
+}
+
 // NamespacedLimits are what policies of a namespace may do beyond acting on objects of that
 // namespace and reading them.
 type NamespacedLimits struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/lang/cue/worker"
 	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Config says what a [Server] serves, where and how. Zero values mean what the
@@ -75,6 +76,8 @@ type Config struct {
 	// FactTTL is how long the answer to an HTTP fact may be used again.
 	FactTTL         time.Duration
 	AllowLocalFacts bool
+	// Limits say what policies may do.
+	Limits rule.Limits
 
 	// Trace picks requests that are explained in the log.
 	Trace Trace

@@ -146,7 +146,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.metrics.Workers(s.workerState)
 	o := live.Options{
 		Facts:    facts,
-		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout})},
+		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
 		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
 		Access:   authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
 		Quota:    s.config.Quota,

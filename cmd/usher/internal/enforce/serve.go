@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/lang/cue/worker"
@@ -27,6 +28,7 @@ type serveFlags struct {
 	config          serve.Config
 	cluster         clusterFlags
 	legacy          cli.LegacyFlags
+	limits          policies.Limits
 	failurePolicy   string
 	tlsMinVersion   string
 	logFormat       string
@@ -132,6 +134,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
+	f.limits.Register(flags)
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
@@ -168,6 +171,9 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	}
 	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
 		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
+	}
+	if c.Limits, err = f.limits.Limits(); err != nil {
+		return err
 	}
 	if err := f.checkWorkers(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -44,12 +45,12 @@ func somePolicies(set source.Set, paths []string) (source.Set, error) {
 }
 
 // Problems compiles a set and returns all that is wrong with it, sorted and not nil.
-func Problems(set source.Set) []rule.Problem {
+func Problems(set source.Set, limits rule.Limits) []rule.Problem {
 	problems := []rule.Problem{}
 	for _, u := range set.Unreadable {
 		problems = append(problems, unreadable(u.Position, u.Err))
 	}
-	_, found := compile.Policies(set.Policies)
+	_, found := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
 	problems = append(problems, found...)
 	rule.SortProblems(problems)
 	return problems

@@ -2,6 +2,7 @@
 package policies
 
 import (
+	"context"
 	"fmt"
 
 	usher "github.com/usher-dev/usher"
@@ -16,22 +17,30 @@ import (
 )
 
 // A Set is policies without errors, compiled.
-type Set struct{ Rules []rule.Rule }
+type Set struct {
+	Rules []rule.Rule
+
+	limits rule.Limits
+}
 
 // Usable loads policies, and tells the errors in them if there are any.
-func Usable(s cli.Streams, paths []string) (Set, error) {
+func Usable(s cli.Streams, paths []string, flags *Limits) (Set, error) {
+	limits, err := flags.Limits()
+	if err != nil {
+		return Set{}, err
+	}
 	set, err := Load(paths)
 	if err != nil {
 		return Set{}, err
 	}
-	if errs := rule.Errors(Problems(set)); len(errs) > 0 {
+	if errs := rule.Errors(Problems(set, limits)); len(errs) > 0 {
 		for _, p := range errs {
 			fmt.Fprintln(s.Err, p)
 		}
 		return Set{}, fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
 	}
-	rules, _ := compile.Policies(set.Policies)
-	return Set{rules}, nil
+	rules, _ := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
+	return Set{rules, limits}, nil
 }
 
 // Decider decides by the policies, and about policies.
@@ -39,7 +48,7 @@ func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
 		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})
 	}
-	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{}), by)
+	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: compile.Options{Limits: p.limits}}), by)
 }
 
 // HTTPFacts returns a resolver that asks HTTP services; local includes those on loopback and

@@ -23,6 +23,7 @@ type decideFlags struct {
 	policies, files, old []string
 	facts                []string
 	allowLocalFacts      bool
+	limits               policies.Limits
 	server, caFile       string
 	wait                 time.Duration
 
@@ -67,6 +68,7 @@ objects cannot be used.`,
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
 	f.registerQuestion(cmd)
 	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	f.limits.Register(flags)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.server, "server", "", "ask the webhook at this URL")
 	flags.StringVar(&f.caFile, "ca-file", "", "certificates to trust for --server, in PEM")
@@ -159,7 +161,7 @@ func (f *decideFlags) decider(ctx context.Context, s cli.Streams) (usher.Decider
 
 // loaded are the policies, and what they get facts from.
 func (f *decideFlags) loaded(s cli.Streams) (policies.Set, fact.Resolver, error) {
-	set, err := policies.Usable(s, f.policies)
+	set, err := policies.Usable(s, f.policies, &f.limits)
 	if err != nil {
 		return policies.Set{}, nil, err
 	}

@@ -62,6 +62,7 @@ objects or cases cannot be used.`,
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
 	f.registerQuestion(cmd)
 	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	f.limits.Register(flags)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.policy, "policy", "", "tell only of policies with this name")
 	flags.BoolVar(&f.cost, "cost", false, "measure what each rule costs")

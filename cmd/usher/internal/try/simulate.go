@@ -43,6 +43,7 @@ type simulateFlags struct {
 	services       []string
 	usher          []string
 	localFacts     bool
+	limits         policies.Limits
 	record, replay string
 
 	output cli.OutputFlag
@@ -120,6 +121,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "how long the whole request may take")
 	flags.StringArrayVar(&f.services, "service", nil, "where a Service is: namespace/name[:port]=URL (repeatable)")
 	flags.StringArrayVar(&f.usher, "usher", nil, "file or folder with policies: Usher's webhooks are answered in process (repeatable)")
+	f.limits.Register(flags)
 	flags.BoolVar(&f.localFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.record, "record", "", "write the answers of the webhooks to this file; it holds whole objects")
 	flags.StringVar(&f.replay, "replay", "", "answer for the webhooks from this file")
@@ -239,7 +241,7 @@ func (f *simulateFlags) knownCluster(ctx context.Context, s cli.Streams, o *simu
 	var set policies.Set
 	if len(f.usher) > 0 {
 		var err error
-		if set, err = policies.Usable(s, f.usher); err != nil {
+		if set, err = policies.Usable(s, f.usher, &f.limits); err != nil {
 			return nil, err
 		}
 	}

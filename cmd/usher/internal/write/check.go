@@ -24,6 +24,7 @@ func Check(s cli.Streams) *cobra.Command {
 	var output cli.OutputFlag
 	var color cli.ColorFlag
 	var strict, verbose bool
+	var limits policies.Limits
 	cmd := &cobra.Command{
 		Use:   "check PATH... | -",
 		Short: "Say what is wrong with policies",
@@ -51,9 +52,13 @@ check. Warnings are errors with --strict.`,
 			if err != nil {
 				return err
 			}
-			report := newCheckReport(cmd.Context(), set)
+			o := compile.Options{}
+			if o.Limits, err = limits.Limits(); err != nil {
+				return err
+			}
+			report := newCheckReport(cmd.Context(), set, o)
 			if verbose {
-				report.Slow = slowSteps(set)
+				report.Slow = slowSteps(set, o)
 			}
 			if output.Value == "text" {
 				err = report.print(s, color.Palette(s.Out))
@@ -66,6 +71,7 @@ check. Warnings are errors with --strict.`,
 			return err
 		},
 	}
+	limits.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say which CUE runs slowly, and why")
 	output.Register(cmd, "text", "json", "yaml")
@@ -91,8 +97,8 @@ type slowStep struct {
 }
 
 // slowSteps returns the steps that run on the CUE evaluator, in the order of the rules.
-func slowSteps(set source.Set) []slowStep {
-	rules, _ := compile.Policies(set.Policies)
+func slowSteps(set source.Set, o compile.Options) []slowStep {
+	rules, _ := o.Policies(context.Background(), set.Policies)
 	var slow []slowStep
 	for i := range rules {
 		steps := rules[i].SlowPath()
@@ -103,9 +109,9 @@ func slowSteps(set source.Set) []slowStep {
 	return slow
 }
 
-func newCheckReport(ctx context.Context, set source.Set) checkReport {
-	compiled, _ := compile.All(set.Policies)
-	problems := slices.Concat(policies.Problems(set), compile.Unscaled(compiled), tried(ctx, compiled))
+func newCheckReport(ctx context.Context, set source.Set, o compile.Options) checkReport {
+	compiled, _ := o.All(ctx, set.Policies)
+	problems := slices.Concat(policies.Problems(set, o.Limits), compile.Unscaled(compiled), tried(ctx, compiled))
 	problems = rule.Written(problems)
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
