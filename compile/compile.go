@@ -94,7 +94,9 @@ func Policies(ps []api.Policy) ([]rule.Rule, []rule.Problem) {
 }
 
 // All is the All of the zero [Options], without end.
-func All(ps []api.Policy) ([]Compiled, []rule.Problem) { return Options{}.All(context.Background(), ps) }
+func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
+	return Options{}.All(context.Background(), ps)
+}
 
 // Policies compiles all policies into the rules of an engine, in evaluation order, and
 // says all that is wrong with them, including what is wrong with them together. Those of

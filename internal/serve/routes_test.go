@@ -168,13 +168,13 @@ func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
 		second := s.rotate()
 		time.Sleep(11 * time.Second)
 		s.answers("after a rotation", true, paths.Of(first, "mutate"), paths.Of(second, "mutate"))
-		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint()+" key-"+first.Fingerprint() {
+		if got := strings.Join(s.words(), " "); got != "paths rights key-"+second.Fingerprint()+" key-"+first.Fingerprint() {
 			t.Errorf("the replica says that it serves %s", got)
 		}
 		time.Sleep(time.Hour)
 		s.answers("an hour after", false, paths.Of(first, "mutate"))
 		s.answers("an hour after", true, paths.Of(second, "mutate"))
-		if got := strings.Join(s.words(), " "); got != "paths key-"+second.Fingerprint() {
+		if got := strings.Join(s.words(), " "); got != "paths rights key-"+second.Fingerprint() {
 			t.Errorf("the replica says that it serves %s", got)
 		}
 
@@ -239,11 +239,14 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		}
 		expect("an older version lives", none)
 		<-s.routes.Changed()
-		lags, has, dead := peer("two", "paths", "key-0123"), peer("two", "paths", "key-"+key.Fingerprint()), peer("older")
+		lags, has, dead := peer("two", "paths", "rights", "key-0123"), peer("two", "paths", "rights", "key-"+key.Fingerprint()), peer("older")
 		dead.Live = false
 		s.set(func() { s.others = []report.Peer{lags, dead} })
 		time.Sleep(11 * time.Second)
 		expect("a replica does not have the key", "/mutate")
+		s.set(func() { s.others = []report.Peer{peer("two", "paths", "key-"+key.Fingerprint())} })
+		time.Sleep(11 * time.Second)
+		expect("a replica does not know the entries for policies that need rights", none)
 		s.set(func() { s.others = []report.Peer{has, dead} })
 		time.Sleep(11 * time.Second)
 		expect("all that live have it", paths.Of(key, "mutate"))
@@ -253,7 +256,7 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		expect("a new key, which the other has not read", paths.Of(key, "mutate"))
 		s.set(func() {
-			s.others = []report.Peer{peer("two", "paths", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
+			s.others = []report.Peer{peer("two", "paths", "rights", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
 		})
 		time.Sleep(11 * time.Second)
 		expect("now it has", paths.Of(next, "mutate"))
