@@ -204,3 +204,27 @@ func TestDryRunsMakeNoUnsafeRequests(t *testing.T) {
 		}
 	}
 }
+
+// A rule that is bound to a namespace does not see what others may read, not even if it was read
+// for the same request.
+func TestBoundRulesSeeNoFactsOfOthers(t *testing.T) {
+	t.Parallel()
+	bound := func(name string, reads ...fact.Read) rule.Rule {
+		r := one(name, ask(configMap("a")))
+		r.Facts = &fact.Bounds{Namespace: "shop", Reads: reads}
+		return r
+	}
+	free := one("p", ask(configMap("a")))
+	reads := fact.Read{APIVersion: "v1", Kind: "ConfigMap"}
+	got := decide(t, newEngine(usher.Validate, engine.Options{}, &library{}, free, bound("q"), bound("r", reads)), request(usher.Validate, usher.Create))
+	var failed []string
+	for _, f := range got.Findings {
+		if f.Err != nil {
+			failed = append(failed, f.Policy.Name+": "+f.Err.Error())
+		}
+	}
+	want := []string{"q: fake: fact v1 ConfigMap shop/a: a policy of namespace shop does not read objects of the kind ConfigMap this way"}
+	if diff := cmp.Diff(want, failed); diff != "" {
+		t.Errorf("failed: -want +got:\n%s", diff)
+	}
+}

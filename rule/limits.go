@@ -141,6 +141,9 @@ func ParseKinds(words []string) (Kinds, error) {
 	return all, nil
 }
 
+// isHost matches *, and names and addresses in brackets, with or without a port.
+var isHost = regexp.MustCompile(`^(\*|(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?)$`)
+
 // ParseHosts reads the hosts that facts may come from: "off" for none, or hosts as
 // [fact.Hosts] has them.
 func ParseHosts(words []string) (fact.Hosts, error) {
@@ -151,9 +154,7 @@ func ParseHosts(words []string) (fact.Hosts, error) {
 		return nil, nil
 	}
 	for _, word := range words {
-		name, _, _ := strings.Cut(strings.TrimPrefix(word, "*."), ":")
-		bracketed := strings.HasPrefix(word, "[") && strings.Contains(word, "]")
-		if word != "*" && !bracketed && len(validation.IsDNS1123Subdomain(strings.ToLower(name))) > 0 {
+		if !isHost.MatchString(word) {
 			return nil, fmt.Errorf("read host %q: expected a host such as cmdb.example, cmdb.example:8443 or *.example, * for all, or off", word)
 		}
 	}

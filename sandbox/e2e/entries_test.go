@@ -389,7 +389,7 @@ spec:
 	for i := range configurations.Webhooks {
 		names = append(names, configurations.Webhooks[i].Name)
 	}
-	if want := []string{"validate-policies.usher.dev"}; !slices.Equal(names, want) {
+	if want := []string{"validate-policies.usher.dev", "validate-rights.usher.dev", "validate-deletions.usher.dev"}; !slices.Equal(names, want) {
 		t.Errorf("without policies the entries are %q, want %q", names, want)
 	}
 }

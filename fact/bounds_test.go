@@ -1,0 +1,60 @@
+package fact_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	shop := &fact.Bounds{
+		Namespace: "shop", Reads: []fact.Read{{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "apps/v1", Kind: "ReplicaSet"}},
+		Anywhere: func(gk schema.GroupKind) bool { return gk.Kind == "Plan" }, Hosts: fact.Hosts{"cmdb.example"},
+	}
+	of := func(apiVersion, kind, namespace, name string) fact.Ref {
+		return fact.Ref{Object: &fact.Object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}}
+	}
+	in := func(namespace string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": "a", "namespace": namespace}}
+	}
+	const elsewhere = "a policy of namespace shop reads objects of that namespace only"
+	for _, test := range []struct {
+		reason  string
+		bounds  *fact.Bounds
+		ref     fact.Ref
+		value   any
+		refused string
+	}{
+		{"no bounds", nil, of("v1", "Secret", "bank", "db"), in("bank"), ""},
+		{"in the namespace", shop, of("v1", "ConfigMap", "shop", "a"), in("shop"), ""},
+		{"in another version", shop, of("apps/v1beta1", "ReplicaSet", "shop", "a"), in("shop"), ""},
+		{"in another namespace", shop, of("v1", "ConfigMap", "bank", "a"), nil, elsewhere},
+		{"in all namespaces", shop, of("v1", "ConfigMap", "", ""), nil, elsewhere},
+		{"of a kind that it is not known to read", shop, of("v1", "Secret", "shop", "a"), nil, "does not read objects of the kind Secret"},
+		{"the Namespace itself", shop, of("v1", "Namespace", "", "shop"), map[string]any{"metadata": map[string]any{"name": "shop"}}, ""},
+		{"another Namespace", shop, of("v1", "Namespace", "", "bank"), nil, elsewhere},
+		{"a kind that may be anywhere", shop, of("example.com/v1", "Plan", "bank", "a"), in("bank"), ""},
+		{"an owner that turns out to be in no namespace", shop, fact.Ref{Object: &fact.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "shop", Name: "a", AnyScope: true}}, map[string]any{"metadata": map[string]any{"name": "a"}}, elsewhere},
+		{"what a resolver takes from elsewhere", shop, of("v1", "ConfigMap", "shop", "a"), in("bank"), elsewhere},
+		{"nothing", shop, of("v1", "ConfigMap", "shop", "a"), nil, ""},
+		{"a host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example:8443/a"}}, nil, ""},
+		{"another host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://evil.example/cmdb.example"}}, nil, "HTTP facts do not come from evil.example: allowed are cmdb.example"},
+		{"a name before another host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example@evil.example/"}}, nil, "do not come from evil.example"},
+		{"a host for tokens", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example", Auth: &fact.Auth{URL: "https://evil.example"}}}, nil, "do not come from evil.example"},
+		{"what is no URL", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example/%zz"}}, nil, "the URL cannot be read"},
+		{"HTTP is off", &fact.Bounds{}, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example"}}, nil, "HTTP facts are off"},
+		{"objects of a cluster policy", &fact.Bounds{}, of("v1", "Secret", "bank", "db"), in("bank"), ""},
+	} {
+		err := test.bounds.Check(test.ref)
+		if err == nil {
+			err = test.bounds.CheckValue(test.ref, test.value)
+		}
+		if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+			t.Errorf("%s: %v, want %q", test.reason, err, test.refused)
+		}
+	}
+}
