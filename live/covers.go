@@ -14,7 +14,8 @@ import (
 //
 // Whatever policies say, it is not so for that without which a cluster cannot come up:
 // Leases, Events, Nodes, certificates and reviews, what an API server itself writes, what
-// the cluster's own identities write in kube-system, and the deletion of policies.
+// the cluster's own identities write in kube-system, and the deletion of policies other than of what
+// denies in the tier platform.
 //
 // As long as no policies have been loaded, everything else may be covered, but not the CRDs
 // that policies need to be there at all.

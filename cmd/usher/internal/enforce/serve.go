@@ -2,6 +2,7 @@
 package enforce
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -144,6 +145,12 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 }
 
+// takeLimits says what policies may do.
+func (f *serveFlags) takeLimits() (err error) {
+	f.config.Limits, err = f.limits.Limits()
+	return err
+}
+
 // complete turns what flags say in words into the configuration.
 func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	c := &f.config
@@ -172,10 +179,7 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
 		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
 	}
-	if c.Limits, err = f.limits.Limits(); err != nil {
-		return err
-	}
-	if err := f.checkWorkers(); err != nil {
+	if err := cmp.Or(f.takeLimits(), f.checkWorkers()); err != nil {
 		return err
 	}
 	if err := f.checkQuota(); err != nil {
