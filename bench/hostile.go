@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -176,9 +177,7 @@ func (a *assault) prepare(programs []attack.Program) {
 	for i, p := range programs {
 		name, namespace := fmt.Sprintf("hostile-%d", i), hostileNamespace(i)
 		object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}}
-		for field, value := range p.Object {
-			object[field] = value
-		}
+		maps.Copy(object, p.Object)
 		a.bodies = append(a.bodies, reviewOf(object, "configmaps"))
 		policy := map[string]any{}
 		_ = json.Unmarshal(fmt.Appendf(nil, namespacedOverride, "new", namespace, "ConfigMap", name, quoted(p.Source+"\n// "+nonce)), &policy)

@@ -81,6 +81,8 @@ func coversPolicy(r *usher.Request) bool {
 		return true
 	case rule.Deletions:
 		return r.Phase == usher.Validate && deletesDenial(r)
+	case rule.Objects, rule.Metadata, rule.Policies:
+		// As follows.
 	}
 	if exemptUser(r) || r.Operation != usher.Create && r.Operation != usher.Update {
 		return false

@@ -171,8 +171,7 @@ func required(kind schema.GroupVersionKind, p path) bool {
 
 // fieldNamed returns the field of a struct that has a name in JSON.
 func fieldNamed(t reflect.Type, wanted string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == wanted {
 			return field, true

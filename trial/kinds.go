@@ -2,6 +2,7 @@ package trial
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -144,17 +145,14 @@ func special(t reflect.Type) (any, bool) {
 // jsonFields returns the types of the fields of a struct by their names in JSON.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !field.IsExported():
 		case name != "":
 			fields[name] = field.Type
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
-			for name, inner := range jsonFields(field.Type) {
-				fields[name] = inner
-			}
+			maps.Copy(fields, jsonFields(field.Type))
 		}
 	}
 	return fields

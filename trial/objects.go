@@ -136,20 +136,20 @@ func (p path) inList() bool { return slices.Contains(p, "[]") }
 
 // expression is the path as programs write it.
 func (p path) expression() string {
-	text := ""
+	var text strings.Builder
 	for i, name := range p {
 		switch {
 		case name == "[]":
-			text += name
+			text.WriteString(name)
 		case fieldWord.FindString(name) != name:
-			text += `["` + name + `"]`
+			text.WriteString(`["` + name + `"]`)
 		case i > 0:
-			text += "." + name
+			text.WriteString("." + name)
 		default:
-			text += name
+			text.WriteString(name)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // lacking says of an object that it has not got the field.

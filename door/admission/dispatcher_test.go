@@ -185,13 +185,10 @@ func newRegistration(c call, server *httptest.Server) admissionregistrationv1.Va
 		AdmissionReviewVersions: []string{c.version},
 		FailurePolicy:           &c.policy,
 		TimeoutSeconds:          new(int32(30)),
-		SideEffects:             ptr(admissionregistrationv1.SideEffectClassNone),
-		MatchPolicy:             ptr(admissionregistrationv1.Exact),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		MatchPolicy:             new(admissionregistrationv1.Exact),
 	}
 }
-
-//go:fix inline
-func ptr[T any](value T) *T { return new(value) }
 
 func initialize(t *testing.T, plugin *generic.Webhook, client kubernetes.Interface, factory informers.SharedInformerFactory) {
 	t.Helper()

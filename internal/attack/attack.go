@@ -64,7 +64,10 @@ func RunAll(ctx context.Context, t func() *Target, there func()) {
 	for _, a := range All() {
 		target := t()
 		arriving.Go(func() {
-			for target.Arrived.Load() == 0 && pause(ctx, 5*time.Millisecond) {
+			for target.Arrived.Load() == 0 {
+				if !pause(ctx, 5*time.Millisecond) {
+					return
+				}
 			}
 		})
 		all.Go(func() { a.Run(ctx, target, 2) })

@@ -123,8 +123,7 @@ func TestApplyReportsUnknownKindsAndWritesTheRest(t *testing.T) {
 	coverage := rule.Coverage{Mutate: []rule.Covered{covered("example.com/v1", "Widget"), covered("v1", "Secret")}}
 	for _, want := range [][]string{{"patch " + mutating, "patch " + validating}, nil} {
 		err := e.Apply(t.Context(), coverage, nil)
-		var unknown *webhookconfig.IncompleteError
-		if !errors.As(err, &unknown) {
+		if _, ok := errors.AsType[*webhookconfig.IncompleteError](err); !ok {
 			t.Fatalf("got %v", err)
 		}
 		if diff := cmp.Diff(want, written(kube)); diff != "" {

@@ -181,11 +181,12 @@ func (c *Cluster) reviewToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	// As API servers do: a token is valid if it is for one of the audiences that are asked for.
 	common := slices.DeleteFunc(slices.Clone(known.audiences), func(a string) bool { return !slices.Contains(review.Spec.Audiences, a) })
-	if slices.Contains(known.audiences, anyAudience) {
+	switch {
+	case slices.Contains(known.audiences, anyAudience):
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: known.user}
-	} else if ok && len(common) > 0 {
+	case ok && len(common) > 0:
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: known.user, Audiences: common}
-	} else {
+	default:
 		review.Status.Error = "invalid bearer token"
 	}
 	answer(w, review)

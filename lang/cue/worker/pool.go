@@ -210,7 +210,7 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 		err = fmt.Errorf("a request of %d bytes: at most %d are allowed", len(payload), largestRequest)
 	}
 	if err != nil {
-		p.release(w, turn, outcome{})
+		_ = p.release(w, turn, outcome{})
 		return nil, 0, err
 	}
 	type result struct {
