@@ -75,8 +75,9 @@ func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
 func TestServeFinishesRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
+	arrive := sync.OnceFunc(func() { close(arrived) })
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(arrived)
+		arrive()
 		<-release
 		_, _ = io.WriteString(w, `{"team": "slow"}`)
 	}))
@@ -91,11 +92,23 @@ func TestServeFinishesRequestsInFlight(t *testing.T) {
 		close bool
 	}
 	answers := make(chan answer, 1)
-	go func() {
+	ask := func() {
 		body, response := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
 		answers <- answer{body: body, close: response != nil && response.Close}
-	}()
-	receive(t, arrived)
+	}
+	go ask()
+	h.eventually("the request has got to the service", func() bool {
+		select {
+		case <-arrived:
+			return true
+		case early := <-answers:
+			// On a busy machine there may have been no time for the rule.
+			t.Logf("answered before the service: %s", early.body)
+			go ask()
+		default:
+		}
+		return false
+	})
 	h.cancel()
 	h.eventually("the server is not ready any more", func() bool {
 		return h.status("/readyz") == http.StatusServiceUnavailable
@@ -345,8 +358,8 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing came within 20 s")
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
 		panic("unreachable")
 	}
 }
