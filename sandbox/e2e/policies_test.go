@@ -78,7 +78,7 @@ apiVersion: policy.kcloudlabs.io/v1alpha1
 kind: OverridePolicy
 metadata: {name: status, namespace: %q}
 spec:
-  resourceSelectors: [{apiVersion: v1, kind: Secret}]
+  resourceSelectors: [{apiVersion: v1, kind: Service}]
   overrideRules:
   - overriders: {plaintext: [{path: /metadata/labels, op: add, value: {a: b}}]}
 `, namespace),
