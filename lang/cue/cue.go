@@ -140,7 +140,7 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			return outcome, nil
 		}
 	}
-	r := &request{Key: p.key, Form: p.form, input: func() (map[string]any, error) { return p.project(&params) }}
+	r := p.question(params)
 	answer, err := p.evaluator.evaluate(ctx, p, writerOf(in), r)
 	if err != nil {
 		return rule.Outcome{}, err
@@ -173,6 +173,12 @@ func writerName(writer string) string {
 		return user
 	}
 	return user + " in " + namespace
+}
+
+// question asks an evaluator. It has a copy of the parameters, so that those of [Program.Run] stay
+// on the stack where closures answer.
+func (p *Program) question(params closure.Params) *request {
+	return &request{Key: p.key, Form: p.form, input: func() (map[string]any, error) { return p.project(&params) }}
 }
 
 // translated runs p as closures. It is not ok where the evaluator has to answer.
