@@ -25,7 +25,8 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := documentPrograms(t)
-	r := newRig(t, sandbox.Options{})
+	// README's policy is for the pods of every namespace.
+	r := newRig(t, sandbox.Options{Exclusive: true})
 	r.serve(t, "--policies", filepath.Join(root, "examples", "policies"))
 	ran := 0
 	for _, d := range documents {
