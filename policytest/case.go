@@ -53,6 +53,8 @@ type Expect struct {
 	ReasonContains  string  `json:"reasonContains,omitempty"`
 	// Unchanged says that there is no patch at all.
 	Unchanged bool `json:"unchanged,omitempty"`
+	// NoMatch says that no rule of a policy matches the request.
+	NoMatch bool `json:"noMatch,omitempty"`
 	// PatchedObject is the whole object with the patch applied, Fields are some of its fields.
 	PatchedObject map[string]any `json:"patchedObject,omitempty"`
 	Fields        []Field        `json:"fields,omitempty"`
@@ -93,8 +95,12 @@ func (a *Answers[E]) Expected() *E {
 // saysNothing reports whether every answer meets e.
 func (e *Expect) saysNothing() bool {
 	return e.Allowed == nil && e.Code == nil && e.MessageEquals == nil && e.MessageContains == "" &&
-		e.ReasonContains == "" && !e.Unchanged && !e.wantsEffect() && !e.Panics
+		e.ReasonContains == "" && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
 }
+
+// recorded reports whether the case records what another implementation answers: its class
+// says how far that counts. Nobody chose what it shows.
+func (c *Case) recorded() bool { return c.Class != "" }
 
 // wantsEffect reports whether e describes a change of the object, which takes a policy
 // that does something.

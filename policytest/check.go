@@ -16,6 +16,9 @@ func (e *Expect) faults(a answer) []string {
 		return nil
 	}
 	faults := e.statusFaults(a.decision)
+	if e.NoMatch && a.matched() {
+		faults = append(faults, "expected that no rule matches"+ran(a.decision))
+	}
 	if e.Unchanged && len(a.decision.Patch) > 0 {
 		faults = append(faults, fmt.Sprintf("expected no patch, got %s", text(a.decision.Patch)))
 	}
@@ -68,7 +71,7 @@ func (e *Expect) wantsAllowed() bool {
 	if e.Allowed != nil {
 		return *e.Allowed
 	}
-	return e.wantsEffect() || e.Unchanged
+	return e.wantsEffect() || e.Unchanged || e.NoMatch
 }
 
 func (e *Expect) wantsCode(code int32) bool { return e.Code != nil && *e.Code == code }

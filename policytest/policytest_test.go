@@ -110,9 +110,45 @@ expect: {allowed: true, fields: [{path: /metadata/labels/seen, absent: true}]}`,
 			status: policytest.Failed, want: "passes vacuously: no policy matched",
 		},
 		{
+			reason: "what is allowed because no policy matched says nothing of the policy, and the reason is told",
+			text: strings.Replace(mutateCase, "kind: Pod, metadata", "kind: Secret, metadata", 1) + `
+expect: {allowed: true}`,
+			status: policytest.Failed, want: "note: ClusterOverridePolicy label spec.overrideRules[0]: v1 Secret is not v1 Pod",
+		},
+		{
+			reason: "nor does what is unchanged",
+			text: strings.Replace(mutateCase, "kind: Pod, metadata", "kind: Secret, metadata", 1) + `
+expect: {unchanged: true}`,
+			status: policytest.Failed, want: "passes vacuously: no policy matched; write noMatch: true if that is the point",
+		},
+		{
+			reason: "a rule of another phase",
+			text: strings.Replace(mutateCase, "phase: mutate", "phase: validate", 1) + `
+expect: {allowed: true}`,
+			status: policytest.Failed, want: "is for the phase mutate",
+		},
+		{
 			reason: "no policy matched, and that is the point",
 			text: strings.Replace(mutateCase, "kind: Pod, metadata", "kind: Secret, metadata", 1) + `
-expect: {allowed: true, unchanged: true}`,
+expect: {allowed: true, noMatch: true}`,
+			status: policytest.Passed,
+		},
+		{
+			reason: "noMatch alone says enough",
+			text: strings.Replace(mutateCase, "kind: Pod, metadata", "kind: Secret, metadata", 1) + `
+expect: {noMatch: true}`,
+			status: policytest.Passed,
+		},
+		{
+			reason: "a policy matched that should not",
+			text: mutateCase + `
+expect: {allowed: true, noMatch: true}`,
+			status: policytest.Failed, want: "expected that no rule matches; ClusterOverridePolicy label spec.overrideRules[0] changed",
+		},
+		{
+			reason: "what another implementation answers is recorded as it is",
+			text: "class: contract\n" + strings.Replace(mutateCase, "kind: Pod, metadata", "kind: Secret, metadata", 1) + `
+expect: {allowed: true}`,
 			status: policytest.Passed,
 		},
 		{

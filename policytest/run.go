@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (c *Case) faults(ctx context.Context) []string {
 	}
 	faults := c.Expected().faults(a)
 	if len(faults) == 0 {
-		return s.vacuous(c.Expected(), a)
+		return s.vacuous(c, a)
 	}
 	return append(faults, s.remarks()...)
 }
@@ -189,6 +190,13 @@ type answer struct {
 	decision usher.Decision
 	// patched is the object of the request with the patch applied.
 	patched map[string]any
+	// aboutPolicy says that the request writes a policy.
+	aboutPolicy bool
+}
+
+// matched reports whether a rule of a policy matched. Writes of policies meet policy admission.
+func (a *answer) matched() bool {
+	return a.aboutPolicy || slices.ContainsFunc(a.decision.Findings, func(f usher.Finding) bool { return f.Policy != usher.PolicyRef{} })
 }
 
 func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
@@ -204,19 +212,49 @@ func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("the patch %s does not apply: %w", text(decision.Patch), err)
 	}
-	return answer{decision: decision, patched: patched}, nil
+	return answer{decision: decision, patched: patched, aboutPolicy: api.IsPolicy(r.Kind)}, nil
 }
 
-// vacuous says why an answer that meets the expectation proves nothing.
-func (s *stage) vacuous(e *Expect, a answer) []string {
+// vacuous says why an answer that meets the expectation proves nothing. Of a case that records
+// another implementation it is asked only where a policy has to change something.
+func (s *stage) vacuous(c *Case, a answer) []string {
+	e := c.Expected()
 	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.wantsCode(500) {
 		faults := []string{"a policy does not compile; fix it, or expect code: 500 if that is the point"}
 		return append(faults, broken...)
 	}
-	if a.decision.Verdict != usher.Deny && e.wantsEffect() && len(a.decision.Findings) == 0 && len(a.decision.Patch) == 0 {
-		return []string{"passes vacuously: no policy matched"}
+	switch {
+	case a.matched() || a.decision.Verdict == usher.Deny || e.NoMatch:
+		return nil
+	case c.recorded() && e.wantsEffect() && len(a.decision.Patch) == 0, e.wantsAllowed() && !c.recorded():
+		return append([]string{"passes vacuously: no policy matched; write noMatch: true if that is the point"}, s.mismatches(c)...)
 	}
 	return nil
+}
+
+// mismatches says of each rule of the case's phase why it does not match.
+func (s *stage) mismatches(c *Case) []string {
+	r, err := c.Request.For(c.Phase)
+	if err != nil {
+		return nil
+	}
+	object, err := r.Target().Tree()
+	if err != nil {
+		return nil
+	}
+	target := rule.TargetOf(r, object)
+	var notes []string
+	for _, compiled := range compile.Order(s.compiled) {
+		switch mismatch := compiled.Match.Mismatch(&target); {
+		case compiled.Policy == usher.PolicyRef{}:
+			// Nobody wrote it.
+		case compiled.Phase != c.Phase:
+			notes = append(notes, fmt.Sprintf("note: %s %s: is for the phase %s", compiled.Policy, compiled.Name, compiled.Phase))
+		case mismatch != "":
+			notes = append(notes, fmt.Sprintf("note: %s %s: %s", compiled.Policy, compiled.Name, mismatch))
+		}
+	}
+	return notes
 }
 
 // broken are the problems that keep policies from being enforced as written. A selector
