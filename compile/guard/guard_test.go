@@ -378,7 +378,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{}).Decide(t.Context(), &usher.Request{
 		Phase: usher.Validate, Operation: usher.Create, Object: usher.RawObject([]byte(mistaken)),
 	})
-	if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, `nobody reads "vaild"`) || !strings.Contains(d.Message, "did you mean valid?") {
+	if err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, `unknown field "vaild"`) || !strings.Contains(d.Message, "did you mean valid?") {
 		t.Errorf("decision %+v, %v, want a refusal with a suggestion", d, err)
 	}
 }

@@ -85,5 +85,5 @@ func (c *compilation) unknownOperation(field, word string) {
 			do = "write " + string(operation)
 		}
 	}
-	c.warn(field, fmt.Sprintf("%q is the operation of no request", word), do)
+	c.warn(field, fmt.Sprintf("unknown operation %q", word), do)
 }

@@ -42,6 +42,8 @@ func (c *compilation) cueErrors(err error) {
 
 var missingImport = regexp.MustCompile(`import "[^"]*" not found|builtin package "[^"]*" undefined|imported but not defined`)
 
+var unknownName = regexp.MustCompile(`reference "([^"]*)" not found`)
+
 // position returns the first place that an error has in the source.
 func position(e errors.Error) token.Pos {
 	if pos := e.Position(); pos.IsValid() && pos.Line() > 0 {
@@ -62,9 +64,19 @@ func (c *compilation) remedy(text string) string {
 			return fmt.Sprintf("declare the parameter: %s: _ @tag(%s)", param, param)
 		}
 	}
+	if strings.Contains(text, `reference "oldObject" not found`) {
+		return "override rules get no oldObject; do without it"
+	}
+	if name := unknownName.FindStringSubmatch(text); name != nil {
+		switch name[1] {
+		case "list", "math", "regexp", "strconv", "strings", "time":
+			return fmt.Sprintf("write import %q first", name[1])
+		case "base64", "hex", "json", "yaml":
+			return fmt.Sprintf("write import %q first", "encoding/"+name[1])
+		}
+		return "declare the name or correct it"
+	}
 	for _, r := range []struct{ sign, remedy string }{
-		{`reference "oldObject" not found`, "override rules get no oldObject; do without it"},
-		{"reference ", "declare the name or correct it"},
 		{"conflicting values", "make the declarations agree, or put them under conditions that exclude each other"},
 		{"unreferenced alias or let clause", "use it or remove it"},
 		{"not available in version", "write it in the language of CUE v0.4.3"},

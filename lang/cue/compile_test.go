@@ -32,6 +32,8 @@ func TestCompileProblems(t *testing.T) {
 		{"all at once, by line", cue.Override, "patches: []\na: nope\nb: 1\n\nc: no", []string{
 			`error: cue: a: reference "nope" not found (2:4); declare the name or correct it`,
 			`error: cue: c: reference "no" not found (5:4); declare the name or correct it`}},
+		{"a package without its import", cue.Override, "patches: []\na: json.Marshal(1)", []string{
+			`error: cue: a: reference "json" not found (2:4); write import "encoding/json" first`}},
 		{"a conflict", cue.Validate, "a: 1\na: 2\nvalidate: {}", []string{
 			`error: cue: a: conflicting values 2 and 1 (1:4); make the declarations agree, or put them under conditions that exclude each other`}},
 		{"an unknown package", cue.Override, "import \"corp.example/lib\"\n\npatches: [lib.x]", []string{

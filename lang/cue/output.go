@@ -241,7 +241,7 @@ func (a *advisor) operationOf(s *ast.StructLit) {
 	}
 }
 
-// unread says of a field that nobody reads it: surely a slip if the name is near another one.
+// unread reports a field that is never read. A name close to that of a known field is an error.
 func (a *advisor) unread(of string, f memberField, known []string, synonyms map[string]string) {
 	near := rule.Nearest(f.name, known)
 	if strings.EqualFold(near, f.name) {
@@ -251,7 +251,7 @@ func (a *advisor) unread(of string, f memberField, known []string, synonyms map[
 	if near == "" {
 		near = synonyms[strings.ToLower(f.name)]
 	}
-	what := fmt.Sprintf("nobody reads %q: the fields of %s are %s", f.name, of, strings.Join(known, ", "))
+	what := fmt.Sprintf("unknown field %q: %s has the fields %s", f.name, of, strings.Join(known, ", "))
 	if near != "" {
 		a.problem(rule.Mistake, f.at, what, "did you mean "+near+"?")
 		return

@@ -2,12 +2,14 @@ package try
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
@@ -95,6 +97,9 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", detail)
 		}
 		b.WriteByte('\n')
+		if errors.Is(r.Err, object.ErrNotFound) {
+			b.WriteString("           (--facts names files with the objects that exist in the cluster)\n")
+		}
 	}
 	if len(j.NearMatches) == 0 {
 		return

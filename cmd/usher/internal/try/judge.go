@@ -94,6 +94,9 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	}
 	j.look(rules, &validation, result)
 	j.Allowed = j.ask(ctx, d, &validation).Verdict != usher.Deny
+	if len(j.Rules) == 0 && len(j.NearMatches) == 0 {
+		j.lookForOtherOperations(rules, q.Request, result)
+	}
 	return j
 }
 
@@ -120,18 +123,41 @@ func (j *Judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) 
 
 // look notes the rules of a phase that nearly match.
 func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]any) {
-	subject := rule.TargetOf(r, object)
-	if subject.Namespace == "" && subject.Kind != "Namespace" {
-		subject.Namespace = r.Namespace
-	}
+	subject := targetOf(r, object)
 	for i := range rules {
 		if rules[i].Phase == r.Phase && rules[i].Match.NearlyMatches(&subject) {
-			mismatch := rules[i].Match.Mismatch(&subject)
-			j.NearMatches = append(j.NearMatches, nearMatch{
-				Phase: r.Phase, Policy: rules[i].Policy, Rule: rules[i].Name, Mismatch: mismatch, Miss: mismatch,
-			})
+			j.noteNearMatch(&rules[i], &subject)
 		}
 	}
+}
+
+// lookForOtherOperations notes the rules that match the object, but another operation. They are
+// too many to show beside rules that matched.
+func (j *Judgement) lookForOtherOperations(rules []rule.Rule, r *usher.Request, object map[string]any) {
+	subject := targetOf(r, object)
+	for i := range rules {
+		anyOperation := rules[i].Match
+		anyOperation.Operations = nil
+		if len(rules[i].Match.Selectors) > 0 && anyOperation.Matches(&subject) {
+			j.noteNearMatch(&rules[i], &subject)
+		}
+	}
+}
+
+// targetOf is the object as selectors see it: with the namespace of the request, if it has none.
+func targetOf(r *usher.Request, object map[string]any) rule.Target {
+	target := rule.TargetOf(r, object)
+	if target.Namespace == "" && target.Kind != "Namespace" {
+		target.Namespace = r.Namespace
+	}
+	return target
+}
+
+func (j *Judgement) noteNearMatch(r *rule.Rule, subject *rule.Target) {
+	mismatch := r.Match.Mismatch(subject)
+	j.NearMatches = append(j.NearMatches, nearMatch{
+		Phase: r.Phase, Policy: r.Policy, Rule: r.Name, Mismatch: mismatch, Miss: mismatch,
+	})
 	j.Near = j.NearMatches
 }
 
