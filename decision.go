@@ -162,10 +162,14 @@ func (p PolicyRef) String() string {
 // A Finding is what one rule said of one request.
 type Finding struct {
 	Policy PolicyRef `json:"policy"`
+	// Written says that Policy is the one that is being written, and that policy admission says
+	// this about it: the policy itself decided nothing.
+	Written bool `json:"written,omitempty"`
 	// Rule is the rule's place in its policy, such as spec.validateRules[0].
 	Rule    string  `json:"rule"`
 	Outcome Outcome `json:"outcome"`
-	// Message is the reason of a rejection. It may be empty.
+	// Message is the reason of a rejection. It may be empty. The message of the decision can be
+	// empty where this one is not: as kinitiras has it, affectMode allow rejects without one.
 	Message string `json:"message,omitempty"`
 	// Err is set when the rule failed. Ignored tells that its failure policy let the
 	// request pass all the same.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,7 +201,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 			return res, finding, fmt.Errorf("decide request: %s: %w", place(r.Policy, r.Name), context.Cause(ctx))
 		}
 	case res.rejected:
-		finding.Outcome, finding.Message = usher.Rejected, res.message
+		finding.Outcome, finding.Message = usher.Rejected, cmp.Or(res.message, res.note)
 	case len(res.patch) > 0 && !d.discards():
 		finding.Outcome, finding.Patch = usher.Changed, res.patch
 	}

@@ -30,7 +30,7 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 			case err != nil:
 				return d.allow(nil), nil
 			case finding.Outcome == usher.Rejected:
-				return d.deny(0, finding.Message), nil
+				return d.deny(0, res.message), nil
 			case finding.Outcome == usher.Failed && !finding.Ignored:
 				return d.deny(http.StatusInternalServerError, failure(&finding)), nil
 			}

@@ -18,6 +18,7 @@ import (
 type result struct {
 	rejected bool
 	message  string
+	note     string
 	// patch is what the rule changed.
 	patch    usher.Patch
 	warnings []string
@@ -90,7 +91,7 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 		}
 		res.warnings = append(res.warnings, out.Warnings...)
 		if out.Verdict == usher.Deny {
-			return result{rejected: true, message: out.Message, warnings: res.warnings}, nil
+			return result{rejected: true, message: out.Message, note: out.Note, warnings: res.warnings}, nil
 		}
 		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
 			continue

@@ -30,7 +30,7 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			d.record(finding, res.warnings)
 			switch {
 			case finding.Outcome == usher.Rejected:
-				problems.add(r.Policy, 0, finding.Message)
+				problems.add(r.Policy, 0, res.message)
 			case finding.Outcome == usher.Failed && !finding.Ignored:
 				problems.add(r.Policy, http.StatusInternalServerError, failure(&finding))
 			}

@@ -50,6 +50,9 @@ type Outcome struct {
 	// Verdict is Deny to reject the request; Message then is the reason, possibly empty.
 	Verdict usher.Verdict
 	Message string
+	// Note is the reason of a rejection that has no Message, because kinitiras gives none:
+	// clients are told, and the message of the decision stays empty.
+	Note string
 	// Patch changes the object; it is applied as one, in order.
 	Patch    usher.Patch
 	Warnings []string

@@ -47,7 +47,7 @@ func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compi
 	}
 	d = usher.Denied("%s: %s", c.Ref, why)
 	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: c.Ref, Rule: "spec", Outcome: usher.Rejected, Message: why}}
+	d.Findings = []usher.Finding{{Policy: c.Ref, Written: true, Rule: "spec", Outcome: usher.Rejected, Message: why}}
 	return warnings, d, true
 }
 

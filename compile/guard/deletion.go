@@ -33,7 +33,7 @@ func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision,
 	ref := compile.Ref(denial)
 	d := usher.Denied("%s: to delete it: %s", ref, why)
 	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: ref, Rule: "spec.tier", Outcome: usher.Rejected, Message: why}}
+	d.Findings = []usher.Finding{{Policy: ref, Written: true, Rule: "spec.tier", Outcome: usher.Rejected, Message: why}}
 	return d, true
 }
 

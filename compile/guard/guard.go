@@ -90,7 +90,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 	ref := compile.Ref(policy.Object)
 	if stamps := g.stamp(policy.Object); len(stamps) > 0 {
 		d := usher.Patched(stamps...)
-		d.Findings = []usher.Finding{{Policy: ref, Rule: "metadata.annotations", Outcome: usher.Changed, Patch: stamps}}
+		d.Findings = []usher.Finding{{Policy: ref, Written: true, Rule: "metadata.annotations", Outcome: usher.Changed, Patch: stamps}}
 		return d, nil
 	}
 	if errs := rule.Errors(rendered.problems); len(errs) > 0 {
@@ -103,7 +103,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 	}
 	d := usher.Patched(rendered.patch...)
 	if len(d.Patch) > 0 {
-		d.Findings = []usher.Finding{{Policy: ref, Rule: "spec", Outcome: usher.Changed, Patch: d.Patch}}
+		d.Findings = []usher.Finding{{Policy: ref, Written: true, Rule: "spec", Outcome: usher.Changed, Patch: d.Patch}}
 	}
 	return d, nil
 }
@@ -246,7 +246,7 @@ func undecodable(r *usher.Request, err error) usher.Decision {
 	d.Code, d.Reason = http.StatusBadRequest, string(metav1.StatusReasonBadRequest)
 	d.Findings = []usher.Finding{{
 		Policy:  usher.PolicyRef{Kind: r.Kind.Kind, Namespace: r.Namespace, Name: r.Name},
-		Outcome: usher.Rejected, Message: d.Message,
+		Written: true, Outcome: usher.Rejected, Message: d.Message,
 	}}
 	return d
 }
@@ -257,7 +257,7 @@ func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
 	findings := make([]usher.Finding, len(errs))
 	for i, p := range errs {
 		sentences[i] = sentence(p)
-		findings[i] = usher.Finding{Policy: policy, Rule: p.Field, Outcome: usher.Rejected, Message: sentences[i]}
+		findings[i] = usher.Finding{Policy: policy, Written: true, Rule: p.Field, Outcome: usher.Rejected, Message: sentences[i]}
 	}
 	d := usher.Denied("%s: %s", policy, strings.Join(sentences, "; "))
 	d.Findings = findings

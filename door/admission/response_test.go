@@ -45,7 +45,8 @@ func TestStatusOfDenial(t *testing.T) {
 		},
 	})
 	want := &metav1.Status{
-		Status: "Failure", Code: 422, Reason: "Invalid", Message: "label team is required",
+		Status: "Failure", Code: 422, Reason: "Invalid",
+		Message: "label team is required (ClusterValidatePolicy require-team); no such field (OverridePolicy shop/add-team spec.overrideRules[2])",
 		Details: &metav1.StatusDetails{Name: "web", Kind: "Pod", Causes: []metav1.StatusCause{
 			{Type: "PolicyRejected", Message: "label team is required", Field: "ClusterValidatePolicy require-team spec.validateRules[0]"},
 			{Type: "PolicyRejected", Field: "ClusterValidatePolicy require-team spec.validateRules[1]"},
@@ -158,7 +159,7 @@ func TestFieldErrorsAreCauses(t *testing.T) {
 	d := usher.Validated(field.ErrorList{field.Required(image, ""), field.Invalid(image, "a:latest", "no latest")})
 	d.Findings = []usher.Finding{{Policy: usher.PolicyRef{Kind: "K", Name: "n"}, Rule: "r", Outcome: usher.Rejected, Message: "no"}}
 	want := &metav1.Status{
-		Status: "Failure", Code: 422, Reason: "Invalid", Message: d.Message,
+		Status: "Failure", Code: 422, Reason: "Invalid", Message: d.Message + " (K n)",
 		Details: &metav1.StatusDetails{Name: "web", Kind: "Pod", Causes: []metav1.StatusCause{
 			{Type: "FieldValueRequired", Message: "Required value", Field: "spec.containers[0].image"},
 			{Type: "FieldValueInvalid", Message: `Invalid value: "a:latest": no latest`, Field: "spec.containers[0].image"},

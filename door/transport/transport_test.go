@@ -327,7 +327,7 @@ func TestTypedError(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		want := metav1.Status{
-			Status: "Failure", Code: 422, Reason: "Invalid", Message: `admission webhook "mutate.usher.dev" denied the request: no`,
+			Status: "Failure", Code: 422, Reason: "Invalid", Message: `admission webhook "mutate.usher.dev" denied the request: no (P p)`,
 			Details: &metav1.StatusDetails{Name: "a", Kind: "ConfigMap", Causes: []metav1.StatusCause{{Type: "PolicyRejected", Message: "no", Field: "P p r"}}},
 		}
 		got := status.ErrStatus

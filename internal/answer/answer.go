@@ -37,14 +37,14 @@ const (
 	policyFailed   metav1.CauseType = "PolicyFailed"
 )
 
-// Denial is the status of what a decision refuses: nil if it refuses nothing. A verdict that
-// is none is an error.
+// Denial is the status of what a decision refuses: nil if it refuses nothing. Its message names
+// the policies that do, which that of the decision leaves out. A verdict that is none is an error.
 func Denial(q *usher.Request, d usher.Decision) (*metav1.Status, error) {
 	switch d.Verdict {
 	case usher.Allow, usher.NoOpinion:
 		return nil, nil
 	case usher.Deny:
-		status := failure(d.Code, d.Reason, d.Message)
+		status := failure(d.Code, d.Reason, told(&d))
 		status.Details = details(q, &d)
 		return status, nil
 	}

@@ -170,18 +170,27 @@ func (c *comparison) Run(_ context.Context, in *rule.Input) (rule.Outcome, error
 			return rule.Outcome{}, fmt.Errorf("write message: %w", err)
 		}
 	}
-	return affect(c.mode, hit, message), nil
+	switch {
+	case c.mode == v1alpha1.AffectAllow:
+		return allowHit(hit, &c.message, in), nil
+	case hit:
+		return rule.Outcome{Verdict: usher.Deny, Message: message}, nil
+	}
+	return rule.Outcome{}, nil
 }
 
-// affect is what a hit means.
-func affect(mode v1alpha1.AffectMode, hit bool, message string) rule.Outcome {
-	switch {
-	case mode == v1alpha1.AffectAllow && !hit:
-		return rule.Outcome{Verdict: usher.Deny}
-	case mode != v1alpha1.AffectAllow && hit:
-		return rule.Outcome{Verdict: usher.Deny, Message: message}
+// allowHit is the outcome in affect mode allow: everything but a hit is rejected. The message
+// then is a note, since kinitiras rejects without one. If the text cannot be written, there
+// is no note: the request is rejected all the same.
+func allowHit(hit bool, text *reference.Text, in *rule.Input) rule.Outcome {
+	if hit {
+		return rule.Outcome{}
 	}
-	return rule.Outcome{}
+	note, err := text.Value(in)
+	if err != nil {
+		note = ""
+	}
+	return rule.Outcome{Verdict: usher.Deny, Note: note}
 }
 
 func (c *comparison) hits(in *rule.Input) (bool, error) {

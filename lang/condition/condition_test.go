@@ -151,6 +151,7 @@ func TestComparisons(t *testing.T) {
 func TestAffectMode(t *testing.T) {
 	t.Parallel()
 	deny := func(message string) rule.Outcome { return rule.Outcome{Verdict: usher.Deny, Message: message} }
+	noted := rule.Outcome{Verdict: usher.Deny, Note: "no cart"}
 	tests := []struct {
 		mode, path string
 		want       rule.Outcome
@@ -160,7 +161,7 @@ func TestAffectMode(t *testing.T) {
 		{"reject", "/metadata/nope", rule.Outcome{}, "no hit"},
 		{"''", "/metadata/name", deny("no cart"), "reject is the default"},
 		{"allow", "/metadata/name", rule.Outcome{}, "a hit is allowed"},
-		{"allow", "/metadata/nope", deny(""), "everything else is rejected, without a message"},
+		{"allow", "/metadata/nope", noted, "everything else is rejected, with the message as a note"},
 	}
 	for _, test := range tests {
 		program, problems := condition.Compile(parse(t, `{type: condition, condition: {affectMode: `+test.mode+
@@ -202,7 +203,7 @@ func TestEvaluated(t *testing.T) {
 		{"reject", outcome{hit, nil}, hit, "a hit is rejected"},
 		{"reject", outcome{miss, nil}, miss, "a miss is not"},
 		{"allow", outcome{hit, nil}, miss, "a hit is allowed"},
-		{"allow", outcome{miss, nil}, rule.Outcome{Verdict: usher.Deny}, "a miss is not"},
+		{"allow", outcome{miss, nil}, rule.Outcome{Verdict: usher.Deny, Note: "m1"}, "a miss is not, and the message is a note"},
 		{"allow", outcome{miss, failed}, rule.Outcome{}, "a failure stays one"},
 	}
 	for _, test := range tests {

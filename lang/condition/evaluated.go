@@ -5,6 +5,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/lang/reference"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -15,22 +16,23 @@ func Evaluated(t *v1alpha1.ValidateRuleTemplate, program rule.Program) rule.Prog
 	if t.Type != v1alpha1.TemplateCondition || t.Condition == nil || t.Condition.AffectMode != v1alpha1.AffectAllow {
 		return program
 	}
-	return allowing{program}
+	return allowing{program, reference.ParseText(t.Condition.Message)}
 }
 
-// allowing is a rendered program in affect mode allow.
+// allowing is a rendered program in affect mode allow, with its message.
 type allowing struct {
 	rule.Program
+
+	message reference.Text
 }
 
-// Run allows a hit and rejects everything else, without a message: a condition has none
-// for what it does not hit.
+// Run allows a hit and rejects everything else.
 func (a allowing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	outcome, err := a.Program.Run(ctx, in)
 	if err != nil {
 		return rule.Outcome{}, err
 	}
-	return affect(v1alpha1.AffectAllow, outcome.Verdict == usher.Deny, outcome.Message), nil
+	return allowHit(outcome.Verdict == usher.Deny, &a.message, in), nil
 }
 
 // String is the program in one line.

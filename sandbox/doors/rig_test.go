@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -134,7 +135,10 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// wantDenied checks that err is a denial, as an API server gives it, with a sentence.
+var byPolicy = regexp.MustCompile(` \(\w+Policy [^ )]+\)$`)
+
+// wantDenied checks that err is a denial, as an API server gives it, with a sentence and the
+// policy behind it.
 func wantDenied(t *testing.T, what string, err error, sentence string) {
 	t.Helper()
 	status, ok := err.(apierrors.APIStatus)
@@ -144,8 +148,8 @@ func wantDenied(t *testing.T, what string, err error, sentence string) {
 	}
 	s := status.Status()
 	_, said, found := strings.Cut(s.Message, " denied the request: ")
-	if !found || said != sentence || s.Code != 400 || s.Details == nil || len(s.Details.Causes) == 0 {
-		t.Errorf("%s: denied with %d %q, details %v; want 400 %q and a cause", what, s.Code, s.Message, s.Details, sentence)
+	if !found || !byPolicy.MatchString(said) || byPolicy.ReplaceAllString(said, "") != sentence || s.Code != 400 || s.Details == nil || len(s.Details.Causes) == 0 {
+		t.Errorf("%s: denied with %d %q, details %v; want 400 %q and the policy, and a cause", what, s.Code, s.Message, s.Details, sentence)
 	}
 }
 
