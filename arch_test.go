@@ -54,7 +54,7 @@ var mayImport = []struct {
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"samples", []string{"."}},
-	{"observe/...", []string{".", "fact"}},
+	{"observe/...", []string{".", "api", "fact"}},
 	{"report", []string{".", "api/...", "rule"}},
 	// What an API server does around a decision, offline.
 	{"simulate/authz", []string{"."}},

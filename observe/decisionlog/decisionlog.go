@@ -14,6 +14,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
 )
 
@@ -62,6 +63,9 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 		attrs = objectAttrs(attrs, r)
 	}
 	attrs = append(attrs, slog.String("verdict", verdict(d, err)), slog.Duration("took", took))
+	if r.Access == nil && api.IsPolicy(r.Kind) {
+		attrs = append(attrs, slog.Bool("policyAdmission", true))
+	}
 	if r.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
@@ -119,6 +123,10 @@ func names(findings []usher.Finding, wanted func(usher.Outcome) bool) []string {
 	var names []string
 	for i := range findings {
 		f := &findings[i]
+		if f.Written || f.Policy == (usher.PolicyRef{}) {
+			// No policy decided this.
+			continue
+		}
 		if name := f.Policy.String(); wanted(f.Outcome) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

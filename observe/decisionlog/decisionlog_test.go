@@ -150,6 +150,20 @@ func TestErrorsAfterASecretWasReadAreNotLogged(t *testing.T) {
 	}
 }
 
+// A policy that is refused has decided nothing, and a built-in rule is none.
+func TestPolicyAdmission(t *testing.T) {
+	t.Parallel()
+	policy := usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
+	r := request(policy.Kind)
+	r.Kind = schema.GroupVersionKind{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Kind: policy.Kind}
+	got := logged(t, r, usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{
+		{Policy: policy, Written: true, Outcome: usher.Rejected}, {Rule: "namespace", Outcome: usher.Changed},
+	}}, nil)
+	if got[0]["policyAdmission"] != true || got[0]["policies"] != nil {
+		t.Errorf("got %v, want policy admission without policies", got[0])
+	}
+}
+
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	got := logged(t, request("Pod"), usher.Decision{}, errors.New(strings.Repeat("x", 5000)+`"`+canary))

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
 )
 
@@ -29,6 +30,7 @@ type Metrics struct {
 
 	decisions        *prometheus.CounterVec
 	decisionDuration *prometheus.HistogramVec
+	admissions       *prometheus.CounterVec
 	entryCalls       *prometheus.CounterVec
 	requests         *prometheus.CounterVec
 	requestDuration  *prometheus.HistogramVec
@@ -61,6 +63,9 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.decisionDuration = m.histogramVec("decision_duration_seconds",
 		"How long decisions took, without reading the request and writing the answer.",
 		"door", "phase")
+	m.admissions = m.counterVec("policy_admissions_total",
+		"Writes of policies that were decided, by verdict. They are among the decisions, and not among those of the policy that is written.",
+		"phase", "verdict")
 	m.entryCalls = m.counterVec("entry_calls_total",
 		"Questions to webhook entries: a request whose object is converted for some policies is asked about at several.",
 		"entry")
@@ -109,7 +114,12 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 		start := time.Now()
 		verdict := undecided
 		// A decider that panics has taken its time, too.
-		defer func() { counts.add(r.Phase, verdict, time.Since(start)) }()
+		defer func() {
+			counts.add(r.Phase, verdict, time.Since(start))
+			if r.Access == nil && api.IsPolicy(r.Kind) {
+				m.admissions.WithLabelValues(phaseLabels[phaseOf(r.Phase)], verdictLabels[verdict]).Inc()
+			}
+		}()
 		decision, err := d.Decide(ctx, r)
 		if err == nil {
 			verdict = verdictOf(decision.Verdict)

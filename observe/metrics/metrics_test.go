@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -71,6 +73,39 @@ usher_decisions_total{door="other",phase="authorize",verdict="error"} 1
 `, "usher_decisions_total")
 	if n, err := testutil.GatherAndCount(registry, "usher_decision_duration_seconds"); n != 4 || err != nil {
 		t.Errorf("durations of %d doors and phases, %v, want 4", n, err)
+	}
+}
+
+// TestPolicyAdmission: a policy that is refused has not refused anything.
+func TestPolicyAdmission(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := metrics.New(registry)
+	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{team}})
+	decision := usher.Denied("spec: no")
+	decision.Findings = []usher.Finding{{Policy: team, Written: true, Rule: "spec", Outcome: usher.Rejected, Message: "spec: no"}}
+	writePolicy(t, m, decision)
+	decide(t, m, usher.Validate, usher.Denied("no"), nil)
+	compare(t, registry, `
+# HELP usher_policy_admissions_total Writes of policies that were decided, by verdict. They are among the decisions, and not among those of the policy that is written.
+# TYPE usher_policy_admissions_total counter
+usher_policy_admissions_total{phase="validate",verdict="deny"} 1
+# HELP usher_policy_denials_total Rules of the policy that rejected a request.
+# TYPE usher_policy_denials_total counter
+usher_policy_denials_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
+# HELP usher_policy_evaluations_total Rules of the policy that ran.
+# TYPE usher_policy_evaluations_total counter
+usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
+`, "usher_policy_admissions_total", "usher_policy_denials_total", "usher_policy_evaluations_total")
+}
+
+// writePolicy has the write of a policy decided.
+func writePolicy(t *testing.T, m *metrics.Metrics, decision usher.Decision) {
+	t.Helper()
+	d := m.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return decision, nil }), "admission")
+	policy := schema.GroupVersionKind{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Kind: "ClusterValidatePolicy"}
+	if _, err := d.Decide(t.Context(), &usher.Request{Phase: usher.Validate, Operation: usher.Create, Kind: policy}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -235,6 +270,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Requests("/authorize", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/authorize", nil))
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	asked(t, m, "mutate-v1", true)
+	writePolicy(t, m, usher.Allowed())
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },

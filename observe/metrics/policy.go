@@ -43,8 +43,9 @@ func (p *policies) init(m *Metrics) {
 func (p *policies) count(findings []usher.Finding) {
 	for i := range findings {
 		f := &findings[i]
-		if f.Policy == (usher.PolicyRef{}) {
-			// What no policy says is counted with the decisions.
+		if f.Policy == (usher.PolicyRef{}) || f.Written {
+			// What no policy says is counted with the decisions, what is said about one that is
+			// written with policy admissions.
 			continue
 		}
 		s := (*p.series.Load())[f.Policy]
