@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/usher-dev/usher"
 
-// mayImport is the architecture (docs/architecture.md): which folders of this module a
-// folder may import. "x/..." stands for x and everything below it. Folders that are not
-// listed, and imports that are not allowed, fail the test.
+// mayImport is the architecture (docs/architecture.md): which folders of this module a folder may
+// import. "x/..." is x and everything below it. Folders that are not listed, and imports that are
+// not allowed, fail the test.
 var mayImport = []struct {
 	folder  string
 	imports []string
@@ -42,15 +42,15 @@ var mayImport = []struct {
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	{"index", []string{".", "rule"}},
 	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
-	// Their twins for requests to authorize.
+	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
 	{"engine/authz", []string{".", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
-	// It lets Usher read its own policies, whatever they say.
+	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
-	// What every door is tested with: cases of policies, too.
+	// The tests that every door runs, with cases of policies.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
-	// In a server's own process, and in a client's, nobody else applies the patch.
+	// No API server applies the patch for these doors: they apply it themselves.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"samples", []string{"."}},
@@ -63,19 +63,19 @@ var mayImport = []struct {
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	{"trial", []string{".", "api", "fact", "rule", "compile", "index", "engine"}},
 	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
-	// The chain of k8s.io/apiserver, in which Usher answers as a webhook or not at all.
+	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
-	// A decision, told from the rules and findings that it came of; measuring them takes an engine.
+	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "internal/jsonpatch", "internal/manifest"}},
 	{"plugin", []string{".", "compile", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/..."}},
-	// What Go programs serve their own webhooks with. It knows handlers, no deciders.
+	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
-	// Of the doors and what is around them the commands see what any Go program does.
+	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
 		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial",
-		// A process may be one in which CUE is evaluated and nothing else: main asks.
+		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
 	}},
@@ -84,17 +84,17 @@ var mayImport = []struct {
 	{"cmd/internal/cli", nil},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
-	// It starts binaries and asks them from outside; its gate measures the way from door to engine.
+	// It starts binaries and sends requests to them; its gate measures door to engine.
 	{"bench", []string{".", "api", "rule", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "lang/cue"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
-	// Objects decode themselves with it.
+	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	{"internal/ratelog", nil},
-	// Both webhook doors read large JSON of which they want little.
+	// Both webhook doors read large JSON and need little of it.
 	{"internal/jsonscan", []string{"internal/jsontree"}},
-	// What the doors for admission say, each in its protocol.
+	// The answers of the admission doors, in each protocol.
 	{"internal/answer", []string{"."}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
@@ -102,17 +102,17 @@ var mayImport = []struct {
 	{"internal/delegated/delegatedtest", []string{"internal/delegated"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},
-	// What reads files of objects, policies or cases finds them by one rule.
+	// What reads files of objects, policies or cases finds them the same way.
 	{"internal/manifest", nil},
 	{"internal/graceful", []string{"internal/limit"}},
 	// What requests may take of the server's memory, slots and connections; the doors charge for what they decode.
 	{"internal/limit", []string{"internal/memory"}},
 	{"internal/memory", nil},
-	// Tests and the soak test play attackers. They know nothing of the server.
+	// Attackers for tests and the soak. They know nothing of the server.
 	{"internal/attack", nil},
 	// What the webhook doors read in common.
 	{"internal/envelope", []string{"internal/limit"}},
-	// It works on files and knows nothing of certificates but their text.
+	// It works on files and treats certificates as text.
 	{"internal/cabundle", nil},
 	{"internal/paths", []string{"internal/keyring"}},
 	// Keys that replicas share in a Secret.
@@ -124,7 +124,7 @@ var mayImport = []struct {
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
 	{"internal/yamldiff", nil},
-	// From what rules match to what API servers send; policies themselves are always sent.
+	// Computes what API servers send from what rules match; policies are always sent.
 	{"internal/webhookconfig", []string{".", "api/...", "rule"}},
 	{"internal/webhookconfig/authz", []string{"rule", "rule/authz", "internal/webhookconfig/credential"}},
 	{"internal/webhookconfig/admission", []string{"rule", "internal/webhookconfig/credential"}},
@@ -132,9 +132,9 @@ var mayImport = []struct {
 	// A client of webhooks in general.
 	{"internal/load", nil},
 	{"internal/deadline", nil},
-	// What tests of documents run them with.
+	// Runs the commands in documents, for tests.
 	{"internal/console", nil},
-	// Generators that make runs; they work on files and know nothing of the code.
+	// Generators that make runs; they work on files alone.
 	{"hack/...", nil},
 }
 
@@ -149,8 +149,8 @@ var homes = []struct {
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "internal/delegated", "simulate"}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
-	// What talks to an API server: policies, facts, what copies both (internal/reflector), status, webhook configurations
-	// (internal/webhookconfig), and those who make clients.
+	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
+	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
 		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 		// The types of Kubernetes' own kinds.
@@ -277,8 +277,8 @@ func matches(patterns []string, folder string) bool {
 	})
 }
 
-// TestArchitectureSaysNothingInVain: a row that names a folder which is not there, or a home
-// without what lives in it, would allow what nobody has thought of.
+// TestArchitectureSaysNothingInVain fails on a row for a folder that does not exist, and on a home
+// without its dependency: such rows would allow imports that nobody intended.
 func TestArchitectureSaysNothingInVain(t *testing.T) {
 	t.Parallel()
 	folders := packages(t)

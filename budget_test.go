@@ -17,14 +17,14 @@ const (
 	maxFunctionLines = 60
 )
 
-// longer are the functions that may be longer, and up to which length: one loop or one switch,
-// which reads worse in pieces.
+// longer are the functions that may be longer, and up to which length: each is one loop or one
+// switch, which is harder to read in pieces.
 var longer = map[string]int{
 	"internal/jsontree/skip.go value": 71,
 }
 
-// TestNothingIsLong holds the bounds of CONTRIBUTING.md, in all modules. Tests and what is
-// generated have none.
+// TestNothingIsLong checks the limits of CONTRIBUTING.md, in all modules. Tests and generated code
+// have no limit.
 func TestNothingIsLong(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
@@ -72,8 +72,8 @@ func TestNothingIsLong(t *testing.T) {
 	}
 }
 
-// TestNoFoldersAreTangled looks at the folders of the first level, with all that is below them,
-// and at each below cmd and internal: none may need another one that needs it.
+// TestNoFoldersAreTangled fails on import cycles between folders of the first level, with
+// everything below them, and between the folders below cmd and internal.
 func TestNoFoldersAreTangled(t *testing.T) {
 	t.Parallel()
 	needs := map[string]map[string]bool{}
@@ -93,7 +93,7 @@ func TestNoFoldersAreTangled(t *testing.T) {
 	}
 }
 
-// TestTanglesAreFound keeps the test above from finding nothing.
+// TestTanglesAreFound checks that the test above can fail.
 func TestTanglesAreFound(t *testing.T) {
 	t.Parallel()
 	got := tangles(map[string]map[string]bool{"a": {"b": true}, "b": {"c": true}, "c": {"a": true, "d": true}, "d": {}})
@@ -102,7 +102,7 @@ func TestTanglesAreFound(t *testing.T) {
 	}
 }
 
-// room is the folder that a folder counts for.
+// room is the folder that a package counts for.
 func room(folder string) string {
 	first, rest, deeper := strings.Cut(folder, "/")
 	if deeper && (first == "cmd" || first == "internal") {
@@ -112,7 +112,7 @@ func room(folder string) string {
 	return first
 }
 
-// tangles returns the folders that need themselves by way of others, sorted.
+// tangles returns the folders that need themselves through others, sorted.
 func tangles(needs map[string]map[string]bool) []string {
 	var tangled []string
 	for _, start := range slices.Sorted(maps.Keys(needs)) {

@@ -11,10 +11,10 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// A Verdict is what a [Decider] says of a request.
+// A Verdict is the answer of a [Decider] to a request.
 type Verdict string
 
-// The verdicts. Admission has no use for NoOpinion, the zero value, and lets it pass.
+// The verdicts. NoOpinion is the zero value; admission treats it as Allow.
 const (
 	NoOpinion Verdict = ""
 	Allow     Verdict = "allow"
@@ -25,39 +25,38 @@ const (
 type Decision struct {
 	Verdict Verdict
 
-	// Code is the HTTP status of a denial; 0 leaves it to the door (the API server
-	// turns it into 400). A request that could not be decided because a rule failed
-	// carries 500.
+	// Code is the HTTP status of a denial. If it is 0, the door chooses one (the API server turns
+	// it into 400). A request that could not be decided because a rule failed has 500.
 	Code int32
-	// Reason is the machine-readable reason of a denial (a metav1.StatusReason, for
-	// admission); Message is the sentence for whoever made the request.
+	// Reason is the machine-readable reason of a denial (a metav1.StatusReason, for admission);
+	// Message is one sentence for the user who made the request.
 	Reason  string
 	Message string
-	// Fields are what is wrong with which field, for those who show each: kubectl does for
-	// the reason Invalid. Message says all of it too.
+	// Fields are the errors by field. kubectl shows them line by line if the reason is Invalid.
+	// Message says all of it, too.
 	Fields field.ErrorList
 
 	// Patch changes the object, in order. Only Mutate decisions carry one.
 	Patch Patch
-	// Warnings are shown to whoever made the request, also when it is allowed.
+	// Warnings are shown to the user who made the request, also if it is allowed.
 	Warnings []string
-	// Audit goes into the API server's audit log.
+	// Audit is added to the API server's audit log.
 	Audit map[string]string
 
-	// Findings are what each rule that ran said, in evaluation order.
+	// Findings are the results of the rules that ran, in evaluation order.
 	Findings []Finding
 }
 
 // Allowed returns a decision that lets the request pass unchanged.
 func Allowed() Decision { return Decision{Verdict: Allow} }
 
-// Denied returns a decision that refuses the request with a sentence that says why.
+// Denied returns a decision that denies the request with a message.
 func Denied(format string, args ...any) Decision {
 	return Decision{Verdict: Deny, Message: fmt.Sprintf(format, args...)}
 }
 
-// Validated returns a decision that lets the request pass if there are no errors, and
-// otherwise refuses it as invalid, as an API server does.
+// Validated returns a decision that allows the request if there are no errors, and otherwise denies
+// it with the reason Invalid, as an API server does.
 func Validated(errs field.ErrorList) Decision {
 	if len(errs) == 0 {
 		return Allowed()
@@ -71,7 +70,7 @@ func Validated(errs field.ErrorList) Decision {
 	}
 }
 
-// Patched returns a decision that lets the request pass with changes.
+// Patched returns a decision that allows the request with changes.
 func Patched(ops ...PatchOp) Decision { return Decision{Verdict: Allow, Patch: ops} }
 
 // A Patch is a list of JSON patch operations (RFC 6902), applied in order, all or none.
@@ -83,15 +82,15 @@ type PatchOp struct {
 	Op string `json:"op"`
 	// Path is a JSON pointer (RFC 6901).
 	Path string `json:"path"`
-	// From is the JSON pointer to what copy and move take; the others have none.
+	// From is the JSON pointer to the source of copy and move; other operations have none.
 	From string `json:"from,omitempty"`
 	// Value is a JSON value as [Object.Tree] describes; remove, copy and move have none. It is
 	// shared: do not change it.
 	Value any `json:"value"`
 }
 
-// Pointer returns the JSON pointer (RFC 6901) that leads through the keys, as the path of
-// a [PatchOp]: the key of a label may have slashes in it.
+// Pointer returns the JSON pointer (RFC 6901) to the value at keys, for the path of a [PatchOp]. It
+// escapes slashes, which keys of labels can have.
 func Pointer(keys ...string) string {
 	var b strings.Builder
 	for _, key := range keys {
@@ -103,7 +102,7 @@ func Pointer(keys ...string) string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// MarshalJSON writes a null value as such: an add without value is not valid.
+// MarshalJSON writes a null value explicitly: an add without a value is invalid.
 func (op PatchOp) MarshalJSON() ([]byte, error) { return op.appendJSON(nil) }
 
 func (op *PatchOp) appendJSON(to []byte) ([]byte, error) {
@@ -159,7 +158,7 @@ func (p PolicyRef) String() string {
 	return p.Kind + " " + p.Namespace + "/" + p.Name
 }
 
-// A Finding is what one rule said of one request.
+// A Finding is the result of one rule for one request.
 type Finding struct {
 	Policy PolicyRef `json:"policy"`
 	// Written says that Policy is the one that is being written, and that policy admission says
@@ -171,33 +170,33 @@ type Finding struct {
 	// Message is the reason of a rejection. It may be empty. The message of the decision can be
 	// empty where this one is not: as kinitiras has it, affectMode allow rejects without one.
 	Message string `json:"message,omitempty"`
-	// Err is set when the rule failed. Ignored tells that its failure policy let the
-	// request pass all the same.
+	// Err is set when the rule failed. Ignored reports that the failure policy allowed the request
+	// nevertheless.
 	Err     error `json:"-"`
 	Ignored bool  `json:"ignored,omitempty"`
 	// Patch is what this rule changed.
 	Patch Patch         `json:"patch,omitempty"`
 	Took  time.Duration `json:"took"`
-	// Confidential says that the rule has read an object that holds credentials, such as a
-	// Secret: Message, Err and Patch may repeat them. Users get the message that the author
-	// of the policy has written; logs and explanations leave it out.
+	// Confidential reports that the rule read an object that holds credentials, such as a Secret:
+	// Message, Err and Patch may repeat them. Users get the message as the policy's author wrote
+	// it; logs and explanations omit all three.
 	Confidential bool `json:"confidential,omitempty"`
 }
 
-// An Outcome sums a [Finding] up in one word.
+// An Outcome is the summary of a [Finding] in one word.
 type Outcome string
 
 // The outcomes of a rule.
 const (
-	// Passed: the rule ran and had no objection and nothing to change.
+	// Passed: the rule ran, had no objection and changed nothing.
 	Passed Outcome = "passed"
 	// Changed: the rule changed the object.
 	Changed Outcome = "changed"
-	// Rejected: the rule refused the request.
+	// Rejected: the rule denied the request.
 	Rejected Outcome = "rejected"
-	// Failed: the rule came to no result; Err says why.
+	// Failed: the rule has no result; Err says why.
 	Failed Outcome = "failed"
-	// WouldDeny: the rule would have denied the request, but its policy is in Audit mode or the
+	// WouldDeny: the rule would have denied the request, but its policy is in Audit mode, or the
 	// user is protected.
 	WouldDeny Outcome = "wouldDeny"
 )

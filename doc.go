@@ -1,4 +1,4 @@
-// Package usher is the contract between the ways in and what decides: a door turns
+// Package usher is the contract between doors and deciders: a door turns
 // a protocol into a [Request], a [Decider] turns the Request into a [Decision], and
 // the door turns that into the protocol's answer.
 //

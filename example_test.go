@@ -10,8 +10,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A decider with Go types, which says what is wrong with each field. The complete program is
-// in examples/sdk/images.
+// A decider with Go types, which returns an error for each wrong field. The complete program is in
+// examples/sdk/images.
 func ExampleValidated() {
 	noHostPorts := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 		var pod corev1.Pod

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// avoidedNames are the parts of identifiers that have a plainer word, with that word.
+// avoidedNames maps parts of identifiers to the plainer word for them.
 func avoidedNames() map[string]string {
 	return map[string]string{
 		"complaint": "lastError", "disarm": "killSwitch", "disarmed": "killSwitch", "enroll": "webhookconfig",

@@ -11,12 +11,12 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// An Object is a JSON object, decoded when somebody first looks inside. A nil *Object
-// stands for an absent one. It is safe for concurrent use.
+// An Object is a JSON object that is decoded on first use. A nil *Object is an absent object. It is
+// safe for concurrent use.
 type Object struct {
 	raw  []byte
 	tree map[string]any
-	// bytes tells that the object came as raw, and outline what is known of that.
+	// bytes reports that the object was made from raw, and outline what is known of raw.
 	bytes     bool
 	skipIndex jsontree.SkipIndex
 
@@ -35,8 +35,8 @@ func RawObject(raw []byte) *Object {
 	return &Object{raw: raw, bytes: true}
 }
 
-// PrescannedObject is [RawObject] for a JSON object of which something is known, so that it need
-// not be checked again. It is for the doors of this module: programs use RawObject.
+// PrescannedObject is [RawObject] for a JSON object that was scanned already, and is not validated
+// again. It is for the doors of this module; programs use RawObject.
 func PrescannedObject(raw []byte, skipIndex jsontree.SkipIndex) *Object {
 	return &Object{raw: raw, bytes: true, skipIndex: skipIndex}
 }
@@ -50,9 +50,9 @@ func TreeObject(tree map[string]any) *Object {
 	return &Object{tree: tree}
 }
 
-// Tree returns the decoded object: maps, slices, strings, booleans, nil, and numbers as
-// int64 or, when they are not integers, float64. It is shared: do not change it. The
-// tree of a nil Object is nil.
+// Tree returns the decoded object: maps, slices, strings, booleans, nil, and numbers as int64 or,
+// when they are not integers, float64. It is shared: do not change it. The tree of a nil Object is
+// nil.
 func (o *Object) Tree() (map[string]any, error) {
 	if o == nil {
 		return nil, nil
@@ -71,8 +71,8 @@ func (o *Object) Tree() (map[string]any, error) {
 	return o.tree, o.decodeErr
 }
 
-// Part returns at least what lies at the paths, as Tree would. That is cheaper for an
-// object that came as bytes, but nothing of it is kept. It fails where Tree does.
+// Part returns at least the values at the paths, in the form of Tree. For an object that came as
+// bytes it is cheaper than Tree; the result is not kept. It fails where Tree fails.
 func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	if o == nil || !o.bytes || paths.Whole() {
 		return o.Tree()
@@ -84,8 +84,8 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	return part, nil
 }
 
-// Raw returns the object as JSON: the very bytes it came in, if it came as bytes. They
-// are shared: do not change them.
+// Raw returns the object as JSON: the original bytes, if it was made from bytes. They are shared:
+// do not change them.
 func (o *Object) Raw() ([]byte, error) {
 	if o == nil {
 		return nil, nil
@@ -102,9 +102,8 @@ func (o *Object) Raw() ([]byte, error) {
 }
 
 // Into decodes the object into target, such as a *corev1.Pod. The names of fields are
-// case-sensitive, as for an API server, and what target has no field for is left out.
-// Whether the object is of the kind of target is for the caller to know: [Request] says
-// it. A nil Object is an error.
+// case-sensitive, as for an API server, and fields unknown to target are ignored. Into does not
+// check the kind of the object; see [Request]. A nil Object is an error.
 func (o *Object) Into(target any) error {
 	if o == nil {
 		return errors.New("decode object: the request has none")

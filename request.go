@@ -4,20 +4,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Phase is the question that a [Request] asks.
+// A Phase is the question of a [Request].
 type Phase string
 
 // The phases, in the order in which an API server asks them.
 const (
-	// Authorize asks whether a user may do it at all.
+	// Authorize asks whether a user may do something.
 	Authorize Phase = "authorize"
-	// Mutate asks what to change about the object.
+	// Mutate asks for changes of the object.
 	Mutate Phase = "mutate"
 	// Validate asks whether the final object may be stored.
 	Validate Phase = "validate"
 )
 
-// An Operation is what the API server is about to do with an object.
+// An Operation is what the API server is about to do to an object.
 type Operation string
 
 // The operations of an admission request.
@@ -31,8 +31,8 @@ const (
 // Operations lists every [Operation].
 func Operations() []Operation { return []Operation{Create, Update, Delete, Connect} }
 
-// A Request is one question put to a [Decider], free of the protocol and version it
-// came in. Deciders do not change it: the doors and the rules share it.
+// A Request is one question to a [Decider], independent of the protocol and version it arrived in.
+// Deciders must not change it: doors and rules share it.
 type Request struct {
 	// UID identifies the request in logs. Doors echo it where the protocol asks for it.
 	UID       string
@@ -46,23 +46,23 @@ type Request struct {
 	Resource    schema.GroupVersionResource
 	Subresource string
 
-	// Requested is the kind in the version that the client used, if an API server has
-	// converted the object to another one for this question, and zero otherwise.
+	// Requested is the kind in the version that the client used, if the API server converted the
+	// object to another version for this request; otherwise it is zero.
 	Requested schema.GroupVersionKind
-	// Entry is the name of the webhook entry that is asked, such as validate or mutate-v1:
-	// the rules that belong to it decide. Empty is none in particular: all rules decide.
+	// Entry is the name of the webhook entry that was called, such as validate or mutate-v1: only
+	// its rules decide. If it is empty, all rules decide.
 	Entry string
 
-	// Name is empty while a name is still to be generated, Namespace for cluster-scoped
-	// objects. A Namespace object carries its own name as Namespace.
+	// Name is empty if the name is not generated yet. Namespace is empty for cluster-scoped
+	// objects; a Namespace object has its own name there.
 	Name      string
 	Namespace string
 
 	User   User
 	DryRun bool
 
-	// Access is what an Authorize request asks leave to do; nil in the other phases,
-	// which have Operation and Kind instead.
+	// Access is what an Authorize request asks for; it is nil in the other phases, which have
+	// Operation and Kind instead.
 	Access *Access
 
 	// Object is nil on Delete, OldObject on Create and Connect.
@@ -72,8 +72,8 @@ type Request struct {
 	Options *Object
 }
 
-// Target returns what a rule's program and selectors look at: the object, and on
-// Delete the object that is about to go. It is nil when the request carries neither.
+// Target returns the object that programs and selectors read: the object, or on Delete the object
+// that is deleted. It is nil if the request has neither.
 func (r *Request) Target() *Object {
 	if r.Object != nil {
 		return r.Object
@@ -81,7 +81,7 @@ func (r *Request) Target() *Object {
 	return r.OldObject
 }
 
-// A User is who asks.
+// A User is the user who makes the request.
 type User struct {
 	Name   string
 	UID    string
@@ -89,26 +89,25 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// Access is what a user asks leave to do. A request for a resource carries it in
-// Resource, Subresource, Namespace and Name of its [Request], where an empty Namespace
-// stands for all namespaces or a cluster-scoped resource, and an empty Name for all of
-// them; any of these may be "*", and so may Verb.
+// Access is an action that a user asks for. If it is on a resource, Resource, Subresource,
+// Namespace and Name of the [Request] name it: an empty Namespace means all namespaces or a
+// cluster-scoped resource, an empty Name all objects. Each of these, and Verb, may be "*".
 type Access struct {
 	// Verb is a Kubernetes verb such as list or impersonate, or the lower-case HTTP
 	// method of a request for a path.
 	Verb string
-	// Path is the URL path of a request that is not for a resource; NonResource tells
-	// whether it is one, for an empty Path is a path too.
+	// Path is the URL path of a request that is not for a resource. NonResource reports whether it
+	// is one: an empty Path is valid.
 	Path        string
 	NonResource bool
-	// Labels and Fields are what the selectors of a list, watch or deletecollection
-	// demand of every object. All requirements hold at once.
+	// Labels and Fields are what the selectors of a list, watch or deletecollection require of
+	// every object. All requirements hold at once.
 	Labels []Requirement
 	Fields []Requirement
 }
 
-// A Requirement is one clause of a label or field selector, in the words of a
-// SubjectAccessReview. One whose operator is unknown demands nothing.
+// A Requirement is one clause of a label or field selector, in the terms of a SubjectAccessReview.
+// A Requirement with an unknown operator requires nothing.
 type Requirement struct {
 	Key string
 	// Operator is In, NotIn, Exists or DoesNotExist.

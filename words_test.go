@@ -71,14 +71,14 @@ func wordsAllowed() map[string]string {
 	}
 }
 
-// A passage is a text that is checked, and where it is.
+// A passage is a text to check, and its place.
 type passage struct {
 	file string
 	line int
 	text string
 }
 
-// TestWords reads what users see: documents, values of the chart, descriptions of the CRDs, and
+// TestWords checks what users see: documents, values of the chart, descriptions of the CRDs, and
 // the string literals of the binaries, which are the help of flags, problems, errors and logs.
 func TestWords(t *testing.T) {
 	t.Parallel()
