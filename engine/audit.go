@@ -8,15 +8,15 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// The keys of audit annotations. An API server puts the webhook's name before them and
-// wants them to be the name part of a qualified name.
+// The keys of audit annotations. An API server prefixes them with the webhook's name, and requires
+// them to be the name part of a qualified name.
 const (
 	changedBy = "changed-by"
 	deniedBy  = "denied-by"
 	failedBy  = "failed-by"
 )
 
-// maxAudit bounds the places in one annotation, in bytes, if there are several.
+// maxAudit limits the list of rules in one annotation, in bytes.
 const maxAudit = 1024
 
 // audit names the rules that changed or denied the request and those that failed, also
@@ -44,7 +44,7 @@ func audit(findings []usher.Finding) map[string]string {
 	return annotations
 }
 
-// places joins the places of the findings that apply. Those that are too many are counted.
+// places lists the rules of the findings that apply. Above the limit it counts them.
 func places(findings []usher.Finding, applies func(*usher.Finding) bool) string {
 	var b strings.Builder
 	more := 0

@@ -1,9 +1,8 @@
-// Package engine runs the rules that match a request and folds what they say into one
-// decision. It finds the facts that programs ask for, and keeps a program that fails,
-// panics or takes too long from harming more than its own rule.
+// Package engine runs the rules that match a request and combines their outcomes into one decision.
+// It resolves the facts that programs need, and isolates programs that fail, panic or time out.
 //
-// A program is Go code that runs on the request's goroutine: one that ignores its
-// context cannot be interrupted. Languages that can run for long guard themselves.
+// A program is Go code that runs on the request's goroutine: one that ignores its context cannot be
+// interrupted. Languages whose programs can run for long interrupt them themselves.
 package engine
 
 import (
@@ -21,30 +20,30 @@ import (
 
 // A Matcher finds rules. It is safe for concurrent use.
 type Matcher interface {
-	// Matching appends to dst the rules of a pass that are for s, in evaluation order.
+	// Matching appends to dst the rules of a pass that match s, in evaluation order.
 	Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule
 	// Passes returns the passes of a phase that have rules, in ascending order.
 	Passes(phase usher.Phase) []int
 }
 
-// A kindFilter is a [Matcher] that can tell by its kind alone that no rule is for an
-// object, which then need not be decoded.
+// A kindFilter is a [Matcher] that can tell by the kind alone that no rule matches an object, which
+// then need not be decoded.
 type kindFilter interface {
 	MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool
 }
 
-// A looker is a [Matcher] that says what it looks at in objects of a kind.
+// A looker is a [Matcher] that returns the paths that it reads in objects of a kind.
 type looker interface {
 	ReadPaths(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths
 }
 
-// A FailurePolicy tells what becomes of a request when a rule fails.
+// A FailurePolicy is how to handle a request when a rule fails.
 type FailurePolicy string
 
 const (
 	// Fail denies the request with code 500.
 	Fail FailurePolicy = "Fail"
-	// Ignore goes on as if the rule had not been there.
+	// Ignore continues as if the rule did not exist.
 	Ignore FailurePolicy = "Ignore"
 )
 
@@ -52,11 +51,10 @@ const (
 type Options struct {
 	// FailurePolicy is Fail unless set.
 	FailurePolicy FailurePolicy
-	// RuleTimeout is the time that the programs of one rule may run for one request, not
-	// counting what the facts take that they ask for: those have the time of the
-	// request. 0 means one second.
+	// RuleTimeout limits the run time of the programs of one rule for one request, without the time
+	// to resolve facts, which the request's timeout limits. 0 means one second.
 	RuleTimeout time.Duration
-	// MaxFacts bounds the facts that one rule may ask for in one request; 0 means 16.
+	// MaxFacts limits the facts that one rule may use in one request; 0 means 16.
 	MaxFacts int
 }
 
@@ -70,8 +68,8 @@ type Engine struct {
 	passes   map[usher.Phase][]int
 }
 
-// New returns an engine for the rules of m, which must not change. Facts may be nil: a
-// rule that asks for one then fails.
+// New returns an engine for the rules of m, which must not change. If facts is nil, a rule that
+// needs a fact fails.
 func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if o.FailurePolicy == "" {
 		o.FailurePolicy = Fail
@@ -94,14 +92,13 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	return e
 }
 
-// Decide lets the rules that match the request decide it.
+// Decide decides the request by the rules that match it.
 //
-// The error is that of ctx when that ended before the decision was reached, unless all
-// that was to be decided is what to change about an object that is deleted. What is wrong
-// with a rule or with the request is part of the decision: a failed rule is a finding,
-// and an object that is not JSON is denied with code 400, unless no rule looks at it.
+// The error is that of ctx if it ended before there was a decision, except for mutation on Delete,
+// which has no effect. Errors in a rule or in the request are part of the decision: a failed rule
+// is a finding, and an object that is not JSON is denied with code 400, unless no rule reads it.
 //
-// A request to authorize is left to others, with no opinion: see engine/authz.
+// For an authorization request it has no opinion: see engine/authz.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if ctx.Err() != nil {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
@@ -132,16 +129,16 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	return d.validate(ctx, passes)
 }
 
-// mayMatch reports whether the object is worth decoding. The kind of a request is that
-// of its object.
+// mayMatch reports whether the object has to be decoded. The kind of a request is that of its
+// object.
 func (e *Engine) mayMatch(r *usher.Request) bool {
 	return e.kinds == nil || r.Kind.Version == "" || r.Kind.Kind == "" ||
 		e.kinds.MayMatch(r.Phase, r.Operation, r.Kind)
 }
 
-// undecodable denies what cannot be read, but never a deletion for want of changes to
-// make to it. If the time of the request is over, decoding was interrupted, and nothing is
-// known to be wrong with the object.
+// undecodable denies an object that cannot be decoded, but never a deletion in the mutating phase,
+// which has no effect. If the request has timed out, decoding was interrupted, and the object may
+// be valid.
 func undecodable(ctx context.Context, r *usher.Request, err error) (usher.Decision, error) {
 	if r.Phase == usher.Mutate && r.Operation == usher.Delete {
 		return usher.Allowed(), nil

@@ -10,8 +10,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Entries is a [usher.Decider] that decides requests which name an entry by the rules that
-// belong to it. It is safe for concurrent use.
+// Entries is a [usher.Decider] that decides a request for an entry by the rules of that entry. It
+// is safe for concurrent use.
 type Entries struct {
 	usher.Decider
 
@@ -19,15 +19,15 @@ type Entries struct {
 	some  map[string]*some
 }
 
-// A some decides by some of the rules. It is made when it is first asked: most clusters ask
-// few of the entries that there may be.
+// A some decides by some of the rules. It is created on first use: most clusters use few of the
+// possible entries.
 type some struct {
 	rules   func() []rule.Rule
 	decider func() usher.Decider
 }
 
-// NewEntries returns a Decider for rules and the entries that there may be: see
-// [rule.Coverage.Entries]. all decides by all rules, and by returns what decides by some.
+// NewEntries returns a Decider for rules and the possible entries: see [rule.Coverage.Entries]. all
+// decides by all rules, and by returns a Decider for some of them.
 func NewEntries(rules []rule.Rule, names []string, all usher.Decider, by func([]rule.Rule) usher.Decider) *Entries {
 	e := &Entries{Decider: all, rules: rules, some: map[string]*some{}}
 	for _, name := range names {
@@ -60,14 +60,14 @@ func (e *Entries) Decide(ctx context.Context, r *usher.Request) (usher.Decision,
 	return e.Decider.Decide(ctx, r)
 }
 
-// Known reports whether an entry is one for all rules, or some rules belong to it.
+// Known reports whether an entry exists: it is for all rules, or has rules.
 func (e *Entries) Known(name string) bool {
 	at, ok := rule.ParseEntry(name)
 	return name == "" || e.some[name] != nil || ok && at.Whole()
 }
 
-// Rules returns the rules that belong to an entry, in evaluation order; all of them if the
-// name is empty. They are shared: do not change them.
+// Rules returns the rules of an entry, in evaluation order; all rules if the name is empty. They
+// are shared: do not change them.
 func (e *Entries) Rules(name string) []rule.Rule {
 	known := e.some[name]
 	switch {
@@ -79,17 +79,17 @@ func (e *Entries) Rules(name string) []rule.Rule {
 	return e.rules
 }
 
-// none reports whether an entry that no rule is known to belong to has none: the registration
-// may be ahead of the policies that are in force here, or behind them. What is no name of an
-// entry is decided by all rules.
+// none reports whether an entry that is not known here has no rules: the webhook configuration may
+// be newer or older than the policies in force. A name that is not one of an entry is decided by
+// all rules.
 func none(name string) bool {
 	at, ok := rule.ParseEntry(name)
 	return ok && !at.Whole()
 }
 
-// metadataOnly has next decide on objects whose status or finalize subresource is written,
-// before the API server has put back what cannot be changed there: next sees the object that
-// is stored, with the metadata that is to become its own, and changes nothing else.
+// metadataOnly has next decide writes of the status or finalize subresource, in which API servers
+// have not yet restored the fields that cannot change: next sees the stored object with its new
+// metadata, and can change nothing else.
 func metadataOnly(next usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		stored, err := withMetadata(r)
@@ -111,8 +111,7 @@ func metadataOnly(next usher.Decider) usher.Decider {
 	})
 }
 
-// withMetadata returns the request with the old object in place of the object, but for its
-// metadata.
+// withMetadata returns the request with the old object, except for its metadata, as the object.
 func withMetadata(r *usher.Request) (*usher.Request, error) {
 	object, err := r.Object.Tree()
 	if err != nil {
@@ -132,7 +131,7 @@ func withMetadata(r *usher.Request) (*usher.Request, error) {
 	return &changed, nil
 }
 
-// ofMetadata returns what of a patch changes metadata.
+// ofMetadata returns the operations of a patch that change metadata.
 func ofMetadata(patch usher.Patch) usher.Patch {
 	var kept usher.Patch
 	for _, op := range patch {

@@ -14,24 +14,23 @@ var (
 
 // A PanicError is the error of a rule whose program panicked.
 type PanicError struct {
-	// Value is what the program panicked with, Stack where, as debug.Stack shows it.
+	// Value is the value of the panic, Stack the stack trace of debug.Stack.
 	Value any
 	Stack []byte
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panicked: %v", e.Value) }
 
-// Unwrap returns the value that the program panicked with, if that is an error.
+// Unwrap returns the value of the panic, if that is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// An OverrunError is the error of a rule whose programs ran longer than
-// [Options.RuleTimeout] and gave up.
+// An OverrunError is the error of a rule whose programs ran longer than [Options.RuleTimeout].
 type OverrunError struct {
 	Limit time.Duration
-	// Err is what the program said of it.
+	// Err is the program's error.
 	Err error
 }
 

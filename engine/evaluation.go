@@ -18,12 +18,10 @@ import (
 type evaluation struct {
 	engine  *Engine
 	request *usher.Request
-	// tree is the object as the rules so far have left it, of which paths is there, editor
-	// what it is changed with, nil as long as it is not, and applied what has changed: the
-	// first kept operations are those of rules that are done, the others of the one at work.
-	// The tree is broken if an operation has failed.
-	// old is the other object of an update, nil until the first rule matches, of which
-	// oldPaths is there.
+	// tree is the object as the rules so far have left it, decoded at paths; editor changes it, and
+	// is nil until then. applied are the changes: the first kept operations are those of finished
+	// rules, the others of the current one. The tree is broken if an operation failed. old is the
+	// old object of an update, nil until the first rule matches, decoded at oldPaths.
 	tree     map[string]any
 	paths    *usher.Paths
 	editor   *jsonpatch.Editor
@@ -46,8 +44,8 @@ type evaluation struct {
 	now time.Time
 }
 
-// match returns the rules of a pass that are for the object as it is now, which they find
-// with all that they want of it. The error is that of an object that cannot be decoded.
+// match returns the rules of a pass that match the object in its current state, with everything
+// decoded that they read. The error is that of an object that cannot be decoded.
 func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	s := rule.TargetOf(d.request, d.tree)
 	d.now = time.Time{}
@@ -62,7 +60,7 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	return d.matched, d.widenOld(old)
 }
 
-// readPaths returns the paths to what rules want, besides those to what is there. It changes
+// readPaths returns the paths that rules read, joined with those that are decoded. It changes
 // neither.
 func readPaths(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.Paths) {
 	var ownObject, ownOld bool
@@ -92,7 +90,7 @@ func with(paths *usher.Paths, own bool, others *usher.Paths) (*usher.Paths, bool
 	return paths, true
 }
 
-// widen makes what lies at paths part of the tree.
+// widen decodes the values at paths.
 func (d *evaluation) widen(paths *usher.Paths) error {
 	if paths.Within(d.paths) {
 		return nil
@@ -101,7 +99,7 @@ func (d *evaluation) widen(paths *usher.Paths) error {
 	return d.restore()
 }
 
-// restore makes the tree anew: the object of the request, with what was applied.
+// restore rebuilds the tree: the object of the request with the applied changes.
 func (d *evaluation) restore() error {
 	tree, err := d.request.Target().Part(d.paths)
 	if err != nil {
@@ -119,8 +117,8 @@ func (d *evaluation) restore() error {
 	return nil
 }
 
-// change applies what the rule at work wants to change. The places that it acts on become
-// part of the tree, if no program has said that it wants them.
+// change applies the changes of the current rule. It decodes the values that they change, if no
+// program reads them.
 func (d *evaluation) change(patch usher.Patch) error {
 	for i := range patch {
 		if !d.paths.CoversPointer(patch[i].Path) {
@@ -151,13 +149,13 @@ func (d *evaluation) changed() usher.Patch {
 	return d.applied[d.kept:len(d.applied):len(d.applied)]
 }
 
-// keep makes what the rule at work has changed stay.
+// keep makes the changes of the current rule permanent.
 func (d *evaluation) keep() { d.kept = len(d.applied) }
 
-// undo takes back what the rule at work has changed.
+// undo reverts the changes of the current rule.
 func (d *evaluation) undo() error {
-	// A program that failed may have left something behind that still looks at the tree,
-	// which then must not change any more: a new editor copies.
+	// A program that failed may have left goroutines that still read the tree. It must not change
+	// any more, so a new editor copies.
 	d.editor = nil
 	if !d.broken && len(d.applied) == d.kept {
 		return nil
@@ -178,8 +176,8 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 	return nil
 }
 
-// run runs a rule and returns what came of it, with its finding. The error is that of
-// ctx, if that ended before the rule did.
+// run runs a rule and returns its result and its finding. The error is that of ctx, if it ended
+// before the rule did.
 func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
 	start := d.now
 	if start.IsZero() {
@@ -219,7 +217,7 @@ func (d *evaluation) factsOf(r *rule.Rule) *fact.Known {
 	return d.bound
 }
 
-// ignores reports whether the request goes on when a rule has failed.
+// ignores reports whether the request continues after a rule failed.
 func (d *evaluation) ignores() bool {
 	return d.engine.options.FailurePolicy == Ignore || d.discards()
 }
@@ -255,7 +253,7 @@ func place(policy usher.PolicyRef, rule string) string {
 	return policy.String() + " " + rule
 }
 
-// failure is the message for whoever made a request that is denied because a rule failed.
+// failure is the message for the user whose request is denied because a rule failed.
 func failure(f *usher.Finding) string {
 	return fmt.Sprintf("%v (%s)", f.Err, place(f.Policy, f.Rule))
 }

@@ -7,13 +7,12 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// mutate runs the rules pass by pass. Those of one pass are matched together, on the
-// object that the passes before have left, and run one after the other, each on what the
-// one before has left. A rejection, or a failure that is not ignored, ends the run and
-// leaves no patch.
+// mutate runs the rules pass by pass. The rules of one pass are matched together, on the result of
+// the passes before, and then run in order, each on the result of the one before. A rejection, or a
+// failure that is not ignored, ends the run without a patch.
 //
-// On Delete nothing comes of a patch, so that nothing is said to have changed, and no
-// failure blocks the deletion, not even that of running out of time.
+// On Delete a patch has no effect: no rule is reported as changing anything, and no failure or
+// timeout blocks the deletion.
 func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, error) {
 	for _, pass := range passes {
 		matched, err := d.match(pass)

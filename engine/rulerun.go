@@ -13,8 +13,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A result is what came of a rule: all of it or, after a failure, nothing. After a
-// rejection there are warnings, but no patch.
+// A result is that of a rule: complete or, after a failure, empty. After a rejection there are
+// warnings, but no patch.
 type result struct {
 	rejected bool
 	message  string
@@ -31,21 +31,21 @@ type ruleRun struct {
 	// step is the one at work, or the last one.
 	step  *rule.Step
 	frame *frame
-	// facts are those that the rule has asked for, and, if its own bounds allow that, those that
-	// the rules before have.
+	// facts are those that the rule has used and, if its bounds allow them, those that the rules
+	// before have used.
 	facts *fact.Known
-	// asked counts the facts that the rule has asked for.
+	// asked counts the facts that the rule has used.
 	asked int
 }
 
-// A frame is what a program is given. It is not used again for another rule: a program
-// may have left something behind that still looks at it.
+// A frame is the input of a program. It is not reused for another rule: a program may have left
+// goroutines that still read it.
 type frame struct {
 	ctx   deadline.Context
 	input rule.Input
 }
 
-// frame returns a frame that nobody has.
+// frame returns an unused frame.
 func (d *evaluation) frame() *frame {
 	const several = 8
 	if len(d.frames) == 0 {
@@ -56,7 +56,7 @@ func (d *evaluation) frame() *frame {
 	return f
 }
 
-// runRule runs the steps of a rule. No failure gets past it, not even a panic.
+// runRule runs the steps of a rule. It turns a panic into an error.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
@@ -73,7 +73,7 @@ func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) 
 	return a.steps(ctx)
 }
 
-// explain puts the name of the step before err.
+// explain prefixes err with the name of the step.
 func (a *ruleRun) explain(err error) error {
 	if a.step == nil || a.step.Name == "" {
 		return err
@@ -125,8 +125,7 @@ func (a *ruleRun) outcome(ctx context.Context) (rule.Outcome, error) {
 	}
 }
 
-// resolve makes a fact known, or the error that getting it gave. The time that it takes
-// is not the program's.
+// resolve resolves a fact, or stores the error. The time it takes does not count as the program's.
 func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 	if _, err := a.facts.Value(ref); !isMissing(err) {
 		return fmt.Errorf("asked again for the fact %s, which is known", ref)
@@ -152,8 +151,8 @@ func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 	return nil
 }
 
-// fetch gets a fact. Usher is registered as having no side effects, so that API servers send
-// it dry runs: those must change nothing.
+// fetch resolves a fact. Usher's webhooks declare no side effects, so API servers send dry runs:
+// those must change nothing.
 func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
 		return nil, errDryRun

@@ -9,9 +9,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// validate runs the rules in order. The first rejection of a policy, or its first
-// failure that is not ignored, ends that policy; the others go on, so that whoever made
-// the request learns of all that is wrong at once.
+// validate runs the rules in order. The first rejection of a policy, or its first failure that is
+// not ignored, ends that policy; the others continue, so that the user sees all reasons at once.
 func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision, error) {
 	var problems problems
 	for _, pass := range passes {

@@ -37,31 +37,31 @@ type Configuration struct {
 	// Policies are files and folders with policies, which are watched. A relative path
 	// begins at the working folder of the server.
 	Policies []string `json:"policies,omitempty"`
-	// FromAPI tells whether policies are read from the API that the server serves, or, if it
-	// is an extension of another one, from that. Unless set, they are if no Policies are named.
+	// FromAPI says whether to read policies from the API that the server serves or, if it is an
+	// extension of another one, from that. The default is true if there are no Policies.
 	FromAPI *bool `json:"fromAPI,omitempty"`
-	// FailurePolicy is what becomes of a request when a rule fails: Fail, unless set, or Ignore.
+	// FailurePolicy is how to handle a request when a rule fails: Fail (the default) or Ignore.
 	FailurePolicy engine.FailurePolicy `json:"failurePolicy,omitempty"`
 	// RequestTimeout is how long a decision may take, unless set 10s; RuleTimeout how long the
 	// programs of one rule may run for it, unless set 1s.
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
 	RuleTimeout    metav1.Duration `json:"ruleTimeout,omitempty"`
-	// FactTTL is how long what was read from an HTTP service may be used again, unless set 10s.
+	// FactTTL is how long responses of HTTP services are cached. The default is 10s.
 	FactTTL metav1.Duration `json:"factTTL,omitempty"`
 	// NamespacePolicies is how many policies of each kind a namespace may have, unless set 100, and
 	// NamespacePolicyBytes how long they may be together, unless set 1 MiB. The oldest stay in force.
 	// -1 means any number, and any length. Files are not bounded.
 	NamespacePolicies    int `json:"namespacePolicies,omitempty"`
 	NamespacePolicyBytes int `json:"namespacePolicyBytes,omitempty"`
-	// AllowLocalFacts lets policies read from loopback and link-local addresses.
+	// AllowLocalFacts lets policies call HTTP services on loopback and link-local addresses.
 	AllowLocalFacts bool `json:"allowLocalFacts,omitempty"`
 	// HTTPFacts are the hosts that cluster policies may ask for facts, all unless set; off is none.
 	// NamespacedHTTPFacts are those that policies of a namespace may ask, none unless set.
 	HTTPFacts           []string `json:"httpFacts,omitempty"`
 	NamespacedHTTPFacts []string `json:"namespacedHTTPFacts,omitempty"`
-	// NamespacedKinds are kinds that policies of a namespace may act on although they are RBAC,
+	// NamespacedKinds are kinds that policies of a namespace may act on, although they are RBAC,
 	// policies, Secrets or ServiceAccounts; NamespacedReferences are kinds whose objects they may
-	// read outside of their namespace.
+	// read in other namespaces.
 	NamespacedKinds      []string `json:"namespacedKinds,omitempty"`
 	NamespacedReferences []string `json:"namespacedReferences,omitempty"`
 }
@@ -69,8 +69,7 @@ type Configuration struct {
 // defaultFactTTL is that of `usher serve`.
 const defaultFactTTL = 10 * time.Second
 
-// Read reads a configuration, and fills in what it leaves out. A nil reader stands for one
-// that says nothing.
+// Read reads a configuration and sets its defaults. A nil reader is an empty configuration.
 func Read(config io.Reader) (*Configuration, error) {
 	c := &Configuration{}
 	if config != nil {

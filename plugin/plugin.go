@@ -1,4 +1,4 @@
-// Package plugin puts Usher's policies into a server that is built on k8s.io/apiserver: it
+// Package plugin adds Usher's policies to a server that is built on k8s.io/apiserver: it
 // registers an admission plugin that reads its policies from folders, or from the API that
 // the server itself serves.
 //
@@ -6,7 +6,7 @@
 //	o.Admission.RecommendedPluginOrder = plugin.Order(o.Admission.RecommendedPluginOrder)
 //
 // Do this before the options are bound to flags: --enable-admission-plugins and
-// --disable-admission-plugins then know the name Usher. What the plugin reads from
+// --disable-admission-plugins then accept the name Usher. What the plugin reads from
 // --admission-control-config-file is a [Configuration].
 package plugin
 
@@ -45,19 +45,19 @@ import (
 // Name is what the plugin is called on the command line and in configuration files.
 const Name = apiserver.PluginName
 
-// Register makes the plugin known to a server.
+// Register adds the plugin to those of a server.
 func Register(plugins *admission.Plugins) {
 	apiserver.Register(plugins, func(config io.Reader) (admission.Interface, error) { return New(config) })
 }
 
-// Order returns an order of plugins with this one in it, at its place.
+// Order returns an order of plugins that includes this one, at its place.
 func Order(plugins []string) []string { return apiserver.Order(plugins) }
 
 const (
 	// objectTTL is how long an object that was read one by one may be used again.
 	objectTTL = time.Second
-	// absent is how long the API must say that there is no such kind of policy until that is
-	// believed. Until then requests wait, which they do for ten seconds.
+	// absent is how long the API must report that a kind of policy does not exist until that is
+	// assumed. Meanwhile requests wait, for ten seconds at most.
 	absent = 5 * time.Second
 )
 
@@ -80,8 +80,8 @@ var (
 	_ initializer.WantsDrainedNotification = (*Plugin)(nil)
 )
 
-// New returns a plugin as its configuration says, which may be nil. A server gives it what
-// it needs besides, and starts it with ValidateInitialization.
+// New returns a plugin with this configuration, which may be nil. The server sets its other
+// dependencies, and starts it with ValidateInitialization.
 func New(config io.Reader) (*Plugin, error) {
 	c, err := Read(config)
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Plugin) ValidateInitialization() error {
 		Compile: compile.Options{Limits: limits},
 		Log:     p.log,
 	})
-	// A server converts nothing for a plugin: each request is for one entry.
+	// A server converts nothing for a plugin: each request has one entry.
 	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		one := *r
 		one.Entry = live.EntryOf(r)
@@ -147,7 +147,7 @@ func (p *Plugin) ValidateInitialization() error {
 	return p.Plugin.ValidateInitialization()
 }
 
-// follow runs what goes on as long as the server does.
+// follow runs what runs as long as the server does.
 func (p *Plugin) follow(ctx context.Context, what string, run func() error) {
 	go func() {
 		if err := run(); err != nil {
@@ -156,7 +156,7 @@ func (p *Plugin) follow(ctx context.Context, what string, run func() error) {
 	}()
 }
 
-// sources are where policies come from; the earlier one counts.
+// sources are the sources of policies; the earlier ones win.
 func (p *Plugin) sources() []source.Source {
 	var all []source.Source
 	if len(p.config.Policies) > 0 {

@@ -9,12 +9,12 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Coverage is what has to be asked about so that no rule misses a request: what doors
-// are registered for. Equal sets of rules have equal coverages.
+// A Coverage is the set of requests that rules can match: the requests that doors register for.
+// Equal sets of rules have equal coverages.
 type Coverage struct {
 	Mutate, Validate []Covered
-	// MutateMetadata and ValidateMetadata are the objects whose metadata is not to be changed
-	// through subresources unasked; they have no operation but UPDATE.
+	// MutateMetadata and ValidateMetadata are the objects whose metadata must not change through
+	// subresources without a decision; they have no operation but UPDATE.
 	MutateMetadata, ValidateMetadata []Covered
 }
 
@@ -35,10 +35,9 @@ type Covered struct {
 // Cover returns what rules can match, sorted, each operation on a kind in one place only,
 // unless rules name different sets of its versions.
 //
-// Built-in rules, which have no policy, complete what others do and cover nothing. No rule
-// covers what to change about an object that is deleted. A rule for objects of every kind
-// covers CONNECT only if it names that operation: the requests carry options and no
-// object, and who writes a rule for all objects means objects.
+// Built-in rules, which have no policy, add to the work of others and cover nothing. No rule covers
+// mutation on Delete. A rule for objects of every kind covers CONNECT only if it names that
+// operation: those requests have options and no object, and a rule for all objects means objects.
 func Cover(rules []Rule) Coverage {
 	mutate, validate, metadata := reaches{}, reaches{}, map[usher.Phase]reaches{usher.Mutate: {}, usher.Validate: {}}
 	for i := range rules {
@@ -65,7 +64,7 @@ func Cover(rules []Rule) Coverage {
 	}
 }
 
-// Of returns what is covered of the requests that an entry is for.
+// Of returns the part of the coverage that an entry is for.
 func (c Coverage) Of(e Entry) []Covered {
 	all := c.part(e.Phase, e.Part)
 	if e.Versions == "" {
@@ -94,7 +93,7 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	return c.Validate
 }
 
-// Entries returns the names of all entries that may be asked, whatever versions the cluster
+// Entries returns the names of all entries that may be called, for any versions that the cluster
 // serves, sorted.
 func (c Coverage) Entries() []string {
 	var names []string
@@ -126,7 +125,7 @@ func (c *Covered) versions() []string {
 	return c.Versions
 }
 
-// reaches tells for each kind and operation how far rules reach.
+// reaches has the reach of the rules by kind and operation.
 type reaches map[reachKey]*reach
 
 type reachKey struct {
@@ -136,7 +135,7 @@ type reachKey struct {
 	operation usher.Operation
 }
 
-// A reach is a set of namespaces, or all of them and what is in none.
+// A reach is a set of namespaces, or everything including cluster-scoped objects.
 type reach struct {
 	everywhere bool
 	namespaces map[string]bool

@@ -8,15 +8,13 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// Covers reports whether a request is covered: whether a webhook that is registered for c is
-// asked about it, at the entry that the request names if it does. Doors that see every
-// request ask nothing about the others.
+// Covers reports whether a request is covered: whether a webhook that is registered for c is called
+// for it, at the request's entry if it has one. Doors that see every request decide only these.
 //
-// What covers objects of every kind covers no subresource, but for those that carry whole
-// pods, and CONNECT, which has nothing else. What names a kind covers the subresources that
-// have a kind of their own, such as Scale and Eviction. Of the status of objects, and of
-// finalize, only changes of metadata are covered: to refuse or change what controllers report
-// would only make them lie.
+// A coverage of every kind includes no subresource, except those with whole pods, and CONNECT,
+// which has only subresources. A coverage of a kind includes subresources of that kind, such as
+// Scale and Eviction. Of the subresources status and finalize, only changes of metadata are
+// covered: denying or changing a status would only make controllers report false states.
 func (c Coverage) Covers(r *usher.Request) bool {
 	e, named := ParseEntry(r.Entry)
 	if !named {
@@ -28,9 +26,9 @@ func (c Coverage) Covers(r *usher.Request) bool {
 	return slices.ContainsFunc(c.Of(e), func(c Covered) bool { return c.covers(r) })
 }
 
-// Again reports whether another entry is asked about the same request, and counts for both:
-// the one for the version that the client used, or else the first of those for converted
-// objects. An API server gives each question a uid of its own.
+// Again reports whether another entry is called for the same request, and is the one that counts:
+// the entry for the version that the client used, or else the first of those for converted objects.
+// An API server gives each call a uid of its own.
 func (c Coverage) Again(r *usher.Request) bool {
 	e, ok := ParseEntry(r.Entry)
 	if !ok || e.Versions == "" || r.Requested.Empty() {

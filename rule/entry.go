@@ -34,7 +34,7 @@ type Entry struct {
 	Versions string
 }
 
-// A Part says what of the requests an [Entry] is for.
+// A Part is the part of the requests that an [Entry] is for.
 type Part string
 
 // The parts of a registration. Objects is everything that is in no other part.
@@ -42,8 +42,8 @@ const (
 	Objects  Part = ""
 	Metadata Part = "metadata"
 	Policies Part = "policies"
-	// Rights and Deletions are for guards of policies alone: no rule of a policy belongs to
-	// Deletions, and to Rights the same as to Policies.
+	// Rights and Deletions are for guards of policies only: Deletions has no rules, and Rights has
+	// those of Policies.
 	Rights    Part = "rights"
 	Deletions Part = "deletions"
 )
@@ -75,7 +75,7 @@ func ParseEntry(name string) (Entry, bool) {
 	return e, e.String() == name && (rest == "" || !e.Part.isOfPolicies() && isVersions.MatchString(rest))
 }
 
-// OfPolicies reports whether the entry gets writes of policies.
+// OfPolicies reports whether the entry receives writes of policies.
 func (e Entry) OfPolicies() bool { return e.Part.isOfPolicies() }
 
 func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == Deletions }
@@ -83,8 +83,8 @@ func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == 
 // Whole reports whether all rules belong to the entry.
 func (e Entry) Whole() bool { return e.Part != Metadata && e.Versions == "" }
 
-// EntryOf returns the entry that is asked about a request as it is, without conversion.
-// Policies are told by their kind, which only the caller knows.
+// EntryOf returns the entry that is called for a request without conversion. Only the caller knows
+// which kinds are policies.
 func EntryOf(r *usher.Request) Entry {
 	e := Entry{Phase: r.Phase}
 	if writesBeside(r) {
@@ -102,9 +102,8 @@ var (
 // maxVersions bounds how many versions stand in a name.
 const maxVersions = 4
 
-// VersionsOf returns what [Entry.Versions] is for rules that name these API versions of a
-// kind. The short form leaves out their group; full tells any two sets apart. A set that
-// cannot be written briefly has only the latter.
+// VersionsOf returns the [Entry.Versions] of rules that name these API versions of a kind. The
+// short form omits their group; the full form is unique. A long set only has the full form.
 func VersionsOf(apiVersions []string) (short, full string) {
 	sum := sha256.Sum256([]byte(strings.Join(apiVersions, " ")))
 	full = "x" + hex.EncodeToString(sum[:8])
@@ -194,8 +193,8 @@ func (m *Match) versions() map[string][]string {
 // subresources.
 var guarded = [...]string{"labels", "annotations", "ownerReferences", "finalizers"}
 
-// readsMetadata reports whether what a rule says or changes may depend on the metadata of
-// objects that subresources can change, or be a change of it.
+// readsMetadata reports whether the outcome or the patch of a rule may depend on, or change,
+// metadata that subresources can change.
 func (r *Rule) readsMetadata() bool {
 	for i := range r.Match.Selectors {
 		sel := &r.Match.Selectors[i]

@@ -11,10 +11,9 @@ import (
 // Fields are requirements on an object's fields, all of which have to hold.
 type Fields []Field
 
-// A Field is one requirement on what lies at Path. Strings, numbers and booleans are
-// compared by their text; a map or a list exists, but is neither in nor not in anything.
-// Null counts as missing. A path that leads through something other than maps meets no
-// requirement at all.
+// A Field is one requirement on the value at Path. Strings, numbers and booleans are compared as
+// text; a map or a list exists, but is neither in nor not in a set. Null is the same as missing. If
+// a path leads through anything but maps, no requirement is met.
 type Field struct {
 	Path   []string
 	Op     FieldOp
@@ -84,8 +83,8 @@ func (f *Field) Text(object map[string]any) (string, bool) {
 	return scalarText(value)
 }
 
-// value follows Path to what lies there, nil if nothing does. It is not ok when the
-// path leads through something that is not a map.
+// value returns the value at Path, nil if there is none. It is not ok if the path leads through
+// anything but maps.
 func (f *Field) value(object map[string]any) (value any, ok bool) {
 	value = object
 	for _, key := range f.Path {
@@ -125,7 +124,7 @@ func (f Fields) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// String is the requirement as kubectl would print it.
+// String formats the requirement as kubectl does.
 func (f *Field) String() string {
 	path := strings.Join(f.Path, ".")
 	switch f.Op {

@@ -17,7 +17,7 @@ import (
 type Limits struct {
 	// HTTP are the hosts that cluster policies may ask for facts; nil means all.
 	HTTP *fact.Hosts
-	// Namespaced is for policies that are in a namespace.
+	// Namespaced applies to policies that are in a namespace.
 	Namespaced NamespacedLimits
 }
 
@@ -51,15 +51,14 @@ func ParseLimits(http, namespacedHTTP, kinds, references []string) (l Limits, er
 type NamespacedLimits struct {
 	// Kinds are those of [NeverNamespaced] that they may act on nevertheless.
 	Kinds Kinds
-	// References are kinds whose objects they may read in other namespaces, and if they are in
-	// none.
+	// References are kinds whose objects they may read in other namespaces, or cluster-scoped.
 	References Kinds
 	// HTTP are the hosts that they may ask for facts.
 	HTTP fact.Hosts
 }
 
-// NeverNamespaced are the kinds that policies of a namespace do not act on: to change what
-// administrators write of these would be to have their rights.
+// NeverNamespaced are the kinds that policies of a namespace never act on: by changing what
+// administrators write of these kinds, they would gain the administrators' permissions.
 func NeverNamespaced() Kinds {
 	return Kinds{
 		{Group: "rbac.authorization.k8s.io", Kind: "*"},

@@ -8,20 +8,20 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Match says which requests a rule is for.
+// A Match is the set of requests that a rule matches.
 type Match struct {
 	// Operations are those that match; none means all.
 	Operations []usher.Operation
-	// Namespace, if set, limits the rule to objects of that namespace, whatever the
-	// selectors say: it is the namespace of the policy.
+	// Namespace, if set, limits the rule to objects of that namespace, regardless of selectors: it
+	// is the namespace of the policy.
 	Namespace string
-	// Excluded are kinds that the rule is not for, whatever the selectors say.
+	// Excluded are kinds that the rule never matches, regardless of selectors.
 	Excluded *Excluded
 	// Selectors are alternatives; none means every object of every kind.
 	Selectors []Selector
 }
 
-// Matches reports whether the rule is for s. It allocates nothing.
+// Matches reports whether the rule matches s. It allocates nothing.
 func (m *Match) Matches(s *Target) bool {
 	if !m.fits(s) {
 		return false
@@ -34,7 +34,7 @@ func (m *Match) Matches(s *Target) bool {
 	return len(m.Selectors) == 0
 }
 
-// fits reports whether the operation is that of s, and s in scope.
+// fits reports whether the operation is that of s, and s is in scope.
 func (m *Match) fits(s *Target) bool {
 	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) && m.InScope(s)
 }
@@ -94,7 +94,7 @@ func (m *Match) NearlyMatches(s *Target) bool {
 	return depthName <= d && d < depthAll
 }
 
-// closest returns the first of the selectors that s gets farthest with.
+// closest returns the first of the selectors that match s in most clauses.
 func (m *Match) closest(s *Target) (*Selector, depth) {
 	best, deepest := &m.Selectors[0], depthKind
 	for i := range m.Selectors {
@@ -105,7 +105,7 @@ func (m *Match) closest(s *Target) (*Selector, depth) {
 	return best, deepest
 }
 
-// String is the match in one stable line.
+// String formats the match as one stable line.
 func (m *Match) String() string {
 	var b strings.Builder
 	if len(m.Operations) == 0 {

@@ -2,8 +2,8 @@ package rule
 
 import "strings"
 
-// Nearest returns the word of words that was probably meant by wrong, "" if none is near. Case does
-// not count, and of equally near words the first in the alphabet is taken.
+// Nearest returns the word in words that is most similar to wrong, "" if none is similar. It
+// ignores case; of equally similar words it returns the first in alphabetical order.
 func Nearest(wrong string, words []string) string {
 	best, bestDistance := "", min(3, (len(wrong)+1)/3)+1
 	for _, word := range words {
@@ -15,8 +15,7 @@ func Nearest(wrong string, words []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove, exchange or swap with the next one to get
-// from a to b.
+// distance is the number of letters to insert, delete, replace or swap to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -1,6 +1,6 @@
-// Package rule holds the one form that every kind of policy compiles to. Compilers make
-// rules, the index finds those that match a request, the engine runs them; none of them
-// knows what kind of policy a rule came from.
+// Package rule defines the one form that every kind of policy compiles to. Compilers make rules,
+// the index finds those that match a request, the engine runs them; none of them depends on the
+// kind of a policy.
 package rule
 
 import (
@@ -15,29 +15,29 @@ import (
 type Rule struct {
 	// Policy is zero for built-in rules.
 	Policy usher.PolicyRef
-	// Name is the rule's place in its policy, such as spec.overrideRules[0].
+	// Name is the rule's path in its policy, such as spec.overrideRules[0].
 	Name  string
 	Phase usher.Phase
-	// Pass orders matching: the rules of one pass are matched together, on the object as
-	// the passes before have left it, and then run one after the other. Rules with a
-	// lower Pass come first; within a pass they run in the order they were emitted.
+	// Pass orders matching: the rules of one pass are matched together, on the result of the passes
+	// before, and then run in order. Lower passes come first; within a pass, rules run in the order
+	// in which they were emitted.
 	Pass  int
 	Match Match
-	// Facts bound what the steps may ask for; nil lets them ask for everything.
+	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds
-	// Steps run in order, each on the object as the step before has left it, all or
-	// nothing: when one fails or rejects, what the others changed is dropped.
+	// Steps run in order, each on the result of the step before, all or nothing: if one fails or
+	// rejects, the changes of the others are dropped.
 	Steps []Step
 }
 
-// A Step is one program of a rule, with the word for it that findings and logs show:
-// template, cue, origin, plaintext.
+// A Step is one program of a rule, with its name in findings and logs: template, cue, origin,
+// plaintext.
 type Step struct {
 	Name    string
 	Program Program
 }
 
-// SlowPath returns the steps that run slowly, each with the reason.
+// SlowPath returns the steps that run slowly, with the reasons.
 func (r *Rule) SlowPath() map[string]string {
 	var slow map[string]string
 	for _, s := range r.Steps {
@@ -55,7 +55,7 @@ func (r *Rule) SlowPath() map[string]string {
 	return slow
 }
 
-// String is the rule as one stable line:
+// String formats the rule as one stable line:
 //
 //	mutate/1 ClusterOverridePolicy add-team spec.overrideRules[0] on CREATE of v1 Pod: template(...), plaintext(...)
 func (r *Rule) String() string {

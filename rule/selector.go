@@ -11,19 +11,19 @@ import (
 type Selector struct {
 	APIVersion string
 	Kind       string
-	// Namespace and Name, if set, are compared literally. A Name makes Labels and Fields
-	// irrelevant.
+	// Namespace and Name, if set, are compared literally. If Name is set, Labels and Fields are
+	// ignored.
 	Namespace string
 	Name      string
 	// Labels and Fields both have to match; nil matches everything.
 	Labels labels.Selector
 	Fields Fields
-	// Never makes the selector match nothing: it was not understood. It says why.
+	// Never makes the selector match nothing, because it is invalid; it is the reason.
 	Never string
 }
 
-// A depth is how far a subject got through the clauses of a selector, coarse to fine: the
-// clause that it failed.
+// A depth is how many clauses of a selector a target matches, coarse to fine: it names the clause
+// that failed.
 type depth int
 
 const (
@@ -38,7 +38,7 @@ const (
 // Matches reports whether the selector selects s.
 func (sel *Selector) Matches(s *Target) bool { return sel.reach(s) == depthAll }
 
-// reach returns the clause that s fails, or depthAll.
+// reach returns the clause that s does not match, or depthAll.
 func (sel *Selector) reach(s *Target) depth {
 	switch {
 	case sel.APIVersion != s.APIVersion || sel.Kind != s.Kind:
@@ -57,7 +57,7 @@ func (sel *Selector) reach(s *Target) depth {
 	return depthAll
 }
 
-// miss says why s, which got as far as d, is not selected.
+// miss returns why s, which got as far as d, is not selected.
 func (sel *Selector) miss(s *Target, d depth) string {
 	switch {
 	case d == depthKind:
@@ -76,7 +76,7 @@ func (sel *Selector) miss(s *Target, d depth) string {
 	return ""
 }
 
-// String is the selector in one stable line.
+// String formats the selector as one stable line.
 func (sel *Selector) String() string {
 	var b strings.Builder
 	b.WriteString(sel.APIVersion + " " + sel.Kind)

@@ -6,11 +6,11 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A State says what became of one policy. It is immutable.
+// A State is the state of one policy. It is immutable.
 type State struct {
 	Policy usher.PolicyRef
-	// UID and Generation are those of the newest version. A policy from a file has no UID,
-	// whatever the file says, and the generation that the file says.
+	// UID and Generation are those of the newest version. A policy from a file has no UID, and the
+	// generation in the file.
 	UID        types.UID
 	Generation int64
 	// Compiled reports whether the newest version compiles, and Enforced whether a version
@@ -20,17 +20,18 @@ type State struct {
 	Enforced           bool
 	EnforcedGeneration int64
 	// Pending: the newest version is not compiled yet. Unless an older one is in force, the policy
-	// fails whenever it is asked until then.
+	// fails until then.
 	Pending bool
-	// Surplus: the policy is neither compiled nor in force, since its namespace has too many.
+	// Surplus: the policy is neither compiled nor in force, because its namespace has too many
+	// policies.
 	Surplus bool
 	// Problems are those of the newest version.
 	Problems []Problem
-	// Slow names a rule of the newest version that runs slowly, and says why; "" if none
-	// does, or it does not compile.
+	// Slow names a rule of the newest version that runs slowly, with the reason; "" if none does,
+	// or if it does not compile.
 	Slow string
-	// Admission reports whether the policy is about admission, and so depends on API servers
-	// that call the admission webhooks.
+	// Admission reports whether the policy is for admission, and so depends on API servers that
+	// call the admission webhooks.
 	Admission bool
 }
 

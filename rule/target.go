@@ -6,7 +6,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Target is what a [Match] looks at: the operation and the object of a request.
+// A Target is what a [Match] reads: the operation and the object of a request.
 type Target struct {
 	Operation  usher.Operation
 	APIVersion string
@@ -18,7 +18,7 @@ type Target struct {
 	labels objectLabels
 }
 
-// TargetPaths returns the paths to what [TargetOf] looks at.
+// TargetPaths returns the paths that [TargetOf] reads.
 func TargetPaths() *usher.Paths {
 	paths := &usher.Paths{}
 	paths.Add("apiVersion")
@@ -29,9 +29,9 @@ func TargetPaths() *usher.Paths {
 	return paths
 }
 
-// TargetOf returns the target of a request whose object, as mutated so far, is object.
-// Name and namespace are the object's own; one without metadata, such as the options of
-// a CONNECT, takes them from the request.
+// TargetOf returns the target of a request whose object, as mutated so far, is object. Name and
+// namespace are those of the object; for an object without metadata, such as the options of a
+// CONNECT, those of the request.
 func TargetOf(r *usher.Request, object map[string]any) Target {
 	s := Target{Operation: r.Operation, Object: object}
 	s.APIVersion, _ = object["apiVersion"].(string)
@@ -62,8 +62,8 @@ func (s *Target) EachLabel(yield func(key, value string) bool) {
 // LabelCount returns how many labels the object has at most.
 func (s *Target) LabelCount() int { return len(s.labels) }
 
-// objectLabels reads labels from a JSON tree without copying them. What is not a string
-// is no label.
+// objectLabels reads labels from a JSON tree without copying them. It ignores values that are not
+// strings.
 type objectLabels map[string]any
 
 func (l objectLabels) Lookup(key string) (string, bool) {

@@ -1,5 +1,5 @@
-// Package webhook serves webhooks to API servers: over HTTPS, with a certificate that is
-// read again when it changes, and with an end that loses no request.
+// Package webhook serves webhooks to API servers: over HTTPS, with a certificate that is reloaded
+// when it changes, and with a shutdown that loses no request.
 //
 //	func main() {
 //		mux := http.NewServeMux()
@@ -36,39 +36,37 @@ import (
 	"github.com/usher-dev/usher/internal/limit"
 )
 
-// Options say where and how to serve. The zero value is good for trying things out.
+// Options say where and how to serve. The zero value works for development.
 type Options struct {
-	// Address is host:port; empty means :8443, port 0 lets the system choose.
+	// Address is host:port; empty means :8443; with port 0 the system chooses one.
 	Address string
-	// CertFile and KeyFile are the certificate, with those between it and the CA, and its
-	// key, in PEM. They come together or not, and are read again when they change. Without
-	// them a CA makes a certificate for localhost, both kept in memory: see [Server.CA].
+	// CertFile and KeyFile are the certificate chain (without the CA) and its key, in PEM. Set both
+	// or neither; they are reloaded when they change. Without them, an in-memory CA issues a
+	// certificate for localhost: see [Server.CA].
 	CertFile, KeyFile string
-	// ClientCAFile holds who vouches for those who may call the handler, in PEM; empty means
-	// that callers need no certificate. ClientNames are the names that one of these must have,
-	// as common name, DNS name or URI; none means that all may. TokenFile holds bearer tokens,
-	// one a line, of which callers must send one; empty means that they need none. The files
-	// are read again when they change. 'usher admission config' writes what API servers need.
+	// ClientCAFile is the CA of the callers' client certificates, in PEM; empty means that callers
+	// need no certificate. ClientNames are the names that a client certificate must have one of, as
+	// common name, DNS name or URI; if there are none, any name works. TokenFile contains bearer
+	// tokens, one per line, of which callers must send one; empty means that they need none. The
+	// files are reloaded when they change. 'usher admission config' writes what API servers need.
 	// Probes need neither.
 	ClientCAFile string
 	ClientNames  []string
 	TokenFile    string
-	// TLS is what connections are like: for example which client certificates are asked
-	// for. Nil means TLS 1.3. A certificate in it, or something that gets one, takes the
-	// place of the files.
+	// TLS configures connections, for example which client certificates are requested. Nil means
+	// TLS 1.3. A certificate in it, or a function that returns one, replaces the files.
 	TLS *tls.Config
-	// Ready returns why requests should not be sent here yet; nil means that they can
-	// be from the start. It is called by several goroutines.
+	// Ready returns why the server is not ready for requests; nil means that it is ready from the
+	// start. It must be safe for concurrent use.
 	Ready func() error
-	// Grace bounds how long requests may take to finish when the server ends; 0 means 10
-	// seconds.
+	// Grace limits how long requests may take to finish on shutdown; 0 means 10 seconds.
 	Grace time.Duration
 	// Log is slog.Default if nil.
 	Log *slog.Logger
 }
 
-// AddFlags lets a command line say Address, CertFile and KeyFile, and who may call the
-// handler. The flags are called as those of usher serve.
+// AddFlags adds flags for Address, CertFile and KeyFile, and for the callers' credentials. They
+// have the names of those of usher serve.
 func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Address, "address", cmp.Or(o.Address, ":8443"), "host:port to listen on")
 	flags.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "certificate in PEM; read again when it changes")
@@ -81,9 +79,9 @@ func (o *Options) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.TokenFile, "token-file", o.TokenFile, "file with bearer tokens, one a line; callers must send one of them")
 }
 
-// Main is the main function of a program that is nothing but a webhook. It parses the
-// command line, with the flags of [Options.AddFlags] among its own, serves until the
-// program is told to end, and exits with status 1 if that goes wrong.
+// Main is the main function of a program that only serves a webhook. It parses the command line,
+// which has the flags of [Options.AddFlags], serves until a signal ends the program, and exits with
+// status 1 on error.
 func Main(handler http.Handler) {
 	var o Options
 	o.AddFlags(flag.CommandLine)
@@ -97,9 +95,9 @@ func Main(handler http.Handler) {
 	}
 }
 
-// Serve serves until ctx is done, and then finishes the requests that it has. A certificate and
-// a key that do not belong together may be in the middle of being written: Serve tries again
-// for ten seconds before it fails.
+// Serve serves until ctx is done, and then finishes the requests that it has. A certificate and a
+// key that do not match may be in the middle of an update: Serve retries for ten seconds before it
+// fails.
 func Serve(ctx context.Context, handler http.Handler, o Options) error {
 	s, err := newServer(handler, o, func(certFile, keyFile, caFile string, log *slog.Logger) (*cert.Serving, error) {
 		return cert.AwaitFiles(ctx, certFile, keyFile, caFile, log)
@@ -114,14 +112,14 @@ func Serve(ctx context.Context, handler http.Handler, o Options) error {
 type Server struct {
 	server   *graceful.Server
 	listener net.Listener
-	// certificate is nil if it is the business of Options.TLS.
+	// certificate is nil if Options.TLS has one.
 	certificate *cert.Serving
 	callers     *clientauth.Authenticator
 	ready       func() error
 	log         *slog.Logger
 }
 
-// A loader gets a certificate from files.
+// A loader loads a certificate from files.
 type loader func(certFile, keyFile, caFile string, log *slog.Logger) (*cert.Serving, error)
 
 // New loads the certificate and opens the port.
@@ -153,7 +151,7 @@ func newServer(handler http.Handler, o Options, load loader) (*Server, error) {
 	return s, nil
 }
 
-// known are those who may call the handler.
+// known are the callers that may call the handler.
 func known(o Options, log *slog.Logger) (*clientauth.Authenticator, error) {
 	switch {
 	case len(o.ClientNames) > 0 && o.ClientCAFile == "":
@@ -164,7 +162,7 @@ func known(o Options, log *slog.Logger) (*clientauth.Authenticator, error) {
 	return clientauth.New(clientauth.Options{CAFile: o.ClientCAFile, Names: o.ClientNames, TokenFile: o.TokenFile, Log: log})
 }
 
-// secure says what connections are like.
+// secure configures connections.
 func (s *Server) secure(o Options, load loader) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if o.TLS != nil {
@@ -180,7 +178,7 @@ func (s *Server) secure(o Options, load loader) error {
 	return nil
 }
 
-// certify sees to it that a configuration has a certificate.
+// certify adds a certificate to a configuration without one.
 func (s *Server) certify(config *tls.Config, o Options, load loader) error {
 	if len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil {
 		return nil
@@ -201,7 +199,7 @@ func (s *Server) certify(config *tls.Config, o Options, load loader) error {
 	return nil
 }
 
-// URL is where the webhooks are, as seen from this machine.
+// URL is the address of the webhooks on this machine.
 func (s *Server) URL() string {
 	address := s.listener.Addr().(*net.TCPAddr)
 	host := address.IP.String()
@@ -211,8 +209,7 @@ func (s *Server) URL() string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
 }
 
-// CA returns the certificate to trust, in PEM, if the server has made its own; otherwise
-// nil.
+// CA returns the CA of the server's own certificate, in PEM, or nil if it has none.
 func (s *Server) CA() []byte {
 	if s.certificate == nil {
 		return nil
@@ -220,11 +217,11 @@ func (s *Server) CA() []byte {
 	return s.certificate.CA()
 }
 
-// Run serves until ctx is done, and then ends in order: /readyz fails, requests in flight
-// are finished, connections closed. It returns nil if all requests finished within the
-// grace period. Call it once.
+// Run serves until ctx is done, and then shuts down: /readyz fails, requests in flight are
+// finished, connections are closed. It returns nil if all requests finished within the grace
+// period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
-	// What serves outlives ctx, by the grace period.
+	// Serving outlives ctx by the grace period.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, running := errgroup.WithContext(running)
@@ -249,7 +246,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// probes answers probes in front of next.
+// probes responds to probes, and passes other requests to next.
 func (s *Server) probes(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
@@ -272,7 +269,7 @@ func (s *Server) answerReady(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, "ok")
 }
 
-// answer writes a few words. There is no line end after them: some compare.
+// answer writes a short text, without a newline: some clients compare it.
 func answer(w http.ResponseWriter, code int, words string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)

@@ -17,7 +17,7 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// A room is where an answer is made: its patch, and its text.
+// buffers are where a response is made: its patch, and its text.
 type buffers struct{ patch, text []byte }
 
 var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
@@ -25,14 +25,15 @@ var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 // maxKept is the capacity, in bytes, up to which buffers are reused.
 const maxKept = 64 << 10
 
-// release lets others have the room. What lies in it is no longer there.
+// release makes the buffers available to other requests, and their content invalid.
 func (r *buffers) release() {
 	if cap(r.patch)+cap(r.text) <= maxKept {
 		bufferPool.Put(r)
 	}
 }
 
-// encodeReview encodes the answer to r in room, as json.Marshal would an AdmissionReview.
+// encodeReview encodes the response to r in the buffers, as json.Marshal would encode an
+// AdmissionReview.
 func encodeReview(r *review, response *admissionv1.AdmissionResponse, buffers *buffers) ([]byte, error) {
 	response.UID = types.UID(r.request.UID)
 	b := append(buffers.text[:0], `{"kind":`...)
@@ -93,7 +94,7 @@ func appendAudit(b []byte, audit map[string]string) []byte {
 	return append(b, '}')
 }
 
-// first is what stands before the i-th item: the opening, or a comma.
+// first is what precedes the i-th item: the opening, or a comma.
 func first(i int, opening string) string {
 	if i == 0 {
 		return opening

@@ -25,12 +25,12 @@ import (
 const (
 	defaultMaxBody = 32 << 20
 	defaultTimeout = 10 * time.Second
-	// longestTimeout is more than any API server grants a webhook.
+	// longestTimeout is longer than API servers wait for any webhook.
 	longestTimeout = time.Minute
-	// longestReserve bounds what is kept of the caller's patience for the way back.
+	// longestReserve limits the part of the caller's timeout that is reserved for the response.
 	longestReserve = 500 * time.Millisecond
-	// drain bounds how much of a body that is too large is read, in multiples of the limit:
-	// a caller that is still sending may not see the answer.
+	// drain limits how much of a body that is too large is read, in multiples of the limit: a
+	// caller that is still sending may not read the response.
 	drain = 8
 )
 
@@ -41,7 +41,7 @@ type handler struct {
 	timeout time.Duration
 	accept  func(context.Context, *usher.Request) error
 	log     *slog.Logger
-	// refused tells the log of requests that are no reviews.
+	// refused logs requests that are not reviews.
 	refused *ratelog.Logger
 }
 
@@ -73,7 +73,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	code := envelope.Write(w, err)
 	if code == http.StatusTooManyRequests {
-		// The limiter tells the log now and then.
+		// The limiter logs rejections, at a limited rate.
 		return
 	}
 	// The URL path may be a secret.
@@ -81,7 +81,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		"phase", h.phase, "remote", r.RemoteAddr, "code", code, "error", err)
 }
 
-// serve returns the answer to one review, which lies in room.
+// serve returns the response to one review, in the buffers.
 func (h *handler) serve(ctx context.Context, r *http.Request, buffers *buffers) ([]byte, error) {
 	if err := envelope.Check(r); err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (h *handler) serve(ctx context.Context, r *http.Request, buffers *buffers) 
 	return h.answer(ctx, review, buffers)
 }
 
-// undecodable answers a review of which only the beginning could be read. An HTTP error would
-// let it pass under failurePolicy Ignore, and so is only for what is no review, and for what
-// the caller is to send again.
+// undecodable responds to a review that could be read in part. Under failurePolicy Ignore an HTTP
+// error would let it pass, so HTTP errors are for what is not a review, and for what the caller
+// should send again.
 func (h *handler) undecodable(ctx context.Context, review *review, buffers *buffers, err error) ([]byte, error) {
 	tooLarge := errors.Is(err, limit.ErrTooLarge)
 	switch {
@@ -129,11 +129,11 @@ func (h *handler) undecodable(ctx context.Context, review *review, buffers *buff
 	return nil, envelope.Refuse(http.StatusBadRequest, "%v", err)
 }
 
-// errMemory tells the user that a review is too large for the memory of the server.
+// errMemory is the message to the user if a review takes too much memory.
 const errMemory = "admission review takes more memory than the server has for one request: make the object smaller"
 
-// tooLarge denies a review of which only the beginning is there. An HTTP error would let
-// it pass under failurePolicy Ignore.
+// tooLarge denies a review that could be read in part. Under failurePolicy Ignore an HTTP error
+// would let it pass.
 func (h *handler) tooLarge(r *http.Request, beginning []byte, buffers *buffers, refusal *envelope.Refusal) ([]byte, error) {
 	limit.Discard(r.Body, drain*h.maxBody)
 	review := &review{}
@@ -168,8 +168,7 @@ func (h *handler) deny(ctx context.Context, review *review, status *metav1.Statu
 	return encodeReview(review, &admissionv1.AdmissionResponse{Result: status}, buffers)
 }
 
-// deadline returns the context of a decision: it ends a little before the caller loses
-// callerTimeout.
+// deadline returns the context of a decision: it ends shortly before callerTimeout.
 func (h *handler) deadline(r *http.Request) (context.Context, func()) {
 	if h.timeout < 0 {
 		return r.Context(), func() {}
@@ -183,9 +182,9 @@ func (h *handler) deadline(r *http.Request) (context.Context, func()) {
 	return ctx, ctx.Release
 }
 
-// callerTimeout returns how long the caller says that it waits, 0 if it does not say.
+// callerTimeout returns how long the caller waits, 0 if it does not say.
 func callerTimeout(u *url.URL) time.Duration {
-	// What an API server writes needs no parser.
+	// The query that API servers write needs no parser.
 	text, ok := strings.CutPrefix(u.RawQuery, "timeout=")
 	if !ok || strings.ContainsAny(text, "&%+;") {
 		text = u.Query().Get("timeout")

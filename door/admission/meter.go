@@ -9,19 +9,19 @@ import (
 	"github.com/usher-dev/usher/internal/limit"
 )
 
-// heavy is the weight of an object, in bytes, from which on decoding it is interrupted when
-// the time of the request is over.
+// heavy is the size of an object, in bytes, above which its decoding is interrupted when the
+// request times out.
 const heavy = 256 << 10
 
-// A meter charges a request for the memory that decoding its review takes, as long as there is
-// time for that. The zero meter charges nothing.
+// A meter charges a request for the memory that decoding its review takes, until the request times
+// out. The zero meter charges nothing.
 type meter struct {
 	ctx  context.Context
 	body io.Reader
 	over atomic.Bool
 }
 
-// watch returns what a scan of the review tells what it takes, nil for the zero meter.
+// watch returns what a scan of the review reports its memory to, nil for the zero meter.
 func (m *meter) watch() jsontree.Watch {
 	if m.ctx == nil {
 		return nil
@@ -34,8 +34,8 @@ func (m *meter) watch() jsontree.Watch {
 	}
 }
 
-// mind makes decoding a heavy object end with the request's context. Who still has the object
-// when the request is over may take the time they like.
+// mind makes the decoding of a heavy object end with the request's context. Decoding that starts
+// after the request is over is not limited.
 func (m *meter) mind(skipIndex *jsontree.SkipIndex) {
 	if m.ctx == nil || skipIndex.Weight() < heavy {
 		return
@@ -48,5 +48,5 @@ func (m *meter) mind(skipIndex *jsontree.SkipIndex) {
 	})
 }
 
-// end tells that the request is over.
+// end marks the request as over.
 func (m *meter) end() { m.over.Store(true) }

@@ -11,7 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/answer"
 )
 
-// respond turns a decision into the answer to q, without uid. The patch lies in room.
+// respond turns a decision into the response to q, without uid. The patch is in the buffers.
 func respond(q *usher.Request, d usher.Decision, buffers *buffers) (*admissionv1.AdmissionResponse, error) {
 	denial, err := answer.Denial(q, d)
 	if err != nil {
@@ -27,7 +27,7 @@ func respond(q *usher.Request, d usher.Decision, buffers *buffers) (*admissionv1
 	}
 	response.Allowed = true
 	response.Result = &metav1.Status{Code: http.StatusOK, Message: answer.Message(d.Message)}
-	// An API server refuses patches where there is nothing to change.
+	// An API server rejects a patch for a request without an object.
 	operations := answer.Patch(q, d)
 	if len(operations) == 0 {
 		return response, nil

@@ -20,19 +20,18 @@ const (
 	maxUID = 256
 )
 
-// A review is an AdmissionReview that asks. Both versions have the same fields.
+// A review is the request in an AdmissionReview. Both versions have the same fields.
 type review struct {
 	apiVersion string
 	kind       string
 	request    usher.Request
-	// asks tells that there is a request.
+	// asks reports whether there is a request.
 	asks  bool
 	meter meter
 }
 
-// decode reads a review. The objects are not decoded: they stay where they lie in body, which
-// must not change any more, and so do strings. After an error r has what
-// came before.
+// decode reads a review. Objects and strings are not copied: they are parts of body, which must not
+// change any more. After an error, r has the fields before it.
 func (r *review) decode(body []byte) error {
 	s := &jsonscan.Scanner{}
 	s.Reset(body, unsafe.String(unsafe.SliceData(body), len(body)))
@@ -149,7 +148,7 @@ func (r *review) raw(s *jsonscan.Scanner, target **usher.Object) error {
 	return err
 }
 
-// check reports what keeps a review from being decided.
+// check returns why a review cannot be decided.
 func (r *review) check() error {
 	q := &r.request
 	switch {
@@ -177,7 +176,7 @@ func (r *review) check() error {
 	return nil
 }
 
-// identified reports whether enough is known of a review to answer it.
+// identified reports whether enough of a review is known to respond to it.
 func (r *review) identified() bool {
 	return r.kind == kind && (r.apiVersion == v1 || r.apiVersion == v1beta1) &&
 		r.request.UID != "" && len(r.request.UID) <= maxUID

@@ -21,32 +21,33 @@ import (
 	"github.com/usher-dev/usher/internal/answer"
 )
 
-// A FailurePolicy says what becomes of a request about which no decision was reached.
+// A FailurePolicy is how to handle a request if there is no decision.
 type FailurePolicy string
 
 // The failure policies.
 const (
-	// Fail refuses it. It is the zero value's meaning, too.
+	// Fail denies it. The zero value means the same.
 	Fail FailurePolicy = "Fail"
-	// Ignore leaves it to the authorizers that come next.
+	// Ignore has no opinion: the next authorizers decide.
 	Ignore FailurePolicy = "Ignore"
 )
 
 // AuthorizerOptions configure an [Authorizer]. The zero value is ready to use.
 type AuthorizerOptions struct {
-	// FailurePolicy is for when no decision is reached. With Fail, put an authorizer for
-	// system:masters in front of this one, as API servers do, lest nobody can repair it.
+	// FailurePolicy applies if there is no decision. With Fail, put an authorizer for
+	// system:masters in front of this one, as API servers do; without it nobody can repair the
+	// cluster.
 	FailurePolicy FailurePolicy
 	// Timeout is how long a decision may take; 0 means 500 ms.
 	Timeout time.Duration
-	// Rules lists what users may do; nil means that it cannot be told.
+	// Rules lists what users may do; if it is nil, such lists are incomplete.
 	Rules Lister
-	// Log gets what goes wrong; nil means slog.Default.
+	// Log receives errors; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// An Authorizer asks a [usher.Decider] whether users may do what they are about to do. It
-// is safe for concurrent use. Use [NewAuthorizer].
+// An Authorizer asks a [usher.Decider] whether users may do something. It is safe for concurrent
+// use. Use [NewAuthorizer].
 type Authorizer struct {
 	decider usher.Decider
 	options AuthorizerOptions
@@ -57,7 +58,7 @@ var (
 	_ authorizer.RuleResolver = (*Authorizer)(nil)
 )
 
-// NewAuthorizer returns the authorizer that asks d, with requests of the phase Authorize.
+// NewAuthorizer returns an authorizer that sends requests of the phase Authorize to d.
 func NewAuthorizer(d usher.Decider, o AuthorizerOptions) *Authorizer {
 	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
 	if o.Log == nil {
@@ -81,7 +82,7 @@ func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (au
 	case usher.Deny:
 		return authorizer.DecisionDeny, d.Message, nil
 	case usher.NoOpinion:
-		// A server tells who may not do something that this could be why.
+		// A server tells users who are denied that this could be the reason.
 		return authorizer.DecisionNoOpinion, d.Message, failures(d.Findings)
 	}
 	return z.undecided(ctx, r, fmt.Errorf("verdict %q is not known", d.Verdict))
@@ -97,7 +98,7 @@ func (z *Authorizer) undecided(ctx context.Context, r *usher.Request, reason err
 	return authorizer.DecisionDeny, "", err
 }
 
-// access is what the attributes ask leave to do.
+// access is the action that the attributes are about.
 func access(a authorizer.Attributes) *usher.Request {
 	r := &usher.Request{
 		UID:    string(uuid.NewUUID()),
@@ -111,16 +112,16 @@ func access(a authorizer.Attributes) *usher.Request {
 	}
 	r.Resource = schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()}
 	r.Subresource, r.Namespace, r.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
-	// With an error there still are the requirements that could be read. Without the others
-	// the request is for more than it is.
+	// On error, the requirements that could be read remain. Without the others the request is for
+	// more objects.
 	byLabel, _ := a.GetLabelSelector()
 	byField, _ := a.GetFieldSelector()
 	r.Access.Labels, r.Access.Fields = labelRequirements(byLabel), fieldRequirements(byField)
 	return r
 }
 
-// operators are the words of a SubjectAccessReview for those of selectors. Others demand
-// nothing there.
+// operators maps those of selectors to those of a SubjectAccessReview. A requirement with another
+// operator requires nothing there.
 var operators = map[selection.Operator]string{
 	selection.In: "In", selection.Equals: "In", selection.DoubleEquals: "In",
 	selection.NotIn: "NotIn", selection.NotEquals: "NotIn",
@@ -148,7 +149,7 @@ func fieldRequirements(requirements fields.Requirements) []usher.Requirement {
 	return all
 }
 
-// failures are the rules that came to no result, nil if there are none.
+// failures joins the errors of the rules that failed, nil if there are none.
 func failures(findings []usher.Finding) error {
 	var all []string
 	for i := range findings {
@@ -162,12 +163,13 @@ func failures(findings []usher.Finding) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// A Lister lists what a user may do in a namespace; an empty one stands for what is in none.
+// A Lister lists what a user may do in a namespace; the empty namespace means cluster-scoped
+// resources.
 type Lister interface {
 	Rules(ctx context.Context, user usher.User, namespace string) (Rules, error)
 }
 
-// A ListerFunc is a function as a [Lister].
+// A ListerFunc adapts a function to a [Lister].
 type ListerFunc func(ctx context.Context, user usher.User, namespace string) (Rules, error)
 
 // Rules calls f.
@@ -175,16 +177,16 @@ func (f ListerFunc) Rules(ctx context.Context, user usher.User, namespace string
 	return f(ctx, user, namespace)
 }
 
-// Rules are what a user may do, whatever else a request says. "*" stands for everything.
+// Rules are what a user may do. "*" means everything.
 type Rules struct {
 	Resources []ResourceRule
 	Paths     []PathRule
-	// Incomplete tells that the user may be allowed more, or denied some of this: what
-	// depends on conditions or selectors cannot be listed.
+	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
+	// conditions or selectors are not listed.
 	Incomplete bool
 }
 
-// A ResourceRule allows verbs on resources; without Names on all of them.
+// A ResourceRule allows verbs on resources; all of them if Names is empty.
 type ResourceRule struct {
 	Verbs, Groups, Resources, Names []string
 }
@@ -194,8 +196,8 @@ type PathRule struct {
 	Verbs, Paths []string
 }
 
-// RulesFor implements [authorizer.RuleResolver]. A server calls it for `kubectl auth can-i
-// --list`, and user interfaces for what to offer.
+// RulesFor implements [authorizer.RuleResolver]. A server calls it for `kubectl auth can-i --list`;
+// user interfaces use that to decide what to offer.
 func (z *Authorizer) RulesFor(ctx context.Context, info user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	if z.options.Rules == nil {
 		return nil, nil, true, nil

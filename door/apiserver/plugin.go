@@ -1,15 +1,14 @@
 // Package apiserver is the door for servers that are built on k8s.io/apiserver: an admission
 // plugin, and an authorizer, that ask a [usher.Decider] in the server's own process.
 //
-// A server gets the plugin with Usher's policies behind it from package plugin. This one is
-// for deciders of other kinds:
+// Package plugin has the plugin with Usher's policies. This package is for other deciders:
 //
 //	apiserver.Register(o.Admission.Plugins, func(io.Reader) (admission.Interface, error) {
 //		return apiserver.New(decider, apiserver.Options{}), nil
 //	})
 //
 // The plugin is idempotent if its decider is: a server runs it again when a webhook has
-// changed the object, and when two writers meet.
+// changed the object, and after conflicts.
 package apiserver
 
 import (
@@ -39,14 +38,14 @@ const (
 	domain = ".usher.dev/"
 )
 
-// Register makes the plugin known to a server. Its place is in front of
+// Register adds the plugin to those of a server. Its place in the order is in front of
 // MutatingAdmissionPolicy: see [Order].
 func Register(plugins *admission.Plugins, factory admission.Factory) {
 	plugins.Register(PluginName, factory)
 }
 
-// Order returns an order of plugins with this one in it: in front of the policies and
-// webhooks of the API, so that those see what it has changed, and behind everything else.
+// Order returns an order of plugins that includes this one: in front of the policies and webhooks
+// of the API, so that they see its changes, and behind all others.
 func Order(plugins []string) []string {
 	for i, name := range plugins {
 		switch name {
@@ -59,14 +58,14 @@ func Order(plugins []string) []string {
 
 // Options are the limits of a [Plugin]. The zero value is ready to use.
 type Options struct {
-	// Covers tells which requests the decider is asked about; nil means all. An object that
-	// is covered only as another version of its kind is converted to that one. It is called
-	// without objects first, and again with them.
+	// Covers reports whether the decider decides a request; nil means all. An object that is only
+	// covered in another version of its kind is converted to that version. Covers is called without
+	// objects first, and then with them.
 	Covers func(*usher.Request) bool
 	// Timeout is how long a decision may take; 0 means 10 seconds. A negative Timeout leaves
 	// the deadline to the server.
 	Timeout time.Duration
-	// Log gets what goes wrong; nil means slog.Default.
+	// Log receives errors; nil means slog.Default.
 	Log *slog.Logger
 }
 
@@ -85,7 +84,7 @@ var (
 	_ admission.ValidationInterface = (*Plugin)(nil)
 )
 
-// New returns the plugin that asks d.
+// New returns a plugin that sends requests to d.
 func New(d usher.Decider, o Options) *Plugin {
 	p := &Plugin{
 		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect),
@@ -108,7 +107,7 @@ func (p *Plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Admit changes the object of a request, or refuses it.
+// Admit changes the object of a request, or denies the request.
 func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	question, err := p.ask(ctx, usher.Mutate, a, o)
 	if err != nil || question == nil {
@@ -120,14 +119,14 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, o admission.
 	return nil
 }
 
-// Validate refuses a request, or lets it pass.
+// Validate denies or allows a request.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	_, err := p.ask(ctx, usher.Validate, a, o)
 	return err
 }
 
-// ask puts a request to the decider. The error is the refusal; the question is nil if the
-// request is not covered.
+// ask sends a request to the decider. The error is the denial; the question is nil if the request
+// is not covered.
 func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attributes, o admission.ObjectInterfaces) (*question, error) {
 	q, err := p.question(phase, a, o)
 	if err != nil {
@@ -162,8 +161,8 @@ func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attribu
 	return q, nil
 }
 
-// annotate adds to the audit log what a webhook's answer would. A key keeps its first
-// value: that of the first round.
+// annotate adds to the audit log what a webhook's response would add. A key keeps the value of the
+// first round.
 func (p *Plugin) annotate(ctx context.Context, phase usher.Phase, a admission.Attributes, d usher.Decision) {
 	for key, value := range answer.Audit(d.Audit) {
 		if err := a.AddAnnotation(string(phase)+domain+key, value); err != nil {
@@ -172,7 +171,7 @@ func (p *Plugin) annotate(ctx context.Context, phase usher.Phase, a admission.At
 	}
 }
 
-// undecided refuses a request that could not be decided.
+// undecided denies a request that could not be decided.
 func (p *Plugin) undecided(ctx context.Context, r *usher.Request, reason error) error {
 	p.log.ErrorContext(ctx, "request denied without a decision", "uid", r.UID, "phase", r.Phase,
 		"resource", strings.TrimPrefix(r.Resource.GroupResource().String(), "."), "namespace", r.Namespace, "name", r.Name, "error", reason)

@@ -16,15 +16,15 @@ import (
 	"github.com/usher-dev/usher/internal/jsonpatch"
 )
 
-// A question is a request that is put to the decider, and its answer.
+// A question is a request to the decider, and its decision.
 type question struct {
 	request  *usher.Request
 	decision usher.Decision
-	// versioned has the objects in the version that is decided about.
+	// versioned has the objects in the version that the decision is about.
 	versioned *admission.VersionedAttributes
 }
 
-// question returns what to ask about a request: nil if it is not covered.
+// question returns the question about a request, nil if the request is not covered.
 func (p *Plugin) question(phase usher.Phase, a admission.Attributes, o admission.ObjectInterfaces) (*question, error) {
 	r := headers(phase, a)
 	if !p.covers(r) && !p.coversEquivalent(r, o) {
@@ -53,9 +53,9 @@ func (p *Plugin) question(phase usher.Phase, a admission.Attributes, o admission
 	return &question{request: r, versioned: versioned}, nil
 }
 
-// coversEquivalent reports whether r is covered as another version of its resource, and if
-// so makes it that. It is what matchPolicy Equivalent is for webhooks: who writes an object
-// in another version does not get around a policy.
+// coversEquivalent reports whether r is covered in another version of its resource, and if so
+// changes r to that version, as matchPolicy Equivalent does for webhooks: a policy cannot be
+// bypassed with another version.
 func (p *Plugin) coversEquivalent(r *usher.Request, o admission.ObjectInterfaces) bool {
 	mapper := o.GetEquivalentResourceMapper()
 	if mapper == nil {
@@ -76,7 +76,7 @@ func (p *Plugin) coversEquivalent(r *usher.Request, o admission.ObjectInterfaces
 	return false
 }
 
-// headers are a request without its objects.
+// headers returns a request without its objects.
 func headers(phase usher.Phase, a admission.Attributes) *usher.Request {
 	return &usher.Request{
 		UID:         string(uuid.NewUUID()),
@@ -99,7 +99,7 @@ func userOf(info user.Info) usher.User {
 	return usher.User{Name: info.GetName(), UID: info.GetUID(), Groups: info.GetGroups(), Extra: info.GetExtra()}
 }
 
-// encode returns an object as JSON: the server goes on changing its own.
+// encode returns an object as JSON, since the server changes its own object later.
 func encode(object runtime.Object) (*usher.Object, error) {
 	if object == nil {
 		return nil, nil
@@ -111,8 +111,8 @@ func encode(object runtime.Object) (*usher.Object, error) {
 	return usher.RawObject(raw), nil
 }
 
-// apply changes the server's object, in its internal version, as a patch says. What the
-// patch leaves as it is is not touched.
+// apply applies a patch to the server's object, which is in its internal version. It changes
+// nothing that the patch does not change.
 func (q *question) apply(patch usher.Patch, o admission.ObjectInterfaces) error {
 	if len(patch) == 0 {
 		return nil
@@ -139,8 +139,8 @@ func (q *question) apply(patch usher.Patch, o admission.ObjectInterfaces) error 
 	return nil
 }
 
-// decode makes a tree an object of the same Go type as like. Fields that the type does not
-// have are dropped, as they are from what webhooks answer.
+// decode converts a tree to an object of the Go type of like. Fields that the type does not have
+// are dropped, as in responses of webhooks.
 func decode(tree map[string]any, kind schema.GroupVersionKind, like runtime.Object, o admission.ObjectInterfaces) (runtime.Object, error) {
 	raw, err := json.Marshal(tree)
 	if err != nil {

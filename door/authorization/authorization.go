@@ -5,10 +5,10 @@
 //	http.Handle("/authorize/deny", authorization.Deny(d, authorization.Options{}))
 //	http.Handle("/authorize/allow", authorization.Allow(d, authorization.Options{}))
 //
-// What could not be decided gets the status 503, never an answer: an API server then does
-// what its failurePolicy says, at once and without remembering it. It would remember an
-// answer without opinion, and never look at the error in it. There is no Retry-After, which
-// API servers follow with ten calls and more for each request.
+// If there is no decision, the status is 503 and there is no review in the response: an API server
+// then applies its failurePolicy at once, and does not cache the result. It would cache a response
+// without opinion and ignore the error in it. There is no Retry-After header: API servers follow it
+// with ten and more calls for each request.
 package authorization
 
 import (
@@ -23,19 +23,19 @@ import (
 type Options struct {
 	// MaxBody is the largest review that is decided, in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Timeout is how long a decision may take at most; 0 means 500 ms. API servers that are
-	// less patient say so, in the timeout parameter, and get their answer a little earlier.
+	// Timeout is how long a decision may take at most; 0 means 500 ms. API servers with a shorter
+	// timeout send it in the timeout parameter; their response comes shortly before it ends.
 	Timeout time.Duration
-	// MaxInFlight is how many reviews this handler decides at the same time; the others are
-	// turned away. 0 means 1,000, negative without limit.
+	// MaxInFlight is how many reviews this handler decides at the same time; the others get 503. 0
+	// means 1,000, negative without limit.
 	MaxInFlight int
-	// Self is the user that this process is to its API server; empty means none. It may
-	// read policies, whatever they say.
+	// Self is the user of this process at its API server; empty means none. It may always read
+	// policies.
 	Self string
-	// Shadow makes every answer one without opinion, but those to Self, and none an error
-	// that the caller is not to blame for. The decider is asked all the same.
+	// Shadow responds without opinion to every caller but Self, and without an error that is not
+	// the caller's. The decider is called nevertheless.
 	Shadow bool
-	// Log gets what goes wrong; nil means slog.Default.
+	// Log receives errors; nil means slog.Default.
 	Log *slog.Logger
 }
 

@@ -27,7 +27,7 @@ const (
 	defaultMaxBody     = 1 << 20
 	defaultTimeout     = 500 * time.Millisecond
 	defaultMaxInFlight = 1000
-	// longestReserve bounds what is kept of the caller's patience for the way back.
+	// longestReserve limits the part of the caller's timeout that is reserved for the response.
 	longestReserve = 100 * time.Millisecond
 	// keptRoom is the largest buffer that is used again, in bytes.
 	keptRoom = 64 << 10
@@ -38,10 +38,10 @@ type handler struct {
 	// only is the verdict that is answered besides no opinion; empty means both.
 	only    usher.Verdict
 	options Options
-	// refused tells the log of requests that are no reviews.
+	// refused logs requests that are not reviews.
 	refused  *ratelog.Logger
 	inFlight atomic.Int64
-	// complained is when the log was told last that there is too much to do, in seconds.
+	// complained is when the last line about overload was logged, in seconds.
 	complained atomic.Int64
 	// reviews have no name of their own, and get a number after a prefix that other
 	// handlers do not have.
@@ -73,7 +73,7 @@ var (
 	errUndecided = &envelope.Refusal{Code: http.StatusServiceUnavailable, Text: "no decision was reached"}
 )
 
-// A workspace is what answering one review takes, kept for the next.
+// A workspace is the memory for one response, reused for the next.
 type workspace struct {
 	body, out []byte
 	scanner   jsonscan.Scanner
@@ -106,7 +106,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// overloaded turns a review away. The log hears of it once a second: it has enough to do.
+// overloaded rejects a review. It logs at most once a second, to do little work under load.
 func (h *handler) overloaded(w http.ResponseWriter, r *http.Request) {
 	if now := time.Now().Unix(); h.complained.Swap(now) != now {
 		h.options.Log.ErrorContext(r.Context(), "overloaded: rejecting access reviews",
@@ -126,14 +126,14 @@ func (h *handler) serve(space *workspace, r *http.Request) error {
 	if space.body, err = envelope.Read(r, h.options.MaxBody, space.body[:0], "a "+kind); err != nil {
 		return overload(err)
 	}
-	// Only now: a body that does not arrive keeps nobody else from being answered.
+	// This comes after the body is read: a slow body does not take a slot.
 	if most := int64(h.options.MaxInFlight); most > 0 {
 		defer h.inFlight.Add(-1)
 		if h.inFlight.Add(1) > most {
 			return errOverload
 		}
 	}
-	// Whoever decides may keep the request: it is not part of the workspace.
+	// The decider may keep the request, so it is not part of the workspace.
 	review := &review{}
 	if err := review.decode(&space.scanner, space.body, watch(r, len(space.body))); err != nil {
 		if errors.Is(err, limit.ErrOverloaded) || errors.Is(err, limit.ErrTooLarge) {
@@ -157,8 +157,8 @@ func overload(err error) error {
 	return err
 }
 
-// watch returns what a scan of a body of some size tells what it takes. What small ones do is
-// paid for.
+// watch returns what a scan of a body of this size reports its memory to. Small bodies are charged
+// already.
 func watch(r *http.Request, size int) jsontree.Watch {
 	if size <= 4096 {
 		return nil
@@ -201,8 +201,8 @@ func (h *handler) answer(r *http.Request, review *review) (answer, error) {
 	return a, nil
 }
 
-// reads reports whether q is from this very process, about to read what it decides by. It
-// could not begin to decide otherwise.
+// reads reports whether q is from this process, which reads its policies. Without them it cannot
+// decide anything.
 func (h *handler) reads(q *usher.Request) bool {
 	if h.options.Self == "" || q.User.Name != h.options.Self || q.Access.NonResource || q.Subresource != "" {
 		return false
@@ -217,10 +217,10 @@ func (h *handler) reads(q *usher.Request) bool {
 	return false
 }
 
-// errPanic stands for a panic, which the log has heard more about.
+// errPanic replaces a panic, whose details are in the log.
 var errPanic = errors.New("the decider panicked")
 
-// decide asks the decider. One that panics has not decided.
+// decide calls the decider. A panic means that there is no decision.
 func (h *handler) decide(ctx context.Context, r *usher.Request) (decision usher.Decision, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -232,8 +232,7 @@ func (h *handler) decide(ctx context.Context, r *usher.Request) (decision usher.
 	return h.decider.Decide(ctx, r)
 }
 
-// deadline returns the context of a decision: it ends a little before the caller loses
-// patience.
+// deadline returns the context of a decision: it ends shortly before the caller's timeout.
 func (h *handler) deadline(r *http.Request) (context.Context, context.CancelFunc) {
 	timeout := h.options.Timeout
 	if said, err := time.ParseDuration(timeoutOf(r)); err == nil && said > 0 {

@@ -10,8 +10,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// maxText is the longest reason and the longest error that is answered, in bytes. An API
-// server takes any length, remembers it, and shows it to the user.
+// maxText is the longest reason and the longest error in a response, in bytes. An API server
+// accepts any length, caches it, and shows it to the user.
 const maxText = 1024
 
 // An answer is the status of a SubjectAccessReview.
@@ -21,7 +21,8 @@ type answer struct {
 	evaluationError string
 }
 
-// answerOf turns a decision into an answer that says nothing but only, if that is not empty.
+// answerOf turns a decision into a response. If only is not empty, other verdicts become no
+// opinion.
 func answerOf(d usher.Decision, only usher.Verdict) (answer, error) {
 	a := answer{evaluationError: failures(d.Findings)}
 	switch d.Verdict {
@@ -35,7 +36,7 @@ func answerOf(d usher.Decision, only usher.Verdict) (answer, error) {
 	return a, nil
 }
 
-// failures says which rules failed, and why.
+// failures lists the rules that failed, with their errors.
 func failures(findings []usher.Finding) string {
 	var b strings.Builder
 	for i := range findings {
@@ -59,7 +60,7 @@ func failures(findings []usher.Finding) string {
 	return b.String()
 }
 
-// append adds the review with the answer to out. Of what was asked it repeats nothing.
+// append appends the review with the response to out, without the request.
 func (a answer) append(out []byte, apiVersion string) []byte {
 	out = append(out, `{"kind":"`+kind+`","apiVersion":"`...)
 	out = append(out, apiVersion...)
@@ -107,7 +108,7 @@ func plain(text string) bool {
 	return true
 }
 
-// oneLine replaces what does not print, or makes what is printed look like something else.
+// oneLine replaces characters that do not print, or that make text look different.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {

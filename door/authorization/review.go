@@ -16,7 +16,7 @@ const (
 	v1beta1 = "authorization.k8s.io/v1beta1"
 )
 
-// A review is a SubjectAccessReview that asks. Its strings are parts of one.
+// A review is the request in a SubjectAccessReview. Its strings are parts of one string.
 type review struct {
 	apiVersion string
 	kind       string
@@ -32,8 +32,8 @@ type review struct {
 
 var errNotUTF8 = errors.New("body is not UTF-8 throughout")
 
-// decode reads a review. It keeps body as text, and does not keep body itself. Watch is told
-// what the review takes; it may be nil.
+// decode reads a review. It copies body once, and does not keep it. Watch is told the memory that
+// the review takes; it may be nil.
 func (r *review) decode(s *jsonscan.Scanner, body []byte, watch jsontree.Watch) error {
 	if !utf8.Valid(body) {
 		return errNotUTF8
@@ -164,8 +164,8 @@ func (r *review) nonResourceAttributes(s *jsonscan.Scanner) error {
 	})
 }
 
-// selector reads a selector. One that comes as text is one that the API server could not
-// read, and demands nothing. What it reads goes into all and values, while there is room.
+// selector reads a selector. One in the form of text could not be parsed by the API server, and
+// requires nothing. The requirements go to all and values, while these have capacity.
 func selector(s *jsonscan.Scanner, all []usher.Requirement, values []string) ([]usher.Requirement, error) {
 	if s.Null() {
 		return nil, nil
@@ -222,7 +222,7 @@ func requirement(s *jsonscan.Scanner, r *usher.Requirement, values *[]string) er
 	})
 }
 
-// check reports what keeps a review from being decided, and completes the request.
+// check returns why a review cannot be decided, and completes the request.
 func (r *review) check() error {
 	switch {
 	case r.kind != kind:

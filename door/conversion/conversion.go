@@ -4,9 +4,9 @@
 //
 //	http.Handle("/convert", conversion.Handler(conversion.ConverterFunc(convert), conversion.Options{}))
 //
-// A custom resource whose conversion fails cannot be read any more: not listed, not
-// watched, not deleted. So this door checks what a [Converter] did as the API server will,
-// and says what is wrong in words. What is no review gets a 4xx with a sentence.
+// A custom resource whose conversion fails can no longer be read, listed, watched or deleted. So
+// this door checks the result of a [Converter] as the API server does, and explains what is wrong.
+// What is not a review gets a 4xx with one sentence.
 package conversion
 
 import (
@@ -22,13 +22,13 @@ import (
 // A Converter converts objects of custom resources between their versions. It is safe for
 // concurrent use.
 //
-// Every version has to be able to go to every other one and back without a loss: what one
-// has no field for can be kept in annotations.
+// Conversion to any other version and back must not lose anything: annotations can hold what a
+// version has no field for.
 type Converter interface {
-	// Convert changes object, which belongs to it, to the version to, an apiVersion such as
-	// stable.example.com/v2. The apiVersion of object says which version it has; that it
-	// becomes to is seen to. Of the metadata, only labels and annotations may change. An error
-	// fails the whole review, and whoever asked for the object is told.
+	// Convert changes object, which it may modify, to the version to, an apiVersion such as
+	// stable.example.com/v2. The apiVersion of object is the version it is in; the caller sets the
+	// new one. In the metadata, only labels and annotations may change. An error fails the whole
+	// review, and is shown to the user who requested the object.
 	Convert(ctx context.Context, object *unstructured.Unstructured, to string) error
 }
 
@@ -45,7 +45,7 @@ type Options struct {
 	// MaxBody is the largest review that is converted, in bytes; 0 means 128 MiB. A review
 	// has all objects of a list.
 	MaxBody int64
-	// Log gets what goes wrong; nil means slog.Default.
+	// Log receives errors; nil means slog.Default.
 	Log *slog.Logger
 }
 

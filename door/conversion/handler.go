@@ -31,7 +31,7 @@ type handler struct {
 	converter Converter
 	maxBody   int64
 	log       *slog.Logger
-	// refused tells the log of requests that are no reviews.
+	// refused logs requests that are not reviews.
 	refused *ratelog.Logger
 	// lastError is the failure that was logged last, and when.
 	lastError struct {
@@ -63,8 +63,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	envelope.Send(w, answer)
 }
 
-// complain logs a failure. An API server that cannot fill its cache asks again ten times a
-// second, for as long as it takes.
+// complain logs a failure. An API server that cannot fill its cache retries ten times a second
+// until it can.
 func (h *handler) complain(ctx context.Context, r *request, err error) {
 	const often = time.Minute
 	level := slog.LevelError
@@ -100,8 +100,8 @@ func (h *handler) read(r *http.Request) (*review, error) {
 // maxDepth is how deep encoding/json goes.
 const maxDepth = 10000
 
-// pay takes the memory that decoding a review will take, and the objects in it. What is wrong
-// with the JSON is left to decoding.
+// pay reserves the memory that decoding a review and its objects takes. It ignores errors in the
+// JSON, which decoding finds.
 func pay(r *http.Request, body []byte) error {
 	// The objects are copied from it.
 	failed := limit.Pay(r.Body, len(body))
@@ -168,11 +168,11 @@ func (h *handler) convertOne(ctx context.Context, object *unstructured.Unstructu
 	return converted, nil
 }
 
-// errPanic is all that a caller learns about a panic; the log knows more.
+// errPanic is what a caller learns about a panic; the log has the details.
 var errPanic = errors.New("the converter panicked")
 
-// convert asks the converter. One that panics has not converted; http.ErrAbortHandler is
-// left to the server, which hangs up without an answer.
+// convert calls the converter. A panic is an error; http.ErrAbortHandler is re-raised for the
+// server, which closes the connection without a response.
 func (h *handler) convert(ctx context.Context, object *unstructured.Unstructured, to string) (err error) {
 	defer func() {
 		switch reason := recover(); reason {
@@ -187,7 +187,7 @@ func (h *handler) convert(ctx context.Context, object *unstructured.Unstructured
 	return h.converter.Convert(ctx, object, to)
 }
 
-// An identity is what a conversion must not change.
+// An identity is what a conversion must preserve.
 type identity struct{ kind, namespace, name, uid string }
 
 func (i identity) String() string {

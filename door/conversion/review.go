@@ -37,7 +37,7 @@ type response struct {
 	Result           metav1.Status     `json:"result"`
 }
 
-// decodeReview reads a review that asks. The objects are not decoded.
+// decodeReview reads the request in a review. The objects are not decoded.
 func decodeReview(body []byte) (*review, error) {
 	r := &review{}
 	twice, err := kjson.UnmarshalStrict(body, r, kjson.DisallowDuplicateFields)
@@ -45,13 +45,13 @@ func decodeReview(body []byte) (*review, error) {
 		return nil, fmt.Errorf("decode ConversionReview: %w", err)
 	}
 	if len(twice) > 0 {
-		// Somebody else who reads the review may choose the other value.
+		// Another reader of the review may use the other value.
 		return nil, fmt.Errorf("decode ConversionReview: %w", errors.Join(twice...))
 	}
 	return r, r.check()
 }
 
-// check reports what keeps a review from being answered.
+// check returns why a review cannot be answered.
 func (r *review) check() error {
 	switch {
 	case r.Kind != kind:

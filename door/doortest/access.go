@@ -12,24 +12,24 @@ import (
 	"github.com/usher-dev/usher/policytest"
 )
 
-// An AccessDoor puts a request to authorize to the decider behind it, and takes the answer
-// as whoever asks sees it. It is safe for concurrent use.
+// An AccessDoor sends an authorization request to the decider behind it, and returns the response
+// as its callers see it. It is safe for concurrent use.
 type AccessDoor interface {
 	Ask(t *testing.T, r *usher.Request) AccessAnswer
 }
 
-// An AccessAnswer is what comes of a request to authorize.
+// An AccessAnswer is the response to an authorization request.
 type AccessAnswer struct {
 	Verdict usher.Verdict
-	// Reason is what is said of it.
+	// Reason is the reason in the response.
 	Reason string
 }
 
-// AccessOptions say what a door cannot do. The zero value is a door that can do everything.
+// AccessOptions are the limits of a door. The zero value is a door without limits.
 type AccessOptions struct {
-	// Unsent, if not nil, returns why nobody can ask for a request here; empty if one can.
+	// Unsent, if not nil, returns why the door's protocol cannot carry a request; empty if it can.
 	Unsent func(r *usher.Request) string
-	// Apart says that the door asks the engine, not the decider, and gives no reason with no
+	// Apart reports that the door calls the engine, not the decider, and has no reason if it has no
 	// opinion.
 	Apart bool
 }
@@ -93,10 +93,10 @@ func (o *AccessOptions) ask(t *testing.T, setup policytest.AccessSetup, open fun
 	}
 }
 
-// sooner puts the values of a requirement in order: they are a set.
+// sooner orders the values of a requirement, which are a set.
 func sooner(a, b string) bool { return a < b }
 
-// question is a request as something to compare.
+// question is a request in a form that can be compared.
 func question(r *usher.Request) map[string]any {
 	return map[string]any{
 		"resource": r.Resource, "subresource": r.Subresource, "name": r.Name, "namespace": r.Namespace, "user": r.User, "access": *r.Access,

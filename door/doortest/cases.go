@@ -15,25 +15,24 @@ import (
 	"github.com/usher-dev/usher/policytest"
 )
 
-// CaseOptions say what a door cannot do. The zero value is a door that can do everything.
+// CaseOptions are the limits of a door. The zero value is a door without limits.
 type CaseOptions struct {
-	// Unsent, if not nil, returns why no caller of the door can make a request; empty if
-	// one can.
+	// Unsent, if not nil, returns why no caller of the door can make a request; empty if one can.
 	Unsent func(r *usher.Request) string
-	// Stored, if not nil, returns an object as it looks to the callers of the door, and false
-	// if it cannot be one. It is applied to what is compared.
+	// Stored, if not nil, returns an object as the callers of the door see it, and false if they
+	// cannot have it. It is applied before objects are compared.
 	Stored func(object map[string]any) (map[string]any, bool)
-	// DeniedBy, if not nil, is who denies a request in the messages that the callers of the
-	// door get, such as admission webhook "a.example.com".
+	// DeniedBy, if not nil, is the prefix in the messages that the callers of the door get, such as
+	// admission webhook "a.example.com".
 	DeniedBy func(usher.Phase) string
-	// Rewritten says that requests do not arrive as they were sent: what is compared is the
-	// decision about what arrived.
+	// Rewritten reports that requests arrive in a different form: the decision about the request
+	// that arrived is compared.
 	Rewritten bool
 }
 
-// Cases sends the requests of test cases through doors, one for each case, and compares
-// what the caller gets with what the policies of the case decide: verdict, code, reason,
-// message, warnings, and the object that comes of it. It returns how many were sent.
+// Cases sends the requests of test cases through doors, one for each case, and compares the
+// response with the decision of the case's policies: verdict, code, reason, message, warnings, and
+// the resulting object. It returns how many were sent.
 func Cases(t *testing.T, cases []*policytest.Case, o CaseOptions, open func(t *testing.T, d usher.Decider) Door) int {
 	t.Helper()
 	var sent, unsent int
@@ -58,7 +57,7 @@ func Cases(t *testing.T, cases []*policytest.Case, o CaseOptions, open func(t *t
 	return sent
 }
 
-// sendCase sends one, or says why that is not possible.
+// sendCase sends one case, or returns why that is not possible.
 func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *testing.T, d usher.Decider) Door) string {
 	t.Helper()
 	if c.Skip != "" {
@@ -92,7 +91,7 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 	}
 	want := o.wanted(t, seen, decision)
 	if want.Verdict == usher.Deny {
-		// Nobody goes on with it.
+		// The result is not used.
 		want.Object, got.Object = nil, nil
 	}
 	for _, a := range []*Answer{&want, &got} {
@@ -110,7 +109,7 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 	return ""
 }
 
-// wanted is the answer that a decision about a request comes to.
+// wanted is the response that a decision about a request must have.
 func (o *CaseOptions) wanted(t *testing.T, r *usher.Request, d usher.Decision) Answer {
 	t.Helper()
 	want := Answer{Verdict: usher.Allow, Warnings: answer.Warnings(d.Warnings), Object: tree(t, r.Object)}
@@ -134,7 +133,7 @@ func (o *CaseOptions) wanted(t *testing.T, r *usher.Request, d usher.Decision) A
 	return want
 }
 
-// A witness is a decider that remembers the last request, and what it decided.
+// A witness is a decider that records the last request and its decision.
 type witness struct {
 	decider usher.Decider
 

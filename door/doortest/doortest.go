@@ -1,6 +1,5 @@
-// Package doortest is the behaviour that every door for admission must show, whatever
-// protocol it speaks: the same request gets the same decision everywhere. A door runs the
-// suite in its own tests:
+// Package doortest tests the behaviour of doors for admission, which is the same for every
+// protocol: the same request gets the same decision. A door runs the suite in its own tests:
 //
 //	doortest.Run(t, func(t *testing.T, d usher.Decider) doortest.Door { … })
 package doortest
@@ -19,30 +18,29 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Door puts a request to the decider behind it the way that its callers would, and
-// takes the answer as they would see it. It is safe for concurrent use.
+// A Door sends a request to the decider behind it as its callers do, and returns the response as
+// they see it. It is safe for concurrent use.
 type Door interface {
-	// Send puts r, whose phase is Mutate or Validate, through the door. UID and Options of r
-	// may be others when they arrive.
+	// Send sends r, whose phase is Mutate or Validate, through the door. UID and Options of r may
+	// differ on arrival.
 	Send(t *testing.T, r *usher.Request) Answer
 }
 
-// An Answer is what the caller of a [Door] gets.
+// An Answer is the response that the caller of a [Door] gets.
 type Answer struct {
 	// Verdict is Allow or Deny.
 	Verdict usher.Verdict
-	// Code, Reason and Message are those of a denial. The message may have words of the
-	// protocol around it.
+	// Code, Reason and Message are those of a denial. The protocol may add text around the message.
 	Code    int32
 	Reason  string
 	Message string
-	// Object is what the caller goes on with: the object as it was sent, with the patch
-	// applied. It is nil on Delete.
+	// Object is the resulting object: the object as it was sent, with the patch applied. It is nil
+	// on Delete.
 	Object   map[string]any
 	Warnings []string
 }
 
-// Run checks the doors that open returns, each a way to the decider that it is given.
+// Run tests the doors that open returns, each in front of a decider.
 func Run(t *testing.T, open func(t *testing.T, d usher.Decider) Door) {
 	t.Helper()
 	for _, test := range []struct {
@@ -64,10 +62,10 @@ func Run(t *testing.T, open func(t *testing.T, d usher.Decider) Door) {
 	}
 }
 
-// phases are what an admission door is asked.
+// phases are the phases of admission doors.
 func phases() []usher.Phase { return []usher.Phase{usher.Mutate, usher.Validate} }
 
-// configMap returns the tree of an object with numbers that are hard to carry.
+// configMap returns an object with numbers that are easy to corrupt.
 func configMap(name string) map[string]any {
 	return map[string]any{
 		"apiVersion": "v1",
@@ -79,7 +77,7 @@ func configMap(name string) map[string]any {
 	}
 }
 
-// request returns a request about such an object.
+// request returns a request for such an object.
 func request(phase usher.Phase, operation usher.Operation) *usher.Request {
 	r := &usher.Request{
 		UID:       "5b8aeba9-d75c-4296-9469-81ab0953579a",
@@ -148,7 +146,7 @@ func seesWhatWasSent(t *testing.T, open func(t *testing.T, d usher.Decider) Door
 	}
 }
 
-// plain is a request as something to compare.
+// plain is a request in a form that can be compared.
 func plain(t *testing.T, r *usher.Request) map[string]any {
 	t.Helper()
 	return map[string]any{

@@ -14,8 +14,8 @@ import (
 var errApply = errors.New("the policies change more than this apply request can carry: " +
 	"they remove what others have applied, or want another change each time that they are asked")
 
-// apply decides a server-side apply. Only the server can tell its result: it is asked to
-// try it out, and what policies change about the result becomes part of what is applied.
+// apply decides a server-side apply. Only the server knows its result, so it is dry-run there; what
+// policies change about the result is merged into the applied configuration.
 func (x *exchange) apply() (*http.Response, error) {
 	applied, err := x.tree()
 	if err != nil {
@@ -48,7 +48,7 @@ func (x *exchange) apply() (*http.Response, error) {
 		}
 		to := x.request.URL
 		if changed {
-			// The client's own fields caused no conflict: forced are only those of the policies.
+			// The client's own fields caused no conflict: only those of the policies are forced.
 			to = x.query(url.Values{"force": {"true"}})
 			if intent, r, err = x.grafted(to, intent, old, result, r); err != nil {
 				return asReply(err)
@@ -65,8 +65,8 @@ func (x *exchange) apply() (*http.Response, error) {
 	})
 }
 
-// asReply makes the server's refusal of an attempt a response to the client's request, so
-// that a conflict can be tried again.
+// asReply turns an error of the server into a response to the client, so that a conflict can be
+// retried.
 func asReply(err error) (*http.Response, error) {
 	if given, ok := errors.AsType[reply](err); ok {
 		return given.Response, nil
@@ -74,7 +74,7 @@ func asReply(err error) (*http.Response, error) {
 	return nil, err
 }
 
-// try asks the server what a patch would lead to. The error is a reply if it refuses.
+// try asks the server for the result of a patch. The error is a reply if the server rejects it.
 func (x *exchange) try(to *url.URL, mediaType string, intent map[string]any) (map[string]any, error) {
 	body, err := encode(intent)
 	if err != nil {
@@ -100,7 +100,7 @@ func (x *exchange) try(to *url.URL, mediaType string, intent map[string]any) (ma
 	return usher.RawObject(answer).Tree()
 }
 
-// applying is the request whose result an apply has.
+// applying is the request for the result of an apply.
 func (x *exchange) applying(old, result map[string]any) (*usher.Request, error) {
 	if old == nil {
 		return x.creation(result)
@@ -112,8 +112,8 @@ func (x *exchange) applying(old, result map[string]any) (*usher.Request, error) 
 	return x.change(old, result, kind)
 }
 
-// grafted puts what the policies changed about result into what is applied, and makes sure
-// that this leads to an object that they leave as it is.
+// grafted merges the policies' changes of result into the applied configuration, and checks that
+// the object that follows from it is not changed again.
 func (x *exchange) grafted(to *url.URL, intent, old, result map[string]any, r *usher.Request) (map[string]any, *usher.Request, error) {
 	wanted, err := r.Object.Tree()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // A fieldSet is a set of fields as managedFields write it.
 type fieldSet map[string]any
 
-// owners are the field sets of all managers of an object. They tell what keys the elements
-// of its lists have.
+// owners are the field sets of all managers of an object. They have the keys of the elements of its
+// lists.
 func owners(tree map[string]any) []fieldSet {
 	metadata, _ := tree["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)
@@ -24,7 +24,7 @@ func owners(tree map[string]any) []fieldSet {
 	return sets
 }
 
-// below are the sets of what is in a field.
+// below are the field sets below a field.
 func below(sets []fieldSet, key string) []fieldSet {
 	var found []fieldSet
 	for _, set := range sets {
@@ -35,8 +35,8 @@ func below(sets []fieldSet, key string) []fieldSet {
 	return found
 }
 
-// mergeApplied is what has to be applied so that an object becomes wanted, which without it would
-// become result. The arguments are not changed.
+// mergeApplied returns the configuration to apply so that the object becomes wanted; intent alone
+// leads to result. It does not change its arguments.
 func mergeApplied(intent, result, wanted map[string]any, sets []fieldSet) map[string]any {
 	grafted := make(map[string]any, len(intent))
 	maps.Copy(grafted, intent)
@@ -72,8 +72,7 @@ func mergeValue(intent, result, wanted any, sets []fieldSet) any {
 	return wanted
 }
 
-// mergeList grafts the elements of a list that are told apart by keys. Any other list is
-// applied as a whole.
+// mergeList merges the elements of a list that have keys. Any other list is applied as a whole.
 func mergeList(intent, result, wanted []any, sets []fieldSet) []any {
 	keys := keysOf(sets)
 	if len(keys) == 0 {
@@ -111,8 +110,7 @@ func mergeList(intent, result, wanted []any, sets []fieldSet) []any {
 	return grafted
 }
 
-// keysOf are the names of the fields by which elements are told apart; none if sets do not
-// say that they are.
+// keysOf are the key fields of the elements of a list; none if the sets have no keys.
 func keysOf(sets []fieldSet) []string {
 	for _, set := range sets {
 		for field := range set {
@@ -130,7 +128,7 @@ func keysOf(sets []fieldSet) []string {
 	return nil
 }
 
-// name is how managedFields write the keys of an element.
+// name is the key of an element in the form of managedFields.
 func name(keys []string, element map[string]any) string {
 	key := make(map[string]any, len(keys))
 	for _, k := range keys {
@@ -157,7 +155,7 @@ func withKeys(intent map[string]any, keys []string, element map[string]any) map[
 func same(a any, b map[string]any, keys []string) bool {
 	element, ok := a.(map[string]any)
 	for _, k := range keys {
-		// What is not there is told apart by its default, which everybody leaves out alike.
+		// A missing key has its default, which all elements omit alike.
 		ok = ok && (reflect.DeepEqual(element[k], b[k]) || element[k] == nil || b[k] == nil)
 	}
 	return ok

@@ -28,7 +28,7 @@ const (
 	mediaApplyCBOR      = "application/apply-patch+cbor"
 )
 
-// mediaType is that of the body of the request; without one it is JSON, as API servers see it.
+// mediaType is the media type of the body; without one it is JSON, as for API servers.
 func (x *exchange) mediaType() (string, error) {
 	if encoding := x.request.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return "", fmt.Errorf("decode body: Content-Encoding is %q, which is not known", encoding)
@@ -80,7 +80,7 @@ func (x *exchange) tree() (map[string]any, error) {
 	return object.Tree()
 }
 
-// decodeProtobuf decodes what only its Go type can tell.
+// decodeProtobuf decodes a body that only its Go type can decode.
 func (x *exchange) decodeProtobuf() (*usher.Object, error) {
 	object, kind, err := x.codecs.UniversalDeserializer().Decode(x.body, nil, nil)
 	if err != nil {
@@ -104,7 +104,7 @@ func encode(tree any) ([]byte, error) {
 
 var errNoKind = errors.New("decode body: the object does not say its apiVersion and kind")
 
-// kindOf is the kind that an object says it has.
+// kindOf is the kind of an object.
 func kindOf(tree map[string]any) (schema.GroupVersionKind, error) {
 	apiVersion, _ := tree["apiVersion"].(string)
 	kind, _ := tree["kind"].(string)
@@ -114,14 +114,14 @@ func kindOf(tree map[string]any) (schema.GroupVersionKind, error) {
 	return schema.FromAPIVersionAndKind(apiVersion, kind), nil
 }
 
-// text is a field of the metadata of an object, empty if it is not there.
+// text is a field of the metadata of an object, empty if it is missing.
 func text(tree map[string]any, field string) string {
 	metadata, _ := tree["metadata"].(map[string]any)
 	value, _ := metadata[field].(string)
 	return value
 }
 
-// with is tree with another field of its metadata. Tree is not changed.
+// with is tree with one field of its metadata replaced. It does not change tree.
 func with(tree map[string]any, field string, value any) map[string]any {
 	changed := make(map[string]any, len(tree)+1)
 	maps.Copy(changed, tree)

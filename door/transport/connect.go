@@ -12,7 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A shape is how a parameter of a URL stands in an object.
+// A shape is the type of a URL parameter in an object.
 type shape int
 
 const (
@@ -22,8 +22,8 @@ const (
 	numbers
 )
 
-// A connection is the options of a subresource that is connected to. All of them are
-// parameters of the URL; the path of a proxy is the rest of its path.
+// A connection is the options of a subresource for CONNECT. They are parameters of the URL; the
+// path of a proxy is the rest of its path.
 type connection struct {
 	kind   string
 	fields map[string]shape
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// connect decides a request for a connection. Its body is not read: it is the client's end.
+// connect decides a CONNECT. It does not read the body, which is a stream.
 func (x *exchange) connect() (*http.Response, error) {
 	c := connections[x.target.resource.Resource+"/"+x.target.subresource]
 	kind := schema.GroupVersionKind{Version: x.target.resource.Version, Kind: c.kind}
@@ -72,7 +72,7 @@ func (x *exchange) connect() (*http.Response, error) {
 	return x.send(x.reconnect(c, tree), x.request.Header, nil)
 }
 
-// reconnect is the URL of a connection with the options in tree.
+// reconnect is the URL of a CONNECT with the options in tree.
 func (x *exchange) reconnect(c connection, tree map[string]any) *url.URL {
 	to := *x.request.URL
 	if c.fields == nil {
@@ -101,14 +101,14 @@ func (x *exchange) reconnect(c connection, tree map[string]any) *url.URL {
 	return &to
 }
 
-// read is the value of a parameter in an object, nil if it is not there.
+// read is the value of a parameter in an object, nil if it is missing.
 func read(values []string, s shape) any {
 	if len(values) == 0 {
 		return nil
 	}
 	switch s {
 	case flag:
-		// As API servers read them: what does not say no says yes.
+		// As API servers parse them: anything but these is true.
 		if no := []string{"false", "False", "FALSE", "0"}; slices.Contains(no, values[0]) {
 			return nil
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/usher-dev/usher/internal/jsonpatch"
 )
 
-// attempts is how often a write is decided anew because its object has changed meanwhile.
+// attempts is how often a write is retried after a conflict.
 const attempts = 5
 
-// An exchange is one request of a client, on its way to becoming a response.
+// An exchange is one request of a client and its response.
 type exchange struct {
 	*transport
 
@@ -32,17 +32,17 @@ type exchange struct {
 	warnings []string
 }
 
-// A denial is a response that no server has given.
+// A denial is a response that does not come from a server.
 type denial struct{ status metav1.Status }
 
 func (d *denial) Error() string { return d.status.Message }
 
-// A reply is a response of the server that the client is to get as it is.
+// A reply is a response of the server that is passed to the client unchanged.
 type reply struct{ *http.Response }
 
 func (reply) Error() string { return "the server has answered" }
 
-// run decides the request and sends what became of it. The error is one of the connection.
+// run decides the request and sends the result. The error is a connection error.
 func (x *exchange) run() (*http.Response, error) {
 	if x.target.verb != connect {
 		if err := x.read(); err != nil {
@@ -94,12 +94,12 @@ func (x *exchange) read() error {
 	return nil
 }
 
-// A broken connection is nothing that a failure policy is about.
+// A broken connection is an error that the failure policy does not cover.
 type broken struct{ error }
 
 func (b *broken) Unwrap() error { return b.error }
 
-// end turns what kept a request from being sent into a response.
+// end turns the reason why a request was not sent into a response.
 func (x *exchange) end(err error) (*http.Response, error) {
 	var said *denial
 	var given reply
@@ -127,7 +127,7 @@ func (x *exchange) end(err error) (*http.Response, error) {
 	return x.respond(&answer.Error(deniedBy(usher.Validate), answer.Undecided(err)).ErrStatus)
 }
 
-// undecided logs that no decision was reached, and reports whether that is to be ignored.
+// undecided logs that there is no decision, and reports whether to ignore that.
 func (x *exchange) undecided(reason error) bool {
 	x.options.Log.ErrorContext(x.request.Context(), "no decision was reached", "method", x.request.Method,
 		"path", x.request.URL.Path, "ignored", x.options.FailurePolicy == Ignore, "error", reason)
@@ -148,8 +148,7 @@ func (x *exchange) question(operation usher.Operation, kind schema.GroupVersionK
 	}
 }
 
-// concerns reports whether the decider may have to be asked about an operation on a kind,
-// whoever the user is.
+// concerns reports whether the decider may cover an operation on a kind, for any user.
 func (x *exchange) concerns(kind schema.GroupVersionKind, operations ...usher.Operation) bool {
 	for _, operation := range operations {
 		r := x.question(operation, kind, nil)
@@ -162,13 +161,13 @@ func (x *exchange) concerns(kind schema.GroupVersionKind, operations ...usher.Op
 	return false
 }
 
-// pass sends the client's request as it is.
+// pass sends the client's request unchanged.
 func (x *exchange) pass() (*http.Response, error) {
 	return x.send(x.request.URL, x.request.Header, x.body)
 }
 
-// settle has the object changed and judged as the decider says; the object of r is then the
-// changed one. It reports whether there was a change.
+// settle runs both phases: the object of r is then the changed one. It reports whether there was a
+// change.
 func (x *exchange) settle(r *usher.Request) (bool, error) {
 	changed, err := x.mutate(r)
 	if err != nil {
@@ -203,7 +202,7 @@ func (x *exchange) validate(r *usher.Request) error {
 	return err
 }
 
-// ask asks the decider, if r is covered. The error is the denial.
+// ask calls the decider, if r is covered. The error is the denial.
 func (x *exchange) ask(phase usher.Phase, r *usher.Request) (d usher.Decision, asked bool, err error) {
 	r.Phase = phase
 	if !x.options.Covers(r) {
@@ -236,8 +235,7 @@ func (x *exchange) ask(phase usher.Phase, r *usher.Request) (d usher.Decision, a
 	return d, true, nil
 }
 
-// failed is the denial of a request about which no decision was reached, nil if that is to
-// be ignored.
+// failed is the denial of a request without a decision, nil if that is ignored.
 func (x *exchange) failed(phase usher.Phase, reason error) error {
 	if x.request.Context().Err() != nil {
 		return reason
@@ -248,12 +246,12 @@ func (x *exchange) failed(phase usher.Phase, reason error) error {
 	return &denial{answer.Error(deniedBy(phase), answer.Undecided(reason)).ErrStatus}
 }
 
-// deniedBy is how an API server names the webhook of a phase, as Usher registers it.
+// deniedBy is the name of the webhook of a phase in messages of API servers.
 func deniedBy(phase usher.Phase) string {
 	return fmt.Sprintf("admission webhook %q", string(phase)+".usher.dev")
 }
 
-// send sends the client's request to a URL, with a header and a body.
+// send sends the client's request to a URL, with this header and body.
 func (x *exchange) send(to *url.URL, header http.Header, body []byte) (*http.Response, error) {
 	request := x.request.Clone(x.request.Context())
 	at := *to
@@ -268,7 +266,7 @@ func (x *exchange) send(to *url.URL, header http.Header, body []byte) (*http.Res
 	return response, nil
 }
 
-// setBody gives a request a body that can be sent again.
+// setBody sets a body that can be sent again.
 func setBody(request *http.Request, body []byte) {
 	request.ContentLength = int64(len(body))
 	if len(body) == 0 {
@@ -279,7 +277,7 @@ func setBody(request *http.Request, body []byte) {
 	request.Body = io.NopCloser(bytes.NewReader(body))
 }
 
-// sendObject sends an object as JSON in place of the client's body.
+// sendObject sends an object as JSON instead of the client's body.
 func (x *exchange) sendObject(mediaType string, tree any) (*http.Response, error) {
 	body, err := encode(tree)
 	if err != nil {

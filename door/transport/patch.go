@@ -54,8 +54,8 @@ func (x *exchange) patch() (*http.Response, error) {
 		if tree, err = r.Object.Tree(); err != nil {
 			return nil, err
 		}
-		// It leads from the old object to just this one, with the rights that the client needs
-		// for its own patch.
+		// It leads from the old object to exactly this one, and needs the same permissions as the
+		// client's own patch.
 		difference := merge(old, tree)
 		if !theirs && version != "" {
 			difference = with(difference, "resourceVersion", version)
@@ -64,8 +64,8 @@ func (x *exchange) patch() (*http.Response, error) {
 	})
 }
 
-// patched is what a patch makes of an object, computed as API servers compute it. How lists
-// are merged strategically is in their Go types: where there is none, the server is asked.
+// patched applies a patch as API servers do. Strategic merge needs the Go type; without one, the
+// server is asked.
 func (x *exchange) patched(media string, kind schema.GroupVersionKind, old map[string]any) (map[string]any, error) {
 	if media == mediaStrategicPatch && !x.options.Scheme.Recognizes(kind) {
 		intent, err := usher.RawObject(x.body).Tree()
@@ -124,20 +124,20 @@ func (x *exchange) applyPatch(media string, kind schema.GroupVersionKind, object
 	return nil, fmt.Errorf("decode body: Content-Type %s is no patch", media)
 }
 
-// left leaves a patch that does not apply to the server, whose error the client is to get.
+// left passes on a patch that does not apply: the client gets the server's error.
 func (x *exchange) left(reason error) error {
 	response, err := x.pass()
 	if err != nil {
 		return err
 	}
 	if isOK(response.StatusCode) {
-		// The object has changed meanwhile: the server came to another result, undecided.
+		// A conflict: the server's result differs from what was decided.
 		x.options.Log.WarnContext(x.request.Context(), "patch did not apply here, and did in the server", "path", x.request.URL.Path, "error", reason)
 	}
 	return reply{response}
 }
 
-// conditional reports whether the patch itself says which version of the object it is for.
+// conditional reports whether the patch itself names the version of the object.
 func (x *exchange) conditional(media string) bool {
 	if media != mediaJSONPatch {
 		tree, err := usher.RawObject(x.body).Tree()
@@ -158,7 +158,7 @@ func (x *exchange) conditional(media string) bool {
 	return false
 }
 
-// sendPatch sends the client's own patch, on condition that the object still has a version.
+// sendPatch sends the client's own patch, conditional on the object's version.
 func (x *exchange) sendPatch(media, version string, theirs bool) (*http.Response, error) {
 	if theirs || version == "" {
 		return x.pass()
@@ -181,8 +181,8 @@ func (x *exchange) sendPatch(media, version string, theirs bool) (*http.Response
 	return x.sendObject(media, with(tree, "resourceVersion", version))
 }
 
-// merge is the merge patch (RFC 7386) that leads from one object to another. What API
-// servers keep themselves is not part of it.
+// merge is the merge patch (RFC 7386) from one object to another, without the fields that API
+// servers set.
 func merge(from, to map[string]any) map[string]any {
 	patch := difference(from, to)
 	if metadata, ok := patch["metadata"].(map[string]any); ok {
@@ -204,7 +204,7 @@ func difference(from, to map[string]any) map[string]any {
 		case wasMap && isMap:
 			patch[key] = difference(was, is)
 		case isMap:
-			// Nulls in a patch remove: what is new is merged into nothing, to leave them out.
+			// A null in a merge patch removes: merging a new value into nothing omits nulls.
 			patch[key] = difference(nil, is)
 		default:
 			patch[key] = value

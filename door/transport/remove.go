@@ -47,9 +47,9 @@ func (x *exchange) remove() (*http.Response, error) {
 	})
 }
 
-// removal decides whether an object may go.
+// removal decides the deletion of an object.
 //
-// It reports whether the decider may have had to be asked.
+// It reports whether the decider may cover it.
 func (x *exchange) removal(old map[string]any, options *metav1.DeleteOptions) (bool, error) {
 	kind, err := kindOf(old)
 	if err != nil || !x.concerns(kind, usher.Delete) {
@@ -90,8 +90,8 @@ func (x *exchange) deleteOptions() (*metav1.DeleteOptions, error) {
 	return options, nil
 }
 
-// removeCollection decides a DELETE of many objects: each of them may go, or none does. What
-// is created meanwhile stays.
+// removeCollection decides a DELETE of many objects: all are deleted, or none. Objects that are
+// created meanwhile are kept.
 func (x *exchange) removeCollection() (*http.Response, error) {
 	options, err := x.deleteOptions()
 	if err != nil {
@@ -112,7 +112,7 @@ func (x *exchange) removeCollection() (*http.Response, error) {
 			version = list.Metadata.ResourceVersion
 		}
 		for _, item := range list.Items {
-			// Objects in a list leave out what the list says.
+			// Items of a list omit apiVersion and kind.
 			item["apiVersion"], item["kind"] = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
 			may, err := x.removal(item, options)
 			if err != nil {

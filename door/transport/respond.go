@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// websocket is in the header of a request that is to become a websocket.
+// websocket is in the header of a request to open a websocket.
 const websocket = "Sec-Websocket-Protocol"
 
-// respond is the response that an API server gives with a status. It is an error to who
-// waits for a websocket: client-go takes every response for one.
+// respond is the response of an API server with this status. For a websocket it is an error:
+// client-go takes any response for success.
 func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
 	if x.request.Header[websocket] != nil {
 		return nil, &apierrors.StatusError{ErrStatus: *status}
@@ -37,7 +37,7 @@ func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
 	}, nil
 }
 
-// warn adds the warnings of the decisions to a response, as an API server would.
+// warn adds the warnings of the decisions to a response, as API servers do.
 func (x *exchange) warn(response *http.Response) {
 	for _, text := range x.warnings {
 		if header, err := net.NewWarningHeader(299, "-", text); err == nil {

@@ -15,10 +15,10 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes: a page of objects.
+// maxAnswer limits the size of a response, in bytes: a page of objects.
 const maxAnswer = 256 << 20
 
-// call makes a request of its own in the client's name, which nobody decides about.
+// call makes a request in the client's name that is not decided.
 func (x *exchange) call(method, path string, query url.Values, header http.Header, body []byte) (int, []byte, error) {
 	to := *x.request.URL
 	to.Path, to.RawPath, to.RawQuery = path, "", query.Encode()
@@ -45,9 +45,8 @@ func (x *exchange) call(method, path string, query url.Values, header http.Heade
 	return response.StatusCode, answer, nil
 }
 
-// old returns the object that the request is about, nil if there is none: what a GET of the
-// same URL gives, or, where a subresource has no GET or the client may not use it, a GET of
-// its resource.
+// old returns the object that the request changes, nil if there is none: from a GET of the same URL
+// or, if the subresource has no GET or the client may not use it, from a GET of its resource.
 func (x *exchange) old() (map[string]any, error) {
 	at := x.request.URL.Path
 	code, text, err := x.call(http.MethodGet, at, nil, nil, nil)
@@ -69,7 +68,7 @@ func (x *exchange) old() (map[string]any, error) {
 	return tree, nil
 }
 
-// problem is what an answer says is wrong.
+// problem is the error in a response.
 func problem(code int, text []byte) string {
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Message != "" {

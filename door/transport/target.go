@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A verb is what a request does, of what is decided.
+// A verb is the kind of write of a request.
 type verb int
 
 const (
@@ -31,7 +31,7 @@ type target struct {
 	rest string
 }
 
-// parse returns what a request writes; false if it writes nothing, or nothing of the API.
+// parse returns the target that a request writes; false if it is not a write, or not of the API.
 func parse(request *http.Request, prefix string) (target, bool) {
 	path, ok := strings.CutPrefix(request.URL.Path, prefix)
 	if !ok {
@@ -78,7 +78,7 @@ func parsePath(path string) (target, bool) {
 	if slices.Contains(parts, "") {
 		return target{}, false
 	}
-	// What follows a namespace's name is either in it, or a subresource of its own.
+	// After a namespace's name comes either a resource in it, or a subresource of its own.
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		t.namespace = parts[1]
 		if len(parts) > 2 && !namespaceSubresource(parts[2]) {
@@ -97,7 +97,7 @@ func parsePath(path string) (target, bool) {
 
 func namespaceSubresource(name string) bool { return name == "status" || name == "finalize" }
 
-// connects reports whether every request to the target is a CONNECT, whatever its method.
+// connects reports whether every request to the target is a CONNECT, with any method.
 func (t *target) connects() bool {
 	if t.resource.Group != "" || t.name == "" {
 		return false

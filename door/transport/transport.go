@@ -1,21 +1,20 @@
-// Package transport is the door in the client: it decides what a client of client-go writes
-// before it leaves the process.
+// Package transport is the door in a client: it decides the writes of a client of client-go before
+// they leave the process.
 //
 //	config, err = transport.Wrap(config, decider, transport.Options{})
 //	client, err := kubernetes.NewForConfig(config)
 //
-// Objects that are created or updated are changed as the decider says; what it denies is not
-// sent, and the client gets the error that it would have had from an API server with a
-// webhook. Reads and watches are not touched.
+// Objects that are created or updated are changed as the decider says; what it denies is not sent,
+// and the client gets the error that an API server with a webhook returns. Reads and watches are
+// not touched.
 //
-// What is decided is what happens: a patch is decided by what it makes of the object, and
-// sent on condition that the object is still that one. The same holds for updates and
-// deletions. What cannot be conditional is the creation of an object by PUT or apply.
+// What is decided is what happens: a patch is decided by its result, and sent on condition that the
+// object has not changed. The same holds for updates and deletions. Only the creation of an object
+// by PUT or apply cannot be conditional.
 //
-// An object is decided as the client wrote it, without what an API server fills in. A client
-// can leave this door out: where policies have to be enforced, an API server enforces them.
-// Both together do no harm if the policies are idempotent, which they have to be anyway:
-// API servers run them more than once.
+// An object is decided as the client wrote it, without the defaults of an API server. A client can
+// bypass this door: to enforce policies, enforce them in the API server. Both together do no harm
+// if the policies are idempotent, as they must be anyway: API servers run them more than once.
 package transport
 
 import (
@@ -35,7 +34,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A FailurePolicy says what becomes of a request about which no decision is reached.
+// A FailurePolicy is how to handle a request if there is no decision.
 type FailurePolicy string
 
 // The failure policies.
@@ -48,12 +47,12 @@ const (
 
 // Options configure a transport. The zero value works.
 type Options struct {
-	// Covers tells which requests the decider is asked about; nil means all writes.
+	// Covers reports whether the decider decides a request; nil means all writes.
 	Covers func(*usher.Request) bool
-	// FailurePolicy is for when the decider fails, when the object that is changed cannot be
-	// read, and for bodies that cannot be decoded: protobuf of types that Scheme does not have.
+	// FailurePolicy applies if the decider fails, if the object to change cannot be read, and to
+	// bodies that cannot be decoded: protobuf of types that Scheme does not have.
 	FailurePolicy FailurePolicy
-	// User is who the client is; nil asks the API server, once a minute.
+	// User is the user of the client; if it is nil, the API server is asked once a minute.
 	User *usher.User
 	// Timeout is how long a decision may take; 0 means 10 seconds. It ends with the request.
 	Timeout time.Duration
@@ -63,7 +62,7 @@ type Options struct {
 	// Scheme knows the types of protobuf bodies and strategic merge patches; nil means that of
 	// client-go. It is not changed.
 	Scheme *runtime.Scheme
-	// Log gets what goes wrong; nil means slog.Default.
+	// Log receives errors; nil means slog.Default.
 	Log *slog.Logger
 }
 
@@ -77,18 +76,18 @@ type shared struct {
 	decider usher.Decider
 	options Options
 	codecs  serializer.CodecFactory
-	// prefix is what comes before /api in the paths of the server.
+	// prefix is the path of the server, before /api.
 	prefix string
-	// direct makes requests of its own, and does not ask the decider.
+	// direct sends requests that are not decided.
 	direct http.RoundTripper
 
 	mu    sync.Mutex
 	users map[string]knownUser
 }
 
-// Wrap returns a copy of config whose clients ask d about what they write. Wrap last: what
-// says where the server is and who the client is has to be there already. Copies of the
-// result may differ from it in whom they impersonate.
+// Wrap returns a copy of config whose clients send their writes to d first. Wrap last: the config
+// must already have the server and the credentials. Copies of the result may differ from it in
+// impersonation.
 func Wrap(config *rest.Config, d usher.Decider, o Options) (*rest.Config, error) {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
@@ -125,7 +124,7 @@ type transport struct {
 	next http.RoundTripper
 }
 
-// WrappedRoundTripper lets client-go look at what is wrapped.
+// WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements [http.RoundTripper].

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// userTTL is how long the server's word on who the client is is taken.
+	// userTTL is how long the server's answer to who the client is is cached.
 	userTTL = time.Minute
-	// maxUsers bounds how many users are remembered.
+	// maxUsers limits how many users are cached.
 	maxUsers = 1024
 )
 
-// A knownUser is one that the server has told of.
+// A knownUser is a cached answer of the server.
 type knownUser struct {
 	usher.User
 

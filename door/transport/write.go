@@ -74,8 +74,7 @@ func (x *exchange) change(old, tree map[string]any, kind schema.GroupVersionKind
 	return r, nil
 }
 
-// placed is tree in the namespace of the request, as API servers put it there. A namespace
-// counts as one that is in itself.
+// placed is tree in the namespace of the request, as API servers set it. A Namespace is in itself.
 func (x *exchange) placed(r *usher.Request, tree map[string]any) map[string]any {
 	if x.target.resource.Group == "" && x.target.resource.Resource == "namespaces" {
 		r.Namespace = r.Name
@@ -139,9 +138,9 @@ func (x *exchange) update() (*http.Response, error) {
 	})
 }
 
-// conditionally reads the object that the request is about, has it written on condition
-// that it is still that one, and does so again if it was not and it is for this door to see
-// to that. Old is nil if there is none.
+// conditionally reads the object of the request and has it written on condition that it has not
+// changed; after a conflict it retries, if the client set no condition itself. Old is nil if there
+// is no object.
 func (x *exchange) conditionally(retry bool, write func(old map[string]any) (*http.Response, error)) (*http.Response, error) {
 	old, err := x.old()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package authz decides requests to authorize by rules.
+// Package authz decides authorization requests by rules.
 //
 //	e := authz.New(index.New(rules), authz.Options{})
 //	d, err := e.Decide(ctx, request)
@@ -22,38 +22,39 @@ import (
 type Matcher interface {
 	// Rules returns all rules, in the order of evaluation.
 	Rules() []*authz.Rule
-	// Matching yields the places in Rules, ascending, of those that match q, until yield
+	// Matching yields the indices in Rules, ascending, of the rules that match q, until yield
 	// returns false.
 	Matching(q *authz.Query, yield func(place int32) bool)
 }
 
 // Options tune an [Engine]. The zero value works.
 type Options struct {
-	// ProtectedUsers returns users who are never denied anything, besides those of the function
-	// [ProtectedUsers], or with WithoutBuiltin in place of them; nil has none. It is asked for each Deny
-	// that matches.
+	// ProtectedUsers returns users who are never denied, in addition to those of the function
+	// [ProtectedUsers], or with WithoutBuiltin instead of them; nil has none. It is called for each
+	// Deny that matches.
 	ProtectedUsers func() []authz.Subject
 	WithoutBuiltin bool
-	// KillSwitch, if set, tells whether nobody is to be denied anything now: a Deny
-	// that matches then has the outcome [usher.WouldDeny]. It is asked for each Deny that matches.
+	// KillSwitch, if set, reports whether all denials are off: a Deny that matches then has the
+	// outcome [usher.WouldDeny]. It is called for each Deny that matches.
 	KillSwitch func() bool
-	// Scope tells of resources that are not Kubernetes' own whether they are in namespaces;
-	// nil knows none of them. See [authz.QueryOf].
+	// Scope reports whether resources that are not Kubernetes' own are namespaced; nil knows none
+	// of them. See [authz.QueryOf].
 	Scope func(group, resource string) authz.Scope
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
 
-// An Engine is a [usher.Decider] for requests to authorize.
+// An Engine is a [usher.Decider] for authorization requests.
 //
-// Findings of a decision: Passed is of the policy by which the request was allowed or left
-// to others, Rejected of each that denied it, WouldDeny of each that would have, but is
-// in Audit mode or matches a protected user. Failed is of a policy one of whose conditions failed; it is
-// Ignored if the policy did not match for that, and else counts like the others.
+// The findings of a decision: Passed is the policy that allows the request or has no opinion;
+// Rejected is each policy that denies it; WouldDeny is each that would deny it, but is in Audit
+// mode or matches a protected user. Failed is a policy with a condition that failed. It is Ignored
+// if the policy therefore did not match; otherwise the policy matched.
 type Engine struct {
 	matcher Matcher
 	entries []entry
-	// conditions are what entries refer to by number: each source is evaluated once a request.
+	// conditions are the conditions of all entries, which refer to them by index: each source is
+	// evaluated once per request.
 	conditions []authz.Condition
 	// protected are the built-in ones.
 	protected []authz.Subject
@@ -80,8 +81,8 @@ func (e *Engine) Rules() []*authz.Rule { return e.matcher.Rules() }
 
 var errPhase = errors.New("only requests to authorize are decided by access rules")
 
-// Decide decides a request to authorize. Its findings are shared: do not change them. The
-// error is that of ctx if it had ended already, or tells that the request is of another phase.
+// Decide decides a request to authorize. Its findings are shared: do not change them. The error is
+// that of ctx if it is done already, or reports that the request is of another phase.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := check(ctx, r); err != nil {
 		return usher.Decision{}, err

@@ -7,11 +7,11 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// An entry is a rule with what can be prepared for it.
+// An entry is a rule with what is prepared for it.
 type entry struct {
 	*authz.Rule
 
-	// when and unless are places in the engine's conditions.
+	// when and unless are indices of the engine's conditions.
 	when, unless []int32
 	// decision is that by this rule alone; its one finding is shared by all requests.
 	decision usher.Decision
@@ -56,8 +56,7 @@ func decisionBy(r *authz.Rule) usher.Decision {
 	return d
 }
 
-// sentence tells whoever made the request which policy decided, and nothing about its
-// subjects and conditions.
+// sentence is the message for the user: which policy decided, without its subjects and conditions.
 func sentence(p *authz.Policy) string {
 	text := map[authz.Effect]string{
 		authz.Deny:    "denied by policy ",
@@ -70,7 +69,7 @@ func sentence(p *authz.Policy) string {
 	return strings.Map(printable, text)
 }
 
-// printable replaces what a terminal or a web page might take for more than text.
+// printable replaces characters that a terminal or a web page could interpret.
 func printable(r rune) rune {
 	switch {
 	case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0:

@@ -8,7 +8,7 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// An Outcome says what a rule that matches a request contributes to the decision.
+// An Outcome is what a rule that matches a request contributed to the decision.
 type Outcome string
 
 // The outcomes.
@@ -20,8 +20,8 @@ const (
 	NotEnforced Outcome = "not enforced"
 	// Overruled: an earlier tier has decided, or a stronger effect of the same tier.
 	Overruled Outcome = "overruled"
-	// Unselected: the selectors of the request do not demand what the policy wants, or those
-	// that lift it do.
+	// Unselected: the selectors of the request do not require what the policy needs, or they
+	// require what lifts it.
 	Unselected Outcome = "unselected"
 	// Unmet: a condition does not hold, or one that must not does.
 	Unmet Outcome = "unmet"
@@ -35,30 +35,29 @@ const (
 type Step struct {
 	Rule    *authz.Rule
 	Outcome Outcome
-	// Why says more, such as how the request reaches beyond what the rule names, or which
-	// condition is not met. It may be empty.
+	// Why has details, such as how the request exceeds what the rule names, or which condition is
+	// not met. It may be empty.
 	Why string
-	// Evaluated are the conditions that were looked at.
+	// Evaluated are the conditions that were evaluated.
 	Evaluated []Evaluated
 }
 
-// Evaluated is what a condition came to.
+// Evaluated is the result of a condition.
 type Evaluated struct {
 	Condition authz.Condition
 	Holds     bool
 	Err       error
 }
 
-// A NearMatch is a rule that would match if one thing were different.
+// A NearMatch is a rule that fails to match in one clause.
 type NearMatch struct {
 	Rule     *authz.Rule
 	Mismatch string
 }
 
-// An Explanation is a decision, and how it came about.
+// An Explanation is a decision and its reasons.
 type Explanation struct {
-	// Decision is that of Decide, but that all policies by which a request is allowed have
-	// findings.
+	// Decision is that of Decide, except that all policies that allow a request have findings.
 	Decision usher.Decision
 	// Steps are the rules that match, in the order of evaluation.
 	Steps []Step
@@ -66,8 +65,8 @@ type Explanation struct {
 	NearMatches []NearMatch
 }
 
-// Explain decides a request like Decide, and tells how the decision came about. It looks at
-// every rule: it is for people.
+// Explain decides a request like Decide, and explains the decision. It evaluates every rule: it is
+// for people, not for the request path.
 func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, error) {
 	if err := check(ctx, r); err != nil {
 		return Explanation{}, err
@@ -88,7 +87,7 @@ func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, er
 	return x, nil
 }
 
-// step finds out what becomes of a rule, and takes it into account.
+// step determines the outcome of a rule, and adds it to the decision.
 func (s *state) step(ctx context.Context, place int32) Step {
 	entry := &s.engine.entries[place]
 	step := Step{Rule: entry.Rule, Why: entry.Overlap(&s.query)}
@@ -118,14 +117,14 @@ func (s *state) step(ctx context.Context, place int32) Step {
 	return step
 }
 
-// once weighs the policy of an entry, unless another of its rules has led to that already.
+// once weighs the policy of an entry, unless another of its rules did so already.
 func (s *state) once(ctx context.Context, place int32, entry *entry) {
 	if entry.Policy != s.last && s.weigh(ctx, place, entry) {
 		s.last = entry.Policy
 	}
 }
 
-// outcome tells why the policy of an entry does not apply.
+// outcome is the reason why the policy of an entry does not apply.
 func (s *state) outcome(e *entry, err error) (Outcome, string) {
 	switch {
 	case err != nil:
@@ -169,7 +168,7 @@ func (s *state) evaluated(e *entry) []Evaluated {
 	return all
 }
 
-// nearMatches finds the rules that one clause keeps from matching.
+// nearMatches finds the rules that fail to match in one clause.
 func (s *state) nearMatches(x *Explanation, matching []int32) {
 	for i := range s.engine.entries {
 		if _, found := slices.BinarySearch(matching, int32(i)); found {

@@ -5,16 +5,16 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// Grants are what a user may do in a namespace, whatever else a request says.
+// Grants are what a user may do in a namespace.
 type Grants struct {
 	Allowed []authz.Grant
-	// Incomplete tells that the user may be allowed more, or refused some of this: what
-	// depends on conditions, selectors or patterns is not listed, and neither are denials.
+	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
+	// conditions, selectors or patterns, and denials, are not listed.
 	Incomplete bool
 }
 
-// Grants returns what the policies allow a user in a namespace, in the order of evaluation;
-// the empty one stands for what is in none.
+// Grants returns what the policies allow a user in a namespace, in the order of evaluation; the
+// empty namespace means cluster-scoped resources.
 func (e *Engine) Grants(user usher.User, namespace string) Grants {
 	q := authz.QueryOf(&usher.Request{User: user, Access: &usher.Access{}}, nil)
 	q.Namespace = authz.Value{Text: namespace}
@@ -33,8 +33,7 @@ func (e *Engine) Grants(user usher.User, namespace string) Grants {
 	return grants
 }
 
-// depends reports whether it takes more than the target of a request to tell whether a
-// policy applies.
+// depends reports whether a policy depends on more than the target of a request.
 func depends(p *authz.Policy) bool {
 	return len(p.When) > 0 || len(p.Unless) > 0 || len(p.Labels) > 0 || len(p.Fields) > 0
 }

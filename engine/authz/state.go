@@ -9,14 +9,14 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// most is how many findings a decision has at most: beyond, the rest would say the same.
+// most limits the findings of a decision.
 const most = 32
 
-// A state is what one request needs on its way to a decision. It is used again.
+// A state is the working memory of one decision. It is reused.
 type state struct {
 	engine *Engine
 	query  authz.Query
-	// memo has a place for every condition; those of other rounds are void.
+	// memo has an entry for every condition; those of other rounds are invalid.
 	memo  []memo
 	round uint64
 	// last is the policy that was found to apply last, decisive the first entry that decides,
@@ -37,7 +37,7 @@ func newState(e *Engine) *state {
 	return s
 }
 
-// A memo is what a condition came to.
+// A memo is the cached result of a condition.
 type memo struct {
 	round uint64
 	holds bool
@@ -50,16 +50,16 @@ func (s *state) begin(ctx context.Context, r *usher.Request) {
 	s.query = authz.QueryOf(r, s.engine.options.Scope)
 }
 
-// decide goes through the rules that match, by tier, and in a tier Deny before NoOpinion
-// before Allow. One that applies decides, unless it is not enforced; others of the same tier and
-// effect are reported with it, but for Allow, where one suffices.
+// decide evaluates the rules that match: by tier, and within a tier Deny before NoOpinion before
+// Allow. The first policy that applies decides, unless it is not enforced. Others of the same tier
+// and effect are reported with it; for Allow, one is enough.
 func (s *state) decide(ctx context.Context, r *usher.Request) usher.Decision {
 	s.begin(ctx, r)
 	s.engine.matcher.Matching(&s.query, s.visit)
 	return s.decision()
 }
 
-// take looks at one rule that matches. It reports whether more are needed.
+// take evaluates one rule that matches. It reports whether to continue.
 func (s *state) take(ctx context.Context, place int32) bool {
 	entry := &s.engine.entries[place]
 	if s.decisive >= 0 {
@@ -74,8 +74,7 @@ func (s *state) take(ctx context.Context, place int32) bool {
 	return s.decisive < 0 || s.engine.entries[s.decisive].Policy.Effect != authz.Allow && len(s.findings) < most
 }
 
-// weigh finds out whether the policy of an entry applies. It reports whether it does; its
-// other rules have nothing to add then.
+// weigh reports whether the policy of an entry applies. If so, its other rules add nothing.
 func (s *state) weigh(ctx context.Context, place int32, entry *entry) bool {
 	applies, err := s.applies(ctx, entry)
 	if err != nil && !applies {
@@ -118,13 +117,13 @@ func (s *state) decision() usher.Decision {
 	if s.findings != nil {
 		d.Findings = s.findings
 	}
-	// Whoever holds the decision holds the findings.
+	// The findings belong to the decision now.
 	s.findings, s.ctx, s.query = nil, nil, authz.Query{}
 	return d
 }
 
-// applies reports whether the policy of an entry that matches is in force for the request.
-// With an error the policy matches or not as it says of errors.
+// applies reports whether the policy of an entry that matches is in force for the request. On
+// error, the policy says whether it matches.
 func (s *state) applies(ctx context.Context, e *entry) (bool, error) {
 	if s.engine.ended(e.Policy) {
 		return false, nil
@@ -135,8 +134,8 @@ func (s *state) applies(ctx context.Context, e *entry) (bool, error) {
 	return s.conditions(ctx, e)
 }
 
-// conditions evaluates when and unless. A condition that is known not to be met wins over
-// one that fails, wherever they stand.
+// conditions evaluates when and unless. A condition that is not met takes precedence over one that
+// fails, in any order.
 func (s *state) conditions(ctx context.Context, e *entry) (bool, error) {
 	var failure error
 	for _, n := range e.when {
@@ -160,7 +159,7 @@ func (s *state) conditions(ctx context.Context, e *entry) (bool, error) {
 	return failure == nil || !e.Policy.SkipErrors, failure
 }
 
-// holds evaluates a condition, once a request.
+// holds evaluates a condition, once per request.
 func (s *state) holds(ctx context.Context, n int32) (bool, error) {
 	m := &s.memo[n]
 	if m.round != s.round {
@@ -186,12 +185,12 @@ func (s *state) evaluate(ctx context.Context, c *authz.Condition) (holds bool, e
 	return holds, nil
 }
 
-// ended reports whether a policy is not valid any more.
+// ended reports whether a policy has expired.
 func (e *Engine) ended(p *authz.Policy) bool {
 	return !p.Until.IsZero() && !e.options.Now().Before(p.Until)
 }
 
-// unenforced says why a policy that applies to q has no effect, "" if it has.
+// unenforced returns why a policy that applies to q has no effect, "" if it has one.
 func (e *Engine) unenforced(p *authz.Policy, q *authz.Query) string {
 	o := &e.options
 	switch {
@@ -209,7 +208,7 @@ func (e *Engine) unenforced(p *authz.Policy, q *authz.Query) string {
 	return ""
 }
 
-// wouldDeny is the finding of a policy that would have decided.
+// wouldDeny is the finding of a policy that would deny the request.
 func wouldDeny(e *entry, why string) usher.Finding {
 	f := e.decision.Findings[0]
 	f.Ignored = true

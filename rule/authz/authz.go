@@ -13,15 +13,15 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// An Effect is what a policy does about the requests that it matches. Within a tier the
-// lower one wins.
+// An Effect is what a policy does with the requests that it matches. Within a tier the lower one
+// wins.
 type Effect uint8
 
 // The effects.
 const (
 	// Deny refuses.
 	Deny Effect = iota
-	// Abstain takes back what policies of the same tier, and of later ones, allow.
+	// Abstain withdraws what policies of the same tier, and of later ones, allow.
 	Abstain
 	// Allow allows.
 	Allow
@@ -56,27 +56,25 @@ type Policy struct {
 	Effect Effect
 	// Subjects are alternatives; Excluded wins over them.
 	Subjects, Excluded []Subject
-	// Labels and Fields are what the selectors of a request have to demand for an Allow to
-	// match, and what keeps a Deny or Abstain from matching if they do.
+	// Labels and Fields are what the selectors of a request must require for an Allow to match, and
+	// what keeps a Deny or Abstain from matching if they require it.
 	Labels, Fields []Requirement
 	// When has to hold and Unless must not, every one of them.
 	When, Unless []Condition
-	// SkipErrors tells that a condition that fails keeps the policy from matching. Else it
-	// makes the policy match.
+	// SkipErrors means that the policy does not match if a condition fails. Otherwise it matches.
 	SkipErrors bool
-	// Audit tells that the policy has no effect but to be reported.
+	// Audit means that the policy is reported but has no effect.
 	Audit bool
-	// Until, unless it is zero, is when the policy ends. Confirm, unless it is zero, is when
-	// it goes on trial, because nobody has confirmed it.
+	// Until, unless it is zero, is when the policy expires. Confirm, unless it is zero, is when it
+	// changes to Audit mode unless it is confirmed.
 	Until, Confirm time.Time
 	Message        string
 }
 
-// A Rule is what one rule of a policy is for. It is immutable, and for a resource or for
-// URLs, never for both.
+// A Rule is one rule of a policy. It is immutable, and either for resources or for URLs.
 type Rule struct {
 	Policy *Policy
-	// Name is the rule's place in its policy, such as spec.rules[0].
+	// Name is the rule's path in its policy, such as spec.rules[0].
 	Name  string
 	Verbs Set
 
@@ -85,12 +83,12 @@ type Rule struct {
 	Resources  []Resource
 	Names      Set
 	Namespaces Set
-	// Own, if set, is the only namespace that the rule is for: that of its policy.
+	// Own, if set, is the only namespace of the rule: that of its policy.
 	Own string
-	// Whole tells that a list, watch or deletecollection matches only if the rule covers it.
+	// Whole means that a list, watch or deletecollection matches only if the rule covers all of it.
 	Whole bool
 
-	// URLs are what a rule for paths is for; nil for one for resources.
+	// URLs are the paths of a rule for URLs; nil in a rule for resources.
 	URLs *Set
 }
 
@@ -101,13 +99,12 @@ type Condition struct {
 	Predicate Predicate
 }
 
-// A Predicate tells whether something holds for a request. It is safe for concurrent use
-// and does no I/O.
+// A Predicate is a condition on requests. It is safe for concurrent use and does no I/O.
 type Predicate interface {
 	Holds(*Query) (bool, error)
 }
 
-// Matches reports whether the rule is for q, but for selectors, conditions and time. It
+// Matches reports whether the rule matches q, regardless of selectors, conditions and time. It
 // allocates nothing.
 func (r *Rule) Matches(q *Query) bool {
 	return r.matchesTarget(q) && r.Policy.concerns(q)
@@ -124,8 +121,8 @@ func (r *Rule) matchesTarget(q *Query) bool {
 		r.Groups.meets(q.Group, r.Policy.Effect, q) && r.Versions.meets(q.Version, r.Policy.Effect, q) && r.meetsNamespace(q)
 }
 
-// reach is the effect by which names and namespaces are compared: a rule that is not for
-// parts of collections has to cover them, like one that allows.
+// reach is the effect by which names and namespaces are compared: a rule that does not match parts
+// of collections must cover them, like an Allow.
 func (r *Rule) reach(q *Query) Effect {
 	if r.Whole && q.collection() {
 		return Allow
@@ -149,7 +146,7 @@ func (r *Rule) meetsResource(q *Query) bool {
 	return false
 }
 
-// concerns reports whether the policy is for the user.
+// concerns reports whether the policy applies to the user.
 func (p *Policy) concerns(q *Query) bool {
 	return anySubject(p.Subjects, q) && !anySubject(p.Excluded, q)
 }
@@ -177,12 +174,12 @@ func (p *Policy) Compare(o *Policy) int {
 	return strings.Compare(p.Ref.Name, o.Ref.Name)
 }
 
-// Sort puts rules in the order in which they are evaluated. Those of one policy stay together.
+// Sort sorts rules in evaluation order. The rules of one policy stay together.
 func Sort(rules []*Rule) {
 	slices.SortStableFunc(rules, func(a, b *Rule) int { return a.Policy.Compare(b.Policy) })
 }
 
-// Place names the policy and its tier for whoever made a request: hide-db (cluster).
+// Place names the policy and its tier for the user who made a request: hide-db (cluster).
 func (p *Policy) Place() string {
 	name := p.Ref.Name
 	if p.Ref.Namespace != "" {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Mismatches says why the rule does not match q, a clause for each dimension; nil if it does.
-// What is for a path and what is for resources have nothing in common: that is one clause
-// that no other follows.
+// Mismatches returns why the rule does not match q, one clause per dimension; nil if it does. A
+// path compared with resources is one clause, without any other.
 func (r *Rule) Mismatches(q *Query) []string {
 	if (r.URLs != nil) != q.NonResource {
 		return []string{"it is for " + map[bool]string{true: "resources", false: "paths"}[q.NonResource]}
@@ -61,8 +60,7 @@ func (v Value) describe() string {
 	return fmt.Sprintf("%q", v.Text)
 }
 
-// Overlap says, of a rule that matches q, how q reaches beyond what the rule names; empty if
-// it does not.
+// Overlap returns how q, which the rule matches, exceeds what the rule names; empty if it does not.
 func (r *Rule) Overlap(q *Query) string {
 	var parts []string
 	part := func(what string, s *Set, v Value, whole string) {

@@ -1,13 +1,13 @@
 package authz
 
-// A Grant is what a rule allows, in lists as RBAC has them. "*" stands for everything.
+// A Grant is what a rule allows, in lists as in RBAC. "*" means everything.
 type Grant struct {
 	// Verbs are verbs of resources, or HTTP methods if there are Paths.
 	Verbs []string
-	// Groups and Resources are those of a rule for resources; without Names it is for all
-	// of them.
+	// Groups and Resources are those of a rule for resources; it is for all objects if Names is
+	// empty.
 	Groups, Resources, Names []string
-	// Paths are URL paths; a "*" at the end stands for whatever follows.
+	// Paths are URL paths; a "*" at the end matches any rest.
 	Paths []string
 }
 
@@ -37,7 +37,7 @@ func (r *Rule) Grant() (Grant, bool) {
 	return g, groupsOK && namesOK && r.Versions.Any
 }
 
-// IsIn reports whether the rule is for something in the namespace of q, or for paths.
+// IsIn reports whether the rule is for the namespace of q, or for paths.
 func (r *Rule) IsIn(q *Query) bool {
 	if r.URLs != nil {
 		return r.Own == ""

@@ -14,7 +14,7 @@ type Query struct {
 	AccountNamespace, AccountName, Node string
 
 	Verb Value
-	// NonResource tells that the request is for Path and nothing that follows.
+	// NonResource means that the request is for Path; the fields below are empty.
 	NonResource bool
 	Path        Value
 
@@ -26,8 +26,8 @@ type Query struct {
 	Labels, Fields []usher.Requirement
 }
 
-// QueryOf returns the query that r is, whose phase is Authorize. Scope tells of resources
-// that are not Kubernetes' own whether they are in namespaces; nil knows none of them.
+// QueryOf returns the query for r, whose phase is Authorize. Scope reports whether resources that
+// are not Kubernetes' own are namespaced; nil knows none of them.
 func QueryOf(r *usher.Request, scope func(group, resource string) Scope) Query {
 	q := Query{User: &r.User}
 	if r.Access != nil {
@@ -49,7 +49,7 @@ func QueryOf(r *usher.Request, scope func(group, resource string) Scope) Query {
 	return q
 }
 
-// identify takes apart what the user's name says.
+// identify parses the user's name.
 func (q *Query) identify() {
 	if account, ok := strings.CutPrefix(q.User.Name, "system:serviceaccount:"); ok {
 		namespace, name, _ := strings.Cut(account, ":")
@@ -64,7 +64,7 @@ func (q *Query) identify() {
 	}
 }
 
-// name is unknown for what is created, and otherwise, unless it is given, every one.
+// name is unknown for a create, and otherwise every name if none is given.
 func (q *Query) name(name string) Value {
 	switch {
 	case name != "":
@@ -75,10 +75,10 @@ func (q *Query) name(name string) Value {
 	return Value{Extent: All}
 }
 
-// namespace is every one, unless it is given or the resource is in none. A namespace is in
-// itself, as API servers have it.
+// namespace is every one, unless it is given or the resource is cluster-scoped. A Namespace is in
+// itself, as for API servers.
 //
-// Of a resource that is not known an object that is named is taken to be in none: API
+// A named object of an unknown resource without a namespace is taken for cluster-scoped: API
 // servers would name the namespace otherwise.
 func (q *Query) namespace(namespace string, scope func(group, resource string) Scope) Value {
 	switch {
@@ -107,12 +107,12 @@ func (q *Query) onCollections() bool {
 	return false
 }
 
-// collection reports whether the request is for the unnamed objects of a collection.
+// collection reports whether the request is for a collection without a name.
 func (q *Query) collection() bool {
 	return q.Name.Extent == All && q.Verb.Extent == One && q.onCollections()
 }
 
-// Wildcard reports whether the request is for more than one thing in some dimension.
+// Wildcard reports whether the request is for more than one value in some dimension.
 func (q *Query) Wildcard() bool {
 	if q.Verb.Extent == All {
 		return true

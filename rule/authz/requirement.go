@@ -7,7 +7,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Requirement is one clause of what a policy wants the selector of a request to demand.
+// A Requirement is one clause that a policy needs in the selector of a request.
 type Requirement struct {
 	Key string
 	// Operator is In, NotIn, Exists or DoesNotExist.
@@ -23,9 +23,9 @@ const (
 	DoesNotExist = "DoesNotExist"
 )
 
-// Implied reports whether objects that meet the selector of a request meet every one of
-// wanted too. What cannot be shown is not implied: a requirement with an unknown operator or
-// without values demands nothing, and a template without value is met by nothing.
+// Implied reports whether all objects that the selector of a request selects meet every requirement
+// of wanted. What cannot be shown is not implied: a requirement with an unknown operator or without
+// values requires nothing, and a template without a value is never met.
 func Implied(wanted []Requirement, selector []usher.Requirement, q *Query) bool {
 	for i := range wanted {
 		if !wanted[i].implied(selector, q) {
@@ -151,7 +151,7 @@ func (d *demand) leaves(value string) bool {
 	return true
 }
 
-// excludes reports whether a NotIn names a value that is wanted.
+// excludes reports whether a NotIn names a wanted value.
 func (d *demand) excludes(wanted func(string) bool) bool {
 	for i := range d.selector {
 		r := &d.selector[i]

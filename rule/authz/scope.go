@@ -8,7 +8,7 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// A Scope tells whether the objects of a resource are in namespaces.
+// A Scope reports whether the objects of a resource are namespaced.
 type Scope uint8
 
 // The scopes.
@@ -18,8 +18,8 @@ const (
 	ScopeNamespace
 )
 
-// ScopeOf returns the scope of the resources that every API server has, of those that only
-// authorization knows, such as users, and of Usher's own.
+// ScopeOf returns the scope of the resources that every API server has, of those that exist only in
+// authorization, such as users, and of Usher's own.
 func ScopeOf(group, resource string) Scope {
 	if api.IsGroup(group) {
 		return scopeOfOwn(schema.GroupResource{Group: group, Resource: resource})
@@ -34,7 +34,7 @@ func ScopeOf(group, resource string) Scope {
 	return ScopeNamespace
 }
 
-// scopeOfOwn is the scope of policies, and of what only authorization of them knows.
+// scopeOfOwn is the scope of policies, and of the resources that exist only in their authorization.
 func scopeOfOwn(resource schema.GroupResource) Scope {
 	if kind, ok := api.KindServed(resource); ok && !kind.Namespaced || resource.Resource == tiers {
 		return ScopeCluster
@@ -42,11 +42,11 @@ func scopeOfOwn(resource schema.GroupResource) Scope {
 	return ScopeNamespace
 }
 
-// tiers are what may be used by those who write policies of a tier.
+// tiers are the resources by which writing policies of a tier is authorized.
 const tiers = "authorizationtiers"
 
-// clusterScoped are the resources that are in no namespace, of the groups whose resources
-// are all known. The table never changes.
+// clusterScoped are the cluster-scoped resources of the groups whose resources are all known. The
+// table never changes.
 var clusterScoped = map[string][]string{
 	"": {
 		"nodes", "namespaces", "persistentvolumes", "componentstatuses",

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Template is a text with placeholders such as $(user) for what a request says.
+// A Template is a text with placeholders, such as $(user), for values of a request.
 type Template struct {
 	text  string
 	parts []part
@@ -13,7 +13,7 @@ type Template struct {
 
 type part struct {
 	literal string
-	// of is what the placeholder stands for; zero for a literal. Key is that of extra.
+	// of is the source of the placeholder; zero for a literal. Key is that of extra.
 	of  placeholder
 	key string
 }
@@ -92,7 +92,7 @@ func (t *Template) resolves(q *Query) bool {
 	return true
 }
 
-// equals reports whether the template stands for text, and whether it stands for anything.
+// equals reports whether the value of the template is text, and whether it has a value.
 func (t *Template) equals(text string, q *Query) (equal, ok bool) {
 	if !t.resolves(q) {
 		return false, false
@@ -130,7 +130,7 @@ func (p *part) value(q *Query) string {
 // String is the template as it is written.
 func (t Template) String() string { return t.text }
 
-// Literal is the template that stands for text, whatever is in it.
+// Literal returns a template whose value is text; placeholders in it have no meaning.
 func Literal(text string) Template {
 	return Template{text: text, parts: []part{{literal: text}}}
 }

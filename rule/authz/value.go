@@ -4,27 +4,27 @@ import "slices"
 
 import "strings"
 
-// A Value is what a request says in one dimension, such as its namespace.
+// A Value is the value of a request in one dimension, such as its namespace.
 type Value struct {
 	// Text is the one value, or what stands in the request for every one: "*" or nothing.
 	Text   string
 	Extent Extent
 }
 
-// An Extent tells how much of a dimension a request is for.
+// An Extent is how much of a dimension a request is for.
 type Extent uint8
 
 // The extents.
 const (
-	// One is one value. The empty namespace is that of what is in none.
+	// One is one value. The empty namespace is that of cluster-scoped resources.
 	One Extent = iota
 	// All is every value.
 	All
-	// Unknown is one value that is not known yet: the name of what is to be created.
+	// Unknown is one value that is not known yet: the name of an object to create.
 	Unknown
 )
 
-// valueOf reads what a request says: * is every value.
+// valueOf parses a value of a request: * is every value.
 func valueOf(text string) Value {
 	if text == "*" {
 		return Value{Text: text, Extent: All}
@@ -32,9 +32,9 @@ func valueOf(text string) Value {
 	return Value{Text: text}
 }
 
-// A Set is the values that a rule is for in one dimension.
+// A Set is the values in one dimension that a rule is for.
 type Set struct {
-	// Any tells that these are all values, the empty one too.
+	// Any means all values, including the empty one.
 	Any      bool
 	Patterns []Pattern
 }
@@ -65,8 +65,8 @@ func (s *Set) String() string {
 	return join(s.Patterns)
 }
 
-// A Pattern is a text, a text with one * in it for any text, or a text made of what a
-// request says, which is never taken for a pattern.
+// A Pattern is a text, a text with one * that matches any text, or a template, whose value is never
+// a pattern.
 type Pattern struct {
 	// Prefix is the whole text if Star is false.
 	Prefix, Suffix string
@@ -74,7 +74,7 @@ type Pattern struct {
 	Template       *Template
 }
 
-// Matches reports whether the pattern, which is no template, stands for text.
+// Matches reports whether the pattern, which is not a template, matches text.
 func (p *Pattern) Matches(text string) bool {
 	if !p.Star {
 		return text == p.Prefix
@@ -82,8 +82,8 @@ func (p *Pattern) Matches(text string) bool {
 	return len(text) >= len(p.Prefix)+len(p.Suffix) && strings.HasPrefix(text, p.Prefix) && strings.HasSuffix(text, p.Suffix)
 }
 
-// meets is Matches for templates too. One without value stands for nothing in an Allow, and
-// for everything else where that is the careful thing.
+// meets is Matches for templates, too. A template without a value matches nothing in an Allow, and
+// everything in other effects, which is the safe side.
 func (p *Pattern) meets(text string, e Effect, q *Query) bool {
 	if p.Template == nil {
 		return p.Matches(text)
@@ -116,7 +116,7 @@ type Resource struct {
 	Name, Subresource string
 }
 
-// meets reports whether what the request is for is covered, for an Allow, or overlapped.
+// meets reports whether the request's value is covered, for an Allow, or overlapped.
 func (r *Resource) meets(q *Query, e Effect) bool {
 	if r.Every {
 		return true
@@ -166,7 +166,7 @@ type Subject struct {
 	ServiceAccounts []ServiceAccount
 }
 
-// A ServiceAccount is the service accounts whose namespace and name match.
+// A ServiceAccount is a pattern for namespaces and names of service accounts.
 type ServiceAccount struct {
 	Namespace, Name Pattern
 }

@@ -1,4 +1,4 @@
-// Package ruletest holds what tests of programs have in common.
+// Package ruletest has helpers for tests of programs.
 package ruletest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Run runs a program. One that says what it wants is run on that alone, too, and must come
-// to the same.
+// Run runs a program. If it is a [rule.Selective], it must have the same result with the paths that
+// it reads alone.
 func Run(t testing.TB, p rule.Program, in *rule.Input) (rule.Outcome, error) {
 	t.Helper()
 	outcome, err := p.Run(context.Background(), in)
@@ -35,8 +35,8 @@ func Run(t testing.TB, p rule.Program, in *rule.Input) (rule.Outcome, error) {
 	return outcome, err
 }
 
-// partOf returns what lies at the paths, or all of a tree that JSON would make something
-// else of: 1.0 becomes 1.
+// partOf returns the values at the paths, or all of a tree that does not survive JSON: 1.0 becomes
+// 1.
 func partOf(t testing.TB, tree map[string]any, paths *usher.Paths) map[string]any {
 	t.Helper()
 	if tree == nil {
