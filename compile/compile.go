@@ -1,10 +1,9 @@
-// Package compile turns policies into rules. A kind of policy is known here and in the
-// folder of its API group, and nowhere beyond.
+// Package compile turns policies into rules. Only this package and the folder of its API group know
+// a kind of policy.
 //
-// What does not compile is reported as problems and never keeps other policies, or the
-// other rules of the policy, from being compiled: in the place of the part that is wrong
-// stands a step that always fails, so that the requests which the policy was meant for
-// are answered by the failure policy instead of slipping through.
+// Compile errors are reported as problems, and do not affect other policies or other rules: a step
+// that always fails replaces the part with the error, so that the failure policy decides the
+// requests that the policy was meant for, instead of letting them through.
 package compile
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Compiled is a policy with what it compiled to. It is immutable.
+// A Compiled is a policy and what it compiled to. It is immutable.
 type Compiled struct {
 	Policy api.Policy
 	Ref    usher.PolicyRef
@@ -48,9 +47,9 @@ type Options struct {
 // Policy is the Policy of the zero [Options], without end.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
 
-// Policy compiles one policy, regardless of all others. CUE takes a tenth of a millisecond
-// and more: keep the result as long as the policy does not change. What could not be checked
-// before ctx is done is a problem that is Pending.
+// Policy compiles one policy, independently of others. CUE takes a tenth of a millisecond and more:
+// keep the result as long as the policy does not change. What could not be checked before ctx is
+// done is a problem that is Pending.
 func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	c := Compiled{Policy: p, Ref: Ref(p.Object)}
 	compiler := kcloudlabs.Compiler{CUE: o.CUE, Limits: o.Limits}
@@ -98,15 +97,15 @@ func All(ps []api.Policy) ([]Compiled, []rule.Problem) {
 	return Options{}.All(context.Background(), ps)
 }
 
-// Policies compiles all policies into the rules of an engine, in evaluation order, and
-// says all that is wrong with them, including what is wrong with them together. Those of
-// authorization policies are for another engine: see [All].
+// Policies compiles all policies into the rules of an engine, in evaluation order, and returns all
+// problems, including those between policies. The rules of authorization policies are for another
+// engine: see [All].
 func (o Options) Policies(ctx context.Context, ps []api.Policy) ([]rule.Rule, []rule.Problem) {
 	compiled, problems := o.All(ctx, ps)
 	return Order(compiled), problems
 }
 
-// All compiles all policies, each for itself, and says all that is wrong with them.
+// All compiles all policies, each independently, and returns all problems.
 func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.Problem) {
 	compiled := make([]Compiled, len(ps))
 	var problems []rule.Problem
@@ -119,9 +118,9 @@ func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.P
 	return compiled, problems
 }
 
-// Order returns the rules of all policies and the built-in ones in the order in which
-// they have to be emitted: by phase and pass, then by the policies' names and namespaces,
-// whatever the order of cs, then as they stand in the policy.
+// Order returns the rules of all policies and the built-in ones in the order in which they are
+// emitted: by phase and pass, then by the policies' names and namespaces, then in the order of the
+// policy. The order of cs does not matter.
 func Order(cs []Compiled) []rule.Rule {
 	builtIn := kcloudlabs.BuiltIn()
 	var all []*rule.Rule
@@ -159,8 +158,8 @@ func Access(cs []Compiled) []*authz.Rule {
 	return rules
 }
 
-// Duplicates returns a warning for every policy that has the kind, namespace and name of
-// one before it. All of them are enforced, but a cluster would keep only one.
+// Duplicates returns a warning for every policy with the kind, namespace and name of one before it.
+// All of them are enforced, although a cluster would keep only one.
 func Duplicates(cs []Compiled) []rule.Problem {
 	var problems []rule.Problem
 	first := make(map[usher.PolicyRef]int, len(cs))

@@ -12,8 +12,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Ref names a policy. The kind is that of the Go type, which typed clients leave out of
-// the object; cluster-scoped kinds have no namespace, whatever the object says.
+// Ref names a policy. The kind is that of the Go type, since typed clients omit it in the object;
+// cluster-scoped kinds have no namespace, even if the object has one.
 func Ref(object api.Object) usher.PolicyRef {
 	if object == nil {
 		return usher.PolicyRef{}

@@ -12,12 +12,11 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Cost is what one rule takes for one decision, on average, once everything that is
-// remembered is warm. What its facts take is in it.
+// A Cost is the average cost of one rule for one decision with warm caches, including its facts.
 type Cost struct {
 	Time time.Duration `json:"time"`
-	// Allocations are how many, and Bytes how large together. What else the process does at
-	// the time counts, too.
+	// Allocations is the number of allocations, and Bytes their total size. They include other
+	// allocations of the process at the time.
 	Allocations uint64 `json:"allocations"`
 	Bytes       uint64 `json:"bytes"`
 }

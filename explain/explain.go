@@ -1,5 +1,5 @@
-// Package explain tells how a decision came about: of each rule, whether it matched and by
-// which clause, what its programs looked at, what it said and changed, and what it cost.
+// Package explain explains a decision: for each rule, whether it matched and by which clause, what
+// its programs read, what it returned and changed, and what it cost.
 package explain
 
 import (
@@ -20,9 +20,9 @@ import (
 // An Explanation is one decision, rule by rule.
 type Explanation struct {
 	Phase usher.Phase `json:"phase"`
-	// Entry is the name of the webhook entry that was asked, or would be, and Kind the
-	// version and kind in which it got the object. Requested is what the client used, if
-	// that is another version.
+	// Entry is the name of the webhook entry that was called, or would be, and Kind the version and
+	// kind of the object in it. Requested is the version that the client used, if it is another
+	// one.
 	Entry     string        `json:"entry"`
 	Kind      string        `json:"kind,omitempty"`
 	Requested string        `json:"requested,omitempty"`
@@ -40,10 +40,10 @@ type Rule struct {
 	Policy  usher.PolicyRef `json:"policy,omitzero"`
 	Name    string          `json:"rule"`
 	Matched bool            `json:"matched"`
-	// Clause is the one by which the rule matched, or the one that kept it from that, with
-	// the values of the object.
+	// Clause is the one by which the rule matched, or the one that did not match, with the values
+	// of the object.
 	Clause string `json:"clause"`
-	// Outcome is empty for a rule that did not match, or was not run: Unrun then says why.
+	// Outcome is empty for a rule that did not match, or was not run: see Unrun.
 	Outcome usher.Outcome `json:"outcome,omitempty"`
 	Unrun   string        `json:"unrun,omitempty"`
 	Message string        `json:"message,omitempty"`
@@ -61,25 +61,24 @@ type Rule struct {
 type Step struct {
 	Name    string `json:"name"`
 	Program string `json:"program"`
-	// Reading is what the program looked at, nil if it cannot tell. Error is why not.
+	// Reading is what the program read, nil if unknown. Error is the reason.
 	Reading *rule.Reading `json:"reading,omitempty"`
 	Error   string        `json:"error,omitempty"`
 }
 
-// Options say what to find out besides what the decision says. The zero value finds out
-// nothing that takes long.
+// Options select details beyond the decision. The zero value selects nothing that takes long.
 type Options struct {
-	// Facts, if not nil, gets facts that programs need to tell what they look at.
+	// Facts, if not nil, resolves the facts that programs need to report what they read.
 	Facts fact.Resolver
-	// Measure runs each rule that matched again and again to find out what it costs.
+	// Measure runs each rule that matched repeatedly to measure its cost.
 	Measure bool
 }
 
-// Of explains the decision d about r that an engine with these rules came to.
+// Of explains the decision d about r by an engine with these rules.
 //
-// It withholds values of objects that hold credentials, such as Secrets: if r is about one,
-// all values; if a rule has read one as a fact, what that rule has read, said and written, and
-// once it has changed the object, the same of all rules after it.
+// It withholds values of objects that hold credentials, such as Secrets: if r is about one, all
+// values; if a rule has read one as a fact, the values, texts and patch of that rule and, once it
+// has changed the object, of all rules after it.
 func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decision, o Options) (Explanation, error) {
 	e := Explanation{
 		Phase: r.Phase, Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Rules: []Rule{},
@@ -139,7 +138,7 @@ type explaining struct {
 	// tree is the object as the rules so far have left it.
 	tree, old map[string]any
 	ended     bool
-	// tainted says that the object holds credentials.
+	// tainted means that the object holds credentials.
 	tainted bool
 }
 
@@ -178,7 +177,7 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rul
 	return told
 }
 
-// follow takes over what a rule said, and changes the object as the rule did.
+// follow records the finding of a rule, and applies its patch.
 func (x *explaining) follow(told *Rule, f usher.Finding) {
 	told.Outcome, told.Message, told.Ignored, told.Patch, told.Took = f.Outcome, f.Message, f.Ignored, f.Patch, f.Took
 	if f.Err != nil {
@@ -203,10 +202,10 @@ func (x *explaining) at() *usher.Request {
 	return &now
 }
 
-// maxFacts bounds the facts that a program may need to tell what it looks at.
+// maxFacts limits the facts that a program may need to report what it reads.
 const maxFacts = 16
 
-// steps are the programs of a rule, with what they read. It may be confidential.
+// steps are the programs of a rule, with what they read, which may be confidential.
 func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, confidential bool) {
 	steps = make([]Step, len(r.Steps))
 	known := &fact.Known{}
@@ -227,7 +226,7 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, con
 	return steps, known.Disclosed()
 }
 
-// read asks a program what it looks at, again each time that a fact it lacks is known.
+// read asks a program what it reads, again after each fact that it lacks.
 func (x *explaining) read(ctx context.Context, p rule.Explainer, known *fact.Known) (rule.Reading, error) {
 	in := &rule.Input{Request: x.request, Object: x.tree, OldObject: x.old, Facts: known}
 	for range maxFacts {

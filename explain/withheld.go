@@ -2,10 +2,10 @@ package explain
 
 import "slices"
 
-// withheld stands for what is not told.
+// withheld replaces a value that is not shown.
 const withheld = "(withheld)"
 
-// withholdSummary leaves out of the explanation what the rules have said together.
+// withholdSummary removes the messages of the rules from the explanation.
 func (e *Explanation) withholdSummary() {
 	e.Message = mask(e.Message)
 	e.Warnings = slices.Clone(e.Warnings)
@@ -14,7 +14,7 @@ func (e *Explanation) withholdSummary() {
 	}
 }
 
-// withhold leaves out of the rule what may be part of an object, or of a fact.
+// withhold removes from the rule what may be part of an object, or of a fact.
 func (r *Rule) withhold() {
 	r.Message, r.Error = mask(r.Message), mask(r.Error)
 	r.Patch = slices.Clone(r.Patch)

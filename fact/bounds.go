@@ -17,7 +17,7 @@ type Bounds struct {
 	Namespace string
 	// Reads are what the rule is known to read in Namespace.
 	Reads []Read
-	// Anywhere, if set, reports the kinds whose objects may be in any namespace or in none.
+	// Anywhere, if set, reports the kinds whose objects may be in any namespace, or cluster-scoped.
 	Anywhere func(schema.GroupKind) bool
 	// Hosts are where HTTP requests may go.
 	Hosts Hosts
@@ -28,7 +28,7 @@ type Read struct {
 	APIVersion, Kind string
 	// Name is that of the object; empty if it depends on the request.
 	Name string
-	// Lists says that the object is chosen by a selector.
+	// Lists means that a selector chooses the object.
 	Lists bool
 }
 
@@ -37,7 +37,7 @@ func (r Read) GroupKind() schema.GroupKind {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
 }
 
-// Check returns why ref may not be asked for, nil if it may.
+// Check returns why ref is not allowed, nil if it is.
 func (b *Bounds) Check(ref Ref) error {
 	switch {
 	case b == nil:
@@ -97,9 +97,9 @@ func (b *Bounds) isOwnNamespace(o *Object) bool {
 	return o.APIVersion == "v1" && o.Kind == "Namespace" && o.Name == b.Namespace && (o.Namespace == "" || o.AnyScope)
 }
 
-// Hosts are hosts that HTTP requests may go to: names such as cmdb.example, which count for
-// every port, names with a port, names such as *.example for what is below a domain, and "*"
-// for every host. No Hosts allow none.
+// Hosts are hosts that HTTP requests may go to: names such as cmdb.example, which include every
+// port, names with a port, wildcards such as *.example for the names below a domain, and "*" for
+// every host. No Hosts allow none.
 type Hosts []string
 
 // Any reports whether every host is allowed.

@@ -1,8 +1,7 @@
-// Package source says where policies come from. Its children are the places: dir reads
-// them from files.
+// Package source defines where policies come from. Its subfolders are the sources: dir reads them
+// from files, cluster from an API server.
 //
-// A Source hands over whole sets, never single changes: what is not in the newest set
-// is gone.
+// A Source delivers whole sets, never single changes: what is not in the newest set does not exist.
 package source
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// A Source tells what the policies are, and again whenever they change.
+// A Source delivers the policies, and again whenever they change.
 type Source interface {
 	// Run calls update once at the start and after every change, one call at a time, and
 	// blocks until ctx is done, when it returns nil. An error means that the source could
@@ -24,7 +23,7 @@ type Source interface {
 type Set struct {
 	// Policies are in a stable order and have different names within a kind and namespace.
 	Policies []api.Policy
-	// Unreadable is what was meant to be a policy and is not in Policies.
+	// Unreadable are documents that should be policies and are not in Policies.
 	Unreadable []Unreadable
 }
 
@@ -32,7 +31,7 @@ type Set struct {
 type Unreadable struct {
 	Position api.Position
 	Err      error
-	// Do says what to do about it; if it is empty, the text has to be corrected.
+	// Do says how to correct it; if it is empty, the text has to be corrected.
 	Do string
 }
 

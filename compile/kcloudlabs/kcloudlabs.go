@@ -73,7 +73,7 @@ func (o Compiler) ClusterValidatePolicy(ctx context.Context, p *v1alpha1.Cluster
 	return c.rules, c.problems
 }
 
-// A compilation gathers what one policy compiles to.
+// A compilation collects what one policy compiles to.
 type compilation struct {
 	compiler Compiler
 	ref      usher.PolicyRef
@@ -110,7 +110,7 @@ func (c *compilation) fail(field, what, do string) {
 	c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: what, Do: do})
 }
 
-// add takes over problems whose fields are relative to field.
+// add adds problems whose fields are relative to field.
 func (c *compilation) add(field string, problems []rule.Problem) {
 	for _, p := range problems {
 		p.Field = join(field, p.Field)

@@ -13,9 +13,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// owners are the kinds that a policy of a namespace reads by "from: owner": the workloads of
-// Kubernetes. Who writes an object chooses its owners, so that any kind would mean every object
-// of the namespace.
+// owners are the kinds that a policy of a namespace can read with "from: owner": the workloads of
+// Kubernetes. The author of an object chooses its owners, so any kind would mean every object of
+// the namespace.
 func owners() []fact.Read {
 	return []fact.Read{
 		{APIVersion: "apps/v1", Kind: "DaemonSet"},
@@ -85,7 +85,7 @@ func nameOf(apiVersion, kind string) string {
 	return rule.Kinds{schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()}.String()
 }
 
-// refer says what is wrong with the facts that a reference needs.
+// refer reports problems with the facts that a reference needs.
 func (c *compilation) refer(field string, ref *v1alpha1.ResourceRefer) {
 	switch {
 	case ref.From == v1alpha1.FromK8s && ref.K8s != nil && c.ref.Namespace != "":
@@ -112,8 +112,8 @@ func (c *compilation) referObject(field string, s *v1alpha1.ResourceSelector) {
 			c.ref.Namespace, nameOf(s.APIVersion, s.Kind)))
 }
 
-// fetches says that the policy may not ask an address for a fact. An empty address is one that
-// is only known when a request is decided.
+// fetches reports an address that the policy may not call. An empty address is known only when a
+// request is decided.
 func (c *compilation) fetches(field, address string) {
 	hosts, flag := c.compiler.Limits.Namespaced.HTTP, "--namespaced-http-facts"
 	if c.ref.Namespace == "" {

@@ -52,8 +52,8 @@ func (c *compilation) foreignNamespaces(selectors []v1alpha1.ResourceSelector) {
 	}
 }
 
-// operations returns the operations that a rule is for; nil means all. Words that are no
-// operation stay: a rule that is for nothing else must not become one for everything.
+// operations returns the operations of a rule; nil means all. Unknown words stay in the list: a
+// rule with nothing else must not become one for all operations.
 func (c *compilation) operations(field string, words []string) []usher.Operation {
 	operations := make([]usher.Operation, 0, len(words))
 	every := len(words) == 0

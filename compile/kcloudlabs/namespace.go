@@ -7,10 +7,10 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// BuiltIn returns the rules that are there without any policy. Their Policy is zero.
+// BuiltIn returns the rules that exist without any policy. Their Policy is zero.
 //
-// An object that names no namespace gets that of the request before anything is matched,
-// so that selectors and OverridePolicies see it.
+// An object without a namespace gets that of the request before anything is matched, so that
+// selectors and OverridePolicies see it.
 func BuiltIn() []rule.Rule {
 	return []rule.Rule{{
 		Name:  "namespace from request",
@@ -40,8 +40,8 @@ func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, er
 
 func (requestNamespace) String() string { return "metadata.namespace from the request" }
 
-// isNamespace tells Namespace objects, which are cluster-scoped although their requests
-// carry a namespace: their own name.
+// isNamespace detects Namespace objects, which are cluster-scoped although their requests have a
+// namespace: their own name.
 func isNamespace(object map[string]any) bool {
 	return object["apiVersion"] == "v1" && object["kind"] == "Namespace"
 }

@@ -156,7 +156,7 @@ func (c *compilation) handWritten(ctx context.Context, source string, form cue.F
 	return program, problems
 }
 
-// options adds to o whose source it is, and where it runs.
+// options adds the tenant and the placement of a source to o.
 func (c *compilation) options(o cue.Options) cue.Options {
 	o.Tenant, o.Evaluator = c.ref.Namespace, c.compiler.CUE
 	return o

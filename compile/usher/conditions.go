@@ -33,8 +33,7 @@ func (c *compilation) conditions(field string, written []v1alpha1.Condition) []a
 
 var cueCondition = regexp.MustCompile(`^spec\.(when|unless)\[\d+\]\.cue$`)
 
-// Unknown returns what is to be said of a field that the kinds do not have, besides that:
-// conditions in CUE are asked for, and deliberately missing.
+// Unknown explains a field that the kinds deliberately do not have: conditions in CUE.
 func Unknown(path string) (rule.Problem, bool) {
 	if !cueCondition.MatchString(path) {
 		return rule.Problem{}, false

@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// lint warns of what is valid and seldom meant.
+// lint warns of what is valid but rarely intended.
 func (c *compilation) lint(s *v1alpha1.AuthorizationPolicySpec) {
 	allow := c.policy.Effect == authz.Allow
 	for i := range s.Rules {
@@ -27,7 +27,7 @@ func (c *compilation) lint(s *v1alpha1.AuthorizationPolicySpec) {
 	c.lintSelectors(s, allow)
 }
 
-// strong are subresources by which one gets more than what the resource itself gives.
+// strong are subresources that give more access than their resource.
 var strong = map[string]string{
 	"pods":            "pods/exec and pods/ephemeralcontainers",
 	"nodes":           "nodes/proxy",
@@ -110,7 +110,7 @@ func (c *compilation) lintSelectors(s *v1alpha1.AuthorizationPolicySpec, allow b
 	}
 }
 
-// has reports whether one of patterns stands for verb.
+// has reports whether one of patterns matches verb.
 func has(patterns []string, verb string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, suffix, star := strings.Cut(pattern, "*")

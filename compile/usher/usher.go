@@ -45,7 +45,7 @@ func AuthorizationPolicy(p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule
 	return c.result()
 }
 
-// A compilation gathers what one policy compiles to.
+// A compilation collects what one policy compiles to.
 type compilation struct {
 	policy *authz.Policy
 	// own is the namespace of the policy, empty for a cluster-scoped one.
@@ -129,7 +129,7 @@ func (c *compilation) tier(t v1alpha1.Tier) authz.Tier {
 	return authz.Cluster
 }
 
-// onError settles what a failed condition means. Nothing is allowed because of one.
+// onError defines the effect of a failed condition. It never allows anything.
 func (c *compilation) onError(e v1alpha1.OnError) {
 	allow := c.policy.Effect == authz.Allow
 	c.policy.SkipErrors = allow
@@ -165,8 +165,8 @@ func (c *compilation) confirm(p *v1alpha1.ClusterAuthorizationPolicy) {
 	c.policy.Confirm = since(p).Add(within.Duration)
 }
 
-// since is when the policy became what it is. Without a record of that it is now, that is,
-// when the policy is first seen.
+// since is when the policy was last changed. If that is not recorded, it is now: the time at which
+// the policy is first read.
 func since(p *v1alpha1.ClusterAuthorizationPolicy) time.Time {
 	if at, err := time.Parse(time.RFC3339, p.Annotations[v1alpha1.AnnotationSince]); err == nil {
 		return at

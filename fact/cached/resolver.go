@@ -1,5 +1,5 @@
-// Package cached remembers facts, so that a busy cluster does not ask for the same thing
-// with every request.
+// Package cached caches facts, so that a busy cluster does not fetch the same fact for every
+// request.
 package cached
 
 import (
@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// fetchTimeout bounds a fetch. It does not end with the request that first wanted the
-	// fact: others wait for it too.
+	// fetchTimeout limits a fetch. A fetch does not end with the request that started it: others
+	// wait for it, too.
 	fetchTimeout = 10 * time.Second
-	// errorTTL is how long, at most, the failure of an HTTP request is remembered: long
-	// enough to spare a service that is down, short enough to go unnoticed when it is up.
+	// errorTTL is how long, at most, the failure of an HTTP request is cached: long enough to
+	// protect a service that is down, and too short to matter when it is up again.
 	errorTTL = time.Second
-	// maxEntries and maxWeight bound what is remembered, in facts and in bytes.
+	// maxEntries and maxWeight limit the cache, in facts and in bytes.
 	maxEntries = 4096
 	maxWeight  = 64 << 20
 )
 
-// A Resolver gets facts from another one and remembers them.
+// A Resolver caches the facts of another one.
 //
-// Objects and the answers to GET requests are remembered, also that no object was
-// selected. An error is not, except that of an HTTP request for at most a second. Whoever
-// wants a fact that is being fetched waits for it. Requests by other methods are always
-// made, each for its own.
+// It caches objects, responses to GET requests, and that a selector selects no object. It does not
+// cache errors, except those of HTTP requests, for at most a second. Concurrent requests for the
+// same fact share a fetch. Requests with other methods are neither cached nor shared.
 type Resolver struct {
 	next   fact.Resolver
 	ttl    time.Duration
@@ -57,8 +56,8 @@ type entry struct {
 
 var _ fact.Resolver = (*Resolver)(nil)
 
-// New returns a Resolver that remembers what next gives for ttl. Without ttl it remembers
-// nothing, and only lets those share a fetch who want the same at the same time.
+// New returns a Resolver that caches the facts of next for ttl. If ttl is 0 it caches nothing, and
+// concurrent requests for the same fact still share a fetch.
 func New(next fact.Resolver, ttl time.Duration) *Resolver {
 	return &Resolver{next: next, ttl: ttl, known: map[key]*list.Element{}, recent: list.New()}
 }
@@ -95,8 +94,7 @@ func shareable(ref fact.Ref) bool {
 	return ref.Safe() && ref != fact.Ref{}
 }
 
-// fetch turns a panic into an error: it would end the process, since no caller is above
-// it to recover.
+// fetch turns a panic into an error: it would end the process, since no caller can recover it.
 func (r *Resolver) fetch(ctx context.Context, ref fact.Ref) (value any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -146,14 +144,14 @@ func (r *Resolver) remember(k key, ref fact.Ref, value any, err error) {
 	}
 }
 
-// forget drops an entry. The caller holds the lock.
+// forget removes an entry. The caller holds the lock.
 func (r *Resolver) forget(element *list.Element) {
 	e, _ := r.recent.Remove(element).(*entry)
 	delete(r.known, e.key)
 	r.weight -= e.weight
 }
 
-// weigh estimates how much memory a value takes, in bytes.
+// weigh estimates the memory of a value, in bytes.
 func weigh(value any) int {
 	const each = 64
 	weight := each

@@ -1,10 +1,9 @@
 // Package cluster gets objects from the API server of a cluster.
 //
-// An object of a kind that nobody has asked for before is read from the API server. From
-// then on the kind is watched, and its objects come from memory, until nobody has asked for
-// a while. So no policy has to say what it will need, and neither start-up nor a request
-// ever waits for a kind to be watched: while it is not, or cannot be, objects are read one
-// by one.
+// The first object of a kind is read from the API server. From then on the kind is watched, and its
+// objects come from memory, until none is needed for a while. So policies need not declare kinds,
+// and neither start-up nor a request waits for a watch: until it runs, and if it cannot run,
+// objects are read one by one.
 //
 // Secrets are always read one by one, and never kept.
 package cluster
@@ -25,15 +24,15 @@ import (
 
 // Options configure a [Resolver]. The zero value works.
 type Options struct {
-	// MaxKinds is how many kinds are watched at once; 0 means 32. Where more are asked for,
-	// those that were not needed for longest make room.
+	// MaxKinds is how many kinds are watched at once; 0 means 32. Above the limit, the least
+	// recently used kinds are no longer watched.
 	MaxKinds int
 	// MaxObjects is how many objects a kind may have to be watched; 0 means 20000. Watching
 	// costs memory for all of them.
 	MaxObjects int
 	// Idle is after how long without a question a kind is no longer watched; 0 means 15 minutes.
 	Idle time.Duration
-	// Log gets a record when a kind is watched, no longer watched, or cannot be watched.
+	// Log receives a record when the watch of a kind starts, stops or fails.
 	Log *slog.Logger
 }
 
@@ -42,9 +41,9 @@ type Resolver struct {
 	client  dynamic.Interface
 	mapper  *mapper
 	options Options
-	// wanted are kinds that were asked for and are not watched.
+	// wanted are kinds that were used and are not watched.
 	wanted chan schema.GroupVersionKind
-	// rewatch says that Watch was called.
+	// rewatch is signalled by Watch.
 	rewatch chan struct{}
 
 	mu     sync.RWMutex
@@ -54,8 +53,8 @@ type Resolver struct {
 
 var _ fact.Resolver = (*Resolver)(nil)
 
-// New returns a resolver of the objects that client reads. Without [Resolver.Run] it
-// watches nothing. It does not remember what it read one by one: wrap it with
+// New returns a resolver of the objects that client reads. Without [Resolver.Run] it watches
+// nothing. It does not cache objects that it reads one by one: wrap it with
 // [github.com/usher-dev/usher/fact/cached] for that.
 func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 	if o.MaxKinds <= 0 {
@@ -82,10 +81,9 @@ func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 
 // Resolve finds the object that ref names or selects.
 //
-// By name, an object that is not in memory is read from the API server before it counts as
-// absent, since a watch is always a little late: the owner of an object is often only a
-// moment older. A selection takes memory at its word. Memory does not count while its watch
-// is interrupted.
+// An object that is not in memory by name is read from the API server before it is reported as
+// missing, since a watch always lags: the owner of an object is often only a moment older. A
+// selector relies on memory. Memory is not used while its watch is interrupted.
 func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	o := ref.Object
 	if o == nil {

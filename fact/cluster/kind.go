@@ -26,7 +26,7 @@ type kind struct {
 	options Options
 	// cancel ends run.
 	cancel context.CancelFunc
-	// asked is when somebody last asked for an object, in nanoseconds.
+	// asked is when an object was last needed, in nanoseconds.
 	asked atomic.Int64
 
 	mu sync.Mutex

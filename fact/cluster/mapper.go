@@ -15,14 +15,14 @@ import (
 // have come since: discovery is expensive, and a policy may name a kind that never comes.
 const rediscover = 10 * time.Second
 
-// A mapping says under which resource a kind is read.
+// A mapping is the resource of a kind.
 type mapping struct {
 	kind       schema.GroupVersionKind
 	resource   schema.GroupVersionResource
 	namespaced bool
 }
 
-// A mapper finds mappings, within a context and once for all who want the same.
+// A mapper finds mappings, within a context and once for concurrent callers.
 type mapper struct {
 	rest   meta.RESTMapper
 	flight singleflight.Group
@@ -81,7 +81,7 @@ func (m *mapper) mayReset() bool {
 	return true
 }
 
-// forget drops what is known of a kind that the API server does not know any more.
+// forget drops the mapping of a kind that the API server no longer has.
 func (m *mapper) forget(kind schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A badge rejects what would leave too few running pods of a workload. It is about running
-// pods only: with one pod less than current, at least as many as it needs have to remain.
+// A badge rejects the deletion of a pod if too few running pods of a workload would remain: one
+// less than the current count must be enough.
 type badge struct {
 	target, current *reference.Reference
 	limit           amount
@@ -168,7 +168,7 @@ func (b *badge) String() string {
 	return fmt.Sprintf("pab %s %s of %s, now %s", name, b.limit.Text('f'), b.target, b.current)
 }
 
-// params gets nothing for what the badge is not about: a pod without owner may go.
+// params is empty for a pod that the badge does not cover: a pod without an owner may be deleted.
 func (b *badge) params(in *rule.Input) (map[string]any, error) {
 	if running, err := runningPod(in.Object); running && err == nil {
 		return params(in, b.target, b.current)

@@ -9,9 +9,8 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// The comparisons are those of CUE v0.4.3: numbers compare exactly, as decimals, whatever
-// their type; null is equal to itself and to nothing else; other values of different
-// kinds, and objects, cannot be compared.
+// The comparisons are those of CUE v0.4.3: numbers compare exactly, as decimals, of any type; null
+// is equal only to itself; other values of different kinds, and objects, cannot be compared.
 
 func equal(a, b any) (bool, error) {
 	switch kindA, kindB := kindOf(a), kindOf(b); {

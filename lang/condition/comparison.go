@@ -24,7 +24,7 @@ type comparison struct {
 	// processed is constant after process, nil if that has to wait for a request.
 	processed any
 	message   reference.Text
-	// object and old are the paths to all that the condition looks at.
+	// object and old are the paths that the condition reads.
 	object, old usher.Paths
 }
 
@@ -52,7 +52,7 @@ func compileComparison(c *v1alpha1.ValidateCondition) (check, []rule.Problem) {
 	return k, found.problems
 }
 
-// compileOperator compiles cond, and what it compares with.
+// compileOperator compiles cond and its right-hand side.
 func (c *comparison) compileOperator(field string, source *v1alpha1.ValidateCondition, found *collector) {
 	var err error
 	if c.operator, err = operatorOf(source.Cond); err != nil {
@@ -71,7 +71,7 @@ func (c *comparison) compileOperator(field string, source *v1alpha1.ValidateCond
 	}
 }
 
-// want finds out what the condition looks at.
+// want determines the paths that the condition reads.
 func (c *comparison) want() {
 	for _, r := range []*reference.Reference{c.data, c.value} {
 		if r != nil {
@@ -270,7 +270,7 @@ func (c *comparison) right(value any, in *rule.Input) (any, error) {
 	return processed, nil
 }
 
-// list is the right-hand side of what takes several values. A member that refers to a missing
+// list is the right-hand side of an operator with several values. A member that refers to a missing
 // field is equal to nothing, so it is left out.
 func (c *comparison) list(in *rule.Input) (any, error) {
 	members := make([]any, 0, len(c.members))

@@ -1,8 +1,8 @@
-// Package condition compiles validate templates: comparisons of two values, and the badge
-// that keeps pods of a workload running.
+// Package condition compiles validate templates: comparisons of two values, and the minimum number
+// of running pods of a workload.
 //
-// A template has two forms with one meaning: closures ([Compile]) and a CUE program
-// ([Render]), which is stored in the policy for those who read it there.
+// A template has two forms with one meaning: closures ([Compile]) and a CUE program ([Render]),
+// which is stored in the policy for readers.
 package condition
 
 import (
@@ -47,7 +47,7 @@ func Render(t *v1alpha1.ValidateRuleTemplate) (string, []rule.Problem) {
 	return c.render(), problems
 }
 
-// Params returns what gets the extraParams of the program that [Render] returns. Its error
+// Params returns the function for the extraParams of the program that [Render] returns. Its error
 // may be *fact.Missing.
 func Params(t *v1alpha1.ValidateRuleTemplate) func(*rule.Input) (map[string]any, error) {
 	c, problems := compile(t)
@@ -105,7 +105,7 @@ func compile(t *v1alpha1.ValidateRuleTemplate) (check, []rule.Problem) {
 	return nil, []rule.Problem{wrong("template.type", fmt.Sprintf("unknown template type(%s)", t.Type), "use condition or pab")}
 }
 
-// params gets the extraParams of references, nil ones left out.
+// params returns the extraParams of references, without nil ones.
 func params(in *rule.Input, references ...*reference.Reference) (map[string]any, error) {
 	params := map[string]any{}
 	for _, r := range references {
@@ -136,7 +136,7 @@ func (c *collector) warn(field, what, do string) {
 	c.problems = append(c.problems, warn(field, what, do))
 }
 
-// mistake says that the condition cannot do what it says, whatever the request.
+// mistake reports a condition that has no effect for any request.
 func (c *collector) mistake(field, what, do string) {
 	c.problems = append(c.problems, rule.Problem{Severity: rule.Mistake, Field: field, What: what, Do: do})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Evaluated returns a program that evaluates what [Render] returned for t as one that
-// answers for t: a rendered program tells only whether the condition hits, and what that
-// means is the affect mode's business. Stored programs of kinitiras are the same.
+// Evaluated returns a program that evaluates the result of [Render] for t like t itself: a rendered
+// program only reports whether the condition holds, and the affect mode is applied here. Stored
+// programs of kinitiras are the same.
 func Evaluated(t *v1alpha1.ValidateRuleTemplate, program rule.Program) rule.Program {
 	if t.Type != v1alpha1.TemplateCondition || t.Condition == nil || t.Condition.AffectMode != v1alpha1.AffectAllow {
 		return program
@@ -38,7 +38,7 @@ func (a allowing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 // String is the program in one line.
 func (a allowing) String() string { return "allow if " + a.Program.String() }
 
-// SlowPath says why the program runs slowly, if it does.
+// SlowPath returns why the program runs slowly, if it does.
 func (a allowing) SlowPath() string {
 	if program, ok := a.Program.(rule.SlowPath); ok {
 		return program.SlowPath()

@@ -6,13 +6,13 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// idle is a template whose block is missing. It names the block.
+// idle is a template without its block. It names the block.
 type idle string
 
 // Run has no objection.
 func (idle) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
 
-// String says that there is nothing.
+// String reports the missing block.
 func (i idle) String() string { return string(i) + " without content" }
 
 func (idle) open() bool { return false }

@@ -13,8 +13,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// maxExponent bounds the numbers that a policy may name: nobody means more, and digits
-// cost memory.
+// maxExponent limits the numbers in a policy: larger ones are not useful, and digits take memory.
 const maxExponent = 400
 
 // An operand is a constant on the right-hand side: value if it is not nil, otherwise text.

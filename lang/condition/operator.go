@@ -15,8 +15,8 @@ type operator struct {
 	// cue is the format of the expression that holds where the condition hits, of the data and
 	// the right-hand side.
 	cue string
-	// holds reports whether data is in this relation to the right-hand side, which is nil, a
-	// value or a []any, depending on what the operator takes. Data may be absent if that is nothing.
+	// holds reports whether data has this relation to the right-hand side, which is nil, a value or
+	// a []any, depending on the operator. Data may be absent if the right-hand side is nil.
 	holds func(data, right any) (bool, error)
 }
 
@@ -29,7 +29,7 @@ const (
 	severalValues
 )
 
-// absent is data that is not there.
+// absent is data that is missing.
 type absent struct{}
 
 // operators returns all operators, one for each value of [v1alpha1.Cond].
@@ -55,7 +55,7 @@ func operators() []operator {
 	}
 }
 
-// operatorOf returns the operator of a cond; the error says which there are.
+// operatorOf returns the operator of a cond; the error lists the valid ones.
 func operatorOf(cond v1alpha1.Cond) (operator, error) {
 	all := operators()
 	names := make([]string, len(all))

@@ -35,7 +35,7 @@ func (c *comparison) render() string {
 	return program(packages, []*reference.Reference{c.value, c.data}, guards, c.message.Expr())
 }
 
-// expr returns what p makes of a CUE expression; a nil process leaves it alone.
+// expr applies p to a CUE expression; a nil process does not change it.
 func (p *process) expr(value string) string {
 	if p == nil {
 		return value
@@ -67,9 +67,8 @@ func (b *badge) render() string {
 	}, reference.Quote(b.reason))
 }
 
-// program returns a CUE program that is invalid for reason where all guards hold, in the
-// format of cue fmt with four spaces. It imports what it uses: newer versions of CUE refuse
-// other imports.
+// program returns a CUE program that is invalid for reason if all guards hold, in the format of cue
+// fmt with four spaces. It imports only what it uses: newer versions of CUE reject unused imports.
 func program(packages []string, references []*reference.Reference, guards []string, reason string) string {
 	var b strings.Builder
 	slices.Sort(packages)

@@ -12,7 +12,7 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// advise warns of what a source does not do the way its author must have meant.
+// advise warns of expressions that do not do what their author probably meant.
 func (c *compilation) advise(file *ast.File, source string) {
 	a := &advisor{compilation: c, source: source, shapes: syntax.Shapes{}, looks: 2_000_000, tracer: tracer{
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
@@ -31,13 +31,13 @@ func (c *compilation) advise(file *ast.File, source string) {
 	}, func(ast.Node) { a.stack = a.stack[:len(a.stack)-1] })
 }
 
-// An advisor looks at one operation after the other, with what they are in.
+// An advisor checks one expression after the other, and knows the expressions around them.
 type advisor struct {
 	*compilation
 	tracer
 	source string
 	shapes syntax.Shapes
-	// looks counts down to where looking for more is not worth the time.
+	// looks is the remaining budget for checks.
 	looks int
 }
 
@@ -55,8 +55,7 @@ func (a *advisor) operation(b *ast.BinaryExpr) {
 	}
 }
 
-// inside reports whether the operation being looked at is an operand of one with the
-// same operator.
+// inside reports whether the current expression is an operand of one with the same operator.
 func (a *advisor) inside(op token.Token) bool {
 	for _, v := range slices.Backward(a.stack) {
 		switch p := v.(type) {
@@ -70,13 +69,13 @@ func (a *advisor) inside(op token.Token) bool {
 	return false
 }
 
-// A guard is a test that makes sense only if the other operands of && or || depend on
-// it, which they do not: both sides always count.
+// A guard is a test that is useful only if the other operands of && or || depend on it, which they
+// do not: both sides are always evaluated.
 type guard struct {
 	at   *ast.BinaryExpr
 	text string
 	path string
-	// null says that it compares with null, which a missing field fails too.
+	// null means a comparison with null, which fails for a missing field, too.
 	null bool
 }
 
@@ -161,13 +160,12 @@ func (a *advisor) relies(e ast.Expr, g guard) bool {
 	return found
 }
 
-// within reports whether path is outer or goes on from it.
+// within reports whether path is outer or below it.
 func within(path, outer string) bool {
 	return path == outer || strings.HasPrefix(path, outer+"\x00")
 }
 
-// guardedOutside reports whether an if clause around what is being looked at already
-// mentions path.
+// guardedOutside reports whether an enclosing if clause already mentions path.
 func (a *advisor) guardedOutside(path string) bool {
 	for i, n := range a.stack {
 		c, ok := n.(*ast.Comprehension)
@@ -301,7 +299,7 @@ func isFloat(n ast.Node) bool {
 	return ok && lit.Kind == token.FLOAT || isQuotient(n)
 }
 
-// contains reports whether e, or what the names in it stand for, has such a node.
+// contains reports whether e, or a value that it refers to, has such a node.
 func (a *advisor) contains(e ast.Node, match func(ast.Node) bool) bool {
 	seen := map[ast.Node]bool{}
 	var look func(ast.Node) bool
@@ -334,7 +332,7 @@ func (a *advisor) contains(e ast.Node, match func(ast.Node) bool) bool {
 	return look(e)
 }
 
-// wholeNumbers reports whether a call returns an integer or text whatever it is given.
+// wholeNumbers reports whether a call always returns an integer or text.
 func wholeNumbers(call *ast.CallExpr) bool {
 	switch fun := call.Fun.(type) {
 	case *ast.Ident:

@@ -61,8 +61,7 @@ func size(file *ast.File) int {
 	return n
 }
 
-// listSum returns what stands for a sum that is or may be one of lists, nil if it is
-// none.
+// listSum returns the replacement of a sum that is or may be one of lists, nil if it is not.
 func listSum(s syntax.Shapes, b *ast.BinaryExpr) ast.Expr {
 	operands := sumOf(b)
 	sum := syntax.Anything
@@ -98,8 +97,7 @@ func sumOf(b *ast.BinaryExpr) []ast.Expr {
 	}
 }
 
-// listProduct returns what stands for a product that surely is one of a list, nil
-// otherwise.
+// listProduct returns the replacement of a product that is certainly one of a list, nil otherwise.
 func listProduct(s syntax.Shapes, b *ast.BinaryExpr) ast.Expr {
 	switch {
 	case s.Of(b.X) == syntax.AList:
@@ -110,8 +108,7 @@ func listProduct(s syntax.Shapes, b *ast.BinaryExpr) ast.Expr {
 	return nil
 }
 
-// call returns a call of a function of package list, whatever the name list means where
-// it is put.
+// call returns a call of a function of package list, even if the name list is shadowed.
 func call(fun string, args ...ast.Expr) ast.Expr {
 	pkg := &ast.Ident{Name: "list", Node: ast.NewImport(nil, "list")}
 	return &ast.CallExpr{Fun: &ast.SelectorExpr{X: pkg, Sel: ast.NewIdent(fun)}, Args: args}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A verdict is what one evaluation says of its program.
+// A verdict is what one evaluation shows about its program.
 type verdict int
 
 const (
@@ -15,12 +15,12 @@ const (
 	overran
 )
 
-// A breaker suspends a program that overruns its limits repeatedly, for whoever writes the objects on
-// which it does. It is never suspended for others: what takes long waits behind its own (see
-// [worker.Pool]), so that nobody has to be spared it. The zero breaker lets it run.
+// A breaker suspends a program that exceeds its limits repeatedly, for the writers of the objects
+// on which it does. It is never suspended for others: slow evaluations wait in the queue of their
+// own tenant (see [worker.Pool]). The zero breaker never suspends.
 //
-// Answers in between do not count in a program's favour: which object makes it take
-// long may be up to whoever sends the object.
+// Successful evaluations in between do not end a suspension: the sender of an object may control
+// which object takes long.
 type breaker struct {
 	mu      sync.Mutex
 	writers map[string]*suspension
@@ -35,14 +35,14 @@ type suspension struct {
 	// was made.
 	until  time.Time
 	period time.Duration
-	// trying says that the one evaluation that may end the suspension is under way.
+	// trying means that the one evaluation that can end the suspension is running.
 	trying bool
 }
 
 const (
-	// overrunPeriods is for how many suspension periods an overrun counts.
+	// overrunPeriods is for how many suspension periods an overrun is remembered.
 	overrunPeriods = 10
-	// mostWriters is of how many writers overruns are counted apart.
+	// mostWriters limits the writers whose overruns are counted separately.
 	mostWriters = 256
 )
 
@@ -81,7 +81,7 @@ func (s *suspension) allow(now time.Time) (trial, error) {
 	return s, nil
 }
 
-// report tells how an evaluation that allow has let run ended.
+// report records how an evaluation that allow permitted ended.
 func (b *breaker) report(now time.Time, l Limits, writer string, t trial, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *breaker) of(now time.Time, l Limits, writer string) *suspension {
 	return b.writers[writer]
 }
 
-// overrun counts one, which may begin a suspension.
+// overrun counts one, which may start a suspension.
 func (s *suspension) overrun(now time.Time, l Limits) {
 	if !s.until.IsZero() {
 		return

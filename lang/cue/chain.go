@@ -20,7 +20,7 @@ type step struct {
 	isIndex bool
 }
 
-// An action is what is done with a value.
+// An action is the use of a value.
 type action int
 
 const (
@@ -28,7 +28,7 @@ const (
 	readAll action = iota
 	// testPresence compares it with _|_.
 	testPresence
-	// measure takes its length.
+	// measure is its length.
 	measure
 	// nameIt gives it another name, loopOver each of its members.
 	nameIt
@@ -38,7 +38,7 @@ const (
 // A chain is a mention with the selectors and indices behind it.
 type chain struct {
 	path []step
-	// node is the whole of it, parents what it is in, outermost first.
+	// node is the whole chain, parents are the nodes around it, outermost first.
 	node    ast.Node
 	parents []ast.Node
 }
@@ -61,8 +61,8 @@ func (t *tracer) climb(id *ast.Ident) (c chain) {
 	return c
 }
 
-// stepOf returns the step from child to parent, and whether the chain goes on there at
-// all; parentheses are no step.
+// stepOf returns the step from child to parent, and whether the chain continues there; parentheses
+// are not a step.
 func stepOf(parent, child ast.Node) (*step, bool) {
 	switch p := parent.(type) {
 	case *ast.ParenExpr:
@@ -97,7 +97,7 @@ func indexStep(index ast.Expr) *step {
 	return &step{}
 }
 
-// does says what is done with a chain, and the keys that its value goes by.
+// does returns the use of a chain, and the keys by which its value is known.
 func (t *tracer) does(c chain) (action, []any) {
 	if len(c.parents) == 0 {
 		return readAll, nil
@@ -117,8 +117,8 @@ func (t *tracer) does(c chain) (action, []any) {
 			return loopOver, []any{p.Value}
 		}
 	case *ast.LetClause:
-		// A let clause of a struct is resolved to the clause, one of a comprehension to
-		// its identifier.
+		// A let clause of a struct resolves to the clause, one of a comprehension to its
+		// identifier.
 		return nameIt, []any{p, p.Ident}
 	case *ast.Field:
 		if name, ok := t.isName(p, c); ok {

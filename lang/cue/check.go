@@ -26,14 +26,14 @@ func (c *compilation) problem(severity rule.Severity, pos token.Pos, what, do st
 func (c *compilation) fail(what, do string) { c.problem(rule.Error, token.NoPos, what, do) }
 func (c *compilation) failed() bool         { return len(rule.Errors(c.problems)) > 0 }
 
-// cueErrors reports errors of CUE, each at the first place that it names.
+// cueErrors reports errors of CUE, each at its first position.
 func (c *compilation) cueErrors(err error) {
 	list := errors.Errors(errors.Sanitize(errors.Promote(err, "")))
 	slices.SortStableFunc(list, func(a, b errors.Error) int { return position(a).Compare(position(b)) })
 	for _, e := range list {
 		text := e.Error()
 		if c.failed() && missingImport.MatchString(text) {
-			// The check of the imports has said so.
+			// The check of the imports has reported it.
 			continue
 		}
 		c.problem(rule.Error, position(e), shorten(text), c.remedy(text))
@@ -57,7 +57,7 @@ func position(e errors.Error) token.Pos {
 	return token.NoPos
 }
 
-// remedy says what to do about an error of CUE.
+// remedy returns how to correct an error of CUE.
 func (c *compilation) remedy(text string) string {
 	for _, param := range c.form.params() {
 		if strings.Contains(text, fmt.Sprintf("reference %q not found", param)) {
@@ -98,7 +98,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:longest], "") + "…"
 }
 
-// An evalError is what CUE said of one evaluation.
+// An evalError is CUE's error of one evaluation.
 type evalError struct {
 	err error
 }
@@ -110,7 +110,7 @@ func (e *evalError) Error() string {
 	})
 	first := list[0]
 	for _, e := range list {
-		// What made the alternatives of a disjunction fail says more than that they did.
+		// The errors of the alternatives of a disjunction are more useful than its own.
 		if !strings.Contains(e.Error(), "errors in empty disjunction") {
 			first = e
 			break

@@ -15,12 +15,12 @@ import (
 	"cuelang.org/go/cue/errors"
 )
 
-// Compile returns the program that a source is, and all that is wrong with it. The
-// program is nil if a problem is an Error.
+// Compile returns the program of a source, and all problems. The program is nil if a problem is an
+// Error.
 //
-// Like the original's check of policies, it evaluates the source without parameters:
-// what lacks only them is in order, conflicts and unknown names are not. Where the source cannot be
-// checked before ctx is done, or not now, the problem is Pending.
+// Like the original's check of policies, it evaluates the source without parameters: what only
+// lacks parameters is valid; conflicts and unknown names are not. If the source cannot be checked
+// before ctx is done, or not now, the problem is Pending.
 func Compile(ctx context.Context, source string, form Form, o Options) (*Program, []rule.Problem) {
 	p := &Program{
 		form: form, source: source, key: keyOf(source, form), tenant: o.Tenant, extra: o.ExtraParams, evaluator: o.Evaluator,
@@ -53,7 +53,7 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 	return p, c.problems
 }
 
-// A compilation gathers what is wrong with a source.
+// A compilation collects the problems of a source.
 type compilation struct {
 	form     Form
 	problems []rule.Problem
@@ -91,8 +91,8 @@ func (c *compilation) check(ctx context.Context, p *Program) {
 	}
 }
 
-// analyse analyses the source of p: one at a time if it is not of the policies of a cluster, so that
-// others are decided meanwhile.
+// analyse analyses the source of p: one at a time unless it is from a cluster policy, so that
+// requests are decided meanwhile.
 func (e *Evaluator) analyse(ctx context.Context, p *Program) (*analysis, []rule.Problem) {
 	if p.tenant != "" {
 		select {
@@ -105,7 +105,7 @@ func (e *Evaluator) analyse(ctx context.Context, p *Program) (*analysis, []rule.
 	return analyse(p.source, p.form)
 }
 
-// pending is the problem of a source that could not be checked yet.
+// pending is the problem of a source that has not been checked yet.
 func pending(form Form, err error) rule.Problem {
 	return rule.Problem{
 		Severity: rule.Error, Field: form.field(), Pending: true,
@@ -113,7 +113,7 @@ func pending(form Form, err error) rule.Problem {
 	}
 }
 
-// analyse finds out what a source reads, and translates it.
+// analyse determines what a source reads, and translates it.
 func analyse(source string, form Form) (*analysis, []rule.Problem) {
 	c := &compilation{form: form}
 	file := c.parse(source)

@@ -9,8 +9,7 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// constraint returns what of a value a declaration of it looks at, nil if it takes
-// anything.
+// constraint returns what a declaration of a value reads of it, nil if it accepts anything.
 func constraint(e ast.Expr) *need {
 	switch x := e.(type) {
 	case *ast.ParenExpr:
@@ -109,7 +108,7 @@ func scalar(e ast.Expr) bool {
 	case *ast.Ident:
 		return x.Node == nil && slices.Contains(syntax.ScalarTypes(), x.Name)
 	case *ast.UnaryExpr:
-		// A bound compares with a scalar, whatever its operand is written like.
+		// A bound compares with a scalar, in any notation of its operand.
 		return x.Op != token.MUL || scalar(x.X)
 	case *ast.BinaryExpr:
 		switch x.Op {

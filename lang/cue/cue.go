@@ -1,13 +1,12 @@
-// Package cue runs policies written in CUE: as Go closures where that surely means the
+// Package cue runs policies written in CUE: as Go closures if their result is certain to be the
 // same, otherwise on CUE's own evaluator.
 //
-// A source is compiled once; what an evaluation then costs follows the part of the
-// object that the source reads, because nothing else is handed to the evaluator.
-// Sources mean what they meant to CUE v0.4.3, which the original engine embeds. Where
-// the newer evaluator cannot keep that meaning and the source shows it, Compile says
-// so. Two things it cannot see: lists of objects that come from the input compare by
-// content (v0.4.3 called them different, always), and an expression that only bounds
-// narrow down to one value, such as >0 & <2 & int, is not that value.
+// A source is compiled once; the cost of an evaluation depends on the part of the object that the
+// source reads, since only that is passed to the evaluator. Sources mean what they meant to CUE
+// v0.4.3, which the original engine embeds. Where the newer evaluator cannot keep that meaning and
+// the source shows it, Compile says so. Two things it cannot see: lists of objects that come from
+// the input compare by content (v0.4.3 called them different, always), and an expression that only
+// bounds narrow down to one value, such as >0 & <2 & int, is not that value.
 //
 // The evaluator can be neither cancelled nor bounded, and remembers every field name
 // that it ever saw. So it runs in processes that can be killed: see [Main].
@@ -23,7 +22,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Form says which parameters a source gets and where it leaves its result.
+// A Form defines which parameters a source gets and where its result is.
 type Form int
 
 const (
@@ -83,15 +82,15 @@ func (f Form) params() []string {
 	return []string{"data"}
 }
 
-// Options is what a source needs besides its text. The zero Options works.
+// Options are what a source needs besides its text. The zero Options works.
 type Options struct {
 	// ExtraParams returns data.extraParams of the rendered forms; nil means none. Its
 	// error, which may be *fact.Missing, is that of the program.
 	ExtraParams func(*rule.Input) (map[string]any, error)
 	// Evaluator is where the program runs; nil means [Default].
 	Evaluator *Evaluator
-	// Tenant is whose source it is: the namespace of the policy. The evaluations of a tenant
-	// wait behind its own.
+	// Tenant is the owner of the source: the namespace of the policy. Evaluations of a tenant wait
+	// in its own queue.
 	Tenant string
 }
 
@@ -108,16 +107,17 @@ type Program struct {
 	analysis
 }
 
-// An analysis is what is known of a source from looking at it.
+// An analysis is the result of analysing a source.
 type analysis struct {
-	// reads says what of each parameter the evaluator gets; one that is not there is
-	// not read at all.
+	// reads is what the evaluator gets of each parameter; a parameter that is missing here is not
+	// read.
 	reads map[string]*need
-	// fetches says that the source may have a processing.http block.
+	// fetches means that the source may have a processing.http block.
 	fetches bool
-	// pointers are the places that the source may patch, as far as it spells them out.
+	// pointers are the paths that the source may patch, as far as they are literals.
 	pointers []string
-	// translation is the source as closures, nil if it cannot be; obstacle then says why.
+	// translation is the source as closures, nil if that is not possible; obstacle then has the
+	// reason.
 	translation *closure.Program
 	obstacle    string
 	// object and old are the paths to all that is read of the object and of the old one.
@@ -127,9 +127,9 @@ type analysis struct {
 // Fetches reports whether the source may ask for facts over HTTP.
 func (p *Program) Fetches() bool { return p.fetches }
 
-// Run evaluates the source. It needs a worker if closures have no answer, and gives up when
-// ctx is done or the evaluator's limits are reached; the errors then are ctx's own,
-// [ErrOverrun], [ErrSuspended] or [ErrTooLarge].
+// Run evaluates the source. It needs a worker if closures have no result, and returns when ctx is
+// done or the evaluator's limits are reached; the errors then are ctx's own, [ErrOverrun],
+// [ErrSuspended] or [ErrTooLarge].
 func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	params, err := p.params(in)
 	if err != nil {
@@ -175,8 +175,8 @@ func writerName(writer string) string {
 	return user + " in " + namespace
 }
 
-// question asks an evaluator. It has a copy of the parameters, so that those of [Program.Run] stay
-// on the stack where closures answer.
+// question calls an evaluator. It has a copy of the parameters, so that those of [Program.Run] stay
+// on the stack if closures have the result.
 func (p *Program) question(params closure.Params) *request {
 	return &request{Key: p.key, Form: p.form, input: func() (map[string]any, error) { return p.project(&params) }}
 }
@@ -193,11 +193,11 @@ func (p *Program) translated(params *closure.Params) (rule.Outcome, bool) {
 // "object.spec.containers[].image". What ends in ".*" is read whole.
 func (p *Program) Reads() []string { return listReads(p.reads) }
 
-// SlowPath says why the program runs on CUE's evaluator, which takes some hundred times as long
-// as closures do, with the first place in the source that makes it; "" if it does not.
+// SlowPath returns why the program runs on CUE's evaluator, which is about a hundred times slower
+// than closures, with the first place in the source that needs it; "" if it does not.
 func (p *Program) SlowPath() string { return p.obstacle }
 
-// String says what the program makes of what.
+// String names the parameters and the result of the program.
 func (p *Program) String() string {
 	reads := p.Reads()
 	if len(reads) == 0 {
@@ -236,7 +236,7 @@ func (p *Program) params(in *rule.Input) (closure.Params, error) {
 	return closure.Params{{Name: "data", Value: data}}, nil
 }
 
-// tree turns a nil object into the JSON null that it stands for.
+// tree turns a nil object into JSON null.
 func tree(object map[string]any) any {
 	if object == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"cuelang.org/go/cue"
 )
 
-// errNoOutput is worded like the original's.
+// errNoOutput has the text of the original's error.
 var errNoOutput = errors.New("output not found in cue")
 
 func validate(value cue.Value, options ...cue.Option) error {

@@ -28,22 +28,22 @@ var (
 type Limits struct {
 	// Timeout is how long one evaluation may take, by default 2 s.
 	Timeout time.Duration
-	// CompileTimeout is the same for the evaluation without input by which Compile checks
-	// a source, by default 2 s.
+	// CompileTimeout is the same for the evaluation without input by which Compile checks a source,
+	// by default 2 s.
 	CompileTimeout time.Duration
 
 	// Overruns is how many evaluations of one program on the objects of one writer may overrun,
 	// within ten times Suspension, before the program is suspended for this writer. The default is 3.
 	Overruns int
-	// Suspension is for how long, by default 30 s. Then one evaluation is tried; if it
-	// takes too long again, the next suspension is twice as long, up to 16 times.
+	// Suspension is for how long a program is suspended, by default 30 s. Then one evaluation is
+	// tried; if it takes too long again, the next suspension is twice as long, up to 16 times.
 	Suspension time.Duration
 
-	// Values and Bytes bound what one evaluation is given: the values of the JSON tree,
-	// containers included (by default 200,000), and the length of its strings and field
-	// names together (by default 4 MiB).
+	// Values and Bytes limit the input of one evaluation: the values of the JSON tree, including
+	// containers (by default 200,000), and the total length of its strings and field names (by
+	// default 4 MiB).
 	Values, Bytes int
-	// Result bounds what it returns, in bytes of JSON, by default 1 MiB.
+	// Result limits the result, in bytes of JSON, by default 1 MiB.
 	Result int
 }
 
@@ -78,16 +78,16 @@ func newEvaluator(l Limits, at place) *Evaluator {
 	return &Evaluator{limits: l.withDefaults(), now: time.Now, place: at, analysing: make(chan struct{}, 1)}
 }
 
-// A place is somewhere to evaluate. It returns how long the evaluation took; 0 means that it never
-// began.
+// A place is where evaluations run. It returns how long the evaluation took; 0 means that it did
+// not start.
 type place interface {
 	do(ctx context.Context, tenant string, limit time.Duration, r *request, source string) (*response, time.Duration, error)
 	hold()
 	release()
 }
 
-// tenantOf names who is answerable for how long an evaluation takes: the namespace of the policy, or,
-// since everybody's objects meet the policies of a cluster, that of the object.
+// tenantOf names the tenant that is charged for an evaluation: the namespace of the policy or,
+// since cluster policies apply to everybody's objects, that of the object.
 func tenantOf(p *Program, writer string) string {
 	if p.tenant != "" || writer == "" {
 		return p.tenant
@@ -105,8 +105,8 @@ func OnWorkers(pool *worker.Pool, l Limits) *Evaluator {
 }
 
 // InProcess returns an evaluator that runs in this process, where an evaluation can neither be
-// stopped nor held to an amount of memory: one that takes too long is given up, and goes on. It is
-// for programs whose policies are all written by those who run the program.
+// stopped nor limited in memory: one that takes too long continues in the background. Use it only
+// if the operators of the program write all policies.
 func InProcess(l Limits) *Evaluator {
 	return newEvaluator(l, &process{slots: make(chan struct{}, runtime.GOMAXPROCS(0)), server: newServer()})
 }
@@ -126,7 +126,7 @@ func Default() *Evaluator {
 	return None()
 }
 
-// ask asks the place for something.
+// ask sends a request to the place.
 func (e *Evaluator) ask(ctx context.Context, tenant string, limit time.Duration, r *request, source string) (*response, time.Duration, error) {
 	if e.place == nil {
 		return nil, 0, ErrNoEvaluator
@@ -151,9 +151,9 @@ func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *
 	return answer, nil
 }
 
-// verdictOf tells what an evaluation says of its program. One that its caller cut short
-// speaks against it only if it had a fair share of the time; a caller that went away
-// says nothing.
+// verdictOf returns what an evaluation shows about its program. A timeout of its caller is an
+// overrun only if the evaluation had a fair share of the time; a caller that disconnected shows
+// nothing.
 func verdictOf(err error, took, limit time.Duration) verdict {
 	switch {
 	case errors.Is(err, ErrOverrun):
@@ -169,7 +169,7 @@ func verdictOf(err error, took, limit time.Duration) verdict {
 	return answered
 }
 
-// Workers are a place: processes that are killed when they take too much.
+// Workers are a place: processes that are killed when they exceed their limits.
 type workers struct {
 	pool   *worker.Pool
 	result int
@@ -201,7 +201,7 @@ func (w *workers) send(ctx context.Context, tenant string, limit time.Duration, 
 	return answer, took, err
 }
 
-// A process is a place: the one that asks.
+// A process is a place: the current process.
 type process struct {
 	// slots holds one entry for each evaluation under way, those that were given up included.
 	slots  chan struct{}

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// processing is the field whose http block asks for one HTTP request, and whose
-	// output field gets the answer.
+	// processing is the field with the http block for one HTTP request, and with the output field
+	// for its response.
 	processing = "processing"
 	// fetchTimeout is the original's.
 	fetchTimeout = 3 * time.Second
 )
 
-// fetch returns the answer to the HTTP request that a source asks for.
+// fetch returns the response to the HTTP request of a source.
 func (p *Program) fetch(in *rule.Input, request *fact.HTTP) (map[string]any, error) {
 	answer, err := in.Facts.Value(fact.Ref{HTTP: request})
 	if missing := (*fact.Missing)(nil); errors.As(err, &missing) {
@@ -123,8 +123,7 @@ func texts(block cue.Value, name string) (map[string]string, error) {
 	return texts, nil
 }
 
-// tlsIn reads the tls_config block, nil if there is none. A client certificate counts
-// only together with its key.
+// tlsIn reads the tls_config block, nil if there is none. A client certificate needs its key.
 func tlsIn(block cue.Value) (*fact.TLS, error) {
 	config := at(block, "tls_config")
 	if !config.Exists() {

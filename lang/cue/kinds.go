@@ -188,7 +188,7 @@ func (a *advisor) kindsOfName(id *ast.Ident, depth int) kinds {
 	return anyKind
 }
 
-// compares says that two values are never of the same kind.
+// compares reports two values that never have the same kind.
 func (a *advisor) compares(b *ast.BinaryExpr) {
 	x, y := a.kindsOf(b.X), a.kindsOf(b.Y)
 	if x == 0 || y == 0 || x&y != 0 || (x|y)&(kindNull|kindOther) != 0 || bits.OnesCount8(uint8(x)) > 2 || bits.OnesCount8(uint8(y)) > 2 {

@@ -13,20 +13,20 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A request is what the evaluator is asked: to check a source, or to run one.
+// A request is a request to the evaluator: to check a source, or to run one.
 type request struct {
-	// Key stands for the source. A worker that does not know it says so, and is asked again with
-	// Source.
+	// Key identifies the source. A worker that does not have it says so, and the request is sent
+	// again with Source.
 	Key    string `json:"key"`
 	Source string `json:"source,omitempty"`
 	Form   Form   `json:"form"`
-	// Check asks for what is wrong with the source, and nothing else.
+	// Check asks for the problems of the source only.
 	Check bool `json:"check,omitempty"`
-	// Input are the parameters by name; Output is the answer to the HTTP request that the source
-	// asked for, nil if there is none yet.
+	// Input are the parameters by name; Output is the response to the HTTP request of the source,
+	// nil if there is none yet.
 	Input  map[string]any `json:"input,omitempty"`
 	Output map[string]any `json:"output"`
-	// input makes Input when the request is sent: what waits takes no memory.
+	// input creates Input when the request is sent: waiting requests take no memory.
 	input func() (map[string]any, error)
 }
 
@@ -54,9 +54,9 @@ func (r *request) withInput() (*request, error) {
 	return &whole, err
 }
 
-// A response is what the evaluator says.
+// A response is the response of the evaluator.
 type response struct {
-	// Unknown: the source is not there.
+	// Unknown: the worker does not have the source.
 	Unknown  bool           `json:"unknown,omitempty"`
 	Problems []rule.Problem `json:"problems,omitempty"`
 	// Error is what CUE has against the input.
@@ -68,14 +68,14 @@ type response struct {
 	Patch    []usher.PatchOp `json:"patch,omitempty"`
 }
 
-// keyOf returns what stands for a source.
+// keyOf returns the key of a source.
 func keyOf(source string, form Form) string {
 	hash := sha256.Sum256([]byte(source))
 	return fmt.Sprintf("%d-%s", form, hex.EncodeToString(hash[:]))
 }
 
-// mostAnswered bounds the values of an answer: each takes a hundred bytes or so once it is
-// decoded, and some take two in the text.
+// mostAnswered limits the values of a response: each takes about a hundred bytes decoded, and as
+// few as two in the text.
 const mostAnswered = 50_000
 
 // read reads what a worker has sent, which may be anything.
@@ -131,7 +131,7 @@ func (r *response) encode() []byte {
 	return data
 }
 
-// outcome is what a program returns for a response without an error.
+// outcome is the outcome of a response without an error.
 func (r *response) outcome() rule.Outcome {
 	switch {
 	case r.Denied:
@@ -142,7 +142,7 @@ func (r *response) outcome() rule.Outcome {
 	return rule.Outcome{Warnings: r.Warnings}
 }
 
-// responseOf is the response that stands for what a source returned.
+// responseOf is the response for the result of a source.
 func responseOf(outcome rule.Outcome, fetch *fact.HTTP, err error) *response {
 	if err != nil {
 		return &response{Error: err.Error()}

@@ -19,7 +19,7 @@ type native struct {
 	form    Form
 	context *cue.Context
 	value   cue.Value
-	// fetches says that the source may have a processing.http block.
+	// fetches means that the source may have a processing.http block.
 	fetches bool
 }
 
@@ -73,8 +73,8 @@ func (c *compilation) build(file *ast.File) *native {
 // fields of values that come from Go.
 func newContext() *cue.Context { return cuecontext.New(cuecontext.CUE_DEBUG("sharing=0")) }
 
-// run evaluates the source on its input, which holds the parameters by name. If it asks for
-// an HTTP request first, and output, the answer, is nil, it returns that request.
+// run evaluates the source on its input, the parameters by name. If it needs an HTTP request first,
+// and output, the response, is nil, it returns that request.
 func (n *native) run(input map[string]any, output any) (rule.Outcome, *fact.HTTP, error) {
 	value := n.value
 	for _, name := range n.form.params() {
@@ -103,7 +103,7 @@ func (n *native) run(input map[string]any, output any) (rule.Outcome, *fact.HTTP
 	return outcome, nil, err
 }
 
-// encodable turns the numbers of a JSON tree into what CUE reads them as, in place.
+// encodable converts the numbers of a JSON tree to those of CUE, in place.
 func encodable(tree any) any {
 	switch v := tree.(type) {
 	case float64:

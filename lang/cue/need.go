@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// A need says what of a value is read. The zero need reads only whether the value is
-// there and of what type.
+// A need is what is read of a value. The zero need reads only its presence and type.
 type need struct {
 	// whole reads everything.
 	whole bool
@@ -35,7 +34,7 @@ func (n *need) field(name string) *need {
 	return both
 }
 
-// add makes n read what other reads too.
+// add adds the reads of other to n.
 func (n *need) add(other *need) {
 	if other == nil || n == other {
 		return

@@ -14,8 +14,8 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// outputs says what the source returns that nobody reads, and what cannot be read. What it finds
-// does not depend on any input.
+// outputs reports fields of the result that are never read, and values that cannot be read. Its
+// findings do not depend on any input.
 func (a *advisor) outputs() {
 	if a.form != Override && a.form != Validate {
 		return
@@ -32,7 +32,7 @@ func (a *advisor) outputs() {
 	}
 }
 
-// outputName says that the result is missing, or has another name.
+// outputName reports a result that is missing, or has another name.
 func (a *advisor) outputName() {
 	output := a.form.output()
 	if mayDefine(a.file.Decls, output) {
@@ -45,8 +45,7 @@ func (a *advisor) outputName() {
 	a.problem(rule.Mistake, token.NoPos, output+" is not defined, so the rule fails whenever it runs", do)
 }
 
-// nearest returns the name that may have been meant for word: those that the language gives a
-// meaning are not.
+// nearest returns the name that word probably means, except names with a meaning in the language.
 func nearest(word string, names []string) string {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		return slices.Contains([]string{"object", "oldObject", "data", processing}, name)
@@ -54,7 +53,7 @@ func nearest(word string, names []string) string {
 	return rule.Nearest(word, names)
 }
 
-// parameters says which parameters the source declares that it never gets.
+// parameters reports parameters that the source declares but never gets.
 func (a *advisor) parameters() {
 	given := a.form.params()
 	for _, name := range slices.Sorted(maps.Keys(a.fields)) {
@@ -71,7 +70,7 @@ func (a *advisor) parameters() {
 	}
 }
 
-// given says which parameters there are.
+// given lists the parameters.
 func (a *advisor) given(name string) string {
 	given := a.form.params()
 	if near := rule.Nearest(name, given); near != "" && name != "oldObject" {
@@ -86,7 +85,7 @@ func open(value ast.Expr) bool {
 	return ok && id.Node == nil && slices.Contains(syntax.ScalarTypes(), id.Name) && id.Name != "null"
 }
 
-// read reports whether a top-level name is mentioned other than to ask whether it is there.
+// read reports whether a top-level name is used other than in a test of its presence.
 func (a *advisor) read(name string) bool {
 	found := false
 	var parents []ast.Node
@@ -139,7 +138,7 @@ func (a *advisor) verdict(structs []*ast.StructLit) {
 	}
 }
 
-// reason warns of refusals without a word.
+// reason warns of denials without a message.
 func (a *advisor) reason(structs []*ast.StructLit) {
 	var refuses token.Pos
 	for _, s := range structs {
@@ -259,7 +258,7 @@ func (a *advisor) unread(of string, f memberField, known []string, synonyms map[
 	a.problem(rule.Warning, f.at, what, "remove it, or make it a hidden field: _"+f.name)
 }
 
-// mustBe says that a value can never be of the kind that is read.
+// mustBe reports a value that never has the kind that is read.
 func (a *advisor) mustBe(f memberField, want kinds, do string) {
 	is := a.kindsOf(f.value)
 	if is != 0 && is&want == 0 {
@@ -277,8 +276,8 @@ type memberField struct {
 // mostLiterals is how deep literals are followed.
 const mostLiterals = 30
 
-// membersOf returns the plain fields of a struct literal, those under conditions and of what it
-// embeds, too.
+// membersOf returns the plain fields of a struct literal, including those under conditions and in
+// embedded structs.
 func (a *advisor) membersOf(s *ast.StructLit, depth int) []memberField {
 	var fields []memberField
 	if a.looks--; depth > mostLiterals || a.looks < 0 {
@@ -341,7 +340,7 @@ func (a *advisor) literals(e ast.Expr, depth int) []*ast.StructLit {
 	return nil
 }
 
-// valueOf returns what a name stands for.
+// valueOf returns the value that a name refers to.
 func valueOf(id *ast.Ident) (ast.Expr, bool) {
 	switch node := id.Node.(type) {
 	case *ast.LetClause:

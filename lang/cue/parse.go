@@ -48,9 +48,9 @@ func (c *compilation) tooLong(source string) {
 	c.fail(fmt.Sprintf("it is %d bytes long, more than %d", len(source), longestSource), "make it shorter")
 }
 
-// parseFile parses a source of the old language. The parser has no infix div, mod, quo
-// and rem any more: where it stumbles over one, the text is parsed with * in its place,
-// which binds as tightly, and the operation then becomes a call.
+// parseFile parses a source of the old language. The parser no longer has infix div, mod, quo and
+// rem: they are replaced by *, which has the same precedence, and the operation is then turned into
+// a call.
 func parseFile(source string) (*ast.File, error) {
 	infix := map[int]string{}
 	text := []byte(source)
@@ -69,7 +69,7 @@ func parseFile(source string) (*ast.File, error) {
 	}
 }
 
-// wordAt returns the word operator at the first place that err complains about.
+// wordAt returns the word operator at the first position of err.
 func wordAt(source string, text []byte, err error) (int, string) {
 	for _, e := range errors.Errors(err) {
 		pos := e.Position()
@@ -106,7 +106,7 @@ func callInfix(file *ast.File, infix map[int]string) {
 	resolve(file)
 }
 
-// resolve binds the identifiers of a file that has changed anew.
+// resolve binds the identifiers of a changed file again.
 func resolve(file *ast.File) {
 	ast.Walk(file, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)

@@ -8,12 +8,12 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// readsOf says what of its parameters a source reads, by parameter. It may say too
-// much, never too little: what it cannot follow it takes for everything.
+// readsOf returns what a source reads of its parameters. It may return too much, never too little:
+// what it cannot follow is read completely.
 //
-// It looks at each mention of a parameter with the selectors and indices behind it, and
-// at what is done with that. Names for such a path (a top-level field, a let clause, the
-// variable of a for clause) are followed to where they are mentioned in turn.
+// It follows each reference to a parameter, with its selectors and indices, to its use. Names for
+// such a path (a top-level field, a let clause, the variable of a for clause) are followed to their
+// own references.
 func readsOf(file *ast.File, form Form) map[string]*need {
 	t := &tracer{
 		file:   file,
@@ -38,7 +38,7 @@ func readsOf(file *ast.File, form Form) map[string]*need {
 	return reads
 }
 
-// A tracer follows what a source reads.
+// A tracer determines what a source reads.
 type tracer struct {
 	file   *ast.File
 	params []string
@@ -46,23 +46,23 @@ type tracer struct {
 	fixed []string
 	// fields are the declarations of each top-level field, those under conditions too.
 	fields map[string][]*ast.Field
-	// lost says that the source does what cannot be followed.
+	// lost means that the source has a construct that cannot be followed.
 	lost bool
 
 	stack []ast.Node
-	// uses are the mentions of what a key stands for: the name of a top-level field, or
-	// the node that declares a let or for variable.
+	// uses are the references to a key: the name of a top-level field, or the node that declares a
+	// let or for variable.
 	uses map[any][]use
 	// needs are what the uses of a key add up to; nil while that is being found out.
 	needs map[any]*need
-	// nodes counts what is put together, which may be far more than the source.
+	// nodes counts the combined nodes, which can be many more than the source has.
 	nodes int
 }
 
 // mostNeeds is how many parts of needs are put together; then all is needed.
 const mostNeeds = 200_000
 
-// A use is one mention: the path behind it, and what is done with what is there.
+// A use is one reference: its path, and the use of the value there.
 type use struct {
 	path []step
 	does action
@@ -111,7 +111,7 @@ func (t *tracer) walk(root ast.Node) {
 	})
 }
 
-// mention records id if it stands for a value that can be followed.
+// mention records id if it refers to a value that can be followed.
 func (t *tracer) mention(id *ast.Ident) {
 	if id.Node == nil || t.isLabel(id) {
 		return
@@ -126,8 +126,8 @@ func (t *tracer) mention(id *ast.Ident) {
 	t.uses[key] = append(t.uses[key], u)
 }
 
-// keyOf returns the key that id stands for, nil if it is neither a parameter nor
-// anything that may name one.
+// keyOf returns the key that id refers to, nil if it is neither a parameter nor a possible name of
+// one.
 func (t *tracer) keyOf(id *ast.Ident) any {
 	switch id.Node.(type) {
 	case *ast.ImportSpec:

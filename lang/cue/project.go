@@ -28,7 +28,7 @@ func (p *Program) project(params *closure.Params) (map[string]any, error) {
 	return input, nil
 }
 
-// A projection copies the needed part of trees and counts what it copies.
+// A projection copies the part of trees that is read and counts what it copies.
 type projection struct {
 	limits        *Limits
 	values, bytes int
@@ -89,8 +89,7 @@ func (j *projection) object(v map[string]any, n *need, depth int) (any, error) {
 	return object, nil
 }
 
-// list keeps the elements up to the last one that is read, so that each stays in its
-// place and none appears that is not there.
+// list keeps the elements up to the last one that is read, so that each keeps its index.
 func (j *projection) list(v []any, n *need, depth int) (any, error) {
 	if !n.whole && n.each == nil {
 		last := -1

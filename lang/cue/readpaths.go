@@ -11,15 +11,15 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// ReadPaths implements [rule.Selective]: what the source reads, and the places that it may
-// patch, as far as it spells them out.
+// ReadPaths implements [rule.Selective]: the paths that the source reads, and those that it may
+// patch, as far as they are literals.
 func (p *Program) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
 
-// want finds out what p wants.
+// want determines the paths that p reads.
 func (p *Program) want() {
 	switch {
 	case p.extra != nil:
-		// Whoever makes the parameters may look anywhere.
+		// The function that computes the parameters may read anything.
 		p.object.Add()
 		p.old.Add()
 		return
@@ -42,8 +42,8 @@ func (p *Program) want() {
 	}
 }
 
-// addTo adds what n reads to paths, at which n begins. Of lists, and of what is gone
-// through field by field, all is added.
+// addTo adds what n reads to paths, below path. Lists, and values with computed keys, are added as
+// a whole.
 func (n *need) addTo(paths *usher.Paths, at ...string) {
 	switch {
 	case n == nil:
@@ -56,8 +56,8 @@ func (n *need) addTo(paths *usher.Paths, at ...string) {
 	}
 }
 
-// pointersIn returns the texts in a source that look like the path of an operation, those
-// with interpolations up to the first of them. If one is none, too much is decoded.
+// pointersIn returns the string literals in a source that look like the path of an operation, up to
+// the first interpolation. If one is not a path, too much is decoded.
 func pointersIn(file *ast.File) []string {
 	var pointers []string
 	ast.Walk(file, func(n ast.Node) bool {

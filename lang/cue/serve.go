@@ -10,9 +10,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Main lets CUE's evaluator run in processes of its own, which are this program, started once more.
-// Call it first thing in main, before anything that may have an effect: in such a process it does
-// not return. In tests it belongs into TestMain.
+// Main lets CUE's evaluator run in separate processes, which are this program started again. Call
+// it first in main, before anything with an effect: in such a process it does not return. In tests,
+// call it in TestMain.
 //
 // A program that does not call it runs CUE as closures only, unless it allows [InProcess].
 func Main() {
@@ -34,8 +34,8 @@ type kept struct {
 }
 
 const (
-	// mostKept and mostBytesKept bound the programs that a worker keeps, by the length of their
-	// sources: one takes some hundred times as much.
+	// mostKept and mostBytesKept limit the programs that a worker keeps, by the length of their
+	// sources: a program takes about a hundred times as much.
 	mostKept      = 200
 	mostBytesKept = 512 << 10
 )
@@ -58,7 +58,7 @@ func (s *server) answer(r *request) *response {
 	return n.answer(r)
 }
 
-// native returns the program that a request wants to run, or else the answer.
+// native returns the program for a request, or else the response.
 func (s *server) native(r *request) (*native, *response) {
 	s.clock++
 	if r.Check {
@@ -119,8 +119,8 @@ const (
 	largestAnalysis = 64 << 20
 )
 
-// checkWithinReason checks a source, and that it takes neither long nor much memory to do with it
-// what the parent is going to.
+// checkWithinReason checks a source, and that the uses that the parent has for it take neither too
+// long nor too much memory.
 func checkWithinReason(source string, form Form) (*native, []rule.Problem) {
 	c := &compilation{form: form}
 	begin, used, before := time.Now(), worker.CPU(), allocated()

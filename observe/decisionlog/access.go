@@ -9,8 +9,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// accessAttrs tell what a request asks leave to do. Of what else authenticators know about
-// the user only the keys are told.
+// accessAttrs are the attributes of what a request asks for. Of the user's extra fields only the
+// keys are logged.
 func accessAttrs(attrs []slog.Attr, r *usher.Request) []slog.Attr {
 	attrs = append(attrs, slog.String("user", r.User.Name))
 	if len(r.User.Groups) > 0 {

@@ -1,8 +1,9 @@
-// Package decisionlog writes one line of log for each decision: denials, and what would
-// have been one, at Info, failed rules at Warn (ignored by their failure policy) or Error, everything else at Debug.
+// Package decisionlog writes one line of log for each decision: denials, including those that were
+// not enforced, at Info; failed rules at Warn (if ignored by the failure policy) or Error;
+// everything else at Debug.
 //
-// What objects contain is never logged. Names are, and the reason why a rule failed,
-// without what stands in quotes there, since it may be a value of the object.
+// Contents of objects are never logged. Names are logged, and the error of a failed rule without
+// quoted text, which may be a value of the object.
 package decisionlog
 
 import (
@@ -114,7 +115,7 @@ func policies(findings []usher.Finding) []string {
 	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.WouldDeny })
 }
 
-// wouldDeny names the policies that would have denied.
+// wouldDeny names the policies that would deny the request.
 func wouldDeny(findings []usher.Finding) []string {
 	return names(findings, func(o usher.Outcome) bool { return o == usher.WouldDeny })
 }
@@ -157,8 +158,8 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 
 var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*(?:\"|$)|'[^']*(?:'|$)|`[^`]*(?:`|$)")
 
-// withheld is the text of an error without what may be values of the object, and without
-// any text where the object is a secret, or one has been read before.
+// withheld is the text of an error without possible values of the object, and without any text if
+// the object is a secret, or if one was read before.
 func withheld(r *usher.Request, err error, confidential bool) string {
 	const (
 		limit  = 500

@@ -7,22 +7,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A ClusterState is how a process is doing in a cluster. Its functions are called whenever
-// metrics are read. What is nil is not shown.
+// A ClusterState is the state of a process in a cluster. Its functions are called whenever metrics
+// are read. Metrics of nil functions are omitted.
 type ClusterState struct {
-	// Staleness is for how long the policies have not been known to be those of the cluster.
+	// Staleness is for how long the policies have not been confirmed to be those of the cluster.
 	Staleness func() time.Duration
-	// Registered is whether API servers are told to ask for what the policies need.
+	// Registered reports whether the webhook configurations cover what the policies need.
 	Registered func() bool
 	// Called is whether they do, as probes have shown. It is not known on replicas that do
 	// not probe.
 	Called func() (called, known bool)
 }
 
-// Cluster makes m show how the process is doing in a cluster.
+// Cluster adds metrics about the process in a cluster to m.
 func (m *Metrics) Cluster(state ClusterState) { m.cluster.current.Store(&state) }
 
-// Probed counts a probe, by what became of it: called, not_called or unknown.
+// Probed counts a probe by its result: called, not_called or unknown.
 func (m *Metrics) Probed(result string) { m.probes.WithLabelValues(result).Inc() }
 
 // cluster shows what Cluster was given.

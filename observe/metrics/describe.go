@@ -10,7 +10,7 @@ import (
 
 const prefix = "usher_"
 
-// A Description says what one metric is.
+// A Description describes one metric.
 type Description struct {
 	Name string
 	// Type is counter, gauge or histogram.
@@ -44,7 +44,7 @@ func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.
 	opts := prometheus.HistogramOpts{
 		Name: m.describe("histogram", name, help, labels),
 		Help: help,
-		// From what a decision costs that no rule is for, to the patience of API servers.
+		// From a decision without any rule to the timeout of API servers.
 		Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}
 	vec := prometheus.NewHistogramVec(opts, labels)
@@ -60,7 +60,7 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Desc 
 	return prometheus.NewDesc(m.describe("counter", name, help, labels), help, labels, nil)
 }
 
-// buildInfo tells what runs, as far as the binary knows.
+// buildInfo describes the running binary, as far as it is known.
 func (m *Metrics) buildInfo() prometheus.Collector {
 	const module = "github.com/usher-dev/usher"
 	help := "Always 1; the labels tell what runs."

@@ -9,7 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// phaseLabels are the values of the label phase; what is no phase is the last one.
+// phaseLabels are the values of the label phase; the last one is for unknown phases.
 var phaseLabels = [...]string{string(usher.Authorize), string(usher.Mutate), string(usher.Validate), "other"}
 
 // A verdict is an index of verdictLabels.
@@ -46,7 +46,7 @@ func phaseOf(p usher.Phase) int {
 	return last
 }
 
-// doorCounts counts the decisions of one door. What it counts with is looked up once.
+// doorCounts counts the decisions of one door. Its counters are looked up once.
 type doorCounts struct {
 	metrics *Metrics
 	door    string

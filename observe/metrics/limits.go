@@ -14,11 +14,11 @@ type LimitState struct {
 	// for memory or to be decided.
 	InFlight int64
 	Waiting  int
-	// Connections are those of each server on which nobody has proved who they are.
+	// Connections are those of each server without an authenticated caller.
 	Connections map[string]ConnectionState
 }
 
-// A ConnectionState is what is known of connections of callers that have proved nothing.
+// A ConnectionState is the state of the connections of unauthenticated callers.
 type ConnectionState struct {
 	// Pending is how many have not finished a request, Settled how many have.
 	Pending, Settled int
@@ -26,7 +26,8 @@ type ConnectionState struct {
 	Closed int64
 }
 
-// Limits makes m show what requests take. The function is called whenever metrics are read.
+// Limits adds metrics about the use of limits to m. The function is called whenever metrics are
+// read.
 func (m *Metrics) Limits(state func() LimitState) { m.limits.current.Store(&state) }
 
 // limits shows what Limits was given.

@@ -1,12 +1,12 @@
-// Package metrics counts decisions, what each policy contributes to them, and the facts
-// that they need, for Prometheus. docs/metrics.md lists the metrics.
+// Package metrics counts decisions, the outcomes of each policy, and facts, for Prometheus.
+// docs/metrics.md lists the metrics.
 //
 //	m := metrics.New(nil)
 //	http.Handle("/mutate", admission.Mutate(m.Wrap(d, "admission"), admission.Options{}))
 //	http.Handle("/metrics", m.Handler())
 //
-// No label holds a name that whoever makes requests could choose: the number of series
-// follows the number of policies.
+// No label has a value that users of the API can choose: the number of series depends on the number
+// of policies.
 package metrics
 
 import (
@@ -48,9 +48,8 @@ type Metrics struct {
 	workers  workers
 }
 
-// New returns metrics that are registered with registry, which must not have them yet.
-// Without one they get a registry of their own, which has the metrics of the Go runtime
-// and the process, too.
+// New returns metrics that are registered with registry, which must not have them yet. Without a
+// registry they get their own, which also has the metrics of the Go runtime and of the process.
 func New(registry *prometheus.Registry) *Metrics {
 	if registry == nil {
 		registry = prometheus.NewRegistry()
@@ -106,7 +105,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Wrap returns a decider that decides as d does and counts the decisions as those of the
+// Wrap returns a decider that decides as d does and counts the decisions under the name of the
 // door.
 func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 	counts := doorCounts{metrics: m, door: door}
@@ -129,9 +128,9 @@ func (m *Metrics) Wrap(d usher.Decider, door string) usher.Decider {
 	})
 }
 
-// Entries returns a decider that decides as d does, and counts the decisions as those of the
-// door and the questions by the name of their entry. A question about a request that counts
-// at another entry is no decision.
+// Entries returns a decider that decides as d does, counts the decisions under the name of the
+// door, and the calls by entry. A call for a request that is counted at another entry is not a
+// decision.
 func (m *Metrics) Entries(d usher.Decider, door string, of func(*usher.Request) (entry string, again bool)) usher.Decider {
 	counted := m.Wrap(d, door)
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
@@ -146,11 +145,11 @@ func (m *Metrics) Entries(d usher.Decider, door string, of func(*usher.Request) 
 	})
 }
 
-// Shed counts a request that was turned away.
+// Shed counts a request that was rejected because of overload.
 func (m *Metrics) Shed() { m.shed.Inc() }
 
-// Refused returns what counts callers of a door that are refused. The reasons, of which there
-// are few, are shown from the start.
+// Refused returns a counter for callers that a door rejects. The reasons, of which there are few,
+// are exported from the start.
 func (m *Metrics) Refused(door string, reasons ...string) func(reason string) {
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(door, reason)
@@ -159,7 +158,7 @@ func (m *Metrics) Refused(door string, reasons ...string) func(reason string) {
 }
 
 // FactResolver returns a resolver that resolves as next does and counts. In front of a cache it
-// counts what rules ask for, behind one what is really fetched.
+// counts what rules need, behind one what is fetched.
 func (m *Metrics) FactResolver(next fact.Resolver) fact.Resolver {
 	return fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
 		kind := "http"

@@ -11,7 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// policies counts what each policy does. The series of a policy end with it.
+// policies counts the outcomes of each policy. The series of a policy are deleted with it.
 type policies struct {
 	evaluations, denials, wouldDeny, spared, patches, errors, duration *prometheus.Desc
 
@@ -81,8 +81,8 @@ func (p *policies) add(policy usher.PolicyRef) *series {
 	return next[policy]
 }
 
-// keep ends the series of all policies but these, and begins theirs: a counter that is
-// there at 0 before it counts makes the first denial visible as an increase.
+// keep deletes the series of all policies but these, and creates theirs: a counter that exists at 0
+// makes the first denial visible as an increase.
 func (p *policies) keep(current []usher.PolicyRef) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

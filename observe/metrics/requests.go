@@ -9,9 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Requests returns a handler that answers as next does and counts the requests as those to
-// an endpoint of the authorization webhooks. Decisions do not tell of requests that were
-// turned away before.
+// Requests returns a handler that responds as next does and counts the requests to an endpoint of
+// the authorization webhooks. Decisions do not include requests that were rejected before.
 func (m *Metrics) Requests(endpoint string, next http.Handler) http.Handler {
 	duration := m.requestDuration.WithLabelValues(endpoint)
 	answered := m.requests.WithLabelValues(endpoint, strconv.Itoa(http.StatusOK))
@@ -30,13 +29,13 @@ func (m *Metrics) Requests(endpoint string, next http.Handler) http.Handler {
 	})
 }
 
-// APIRequest counts a request to the API of the server itself. What is for no resource that
-// there is has neither a resource nor a verb.
+// APIRequest counts a request to the server's own API. A request for an unknown resource has
+// neither a resource nor a verb.
 func (m *Metrics) APIRequest(resource, verb string, code int) {
 	m.apiRequests.WithLabelValues(cmp.Or(resource, "other"), cmp.Or(verb, "other"), strconv.Itoa(code)).Inc()
 }
 
-// counted remembers the status of a response.
+// counted records the status of a response.
 type counted struct {
 	http.ResponseWriter
 	code int
@@ -47,5 +46,5 @@ func (c *counted) WriteHeader(code int) {
 	c.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap gives http.ResponseController what is below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -10,10 +10,9 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Snapshot is what is known of the policies in force.
+// A Snapshot is the state of the policies in force.
 type Snapshot struct {
-	// Generation counts the snapshots of this process, Since is when this one came into
-	// force.
+	// Generation counts the snapshots of this process; Since is when this one came into force.
 	Generation int64
 	Since      time.Time
 	// Policies is how many policies there are, by kind.
@@ -21,8 +20,8 @@ type Snapshot struct {
 	// InForce are the policies that have rules; the series of others end. Repetitions do
 	// not matter.
 	InForce []usher.PolicyRef
-	// Pending is how many policies are not compiled yet, and Surplus how many are not in force since
-	// their namespace has too many.
+	// Pending is the number of policies that are not compiled yet; Surplus is the number of
+	// policies that are not in force because their namespace has too many.
 	Pending, Surplus int
 	// Rules is how many rules are in force.
 	Rules int
@@ -32,7 +31,7 @@ type Snapshot struct {
 	SourceErrors int
 }
 
-// Snapshot makes s the state that is shown. Until the first call there is none to see.
+// Snapshot makes s the exported state. Until the first call there is none.
 func (m *Metrics) Snapshot(s Snapshot) {
 	m.policies.keep(s.InForce)
 	m.snapshot.current.Store(&s)
@@ -82,7 +81,7 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	send(s.pending, float64(current.Pending))
 	send(s.surplus, float64(current.Surplus))
 	send(s.rules, float64(current.Rules))
-	// Alerts want a 0 to compare with, not a series that is not there.
+	// Alerts need a 0 to compare with, not a missing series.
 	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
 	maps.Copy(problems, current.Problems)
 	for severity, n := range problems {

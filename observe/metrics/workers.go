@@ -9,19 +9,19 @@ import (
 
 // A WorkerState is what the processes that evaluate CUE do, and have done since the start.
 type WorkerState struct {
-	// Running counts the processes by priority, Ended those that have ended by reason.
+	// Running is the number of processes by priority, Ended the number of ended ones by reason.
 	Running, Ended map[string]int
 	// LowTenants is how many tenants have the low priority.
 	LowTenants int
-	// Waiting requests wait for a process; Waited is for how long requests have waited in all.
+	// Waiting is the number of requests that wait for a process; Waited is the total wait time.
 	Waiting int
 	Waited  time.Duration
 	// Answered requests got an answer; Refused ones none, since too many of their tenant waited.
 	Answered, Refused int
 }
 
-// Workers makes m show the processes that evaluate CUE. The function is called whenever metrics are
-// read.
+// Workers adds metrics about the processes that evaluate CUE to m. The function is called whenever
+// metrics are read.
 func (m *Metrics) Workers(state func() WorkerState) { m.workers.current.Store(&state) }
 
 // workers shows what Workers was given.

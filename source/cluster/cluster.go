@@ -1,9 +1,9 @@
 // Package cluster reads policies from the API server of a cluster and follows their
 // changes.
 //
-// A policy that is being deleted counts until it is gone. One whose text cannot be decoded
-// goes on as it was before. The status of a policy and other bookkeeping are not part of it:
-// writing them is no change.
+// A policy that is being deleted stays in force until it is gone. A policy that cannot be decoded
+// stays as it was. Writes of the status and of other metadata that API servers maintain are not
+// changes.
 package cluster
 
 import (
@@ -23,16 +23,16 @@ import (
 const (
 	// retry is the longest pause between two attempts to read.
 	retry = 5 * time.Second
-	// probe is after how long a silence the API server is asked for a sign of life.
+	// probe is the time without events after which the API server is asked for a bookmark.
 	probe = 20 * time.Second
 )
 
 // Options configure a [Source]. The zero value works.
 type Options struct {
-	// Wait is how long the API server must say that a kind of policy does not exist until
-	// that is believed; 0 means 10 s. An API server that has just started is not always right.
+	// Wait is how long the API server must report that a kind of policy does not exist until that
+	// is assumed; 0 means 10 s. An API server that has just started may report that in error.
 	Wait time.Duration
-	// Log gets a record when policies cannot be read, and when they can be read again.
+	// Log receives a record when policies cannot be read, and when they can be read again.
 	Log *slog.Logger
 }
 
@@ -58,16 +58,16 @@ func New(client dynamic.Interface, o Options) *Source {
 	return s
 }
 
-// signal says that something has changed, however often it is called.
+// signal reports a change; several calls may be merged.
 func (s *Source) signal() { changes.Signal(s.changed) }
 
-// Run hands over the policies as soon as all kinds have been read, and again within half a
-// second of a change.
+// Run delivers the policies as soon as all kinds have been read, and again within half a second of
+// a change.
 //
-// It never fails. A kind that does not exist is reported as unreadable and does not hold
-// up the others; its policies come when its CRD does. As long as any other error keeps a
-// kind from being read for the first time, nothing is handed over, since requests would be
-// decided without its policies. Later, policies stay as they were last seen. Call Run once.
+// It never fails. A kind that does not exist is reported as unreadable and does not delay the
+// others; its policies are delivered when its CRD exists. If a kind cannot be read for the first
+// time because of any other error, nothing is delivered, since requests would be decided without
+// its policies. Later, policies stay as they were last seen. Call Run once.
 func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 	for _, k := range s.kinds {
 		go k.run(ctx, s.wait)
@@ -92,8 +92,7 @@ func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 	}
 }
 
-// set is everything that is known. It is complete if nothing is missing from it for want
-// of an answer.
+// set is everything that is known. It is complete if the API server has answered for every kind.
 func (s *Source) set() (set source.Set, complete bool) {
 	for _, k := range s.kinds {
 		if !k.addTo(&set, s.wait) {
@@ -110,9 +109,9 @@ func same(a, b source.Set) bool {
 		slices.EqualFunc(a.Unreadable, b.Unreadable, func(x, y source.Unreadable) bool { return x.String() == y.String() })
 }
 
-// Staleness is for how long the policies have not been known to be those of the cluster,
-// by the kind for which that is longest. Up to about half a minute is normal, as signs of
-// life of a quiet kind are that far apart. It is zero before Run.
+// Staleness is for how long the policies have not been confirmed to be those of the cluster, for
+// the kind with the longest time. Up to about half a minute is normal, since bookmarks of a quiet
+// kind are that far apart. It is zero before Run.
 func (s *Source) Staleness() time.Duration {
 	var longest time.Duration
 	for _, k := range s.kinds {

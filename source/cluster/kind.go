@@ -29,7 +29,7 @@ type kind struct {
 	gvk       schema.GroupVersionKind
 	reflector *reflector.Reflector
 	signal    func()
-	// failed gets at most one message when the reflector begins to fail.
+	// failed receives at most one message when the reflector begins to fail.
 	failed chan struct{}
 
 	mu       sync.Mutex
@@ -157,8 +157,8 @@ func fullName(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// addTo adds the policies to set, by namespace and name, and what keeps others from being
-// among them. It is false if nothing is known yet.
+// addTo adds the policies to set, by namespace and name, and the errors of those that cannot be
+// decoded. It is false if nothing is known yet.
 func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
 	state := k.reflector.State()
 	lasting := state.Err != nil && time.Since(state.Since) >= wait
@@ -189,7 +189,7 @@ func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
 	return true
 }
 
-// absent says that the cluster does not have the kind. Its text, like that of forbidden,
+// absent is the error for a kind that the cluster does not have. Its text, like that of forbidden,
 // is the same at every attempt, unlike the API server's.
 func (k *kind) absent() source.Unreadable {
 	return source.Unreadable{
@@ -198,7 +198,7 @@ func (k *kind) absent() source.Unreadable {
 	}
 }
 
-// forbidden says that the kind may no longer be read.
+// forbidden is the error for a kind that may no longer be read.
 func (k *kind) forbidden() source.Unreadable {
 	return source.Unreadable{
 		Err: fmt.Errorf("read policies of kind %s: Usher may not get, list or watch them", k.gvk.Kind),

@@ -1,9 +1,7 @@
-// Package dir reads policies from files and folders, once or for as long as they are
-// edited.
+// Package dir reads policies from files and folders, once or continuously.
 //
-// Files are found as package manifest says. A file may hold several documents and lists.
-// Documents of other API groups are left alone, so a policy can lie
-// beside its test cases and sample objects.
+// Files are found as package manifest says. A file may hold several documents and lists. Documents
+// of other API groups are ignored, so a folder can also hold test cases and sample objects.
 package dir
 
 import (
@@ -19,8 +17,8 @@ import (
 	"github.com/usher-dev/usher/source"
 )
 
-// poll is how often changes are looked for that nobody announces: NFS, bind mounts, a
-// system that has run out of watches.
+// poll is the interval for changes without notification: NFS, bind mounts, a system without free
+// watches.
 const poll = 2 * time.Second
 
 // A Source watches files and folders. Use [New].
@@ -59,10 +57,9 @@ func Parse(file string, content []byte) source.Set {
 // of the paths does not exist at the start. A path that vanishes later is reported as
 // unreadable, and the policies stay as they were.
 //
-// Files that are rewritten in place hold less than they should for a while. Therefore a
-// policy stays in force until the file in which it is missing has not changed for three
-// seconds, and in its last version until a file that became shorter has not changed for
-// most of a second.
+// Files that are rewritten in place are incomplete for a while. Therefore a policy stays in force
+// until the file in which it is missing has not changed for three seconds, and in its last version
+// until a file that became shorter has not changed for most of a second.
 func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 	folders := changes.Watch()
 	defer folders.Close()

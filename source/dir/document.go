@@ -21,8 +21,7 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// parse returns what the documents of a file are, without those that are no business of
-// ours.
+// parse returns the documents of a file, without those of other API groups.
 func parse(path string, content []byte) []found {
 	if filepath.Ext(path) == ".json" {
 		return parseJSON(path, content)
@@ -38,21 +37,20 @@ func parse(path string, content []byte) []found {
 // A document is one of possibly several in a file.
 type document struct {
 	file string
-	// line is where source begins in the file, first where something is said: neither a
-	// marker nor a comment.
+	// line is the first line of source in the file that is neither a marker nor a comment.
 	line, first int
 	source      []byte
 }
 
 func (d document) at(line int) api.Position { return api.Position{File: d.file, Line: line} }
 
-// within is the place of a line of source, counted from 1 by a YAML parser. Those take
-// more than line feeds for the end of a line.
+// within converts a line of source, counted from 1 by a YAML parser. YAML has more line breaks than
+// the line feed.
 func (d document) within(line int) api.Position {
 	return d.at(d.line + min(max(line-1, 0), bytes.Count(d.source, []byte("\n"))))
 }
 
-// body is the source without what stands before the first thing said.
+// body is source without leading markers and comments.
 func (d document) body() []byte {
 	text := d.source
 	for range d.first - d.line {
@@ -121,13 +119,13 @@ func parseYAML(d document) []found {
 	return examine(raw, p, "")
 }
 
-// alone reports whether nothing follows after the first value in text, which YAML parsers
-// would leave unread: a policy must not be lost.
+// alone reports whether nothing follows the first value in text. YAML parsers would ignore it, and
+// with it a policy.
 func alone(text []byte) bool {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var node yamlv3.Node
 	if decoder.Decode(&node) != nil {
-		// What is wrong with it is said by who reads it.
+		// Whoever reads it reports the error.
 		return true
 	}
 	return errors.Is(decoder.Decode(&node), io.EOF)
@@ -135,8 +133,9 @@ func alone(text []byte) bool {
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// yamlError takes the place and the reason out of a parser's error, which reads
-// `yaml: line 3: reason`, or `yaml: unmarshal errors:\n  line 3: reason`.
+// yamlError extracts the place and the reason of a parser's error, which reads
+//
+// `yaml: line 3: reason`, or `yaml: unmarshal errors:\n line 3: reason`.
 func yamlError(d document, err error) []found {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -181,21 +180,21 @@ func jsonErrorLine(content, rest []byte) int {
 
 var jsonEscape = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`)
 
-// flow makes JSON digestible for a YAML parser, which knows neither tabs nor all of the
-// escapes; what it changes does not matter to where things stand.
+// flow converts JSON for a YAML parser, which accepts neither tabs nor all of the escapes. It
+// preserves positions.
 func flow(raw []byte) []byte {
 	return jsonEscape.ReplaceAll(bytes.ReplaceAll(raw, []byte("\t"), []byte(" ")), []byte("_"))
 }
 
-// examine returns what an object is: nothing if it is not ours, or else one entry for
-// itself or for every item. Prefix is where it lies in its document.
+// examine returns the entries of an object: none if it is of another group, otherwise one for
+// itself or for every item. Prefix is its path in the document.
 func examine(raw []byte, p *places, prefix string) []found {
 	var head struct {
 		APIVersion string            `json:"apiVersion"`
 		Kind       string            `json:"kind"`
 		Items      []json.RawMessage `json:"items"`
 	}
-	// What is not even an object with a kind is not ours.
+	// A document that is not an object with a kind is ignored.
 	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &head)
 	kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
 	switch {
@@ -213,8 +212,7 @@ func examine(raw []byte, p *places, prefix string) []found {
 	return nil
 }
 
-// examineUnversioned catches a policy whose author forgot the apiVersion: it must not be
-// taken for something else and left alone.
+// examineUnversioned reports a policy without an apiVersion, which would be ignored otherwise.
 func examineUnversioned(kind string, at api.Position) []found {
 	for _, known := range api.Kinds() {
 		if known.Kind == kind {

@@ -10,21 +10,21 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// places tells where the fields of a document stand. The document is parsed for that
-// when somebody first asks. It is safe for concurrent use.
+// places are the positions of the fields of a document, which is parsed for them on first use. It
+// is safe for concurrent use.
 type places struct {
 	document document
 	// text is the document as a YAML parser can read it, line for line.
 	text []byte
-	// repeats tells that a field somewhere in the document is written twice.
+	// repeats reports that a field in the document occurs twice.
 	repeats bool
 
 	once sync.Once
 	root *yaml.Node
 }
 
-// position returns where field stands, or the closest parent that is there. Prefix leads
-// to the policy; without a field it is the policy itself that is meant.
+// position returns the position of field, or of the closest parent that exists. Prefix is the path
+// of the policy; without a field it is the policy's own position.
 func (p *places) position(prefix, field string) api.Position {
 	path := strings.TrimSuffix(prefix+field, ".")
 	if path == "" {
@@ -111,8 +111,8 @@ func find(node *yaml.Node, line int, path string) int {
 	return line
 }
 
-// member returns the member of a mapping that path begins with, and what follows it. Keys
-// may have dots in them: the longest that fits counts.
+// member returns the member of a mapping that path begins with, and the rest of path. Keys may
+// contain dots: the longest match wins.
 func member(mapping *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		k := mapping.Content[i]

@@ -18,8 +18,8 @@ import (
 // maxFile is the largest file that is read, in bytes.
 const maxFile = 16 << 20
 
-// A reader reads the files below paths. It remembers what it made of each file, and
-// parses only those again that have changed.
+// A reader reads the files below paths. It caches the result of each file, and parses only files
+// that have changed.
 type reader struct {
 	paths  []string
 	parsed map[string]parsed
@@ -37,14 +37,14 @@ type parsed struct {
 // change: file systems count time in steps.
 const settled = 2 * time.Second
 
-// A found is what a document turned out to be: a policy, or unreadable if it has no object.
+// A found is the result of a document: a policy, or unreadable if it has no object.
 type found struct {
 	policy     api.Policy
 	at         api.Position
 	unreadable error
 }
 
-// A stamp is what tells a changed file without reading it.
+// A stamp identifies a version of a file without reading it.
 type stamp struct {
 	size     int64
 	modified time.Time
@@ -52,8 +52,8 @@ type stamp struct {
 
 func newReader(paths []string) *reader { return &reader{paths: paths} }
 
-// read reads every file. It tells enter of each folder before it reads it, so that no
-// change is missed. It fails only for one of the paths themselves.
+// read reads every file. It calls enter for each folder before it reads it, so that no change is
+// missed. It fails only for one of the paths themselves.
 func (r *reader) read(enter func(folder string)) ([]found, map[string]stamp, error) {
 	stamps := map[string]stamp{}
 	next := map[string]parsed{}
@@ -85,7 +85,7 @@ func add(set *source.Set, f found) {
 	set.Policies = append(set.Policies, f.policy)
 }
 
-// stamps returns the stamp of every file that read would read.
+// stamps returns the stamps of all files that read would read.
 func (r *reader) stamps() (map[string]stamp, error) {
 	stamps := map[string]stamp{}
 	err := r.walk(func(string) {}, func(path string, info fs.FileInfo, err error) {
@@ -114,7 +114,7 @@ func (r *reader) file(path string, info fs.FileInfo) parsed {
 	now := time.Now()
 	content, err := contentOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// It went between being listed and being read.
+		// The file was deleted after the folder was listed.
 		return parsed{}
 	}
 	if err != nil {
@@ -156,8 +156,8 @@ func identityOf(f found) identity {
 	return identity{o.GetObjectKind().GroupVersionKind().Kind, o.GetNamespace(), o.GetName()}
 }
 
-// unique makes f unreadable when an earlier document has the same identity, and
-// otherwise notes where it stands.
+// unique makes f unreadable if an earlier document has the same identity, and otherwise records its
+// position.
 func unique(f found, first map[identity]api.Position) found {
 	if f.unreadable != nil {
 		return f

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// shrunk is how long a file that has become shorter must stay as it is before its
-	// policies are replaced: whoever rewrites it may not have finished.
+	// shrunk is how long a file that has become shorter must stay unchanged before its policies are
+	// replaced: a writer may not have finished.
 	shrunk = 700 * time.Millisecond
-	// lost is how long a file that no longer has a policy must stay as it is before the
-	// policy is out of force: a command such as "helm template > file" empties the file and
-	// then takes its time.
+	// lost is how long a file that no longer has a policy must stay unchanged before the policy is
+	// out of force: a command such as "helm template > file" empties the file and then runs for a
+	// while.
 	lost = 3 * time.Second
 )
 
-// A memory holds the policies in force. It lets go of one only when the file that held it
-// has not changed for a while.
+// A memory holds the policies in force. It releases one only after its file has not changed for a
+// while.
 type memory struct {
 	held map[identity]found
 	// sizes are those of the files that policies in force were read from, at that time.
 	sizes map[string]int64
-	// seen tells since when a file is what it is.
+	// seen is when a file last changed.
 	seen map[string]sighting
 }
 
@@ -37,8 +37,8 @@ type sighting struct {
 	since time.Time
 }
 
-// next returns the set that is in force after all was read from files with the stamps: all,
-// and what is retained. If something is retained, it is to be called again after wait.
+// next returns the set in force after all was read from files with the stamps: all, and what is
+// retained. If anything is retained, call it again after wait.
 func (m *memory) next(all []found, stamps map[string]stamp, now time.Time) (set source.Set, wait time.Duration) {
 	m.sight(stamps, now)
 	current := map[identity]found{}
@@ -99,8 +99,8 @@ func absent(file string) stamp {
 	return s
 }
 
-// retention is how long the file of a policy in force must stay as it is before next takes
-// the policy's place. The object of next is nil if nothing does.
+// retention is how long the file of a policy in force must stay unchanged before next replaces the
+// policy. The object of next is nil if nothing does.
 func (m *memory) retention(f, next found, stamps map[string]stamp) time.Duration {
 	switch {
 	case next.policy.Object == nil:
@@ -111,8 +111,8 @@ func (m *memory) retention(f, next found, stamps map[string]stamp) time.Duration
 	return 0
 }
 
-// merge returns what was read with what is retained in its place, or else at the end. What
-// is unreadable in files that are not done is not told.
+// merge returns what was read, with what is retained in its place, or else at the end. Errors in
+// files that may be incomplete are left out.
 func (m *memory) merge(all []found, retained map[identity]found, files map[string]bool) source.Set {
 	var set source.Set
 	rest := maps.Clone(retained)

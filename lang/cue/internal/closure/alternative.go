@@ -9,8 +9,8 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// disjunction translates alternatives, of which one may be marked as the default. Those
-// that are absent do not count.
+// disjunction translates alternatives, of which one may be marked as the default. Absent ones are
+// ignored.
 func (t *translator) disjunction(b *ast.BinaryExpr, in *env) code {
 	var values []code
 	marked := -1
@@ -58,7 +58,7 @@ func (t *translator) disjunction(b *ast.BinaryExpr, in *env) code {
 	}
 }
 
-// only returns the only one of values that is there.
+// only returns the single value that exists.
 func (m *machine) only(values []code, f *frame) (any, status) {
 	for _, value := range values {
 		if v, s := value(m, f); s != absent {

@@ -1,6 +1,6 @@
-// Package closure runs CUE as Go closures over decoded objects, as far as that surely means the
-// same as CUE's own evaluator. Closures never report an error: they answer, or they leave the
-// answer to the evaluator. lang/cue/README.md says how to add a function.
+// Package closure runs CUE as Go closures over decoded objects, as far as the result is certain to
+// be that of CUE's own evaluator. Closures never report an error: they have a result, or they leave
+// it to the evaluator. lang/cue/README.md explains how to add a function.
 package closure
 
 import (
@@ -10,14 +10,14 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/number"
 )
 
-// A code is an expression that has been translated: what it returns is the value that the
-// evaluator would give it, or that this is not for it to say.
+// A code is a translated expression: it returns the value that the evaluator would return, or that
+// it cannot tell.
 //
-// Values are JSON trees as they come, and besides them *structure for struct literals,
-// chosen within those and within lists, and open.
+// Values are JSON trees, and also *structure for struct literals, chosen within those and within
+// lists, and open.
 type code func(m *machine, f *frame) (any, status)
 
-// A status tells what is known of a value.
+// A status is what is known of a value.
 type status int8
 
 const (
@@ -25,9 +25,9 @@ const (
 	known status = iota
 	// choice: it is this value, unless unification makes it one of its alternatives.
 	choice
-	// absent: it refers to a field that is not there, which CUE calls incomplete.
+	// absent: it refers to a missing field, which CUE calls incomplete.
 	absent
-	// unclear: the evaluator has to say, be it only which error this is.
+	// unclear: only the evaluator knows the value or the error.
 	unclear
 )
 
@@ -62,7 +62,7 @@ type Param struct {
 	Value any
 }
 
-// Params are what a source is given: one or two, the other has no name.
+// Params are the parameters of a source: one or two; without a second, its name is empty.
 type Params [2]Param
 
 // Get returns the value of a parameter, and whether it is given.
@@ -75,18 +75,16 @@ func (p *Params) Get(name string) (any, bool) {
 	return nil, false
 }
 
-// A machine runs a translated program. What comes out of it is nothing that it keeps, so
-// that it can be used again.
+// A machine runs a translated program. It keeps no part of the result, so it can be reused.
 type machine struct {
 	params Params
-	// steps counts down to where the evaluator, which has limits of its own, takes over.
+	// steps is the remaining budget; then the evaluator, which has limits of its own, takes over.
 	steps int
-	// doubt is set when something is found not to be there because a parameter is not given.
+	// doubt is set when something is missing because a parameter is incomplete.
 	doubt bool
 	// top is the frame of the file.
 	top frame
-	// structures and values are room for the first of those that a run makes, of which so
-	// many are taken.
+	// structures and values are buffers for the first values of a run, with how many are used.
 	structures             [8]smallStructure
 	values                 [16]any
 	takenStructures, taken int
@@ -123,13 +121,13 @@ func (m *machine) structure(names []string) *structure {
 
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
-// start makes m ready for a run.
+// start prepares m for a run.
 func (m *machine) start(p *plan, params *Params) {
 	m.params, m.steps, m.doubt = *params, mostWork, false
 	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
 }
 
-// stop ends a run, and lets others have m.
+// stop ends a run, and releases m.
 func (m *machine) stop() {
 	m.params = Params{}
 	clear(m.top.slots)
@@ -143,7 +141,7 @@ func (m *machine) stop() {
 // some 20 ms.
 const mostWork = 500_000
 
-// spend takes note of n steps and reports whether they may be taken.
+// spend takes n steps from the budget and reports whether they were left.
 func (m *machine) spend(n int) bool {
 	m.steps -= n + 1
 	return m.steps >= 0
@@ -156,8 +154,7 @@ type frame struct {
 	slots []slot
 }
 
-// A plan says how the values of a frame are found, each when it is first asked for; nil
-// if they are given.
+// A plan says how the values of a frame are computed, each on first use; nil if they are given.
 type plan struct {
 	codes []code
 	names []string
@@ -216,9 +213,8 @@ func (m *machine) eval(c code, f *frame) (v any, s status, doubt bool) {
 	return v, s, doubt
 }
 
-// certain returns a code that leaves doubt to the evaluator: it takes a list or struct in a
-// condition for a cycle if something in it depends on what a parameter lacks that is not
-// given.
+// certain returns a code that leaves doubt to the evaluator: it reports a cycle for a list or
+// struct in a condition if something in it depends on a field that an incomplete parameter lacks.
 func certain(c code) code {
 	return func(m *machine, f *frame) (any, status) {
 		v, s, doubt := m.eval(c, f)
@@ -235,8 +231,8 @@ type structure struct {
 	names  []string
 	values []any
 	index  map[string]int
-	// unordered says that some fields depend on conditions or loops: in which order the
-	// evaluator would have them is not known.
+	// unordered means that some fields depend on conditions or loops: the order in which the
+	// evaluator returns them is unknown.
 	unordered bool
 }
 
@@ -256,7 +252,7 @@ func (s *structure) find(name string) (int, bool) {
 	return 0, false
 }
 
-// add gives s a field, and reports whether it has none of this name yet.
+// add adds a field to s, and reports whether it had no field of this name.
 func (s *structure) add(name string, value any) bool {
 	if _, ok := s.find(name); ok {
 		return false

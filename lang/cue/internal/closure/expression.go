@@ -82,8 +82,7 @@ func selection(of code, name string) code {
 	}
 }
 
-// fieldOf returns a field of a struct. In what is no struct there are none, which is an
-// error.
+// fieldOf returns a field of a struct. A field of anything else is an error.
 func (m *machine) fieldOf(v any, name string) (any, status) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -243,8 +242,8 @@ func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
 		case s == absent:
 			return whenAbsent, known
 		case s == unclear, isOpen(v) && !param:
-			// Of a type alone, such as what is left of *object.x | int, the evaluator says now
-			// this, now that.
+			// For a type alone, such as what remains of *object.x | int, the evaluator is not
+			// consistent.
 			return nil, unclear
 		}
 		return !whenAbsent, known
@@ -295,8 +294,8 @@ func (t *translator) match(b *ast.BinaryExpr, in *env) code {
 	}
 }
 
-// numberIn returns a number as it is written, if Go can hold it exactly: a fraction has
-// 15 digits at most, so that comparing it with others is comparing what is written.
+// numberIn returns a number literal, if Go can represent it exactly: a fraction has at most 15
+// digits, so that comparing values is comparing literals.
 func numberIn(text string) (any, bool) {
 	var info literal.NumInfo
 	if err := literal.ParseNum(text, &info); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// A function is a builtin. What it cannot compute is unclear.
+// A function is a builtin. A result that it cannot compute is unclear.
 type function func(m *machine, args []any) (any, status)
 
 // function translates a call.
@@ -106,7 +106,7 @@ func length(of code) code {
 	}
 }
 
-// functionOf returns a builtin that the translator knows, nil if it does not.
+// functionOf returns the translation of a builtin, nil if there is none.
 func functionOf(name string) function {
 	switch name {
 	case "len":

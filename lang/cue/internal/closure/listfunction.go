@@ -138,7 +138,7 @@ func total(_ *machine, args []any) (any, status) {
 	return sum, known
 }
 
-// longestRange is how many numbers list.Range makes; the evaluator is asked for more.
+// longestRange is the most numbers that list.Range returns here; longer ranges go to the evaluator.
 const longestRange = 100_000
 
 // numbers computes list.Range of whole numbers.

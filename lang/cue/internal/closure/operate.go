@@ -7,12 +7,11 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// A fraction is a number that is written with a fraction, be it 0; a float64 in a tree is
-// one too, if it has a fraction. The evaluator computes with decimals, so fractions are
-// only compared and passed on.
+// A fraction is a number literal with a fraction, even .0; a float64 in a tree is one if it has a
+// fraction. The evaluator computes with decimals, so fractions are only compared and passed on.
 type fraction float64
 
-// operate returns what an operator makes of two values.
+// operate applies an operator to two values.
 func (m *machine) operate(op token.Token, v, w any) (any, status) {
 	switch op {
 	case token.EQL, token.NEQ:

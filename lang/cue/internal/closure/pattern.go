@@ -58,7 +58,7 @@ func (t *translator) pattern(x ast.Expr, in *env) func(*machine, *frame) *patter
 		if !ok || s > choice || len(text) > longestPattern {
 			return nil
 		}
-		// A repetition is compiled as often as it says, which is a thousand times at most.
+		// A repetition is compiled as often as it says, at most a thousand times.
 		if !m.spend(200 + 20*len(text) + 20_000*strings.Count(text, "{")) {
 			return nil
 		}

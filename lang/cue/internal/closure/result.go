@@ -29,7 +29,7 @@ func (p *Program) run(params *Params, read func(*machine, any) (rule.Outcome, bo
 			return rule.Outcome{}, false
 		}
 	}
-	// What is wrong with any field is wrong with the whole.
+	// An error in any field is an error of the whole.
 	for _, i := range p.plan.fields {
 		if _, s := f.get(m, i); s == unclear {
 			return rule.Outcome{}, false

@@ -10,13 +10,13 @@ import (
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
 )
 
-// A collector gathers what the body of a comprehension makes.
+// A collector collects the results of the body of a comprehension.
 type collector struct {
 	list   []any
 	fields *structure
 }
 
-// An emitter adds to what a collector gathers, and reports whether it is clear what.
+// An emitter adds to a collector, and reports whether the result is certain.
 type emitter func(m *machine, f *frame, into *collector) bool
 
 func (t *translator) list(x *ast.ListLit, in *env) code {
@@ -58,7 +58,7 @@ func appending(value code) emitter {
 	}
 }
 
-// clauses translates the clauses of a comprehension around what they lead to.
+// clauses translates the clauses of a comprehension around its body.
 func (t *translator) clauses(clauses []ast.Clause, in *env, body func(*env) emitter) emitter {
 	if len(clauses) == 0 {
 		return body(in)
@@ -172,7 +172,7 @@ func (t *translator) structure(x *ast.StructLit, in *env) code {
 	}
 }
 
-// isPlain reports whether there are only fields whose names are written out.
+// isPlain reports whether all fields have literal names.
 func isPlain(decls []ast.Decl) bool {
 	return !slices.ContainsFunc(decls, func(decl ast.Decl) bool {
 		field, ok := decl.(*ast.Field)
@@ -244,7 +244,7 @@ func (t *translator) embedding(x *ast.StructLit, embed *ast.EmbedDecl, in *env) 
 	return t.expr(embed.Expr, in)
 }
 
-// lazyStructure translates a struct whose fields are mentioned in it.
+// lazyStructure translates a struct that refers to its own fields.
 func (t *translator) lazyStructure(x *ast.StructLit, in *env) code {
 	p, _ := t.lazy(x, in)
 	return func(m *machine, f *frame) (any, status) {
@@ -331,8 +331,8 @@ func (t *translator) dynamicField(label, value code) emitter {
 	}
 }
 
-// unify gives the struct a field, or reports that the evaluator has to say what it and
-// one that there is already make.
+// unify adds the field to the struct, or reports that only the evaluator can unify it with an
+// existing one.
 func (c *collector) unify(name string, v any, s status) bool {
 	if c.fields.add(name, held(v, s)) {
 		return true

@@ -18,14 +18,14 @@ type Program struct {
 	output int
 }
 
-// An Obstacle is what keeps a source from being translated.
+// An Obstacle is the reason why a source cannot be translated.
 type Obstacle struct {
 	Node ast.Node
 	What string
 }
 
-// Translate returns file as closures that find the value of output, or the first thing in it
-// that only the evaluator can be trusted with. The source is given params.
+// Translate returns file as closures that compute the value of output, or the first obstacle. The
+// source has the parameters params.
 func Translate(file *ast.File, params []string, output string) (*Program, *Obstacle) {
 	t := &translator{params: params, mentioned: map[ast.Node]bool{}, shapes: syntax.Shapes{}}
 	ast.Walk(file, func(n ast.Node) bool {
@@ -45,16 +45,15 @@ func Translate(file *ast.File, params []string, output string) (*Program, *Obsta
 	return &Program{plan: p, output: slot}, nil
 }
 
-// A translator makes codes of expressions.
+// A translator translates expressions to codes.
 type translator struct {
 	params []string
-	// mentioned are the scopes to whose names something refers.
+	// mentioned are the scopes whose names are referenced.
 	mentioned map[ast.Node]bool
 	shapes    syntax.Shapes
 	obstacle  *Obstacle
 	depth     int
-	// conditions is how many conditions and sources of loops there are around what is being
-	// translated.
+	// conditions is the number of conditions and loop sources around the current expression.
 	conditions int
 }
 
@@ -104,7 +103,7 @@ type lazyStruct struct {
 	t    *translator
 	env  *env
 	plan *plan
-	// slots are those of the fields; the rest is what is in each slot.
+	// slots are those of the fields; the others are what is in each slot.
 	slots      map[string]int
 	declared   map[int][]declaration
 	lets       map[int]ast.Expr
@@ -118,7 +117,7 @@ type declaration struct {
 	conditions []int
 }
 
-// A condition counts only if those before it hold.
+// A condition is evaluated only if those before it hold.
 type condition struct {
 	test   ast.Expr
 	before []int
@@ -270,7 +269,7 @@ func (f *frame) hold(m *machine, conditions []int) (holds, ok bool) {
 	return true, true
 }
 
-// condition returns a code for a condition that counts only if those before it hold.
+// condition returns a code for a condition that is evaluated only if those before it hold.
 func (s *lazyStruct) condition(c condition) code {
 	test := s.t.condition(c.test, s.env)
 	return func(m *machine, f *frame) (any, status) {

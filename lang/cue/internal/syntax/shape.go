@@ -7,7 +7,7 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// A Shape is what is known of a value from how it is written.
+// A Shape is what is known of a value from its expression.
 type Shape int
 
 const (
@@ -18,11 +18,11 @@ const (
 	AList
 )
 
-// Shapes remember what is known of expressions; while that is being found out, nothing is.
+// Shapes cache the shapes of expressions; during the computation of a shape it is unknown.
 type Shapes map[ast.Expr]Shape
 
-// Of returns what is known of the value of e. What one declaration of a name says is
-// enough: others can only make the value more special.
+// Of returns what is known of the value of e. One declaration of a name is enough: others can only
+// make the value more specific.
 func (s Shapes) Of(e ast.Expr) Shape {
 	known, ok := s[e]
 	if !ok {

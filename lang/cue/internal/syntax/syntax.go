@@ -22,7 +22,7 @@ func StaticLabel(label ast.Node) (string, bool) {
 	return "", false
 }
 
-// Decls returns what a file or struct literal declares.
+// Decls returns the declarations of a file or struct literal.
 func Decls(node ast.Node) []ast.Decl {
 	switch x := node.(type) {
 	case *ast.File:

@@ -177,8 +177,8 @@ func patches(field cue.Value) string {
 	return encode(ops)
 }
 
-// withoutNilSlices makes of nil slices empty ones. CUE v0.4.3 decodes empty lists into
-// nil slices, which the original engine then writes as null; that is left to it.
+// withoutNilSlices replaces nil slices by empty ones. CUE v0.4.3 decodes empty lists to nil slices,
+// which the original engine then writes as null.
 func withoutNilSlices(value any) any {
 	switch v := value.(type) {
 	case []any:
