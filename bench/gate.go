@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// recordedFile holds what decisions cost when somebody last had a look.
+	// recordedFile has the recorded costs of decisions.
 	recordedFile = "bench/recorded.json"
 	// tolerance is how much worse a figure may be.
 	tolerance = 1.2
-	// attempts is how often what is too slow may prove that it is not: a machine that does
-	// something else for a second makes nothing faster.
+	// attempts is how often a measurement that is too slow is repeated: other work on the machine
+	// makes it slower, never faster.
 	attempts = 8
 	// rounds is how often all handlers take turns in an attempt, and calls how often each is
 	// called in its turn.
@@ -33,7 +33,7 @@ const (
 	calls  = 400
 )
 
-// A cost is what one request costs a handler. None of it is a time: machines differ.
+// A cost is the cost of one request in a handler. None of it is an absolute time: machines differ.
 type cost struct {
 	// Ratio is CPU time, in those of the ordinary webhook, which are measured in turns.
 	Ratio float64 `json:"ratio"`
@@ -42,7 +42,7 @@ type cost struct {
 	Bytes  float64 `json:"bytes"`
 }
 
-// runGate measures what decisions cost, in process, and compares it with what is recorded.
+// runGate measures the costs of decisions, in process, and compares them with the record.
 func runGate(_ context.Context, args []string) error {
 	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
 	record := flags.Bool("record", false, "record what is measured instead of comparing with it")
@@ -77,7 +77,7 @@ func runGate(_ context.Context, args []string) error {
 	return judge(os.Stdout, recorded, func() map[string]cost { return measureCosts(handlers, body) })
 }
 
-// withoutRatios lets CPU time be what it may.
+// withoutRatios ignores CPU time.
 func withoutRatios(recorded map[string]cost) map[string]cost {
 	lenient := map[string]cost{}
 	for name, c := range recorded {
@@ -87,8 +87,8 @@ func withoutRatios(recorded map[string]cost) map[string]cost {
 	return lenient
 }
 
-// judge measures and returns an error if that is worse than recorded. What is too slow, and
-// nothing else, may prove that it was chance.
+// judge measures and returns an error if the result is worse than the record. It measures again
+// what is only too slow.
 func judge(w io.Writer, recorded map[string]cost, measure func() map[string]cost) error {
 	best := measure()
 	for range attempts - 1 {
@@ -111,7 +111,7 @@ func judge(w io.Writer, recorded map[string]cost, measure func() map[string]cost
 	return nil
 }
 
-// measureCosts calls the handlers in turns and returns what a request costs each.
+// measureCosts calls the handlers in turns and returns the cost of a request for each.
 func measureCosts(handlers map[string]http.Handler, body []byte) map[string]cost {
 	costs := map[string]cost{}
 	cpu := map[string]time.Duration{}
@@ -163,7 +163,7 @@ func least(a, b float64) float64 {
 	return min(a, b)
 }
 
-// better takes of two measurements what is better.
+// better takes the better figures of two measurements.
 func better(a, b map[string]cost) map[string]cost {
 	best := map[string]cost{}
 	for name := range a {
@@ -194,8 +194,8 @@ func median(all []map[string]cost) map[string]cost {
 	return middle
 }
 
-// regressions says what is worse than recorded by more than the tolerance, and what nobody
-// has recorded.
+// regressions lists what is worse than recorded by more than the tolerance, and what is not
+// recorded.
 func regressions(recorded, measured map[string]cost) []string {
 	var worse []string
 	for name, got := range measured {

@@ -11,8 +11,8 @@ import (
 	"github.com/usher-dev/usher/index"
 )
 
-// gatedHandlers are the webhooks that the gate compares: the door with what is behind it,
-// without network, metrics and log.
+// gatedHandlers are the webhooks that the gate compares: the door and everything behind it, without
+// network, metrics and log.
 func gatedHandlers() (map[string]http.Handler, error) {
 	handlers := map[string]http.Handler{ordinary: http.HandlerFunc(answerOrdinary)}
 	targets := []target{

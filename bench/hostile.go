@@ -29,7 +29,7 @@ type siege struct {
 	round     time.Duration
 	rate      float64
 	attackers int
-	// most is how many times the p99 alone that beside attackers may be.
+	// most is the largest allowed ratio of the p99 beside attackers to that alone.
 	most float64
 	// harmless attackers send the same objects, and policies that take nothing.
 	harmless bool
@@ -85,7 +85,7 @@ func (s *siege) run(ctx context.Context, w io.Writer) error {
 		beside = append(beside, honest.Run(ctx, load.Pace{Rate: s.rate, Duration: s.round}))
 		stop()
 		attackers.Wait()
-		// What they have asked for ends, within the time that a rule may take.
+		// Requests of attackers end within the timeout of a rule.
 		time.Sleep(time.Second)
 	}
 	return s.judge(w, alone, beside, a)
@@ -164,15 +164,15 @@ func reviewOf(object map[string]any, resource string) []byte {
 type assault struct {
 	url    string
 	client *http.Client
-	// bodies are reviews: an object that a hostile policy is for, a hostile policy, an object on which a
-	// policy of the cluster takes long, and so on.
+	// bodies are reviews: an object that a hostile policy matches, a hostile policy, an object on
+	// which a cluster policy takes long, and so on.
 	bodies [][]byte
 	turn   atomic.Int64
 	// objects and policies were sent, and answered were answered.
 	objects, policies, answered atomic.Int64
 }
 
-// prepare makes what is sent, so that attackers take as little of this machine as can be.
+// prepare makes the requests in advance, so that attackers take little CPU time of this machine.
 func (a *assault) prepare(programs []attack.Program) {
 	for i, p := range programs {
 		name, namespace := fmt.Sprintf("hostile-%d", i), hostileNamespace(i)
@@ -193,10 +193,10 @@ func (a *assault) prepare(programs []attack.Program) {
 	}
 }
 
-// nonce is what makes policies new that are sent again.
+// nonce makes policies differ each time they are sent.
 const nonce = "nonce nonce nonce"
 
-// run sends what is prepared, in turns, until ctx is done.
+// run sends the prepared requests, in turns, until ctx is done.
 func (a *assault) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		i := int(a.turn.Add(1))

@@ -27,7 +27,7 @@ const manyPolicies = 10_000
 type part struct {
 	name  string
 	limit time.Duration
-	// measure returns the CPU time that it takes once.
+	// measure returns the CPU time of one run.
 	measure func() (time.Duration, error)
 }
 
@@ -93,7 +93,7 @@ func requestIn(body []byte) (*usher.Request, error) {
 	return &usher.Request{Phase: usher.Mutate, Operation: usher.Create, Object: usher.RawObject(review.Request.Object)}, nil
 }
 
-// each returns the CPU time that one call of f takes.
+// each returns the CPU time of one call of f.
 func each(calls int, f func() error) (time.Duration, error) {
 	start := ownCPU()
 	for range calls {
@@ -161,10 +161,10 @@ func rulesIn(text string) ([]rule.Rule, error) {
 	return rules, nil
 }
 
-// edits is how often a policy is changed to see how long it takes.
+// edits is how often a policy is changed to measure how long that takes.
 const edits = 5
 
-// editing tells how long it takes until a policy that has changed decides, at best.
+// editing returns the shortest time until a changed policy decides.
 func editing(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,17 +12,17 @@ import (
 	"github.com/usher-dev/usher/internal/load"
 )
 
-// A plan says how targets are measured.
+// A plan is how targets are measured.
 type plan struct {
 	rounds int
-	// time is how long one target is asked in one way.
+	// time is how long one target is measured in one mode.
 	time        time.Duration
 	connections int
 	progress    io.Writer
 }
 
-// A measure is one way of asking a target, over all rounds: the best of each figure, since
-// what else goes on on the machine only makes them worse.
+// A measure is one mode of a target, over all rounds: the best of each figure, since other work on
+// the machine only makes them worse.
 type measure struct {
 	rate           float64
 	p50, p99, p999 time.Duration
@@ -76,7 +76,7 @@ func (r *rig) run(ctx context.Context, p plan, targets []target, body []byte) ([
 		if len(s.failures) > 0 {
 			return nil, fmt.Errorf("%s does not answer: %v", s.name, s.failures)
 		}
-		// A server that is asked for more than it can do may deny for want of time.
+		// A server under overload may deny because of timeouts.
 		if got := s.verdict(); !strings.Contains(got, s.want) {
 			return nil, fmt.Errorf("%s answers %s instead of %s", s.name, got, s.want)
 		}
@@ -124,8 +124,8 @@ func find(subjects []*subject, reference string) *subject {
 	return nil
 }
 
-// round measures a target once in each way, and the ordinary webhook beside it: what else
-// goes on on a machine changes from one second to the next.
+// round measures a target once in each mode, and the ordinary webhook beside it, since the load of
+// a machine changes from one second to the next.
 func (s *subject) round(ctx context.Context, p plan, ordinary *subject) error {
 	one, err := s.ask(ctx, s.single, load.Pace{Duration: p.time})
 	if err != nil {

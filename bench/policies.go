@@ -46,7 +46,7 @@ func (l language) policies(n int) string {
 	return b.String()
 }
 
-// missing returns n policies that are for pods, but not for the one of the review.
+// missing returns n policies for pods that do not match the one of the review.
 func missing(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -12,7 +12,7 @@ import (
 
 // cpuOf returns the CPU time that a process has used, in user and system mode.
 func cpuOf(pid int) (time.Duration, error) {
-	// The clock of another process, as clock_getcpuclockid makes it.
+	// The CPU clock of another process, as clock_getcpuclockid computes it.
 	const scheduler = 2
 	clock := int32(^uint32(pid)<<3 | scheduler)
 	var at unix.Timespec

@@ -14,5 +14,5 @@ func memoryOf(int) (int64, error) { return 0, errors.New("memory is measured on 
 // start is when the process started.
 var start = time.Now()
 
-// ownCPU returns how long the process runs, for want of the CPU time that it has used.
+// ownCPU returns how long the process runs, since its CPU time is unknown.
 func ownCPU() time.Duration { return time.Since(start) }

@@ -20,11 +20,11 @@ import (
 	"github.com/usher-dev/usher/internal/load"
 )
 
-// profiled are the targets whose profiles tell the compiler what usher does most.
+// profiled are the targets whose profiles show the compiler what usher does most.
 var profiled = []string{"no policy", "1 template", "100 cue", "100 validate template", "10000 that do not match"}
 
-// runProfile writes the profile that usher is built with: of all that is profiled, asked over
-// many connections.
+// runProfile writes the profile that usher is built with: of all profiled targets, with many
+// connections.
 func runProfile(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("profile", flag.ContinueOnError)
 	binary := flags.String("usher", "bin/usher", "the binary to profile")
@@ -66,8 +66,7 @@ func runProfile(ctx context.Context, args []string) error {
 	return hideFolder(*out, *binary)
 }
 
-// hideFolder writes slashes in place of the folder in which the binary was, as many as there
-// are letters: the profile is for everybody.
+// hideFolder replaces the folder of the binary by as many slashes: the profile is for everybody.
 func hideFolder(file, binary string) error {
 	path, err := filepath.Abs(binary)
 	if err != nil {
@@ -98,7 +97,7 @@ func hideFolder(file, binary string) error {
 	return os.WriteFile(file, again.Bytes(), 0o644)
 }
 
-// freeAddress is one on which nobody listens.
+// freeAddress is an address with a free port.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,7 +106,8 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// profile asks a target for a while and writes the profile that it serves at url to a file.
+// profile sends requests to a target for a while and writes the profile that it serves at url to a
+// file.
 func (r *rig) profile(ctx context.Context, t target, body []byte, url string, duration time.Duration, file string) error {
 	s, err := r.subject(ctx, plan{connections: 16}, t, body)
 	if err != nil {

@@ -28,7 +28,7 @@ func runReference(name, certFile, keyFile string) error {
 	return server.ServeTLS(listener, certFile, keyFile)
 }
 
-// answerFloor does the least that an answer takes: it looks for the uid and allows.
+// answerFloor does the least that a response takes: it finds the uid and allows.
 func answerFloor(w http.ResponseWriter, r *http.Request) {
 	body, err := readAll(r)
 	if err != nil {

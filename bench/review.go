@@ -12,8 +12,8 @@ import (
 // captured is a review that an API server sent.
 const captured = "door/admission/testdata/reviews/v1-create-pods.json"
 
-// review returns the captured review of a pod, in the compact form that goes over the
-// wire, with as many containers and their managed fields as it takes to have size bytes.
+// review returns the captured review of a pod, in the compact form of the protocol, with as many
+// containers and managed fields as size bytes need.
 func review(size int) ([]byte, error) {
 	content, err := os.ReadFile(captured)
 	if err != nil {
@@ -40,7 +40,7 @@ func review(size int) ([]byte, error) {
 	return json.Marshal(tree)
 }
 
-// grow makes the pod of a review have n containers besides those that it came with.
+// grow adds n containers to the pod of a review.
 func grow(tree map[string]any, n int) {
 	object := tree["request"].(map[string]any)["object"].(map[string]any)
 	spec := object["spec"].(map[string]any)

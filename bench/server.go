@@ -24,12 +24,12 @@ type rig struct {
 	dir   string
 	// flags are further ones of usher serve.
 	flags []string
-	// env is what is set in their environment.
+	// env is added to their environment.
 	env []string
 	tls *tls.Config
 }
 
-// newRig makes certificates that all servers share, in a folder of its own.
+// newRig creates certificates that all servers share, in a new folder.
 func newRig(usher string, flags []string) (*rig, error) {
 	if _, err := os.Stat(usher); err != nil {
 		return nil, fmt.Errorf("find usher: %w (make build)", err)
@@ -128,7 +128,7 @@ func (s *server) ready(ctx context.Context, config *tls.Config) error {
 		response, err := client.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
-			// The references know no /readyz and refuse what has no body.
+			// The references have no /readyz and reject requests without a body.
 			if response.StatusCode == http.StatusOK || response.StatusCode == http.StatusBadRequest {
 				return nil
 			}

@@ -31,8 +31,8 @@ type soak struct {
 // values has the settings of servers in clusters.
 const values = "deploy/helm/usher/values.yaml"
 
-// runSoak attacks a server for a while, and fails if an honest request is lost or the server
-// takes too much memory. Attackers have what honest callers have, but their address.
+// runSoak attacks a server for a while, and fails if an honest request is lost or the server takes
+// too much memory. Attackers have the same credentials as honest callers, but another address.
 func runSoak(ctx context.Context, args []string) error {
 	var s soak
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)

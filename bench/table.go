@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// heading says what the columns of tables are.
+// heading explains the columns of tables.
 const heading = "| | verdict | ratio | target | CPU | requests/s | p50 | p99 | p99.9 | one connection | p50 | at half the rate: p50 | p99 | p99.9 | memory |\n" +
 	"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 
-// writeTable writes what was measured as a table in Markdown.
+// writeTable writes the measurements as a table in Markdown.
 func writeTable(w io.Writer, subjects []*subject) error {
 	var b bytes.Buffer
 	b.WriteString(heading)
@@ -42,8 +42,8 @@ func writeTable(w io.Writer, subjects []*subject) error {
 // rate.
 const mostTail = 3
 
-// memoryVerdict says whether the memory is within what is promised: 60 MB with 100 policies,
-// and 20 MB more per 1,000.
+// memoryVerdict compares the memory with the promise: 60 MB with 100 policies, and 20 MB more per
+// 1,000.
 func (s *subject) memoryVerdict() string {
 	if s.reference != "" || s.count < 100 {
 		return ""

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// A target is a server and what it is asked.
+// A target is a server and the requests to it.
 type target struct {
 	name string
 	// reference is floor or ordinary for those; the others are Usher with policies.
@@ -10,7 +10,7 @@ type target struct {
 	policies  string
 	// count is how many policies there are.
 	count int
-	// paths are asked in turn.
+	// paths are called in turn.
 	paths []string
 	want  string
 	// limit is the most CPU that a request may take, in those of the ordinary webhook; 0
@@ -31,7 +31,7 @@ func references() []target {
 	}
 }
 
-// allTargets are what is measured with the review of ordinary size.
+// allTargets are measured with the review of ordinary size.
 func allTargets() []target {
 	targets := append(references(), target{name: "no policy", paths: []string{"/validate"}, want: "allowed", limit: 0.35})
 	for _, n := range []int{1, 100} {
@@ -49,7 +49,7 @@ func allTargets() []target {
 	return append(targets, pair())
 }
 
-// largeTargets are what is measured with larger reviews.
+// largeTargets are measured with larger reviews.
 func largeTargets() []target {
 	targets := append(references(), target{name: "no policy", paths: []string{"/validate"}, want: "allowed"})
 	for _, l := range languages {
@@ -60,7 +60,7 @@ func largeTargets() []target {
 	return append(targets, pair())
 }
 
-// limits are what is promised, for 1 and 100 policies.
+// limits are the promises, for 1 and 100 policies.
 var limits = map[string][2]float64{
 	"plaintext":                       {0.7, 2.5},
 	"template":                        {0.7, 2.5},
@@ -85,7 +85,7 @@ func (l language) target(n int) target {
 	return t
 }
 
-// pair is what one pod costs with a mutating and a validating policy: two requests.
+// pair is one pod with a mutating and a validating policy: two requests.
 func pair() target {
 	var mutating, validating language
 	for _, l := range languages {

@@ -70,8 +70,8 @@ func exemptUser(r *usher.Request) bool {
 		strings.HasPrefix(user, "system:serviceaccount:kube-system:") || strings.HasPrefix(user, "system:node:")
 }
 
-// coversPolicy reports whether a policy is written in a way that is decided: what finalizers
-// keep of one that is being deleted may go, unless what it says changes.
+// coversPolicy reports whether a write of a policy is decided: finalizers may be removed from one
+// that is being deleted, unless its spec changes.
 func coversPolicy(r *usher.Request) bool {
 	if r.Subresource != "" {
 		return false

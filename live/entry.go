@@ -48,8 +48,8 @@ func changesPolicy(r *usher.Request) bool {
 	return !reflect.DeepEqual(object["spec"], old["spec"]) || !reflect.DeepEqual(now["annotations"], before["annotations"])
 }
 
-// deletesDenial reports whether a policy is deleted that denies in the tier platform, by
-// somebody else than the cluster itself and its last administrators.
+// deletesDenial reports whether the request deletes a policy with denials in the tier platform, by
+// a user other than those of the cluster and its last administrators.
 func deletesDenial(r *usher.Request) bool {
 	old, err := r.OldObject.Tree()
 	if err != nil || r.Resource.Resource != "clusterauthorizationpolicies" {

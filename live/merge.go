@@ -10,14 +10,14 @@ import (
 	"github.com/usher-dev/usher/source"
 )
 
-// merged is the newest set of a source, with what is still in force of older ones.
+// merged is the newest set of a source, with the policies of older ones that are still in force.
 type merged struct {
 	policies []api.Policy
 	problems []rule.Problem
 }
 
-// merge is set, with the policies of last that lie in files which set could not read:
-// somebody is in the middle of editing those. last may be nil.
+// merge returns set with the policies of last whose files set could not read, which may be being
+// edited. last may be nil.
 func merge(last *merged, set source.Set) *merged {
 	m := &merged{policies: set.Policies}
 	unreadable := map[string]bool{}

@@ -12,9 +12,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Quota bounds the policies of each kind that a namespace may have, so that whoever may write policies
-// in one namespace does not take the memory and the time of all. It does not bound policies of the
-// cluster, nor those from files, which an operator has put there.
+// A Quota bounds the policies of each kind that a namespace may have, so that the authors of one
+// namespace do not take the memory and the time of all. It does not limit cluster policies, nor
+// those from files, which operators provide.
 type Quota struct {
 	// Policies is how many there may be, by default 100; negative means any number.
 	Policies int
@@ -27,7 +27,7 @@ func (q Quota) withDefaults() Quota {
 	return Quota{Policies: cmp.Or(q.Policies, 100), Bytes: cmp.Or(q.Bytes, 1<<20)}
 }
 
-// exceeded says which bound so many policies of so many bytes exceed; "" if none.
+// exceeded names the limit that this many policies of this many bytes exceed; "" if none.
 func (q Quota) exceeded(policies, bytes int) (what, flag string) {
 	switch {
 	case q.Policies >= 0 && policies > q.Policies:
@@ -38,16 +38,16 @@ func (q Quota) exceeded(policies, bytes int) (what, flag string) {
 	return "", ""
 }
 
-// group is what a quota is of.
+// group is what a quota applies to.
 type group struct{ namespace, kind string }
 
 // usage is what the policies of a group take, by name.
 type usage map[group]map[string]int
 
-// lengths remembers how long policies are. Policies do not change: those that do are others.
+// lengths caches the lengths of policies, which are immutable.
 type lengths map[api.Object]int
 
-// of returns the length of what a policy says.
+// of returns the length of a policy.
 func (l lengths) of(object api.Object) int {
 	if n, ok := l[object]; ok {
 		return n
@@ -60,8 +60,8 @@ func (l lengths) of(object api.Object) int {
 	return len(text)
 }
 
-// apply returns those of policies that are too many, with the problem of each, and what all of them take.
-// The oldest policies stay; of two that are as old, that whose name comes first.
+// apply returns the policies above the quota, with the problem of each, and the totals. The oldest
+// policies stay; of two of the same age, the first by name.
 func (q Quota) apply(refs []usher.PolicyRef, policies []api.Policy, known lengths) (map[int]rule.Problem, usage, lengths) {
 	groups := map[group][]int{}
 	for i, ref := range refs {
@@ -95,8 +95,8 @@ func (q Quota) apply(refs []usher.PolicyRef, policies []api.Policy, known length
 	return surplus, all, next
 }
 
-// check returns what keeps a policy from being written: it would be too many, or make those that there
-// are too long. A policy that there is may always get shorter.
+// check returns why a policy may not be written: it would exceed the quota, in number or in length.
+// An existing policy may always become shorter.
 func (q Quota) check(policy, old api.Object, all usage) []rule.Problem {
 	name := compile.Ref(policy)
 	if name.Namespace == "" {
@@ -113,7 +113,7 @@ func (q Quota) check(policy, old api.Object, all usage) []rule.Problem {
 		return nil
 	}
 	if old != nil {
-		// It is there already.
+		// The policy exists already.
 		count = 0
 	}
 	what, flag := q.exceeded(count, bytes+length)

@@ -22,8 +22,8 @@ const (
 	settlePause = 5 * time.Second
 )
 
-// versions compiles what is new among policies: in all namespaces at the same time, so that the
-// policies of a namespace wait for each other, and for no others.
+// versions compiles the new policies: all namespaces at the same time, so that policies of a
+// namespace only wait for each other.
 func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
 	timeout := updateTimeout
 	if l.current.Load().status.Generation == 0 {
@@ -84,7 +84,7 @@ func newSettler() settler {
 	return settler{&settlerState{settled: map[usher.PolicyRef]compile.Compiled{}}, make(chan struct{}, 1)}
 }
 
-// wants takes note of the versions that are pending.
+// wants records the versions that are pending.
 func (s *settler) wants(versions []*version) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *settler) has(ref usher.PolicyRef) bool {
 	return ok
 }
 
-// take returns what a policy was compiled to in the background, if it is still the same.
+// take returns the result of a compilation in the background, if the policy is still the same.
 func (s *settler) take(ref usher.PolicyRef, policy api.Policy) (compile.Compiled, bool) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	engine "github.com/usher-dev/usher/engine/authz"
 )
 
-// accessFormat is that of authorization policies and what they answer. A document is a
-// suite, or a list of suites.
+// accessFormat is that of authorization policies and their decisions. A document is a suite, or a
+// list of suites.
 var accessFormat = format{
 	recognises: func(h head) bool { return h.has("policies", "cases") },
 	load: func(document []byte, file string) ([]Test, error) {
@@ -42,12 +42,12 @@ var accessFormat = format{
 	},
 }
 
-// An AccessSuite is authorization policies, and cases of what they answer.
+// An AccessSuite is authorization policies, and cases of their decisions.
 type AccessSuite struct {
 	Set string `json:"set"`
 	// Policies are policies, in full or in short, or names of files with policies.
 	Policies []json.RawMessage `json:"policies"`
-	// ProtectedUsers are those who are never denied anything, in place of the built-in ones.
+	// ProtectedUsers replace the built-in ones.
 	ProtectedUsers []json.RawMessage `json:"protectedUsers,omitempty"`
 	// Immune is a deprecated name of ProtectedUsers.
 	Immune []json.RawMessage `json:"immune,omitempty"`
@@ -57,7 +57,7 @@ type AccessSuite struct {
 	stage *accessStage
 }
 
-// An AccessCase is one request and what is answered.
+// An AccessCase is one request and the expected decision.
 type AccessCase struct {
 	Name string `json:"name"`
 	Note string `json:"note,omitempty"`
@@ -67,16 +67,16 @@ type AccessCase struct {
 	Want string `json:"want"`
 	// By is a policy that decides, alone or with others.
 	By string `json:"by,omitempty"`
-	// WouldDeny tells whether a policy would have denied the request, but was not enforced.
+	// WouldDeny expects that a policy would deny the request, but is not enforced.
 	WouldDeny *bool `json:"wouldDeny,omitempty"`
-	// Error tells whether a condition failed.
+	// Error expects that a condition failed.
 	Error *bool `json:"error,omitempty"`
-	// Reason is a part of what is answered to whoever made the request.
+	// Reason is a part of the message to the user.
 	Reason string `json:"reason,omitempty"`
 }
 
-// An AccessRequest is a request to authorize as people write it down: a SubjectAccessReview
-// without its levels.
+// An AccessRequest is an authorization request in a short form: a SubjectAccessReview without its
+// levels.
 type AccessRequest struct {
 	User   string              `json:"user,omitempty"`
 	UID    string              `json:"uid,omitempty"`
@@ -166,8 +166,8 @@ func (s *AccessSuite) tests() []Test {
 	return tests
 }
 
-// An AccessSetup is what a test of authorization policies runs on, for those who ask by
-// another way than [Test.Run].
+// An AccessSetup is what a test of authorization policies runs on, for callers that send the
+// request in another way than [Test.Run].
 type AccessSetup struct {
 	Engine  *engine.Engine
 	Request *usher.Request
@@ -181,7 +181,7 @@ func (t Test) Access() (AccessSetup, bool) {
 	return AccessSetup{Engine: t.suite.stage.engine, Request: t.access.Request()}, true
 }
 
-// faults are all the ways in which the answer is not what the case wants.
+// faults are all differences between the decision and the expectation.
 func (c *AccessCase) faults(x engine.Explanation, d usher.Decision) []string {
 	var faults []string
 	if got := verdict(d); got != c.Want {
@@ -229,7 +229,7 @@ func decisive(d usher.Decision) []string {
 	return names
 }
 
-// told tells how an answer came about, for messages.
+// told explains a decision in messages.
 func told(x engine.Explanation) string {
 	var b strings.Builder
 	for _, step := range x.Steps {

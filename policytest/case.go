@@ -21,12 +21,12 @@ type Case struct {
 	Topic       string `json:"topic,omitempty"`
 	Description string `json:"description,omitempty"`
 	Note        string `json:"note,omitempty"`
-	// Skip, if set, says why the case is not run.
+	// Skip, if set, is why the case is not run.
 	Skip string `json:"skip,omitempty"`
 
 	Phase usher.Phase `json:"phase"`
-	// Policies are the stored policies, and PolicyFiles more of them, in files whose
-	// names are relative to the case's own. Load reads the files.
+	// Policies are the stored policies; PolicyFiles are files with more of them, relative to the
+	// case's own file. Load reads the files.
 	Policies    []map[string]any `json:"policies,omitempty"`
 	PolicyFiles []string         `json:"policyFiles,omitempty"`
 	// RenderPolicies false stores the policies as written; otherwise each passes through
@@ -43,7 +43,7 @@ type Case struct {
 	File string `json:"-"`
 }
 
-// An Expect is an answer, as far as a case cares about it: what is not set is not compared.
+// An Expect is the expected response: fields that are not set are not compared.
 type Expect struct {
 	Allowed *bool `json:"allowed,omitempty"`
 	// Code is the HTTP status in the response's status: 200 when allowed.
@@ -51,9 +51,9 @@ type Expect struct {
 	MessageEquals   *string `json:"messageEquals,omitempty"`
 	MessageContains string  `json:"messageContains,omitempty"`
 	ReasonContains  string  `json:"reasonContains,omitempty"`
-	// Unchanged says that there is no patch at all.
+	// Unchanged means that there is no patch.
 	Unchanged bool `json:"unchanged,omitempty"`
-	// NoMatch says that no rule of a policy matches the request.
+	// NoMatch means that no rule of a policy matches the request.
 	NoMatch bool `json:"noMatch,omitempty"`
 	// PatchedObject is the whole object with the patch applied, Fields are some of its fields.
 	PatchedObject map[string]any `json:"patchedObject,omitempty"`
@@ -63,8 +63,8 @@ type Expect struct {
 	Panics bool `json:"panics,omitempty"`
 }
 
-// A Field is what one place of the patched object must hold. Exactly one of the fields
-// other than Path is set.
+// A Field is the expected value at one path of the patched object. Exactly one of the fields other
+// than Path is set.
 type Field struct {
 	// Path is a JSON pointer.
 	Path string `json:"path"`
@@ -76,15 +76,15 @@ type Field struct {
 	Matches string `json:"matches,omitempty"`
 }
 
-// Answers are what a case says about the answer, in the terms of E.
+// Answers are the expectations of a case, in the terms of E.
 type Answers[E any] struct {
 	Expect *E `json:"expect,omitempty"`
-	// BetterExpect, if set, is compared in place of Expect, which then records what
-	// another implementation does.
+	// BetterExpect, if set, is compared instead of Expect, which then records what another
+	// implementation does.
 	BetterExpect *E `json:"betterExpect,omitempty"`
 }
 
-// Expected returns the answer that counts, nil without any.
+// Expected returns the expectation to compare, nil without any.
 func (a *Answers[E]) Expected() *E {
 	if a.BetterExpect != nil {
 		return a.BetterExpect
@@ -98,12 +98,12 @@ func (e *Expect) saysNothing() bool {
 		e.ReasonContains == "" && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
 }
 
-// recorded reports whether the case records what another implementation answers: its class
-// says how far that counts. Nobody chose what it shows.
+// recorded reports whether the case records the behaviour of another implementation: its class says
+// how much that matters.
 func (c *Case) recorded() bool { return c.Class != "" }
 
-// wantsEffect reports whether e describes a change of the object, which takes a policy
-// that does something.
+// wantsEffect reports whether e describes a change of the object, which requires a policy with an
+// effect.
 func (e *Expect) wantsEffect() bool {
 	return !e.Unchanged && (e.PatchedObject != nil || len(e.Fields) > 0)
 }

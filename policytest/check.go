@@ -10,7 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// faults says where an answer is not what e expects.
+// faults lists the differences between the response and e.
 func (e *Expect) faults(a answer) []string {
 	if e.Panics {
 		return nil
@@ -54,7 +54,7 @@ func (e *Expect) statusFaults(d usher.Decision) []string {
 	return faults
 }
 
-// messageFault is the one place where messages are compared.
+// messageFault is the only comparison of messages.
 func (e *Expect) messageFault(message string) string {
 	switch {
 	case e.MessageEquals != nil && *e.MessageEquals != message:
@@ -65,8 +65,8 @@ func (e *Expect) messageFault(message string) string {
 	return ""
 }
 
-// wantsAllowed reports whether e expects the request to pass, by saying so or by
-// describing the object that comes of it.
+// wantsAllowed reports whether e expects the request to be allowed, explicitly or by describing the
+// resulting object.
 func (e *Expect) wantsAllowed() bool {
 	if e.Allowed != nil {
 		return *e.Allowed
@@ -76,7 +76,7 @@ func (e *Expect) wantsAllowed() bool {
 
 func (e *Expect) wantsCode(code int32) bool { return e.Code != nil && *e.Code == code }
 
-// code is what a webhook puts into the response's status.
+// code is the code in a webhook's response.
 func code(d usher.Decision) int32 {
 	if d.Verdict != usher.Deny {
 		return 200
@@ -84,13 +84,13 @@ func code(d usher.Decision) int32 {
 	return d.Code
 }
 
-// sameCode takes 0 and 400 for the same: an API server turns a denial without code into 400.
+// sameCode accepts 0 for 400: an API server turns a denial without a code into 400.
 func sameCode(want int32, d usher.Decision) bool {
 	got := code(d)
 	return want == got || got == 0 && want == 400
 }
 
-// ran tells which rules had a say, for messages.
+// ran lists the rules that ran, for messages.
 func ran(d usher.Decision) string {
 	if len(d.Findings) == 0 {
 		return "; no policy matched"
@@ -156,7 +156,7 @@ func empty(value any) bool {
 	return false
 }
 
-// scalar is the text that a regular expression looks at.
+// scalar is the text that a regular expression is matched with.
 func scalar(value any) string {
 	if s, ok := value.(string); ok {
 		return s

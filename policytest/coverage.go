@@ -9,12 +9,12 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Coverage tells what the cases of one suite of authorization policies exercise.
+// A Coverage is what the cases of one suite of authorization policies exercise.
 type Coverage struct {
 	Set  string `json:"set"`
 	File string `json:"file"`
-	// Policies and Rules are exercised by a case that they decide, or would if they were not
-	// on trial; Conditions by one in which they hold and one in which they do not.
+	// Policies and Rules are exercised by a case that they decide, or would decide in Audit mode;
+	// Conditions by a case in which they hold and one in which they do not.
 	Policies   Share `json:"policies"`
 	Rules      Share `json:"rules"`
 	Conditions Share `json:"conditions"`
@@ -22,7 +22,7 @@ type Coverage struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// A Share is how many of several things there are.
+// A Share is a count out of a total.
 type Share struct {
 	Exercised int `json:"exercised"`
 	Total     int `json:"total"`
@@ -35,8 +35,8 @@ func (s *Share) count(exercised bool) {
 	}
 }
 
-// Cover tells what tests exercise of the authorization policies that they are about. Tests of
-// other formats do not count.
+// Cover returns what tests exercise of their authorization policies. It ignores tests of other
+// formats.
 func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
 	var all []Coverage
 	for _, s := range suites(tests) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// diffTrees says place by place where got is not what want is, one line each:
+// diffTrees lists the differences between got and want, one line each:
 //
 //	/metadata/labels/team: expected "red", got "blue"
 func diffTrees(path string, want, got any) []string {
@@ -125,7 +125,7 @@ func place(path string) string {
 	return path
 }
 
-// text is a value as JSON, cut where it would fill the screen.
+// text is a value as JSON, cut to a readable length.
 func text(value any) string {
 	const limit = 300
 	encoded, err := json.Marshal(value)

@@ -102,8 +102,8 @@ func (d Document) Decode(into any) error {
 	return decodeStrict(plain, into)
 }
 
-// Case decodes the document as an admission case is, with numbers as API servers read them,
-// into what a test needs to know of one. Other fields are left out.
+// Case decodes the document like an admission case, with numbers as API servers read them, and
+// ignores unknown fields.
 func (d Document) Case(into any) error {
 	return json.UnmarshalCaseSensitivePreserveInts(d.json, into)
 }
@@ -161,7 +161,7 @@ func isObject(document []byte) bool {
 	return json.UnmarshalCaseSensitivePreserveInts(document, &head) == nil && head.APIVersion != "" && head.Kind != ""
 }
 
-// decodeStrict decodes JSON whose fields must all be known.
+// decodeStrict decodes JSON and rejects unknown fields.
 func decodeStrict(document stdjson.RawMessage, into any) error {
 	strict, err := json.UnmarshalStrict(document, into)
 	if err != nil {

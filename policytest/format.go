@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A Test is one thing that a file wants to hold, whatever the format of the file.
+// A Test is one test in a file, of any format.
 type Test struct {
 	Name string
 	// File is where the test was loaded from.
 	File string
-	// Skip, if set, says why the test is not run.
+	// Skip, if set, is why the test is not run.
 	Skip string
 
 	// faults are all the ways in which the test does not hold.
@@ -58,8 +58,8 @@ func recovered(ctx context.Context, find func(context.Context) []string) (faults
 
 // A format is a form that documents with tests have. Each is in a file of its own.
 type format struct {
-	// recognises reports whether a document is of this format. Documents are told apart
-	// by what is in them, and of an ordinary list by its first item.
+	// recognises reports whether a document is of this format. The content of a document decides,
+	// and for a list its first item.
 	recognises func(head) bool
 	// load returns the tests of a document, which is JSON: for admission cases as Kubernetes
 	// reads YAML, for other formats so that n and on are texts. File is where it comes
@@ -67,13 +67,13 @@ type format struct {
 	load func(document []byte, file string) ([]Test, error)
 }
 
-// formats are tried in order; the last one takes the rest. The table never changes.
+// formats are tried in order; the last one accepts the rest. The table never changes.
 var formats = []format{
 	accessFormat,
 	caseFormat,
 }
 
-// A head is what a document, or the first item of one that is a list, has at the top.
+// A head is the top-level fields of a document, or of the first item of a list.
 type head struct {
 	list   bool
 	fields map[string]json.RawMessage
@@ -88,7 +88,7 @@ func headOf(document []byte) head {
 		}
 		h.list, document = true, items[0]
 	}
-	// What is no object has no fields.
+	// Anything but an object has no fields.
 	_ = json.Unmarshal(document, &h.fields)
 	return h
 }

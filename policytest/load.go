@@ -16,10 +16,10 @@ import (
 // ErrNoCases is the error of [Load] when there is nothing to run.
 var ErrNoCases = errors.New("no cases found")
 
-// Tests reads the tests in files, of every format, and in folders all the way down. In
-// folders, files that do not end in .yaml, .yml or .json are left out, and so are documents
-// that are Kubernetes objects: the policies under test may lie next to their tests. All
-// faults of all files come back in one error.
+// Tests reads the tests in files, of every format, and in folders all the way down. In folders,
+// files that do not end in .yaml, .yml or .json are left out, and so are documents that are
+// Kubernetes objects: the policies under test may lie next to their tests. One error has all faults
+// of all files.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
 	err := eachDocument(paths, func(d Document) error {
@@ -56,7 +56,7 @@ func Load(paths ...string) ([]*Case, error) {
 	return cases, nil
 }
 
-// caseFormat is that of admission cases, and of what has no format at all.
+// caseFormat is that of admission cases, and of unrecognised documents.
 var caseFormat = format{
 	recognises: func(head) bool { return true },
 	load: func(document []byte, file string) ([]Test, error) {

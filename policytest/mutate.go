@@ -8,7 +8,7 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// Mutants tells what became of the mutants of authorization policies.
+// Mutants are the results of mutating authorization policies.
 type Mutants struct {
 	// Total is how many there were.
 	Total int `json:"total"`
@@ -70,7 +70,7 @@ func mutants(rules []*authz.Rule) []mutant {
 	return all
 }
 
-// partial are the mutants from whose policy p a part was left out that is no rule.
+// partial are the mutants with a part of policy p left out that is not a rule.
 func partial(rules []*authz.Rule, p *authz.Policy) []mutant {
 	var all []mutant
 	leave := func(what string, change func(*authz.Policy)) {
@@ -96,7 +96,7 @@ func partial(rules []*authz.Rule, p *authz.Policy) []mutant {
 	return all
 }
 
-// replaced are rules whose policy p is changed.
+// replaced are rules with policy p changed.
 func replaced(rules []*authz.Rule, p, changed *authz.Policy) []*authz.Rule {
 	all := slices.Clone(rules)
 	for i, r := range all {

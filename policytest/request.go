@@ -10,8 +10,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Request is a request as people write it down. What an API server would add is
-// guessed from the object: see [Request.For].
+// A Request is a request in a short form. What an API server would add is derived from the object:
+// see [Request.For].
 type Request struct {
 	Operation usher.Operation `json:"operation"`
 	Namespace string          `json:"namespace,omitempty"`
@@ -30,7 +30,7 @@ type Request struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// A User is who makes a [Request].
+// A User is the user who makes a [Request].
 type User struct {
 	Name   string              `json:"name,omitempty"`
 	UID    string              `json:"uid,omitempty"`
@@ -38,9 +38,9 @@ type User struct {
 	Extra  map[string][]string `json:"extra,omitempty"`
 }
 
-// For returns the request as an API server asks it in a phase. The kind is that of the
-// object, or of the old object on DELETE; the resource is the usual plural of the kind,
-// and for kinds that stand for a subresource, such as PodExecOptions, that endpoint.
+// For returns the request as an API server asks it in a phase. The kind is that of the object, or
+// of the old object on DELETE; the resource is the usual plural of the kind, and for kinds of a
+// subresource, such as PodExecOptions, that endpoint.
 func (r *Request) For(phase usher.Phase) (*usher.Request, error) {
 	subject := r.Object
 	if subject == nil {
@@ -82,8 +82,8 @@ func (r *Request) For(phase usher.Phase) (*usher.Request, error) {
 	}, nil
 }
 
-// objectOf returns an object as doors hand it over, in bytes, so that no more of it is
-// decoded than there; but not if that would make other numbers of it: 1.0 becomes 1.
+// objectOf returns an object as doors pass it, in bytes, so that partial decoding is tested, too;
+// but not if that would change its numbers: 1.0 becomes 1.
 func objectOf(tree map[string]any) *usher.Object {
 	object := usher.TreeObject(tree)
 	raw, err := object.Raw()

@@ -21,10 +21,10 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// caseTimeout bounds one case, whatever its policies do.
+// caseTimeout limits one case.
 const caseTimeout = 30 * time.Second
 
-// A Status is how a case went.
+// A Status is the status of a case.
 type Status string
 
 // The statuses.
@@ -34,12 +34,12 @@ const (
 	Skipped Status = "skipped"
 )
 
-// A Result is how one case went.
+// A Result is the result of one case.
 type Result struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
 	Status Status `json:"status"`
-	// Message says why the case failed, one fault a line, or why it was skipped.
+	// Message is why the case failed, one fault a line, or why it was skipped.
 	Message string        `json:"message"`
 	Took    time.Duration `json:"-"`
 }
@@ -50,13 +50,13 @@ func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
 
 func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
 
-// A Setup is what a case runs on, for those who send its request by another way than
-// [Case.Run], or look at what becomes of it.
+// A Setup is what a case runs on, for callers that send the request in another way than [Case.Run],
+// or inspect the result.
 type Setup struct {
 	Decider usher.Decider
 	Rules   []rule.Rule
 	Facts   fact.Resolver
-	// Close ends the HTTP services that the case makes up.
+	// Close stops the HTTP services of the case.
 	Close func()
 }
 
@@ -117,7 +117,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 	return s, nil
 }
 
-// store puts the policies of the case where the engine finds them.
+// store adds the policies of the case to those of the engine.
 func (s *stage) store(ctx context.Context, c *Case) error {
 	written, err := json.Marshal(c.Policies)
 	if err != nil {
@@ -149,9 +149,9 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 	return nil
 }
 
-// admit sends a policy through policy admission and returns it as it would be stored.
-// A policy that is refused is returned as written: clusters hold policies that were
-// stored while nobody looked.
+// admit sends a policy through policy admission and returns it as it would be stored. A policy that
+// is denied is returned as written: clusters can have policies that were stored without policy
+// admission.
 func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
@@ -185,12 +185,12 @@ func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 	return object.Raw()
 }
 
-// An answer is what came of the request.
+// An answer is the result of the request.
 type answer struct {
 	decision usher.Decision
 	// patched is the object of the request with the patch applied.
 	patched map[string]any
-	// aboutPolicy says that the request writes a policy.
+	// aboutPolicy means that the request writes a policy.
 	aboutPolicy bool
 }
 
@@ -215,8 +215,8 @@ func (s *stage) decide(ctx context.Context, c *Case) (answer, error) {
 	return answer{decision: decision, patched: patched, aboutPolicy: api.IsPolicy(r.Kind)}, nil
 }
 
-// vacuous says why an answer that meets the expectation proves nothing. Of a case that records
-// another implementation it is asked only where a policy has to change something.
+// vacuous returns why a response that meets the expectation proves nothing. A case that records
+// another implementation is only checked if a policy must change something.
 func (s *stage) vacuous(c *Case, a answer) []string {
 	e := c.Expected()
 	if broken := s.broken(); len(broken) > 0 && !e.Panics && !e.wantsCode(500) {
@@ -232,7 +232,7 @@ func (s *stage) vacuous(c *Case, a answer) []string {
 	return nil
 }
 
-// mismatches says of each rule of the case's phase why it does not match.
+// mismatches lists why rules of the case's phase do not match.
 func (s *stage) mismatches(c *Case) []string {
 	r, err := c.Request.For(c.Phase)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *stage) mismatches(c *Case) []string {
 	for _, compiled := range compile.Order(s.compiled) {
 		switch mismatch := compiled.Match.Mismatch(&target); {
 		case compiled.Policy == usher.PolicyRef{}:
-			// Nobody wrote it.
+			// A built-in rule.
 		case compiled.Phase != c.Phase:
 			notes = append(notes, fmt.Sprintf("note: %s %s: is for the phase %s", compiled.Policy, compiled.Name, compiled.Phase))
 		case mismatch != "":
@@ -257,8 +257,8 @@ func (s *stage) mismatches(c *Case) []string {
 	return notes
 }
 
-// broken are the problems that keep policies from being enforced as written. A selector
-// that is not understood is not one: it selects nothing, as it would in a cluster.
+// broken are the problems that keep policies from being enforced as written. An invalid selector is
+// not one: it selects nothing, as in a cluster.
 func (s *stage) broken() []string {
 	var broken []string
 	for _, c := range s.compiled {

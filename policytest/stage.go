@@ -96,7 +96,7 @@ func (s *AccessSuite) protectedUsers() ([]authz.Subject, error) {
 	return subjects, nil
 }
 
-// policies are those of the suite, each decoded like one from a cluster.
+// policies are those of the suite, decoded like policies of a cluster.
 func (s *AccessSuite) policies() ([]api.Policy, error) {
 	var policies []api.Policy
 	for i, raw := range s.Policies {
@@ -115,7 +115,7 @@ func (s *AccessSuite) policies() ([]api.Policy, error) {
 	return policies, nil
 }
 
-// documents are the policies that one entry stands for: a file, one in full or one in short.
+// documents are the policies of one entry: a file, a whole policy, or the short form.
 func (s *AccessSuite) documents(raw json.RawMessage) ([][]byte, error) {
 	var file string
 	if json.Unmarshal(raw, &file) == nil {

@@ -16,10 +16,10 @@ import (
 // stubURL stands in policies for the address at which the stubs of the case answer.
 const stubURL = "http://stub.invalid"
 
-// A Stub is one answer of the HTTP service that a case makes up. The first stub that
-// fits a request answers it; a request that none fits gets 404 with a JSON object.
+// A Stub is one response of the HTTP service of a case. The first stub that matches a request
+// answers it; otherwise the response is 404 with a JSON object.
 type Stub struct {
-	// Path, Method and what is required have to fit, as far as they are set.
+	// Path, Method and the required fields must match, as far as they are set.
 	Path          string            `json:"path,omitempty"`
 	Method        string            `json:"method,omitempty"`
 	RequireHeader map[string]string `json:"requireHeader,omitempty"`

@@ -6,9 +6,8 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// ConfigMaps refuses ConfigMaps whose data has webhook-disallow at the key
-// webhook-e2e-test, and to delete those that have webhook-nondeletable there. What it says
-// is the reason, not the message.
+// ConfigMaps refuses ConfigMaps whose data has webhook-disallow at the key webhook-e2e-test, and to
+// delete those that have webhook-nondeletable there. Its text is the reason, not the message.
 func ConfigMaps() usher.Decider {
 	return only("configmaps", guarded("the configmap contains unwanted key and value",
 		"the configmap cannot be deleted because it contains unwanted key and value"))
@@ -40,7 +39,7 @@ func CustomResourceStages() usher.Decider {
 	})
 }
 
-// guarded refuses by what data says.
+// guarded denies by the value in data.
 func guarded(unwanted, undeletable string) usher.Decider {
 	return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 		data, err := dataOf(r.Target())

@@ -13,8 +13,8 @@ import (
 )
 
 // Pods refuses pods with the label webhook-e2e-test set to webhook-disallow, and those with
-// containers whose names have webhook-disallow in them. It never answers for pods with the
-// label set to wait-forever.
+// containers whose names have webhook-disallow in them. It never responds for pods with the label
+// set to wait-forever.
 func Pods() usher.Decider {
 	const unwanted = "webhook-disallow"
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
@@ -71,8 +71,8 @@ func PodAttach() usher.Decider {
 	})
 }
 
-// InitContainer gives pods called webhook-to-be-mutated the init container
-// webhook-added-init-container, in place of all that they have.
+// InitContainer replaces the init containers of pods called webhook-to-be-mutated by
+// webhook-added-init-container.
 func InitContainer() usher.Decider {
 	const name = "webhook-added-init-container"
 	return podChange(func(pod *corev1.Pod) usher.Decision {

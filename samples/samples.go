@@ -18,7 +18,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// Options are what can be chosen about the samples.
+// Options configure the samples.
 type Options struct {
 	// SidecarImage is the image of the container that [Sidecar] adds.
 	SidecarImage string
@@ -29,8 +29,8 @@ type Endpoint struct {
 	Path    string
 	Phase   usher.Phase
 	Decider usher.Decider
-	// Waits tells that the decider keeps its callers waiting, until they give up if need
-	// be. A door that answers in its stead, before their time is up, spoils the sample.
+	// Waits means that the decider makes its callers wait until they time out. A door with a
+	// shorter timeout breaks the sample.
 	Waits bool
 }
 
@@ -53,7 +53,7 @@ func Endpoints(o Options) []Endpoint {
 	}
 }
 
-// mark is the label, and the key in data, by which objects ask for their fate.
+// mark is the label, and the key in data, that selects the decision.
 const mark = "webhook-e2e-test"
 
 // AlwaysDeny denies everything.
@@ -140,7 +140,7 @@ func expect(r *usher.Request, resource string) (usher.Decision, bool) {
 	return usher.Denied("expect resource to be %s", words(want)), true
 }
 
-// words are how the messages of the original show a resource.
+// words are the texts for a resource in the messages of the original.
 func words(r metav1.GroupVersionResource) string {
 	return fmt.Sprintf("{%s %s %s}", r.Group, r.Version, r.Resource)
 }

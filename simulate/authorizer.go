@@ -15,9 +15,8 @@ import (
 	"github.com/usher-dev/usher/simulate/authz"
 )
 
-// An offline authorizer says who may do what by the roles and bindings of a cluster made of
-// files. It is for conditions that ask an authorizer; whether the request itself is
-// authorized is not simulated.
+// An offline authorizer authorizes by the roles and bindings of a cluster from files. It is for
+// conditions that use an authorizer; the authorization of the request itself is not simulated.
 type offline struct{ chain authz.Chain }
 
 func newOffline(objects []map[string]any) (*offline, error) {
@@ -60,7 +59,7 @@ func accessOf(a authorizer.Attributes) *usher.Request {
 	return r
 }
 
-// reviews asks a live API server.
+// reviews sends reviews to a live API server.
 type reviews struct{ client kubernetes.Interface }
 
 func newReviews(config *rest.Config) (authorizer.Authorizer, error) {

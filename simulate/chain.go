@@ -64,7 +64,7 @@ func newChain(ctx context.Context, s *Simulator) (*chain, error) {
 	mapper := s.cluster.endpoints.mapper()
 	c.mutatingHooks = configuration.NewMutatingWebhookConfigurationManager(c.informers)
 	c.validatingHooks = configuration.NewValidatingWebhookConfigurationManager(c.informers)
-	// Without it they start only once a plugin wants them.
+	// Otherwise they start when a plugin first needs them.
 	c.policies.listers(c.informers)
 	initializers := admission.PluginInitializers{
 		initializer.New(client, dynamicClient, c.informers, s.cluster.authorizer, utilfeature.DefaultFeatureGate,
@@ -109,7 +109,7 @@ func (c *chain) interfaces(r *run) admission.ObjectInterfaces {
 	return objectInterfaces(c.sim.cluster.endpoints, c.sim.cluster.custom, r.defaulted)
 }
 
-// clients makes the clients of webhooks: their calls pass by the wire.
+// clients creates the clients of webhooks: their requests are not sent over the network.
 func (c *chain) clients(webhookutil.AuthenticationInfoResolver) webhookutil.AuthenticationInfoResolver {
 	return &webhookutil.AuthenticationInfoResolverDelegator{
 		ClientConfigForFunc: func(string) (*rest.Config, error) { return c.clientConfig(), nil },
@@ -140,7 +140,7 @@ func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return target, nil
 }
 
-// errNoAnswer is the error of a call to a Service that nobody answers for.
+// errNoAnswer is the error of a call to a Service that is not simulated.
 var errNoAnswer = errors.New("not answered: nothing says where the service is")
 
 type noConfiguration struct{}
@@ -148,12 +148,12 @@ type noConfiguration struct{}
 // ConfigFor implements [admission.ConfigProvider].
 func (noConfiguration) ConfigFor(string) (io.Reader, error) { return nil, nil }
 
-// observe puts an ear on a plugin.
+// observe wraps a plugin with an observer.
 func (c *chain) observe(plugin admission.Interface, name string) admission.Interface {
 	return &observed{Interface: plugin, chain: c, name: name}
 }
 
-// An observed is a plugin that tells the run what it did.
+// An observed is a plugin that reports its actions to the run.
 type observed struct {
 	admission.Interface
 
@@ -190,7 +190,7 @@ func (p *observed) Validate(ctx context.Context, a admission.Attributes, o admis
 	return err
 }
 
-// A passage is what is known of a request that has passed a plugin.
+// A passage is the record of a request that has passed a plugin.
 type passage struct {
 	*run
 	mark
@@ -228,7 +228,7 @@ func (c *chain) explainLifecycle(p *passage) {
 	p.add(s, p.round)
 }
 
-// defaulted is told of each object that a plugin has changed.
+// defaulted is called for each object that a plugin has changed.
 func (r *run) defaulted(object runtime.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

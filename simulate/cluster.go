@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A Cluster is what an API server knows besides a request: webhook configurations,
-// admission policies with their bindings and parameters, namespaces, custom kinds, and the
-// objects that there are. It is safe for concurrent use.
+// A Cluster is what an API server needs in addition to a request: webhook configurations, admission
+// policies with their bindings and parameters, namespaces, custom kinds, and the existing objects.
+// It is safe for concurrent use.
 type Cluster struct {
 	endpoints  endpoints
 	custom     customKinds
@@ -75,8 +75,8 @@ func (c *Cluster) addCustomKind(tree map[string]any) error {
 	return c.custom.add(crd)
 }
 
-// FromServer returns the cluster of an API server, which is only read: nothing but GET
-// requests are sent, and reviews of who may do what, if a condition asks for them.
+// FromServer returns the cluster of an API server, which is only read: it sends only GET requests,
+// and access reviews for conditions that need them.
 func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	live := rest.CopyConfig(config)
 	live.Wrap(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
@@ -102,7 +102,7 @@ func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
 // Config leads to the cluster, for reading.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Mapper knows the resources of the cluster.
+// Mapper maps the kinds and resources of the cluster.
 func (c *Cluster) Mapper() meta.RESTMapper { return c.endpoints.mapper() }
 
 // object is the one that a request is about.
@@ -190,9 +190,9 @@ func nameOfTree(tree map[string]any) string {
 	return name
 }
 
-// asStored returns an object as an API server would hand it out: kinds that decide about
-// admission in their newest version, with the defaults that a server sets when they are
-// written. The error is why a server would refuse to store it.
+// asStored returns an object as an API server would return it: kinds that affect admission in their
+// newest version, with the defaults that a server sets on write. The error is why a server would
+// reject it.
 func asStored(tree map[string]any) (map[string]any, error) {
 	kind := kindOfTree(tree)
 	if kind.Group != admissionv1.GroupName {

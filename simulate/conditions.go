@@ -16,15 +16,15 @@ import (
 // failsRequest ends the explanation of conditions that refuse a request.
 const failsRequest = "and failurePolicy is Fail"
 
-// newConditionCompiler makes a compiler when it is first needed: it takes long.
+// newConditionCompiler creates a compiler on first use: that takes long.
 func newConditionCompiler() func() plugincel.ConditionCompiler {
 	return sync.OnceValue(func() plugincel.ConditionCompiler {
 		return plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	})
 }
 
-// conditions evaluates the match conditions of a webhook one by one. Stop says why they
-// keep it from being called, if they do.
+// conditions evaluates the match conditions of a webhook one by one. Stop is why they keep it from
+// being called, if they do.
 func (c *chain) conditions(ctx context.Context, hook webhook.WebhookAccessor, a admission.Attributes, o admission.ObjectInterfaces, found verdict) (checks []Check, stop string) {
 	all := hook.GetMatchConditions()
 	if len(all) == 0 {
@@ -61,8 +61,8 @@ func (c *chain) conditions(ctx context.Context, hook webhook.WebhookAccessor, a 
 	return checks, failed + ", " + failsRequest
 }
 
-// matchers returns one matcher for each condition of a webhook. One that has no value is an
-// error of its matcher, whatever the failure policy is.
+// matchers returns one matcher for each condition of a webhook. A condition without a value is an
+// error of its matcher, for every failure policy.
 func (c *chain) matchers(hook webhook.WebhookAccessor) []matchconditions.Matcher {
 	if known, ok := c.compiled.Load(hook); ok {
 		return known.([]matchconditions.Matcher)

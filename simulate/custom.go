@@ -15,7 +15,7 @@ import (
 // customKinds are the schemas of custom resources.
 type customKinds map[schema.GroupVersionKind]*structuralschema.Structural
 
-// add takes the schemas of a CustomResourceDefinition.
+// add adds the schemas of a CustomResourceDefinition.
 func (c customKinds) add(crd *apiextensionsv1.CustomResourceDefinition) error {
 	for i := range crd.Spec.Versions {
 		version := &crd.Spec.Versions[i]
@@ -36,8 +36,8 @@ func (c customKinds) add(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// complete drops what the schema of an object does not have, and sets its defaults. It
-// returns the paths of what it dropped.
+// complete drops the fields that the schema of an object does not have, and sets its defaults. It
+// returns the paths of dropped fields.
 func (c customKinds) complete(u *unstructured.Unstructured) []string {
 	structural := c[u.GroupVersionKind()]
 	if structural == nil {

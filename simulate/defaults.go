@@ -64,7 +64,7 @@ func defaultMatch(m *admissionv1.MatchResources) {
 	}
 }
 
-// unless sets what is not set.
+// unless sets a value that is not set.
 func unless[T any](target **T, value T) {
 	if *target == nil {
 		*target = &value

@@ -16,11 +16,12 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 )
 
-// criteria are what decides whether a webhook, a policy or a binding is for a request.
+// criteria decide whether a webhook, a policy or a binding matches a request.
 type criteria struct {
 	namespaces, objects *metav1.LabelSelector
 	rules               []namedRule
-	// everything tells that no rules mean every request, as for policies and bindings.
+	// everything means that an empty list of rules matches every request, as in policies and
+	// bindings.
 	everything bool
 	exclude    []namedRule
 	policy     *admissionv1.MatchPolicyType
@@ -31,7 +32,7 @@ type namedRule struct {
 	admissionv1.RuleWithOperations
 
 	names []string
-	// place is where it stands, such as rules[0].
+	// place is the path of the rule, such as rules[0].
 	place string
 }
 
@@ -64,7 +65,7 @@ func (c *criteria) GetParsedObjectSelector() (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(c.objects)
 }
 
-// A verdict says whether criteria hold, and which of them decided that.
+// A verdict is whether criteria hold, and which of them decided.
 type verdict struct {
 	matched bool
 	why     string
@@ -76,7 +77,7 @@ type verdict struct {
 
 func miss(format string, args ...any) verdict { return verdict{why: fmt.Sprintf(format, args...)} }
 
-// judge asks the API server's own predicates, in its order.
+// judge calls the API server's own predicates, in its order.
 func (c *chain) judge(a admission.Attributes, o admission.ObjectInterfaces, k criteria) verdict {
 	matcher := &namespace.Matcher{NamespaceLister: c.informers.Core().V1().Namespaces().Lister(), Client: c.client}
 	inNamespace, namespaceErr := matcher.MatchNamespaceSelector(&k, a)
@@ -143,7 +144,7 @@ type elsewhere struct {
 // GetResource implements [admission.Attributes].
 func (e *elsewhere) GetResource() schema.GroupVersionResource { return e.resource }
 
-// unruled says what of the rules is in the way of a request: of the one that comes closest.
+// unruled returns why the rules do not match a request: for the one that matches most.
 func unruled(a admission.Attributes, all []namedRule, policy *admissionv1.MatchPolicyType) string {
 	if len(all) == 0 {
 		return "it has no rules, and so matches nothing"

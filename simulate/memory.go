@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A memory answers the reads of clients from objects in memory: it is the transport of a
-// client that believes to talk to an API server.
+// A memory answers the reads of clients from objects in memory: it is the transport of a client, in
+// place of an API server.
 type memory struct {
 	endpoints endpoints
 	objects   map[schema.GroupResource][]map[string]any
@@ -28,8 +28,8 @@ func newMemory(all endpoints) *memory {
 	return &memory{endpoints: all, objects: map[schema.GroupResource][]map[string]any{}}
 }
 
-// add stores an object. Of two with the same name the last one counts. Kinds that the API
-// server does not know are left out: nothing can ask for them.
+// add stores an object. Of two with the same name the last one wins. Kinds unknown to the API
+// server are omitted.
 func (m *memory) add(tree map[string]any) error {
 	e, err := m.endpoints.find(kindOfTree(tree), "", "")
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *memory) RoundTrip(request *http.Request) (*http.Response, error) {
 	}), nil
 }
 
-// splitPath takes the path of an API apart: group and version, and what follows.
+// splitPath splits the path of an API request: group and version, and the rest.
 func splitPath(path string) (schema.GroupVersion, []string, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -182,7 +182,8 @@ func (e *endpoint) served(tree map[string]any) map[string]any {
 	return tree
 }
 
-// watch streams what there is, if the client wants it, and then nothing: nothing changes.
+// watch streams the existing objects, if the client requested that, and then nothing: nothing
+// changes.
 func watch(request *http.Request, e *endpoint, items []any) *http.Response {
 	var events bytes.Buffer
 	encoder := json.NewEncoder(&events)

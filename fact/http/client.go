@@ -127,8 +127,8 @@ func newClient(o Options, config *tls.Config) *nethttp.Client {
 	}
 }
 
-// stayOnHost allows redirects within one host and scheme. What was meant for one host,
-// credentials above all, thus never reaches another.
+// stayOnHost allows redirects within one host and scheme. So data for one host, such as
+// credentials, never reaches another.
 func stayOnHost(next *nethttp.Request, before []*nethttp.Request) error {
 	if len(before) > maxRedirects {
 		return fmt.Errorf("redirect: more than %d", maxRedirects)

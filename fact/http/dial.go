@@ -33,7 +33,7 @@ func (g *guard) check(ctx context.Context, _, address string, _ syscall.RawConn)
 	}
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
-		// What cannot be told apart is refused.
+		// An address that cannot be classified is rejected.
 		return fmt.Errorf("list addresses of this machine: %w", err)
 	}
 	for _, i := range interfaces {
@@ -72,8 +72,8 @@ func plain(address netip.Addr) netip.Addr {
 	return a
 }
 
-// local says what is local about a plain address, or nothing. Private networks are not: the
-// services of a cluster live there.
+// local returns why an address is local, or nothing. Private networks are not local: the services
+// of a cluster are there.
 func local(a netip.Addr) string {
 	switch {
 	case a.IsLoopback():
@@ -92,7 +92,7 @@ func local(a netip.Addr) string {
 	return ""
 }
 
-// isMetadata knows the metadata services of clouds that are not link-local.
+// isMetadata recognises metadata services of clouds that are not link-local.
 func isMetadata(a netip.Addr) bool {
 	switch a.String() {
 	case "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16":

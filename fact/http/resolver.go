@@ -1,9 +1,8 @@
 // Package http gets facts from HTTP services.
 //
-// Who writes a policy decides where requests go. They are therefore kept on a short
-// leash: certificates are verified, redirects stay on their host, answers are bounded,
-// addresses of the machine and its neighbourhood are refused, and no credentials are
-// sent but those that the policy itself names.
+// The author of a policy decides where requests go. They are therefore restricted: certificates are
+// verified, redirects stay on their host, responses are limited in size, loopback, link-local and
+// metadata addresses are rejected, and only the credentials in the policy itself are sent.
 package http
 
 import (
@@ -25,11 +24,11 @@ import (
 const (
 	// maxBody is how large an answer may be, in bytes.
 	maxBody = 1 << 20
-	// defaultTimeout is for requests that do not say how long they may take.
+	// defaultTimeout applies to requests without a timeout.
 	defaultTimeout = 3 * time.Second
 )
 
-// Options say what a [Resolver] may do. The zero value is strict.
+// Options are what a [Resolver] may do. The zero value is strict.
 type Options struct {
 	// AllowLocal permits loopback, link-local, unspecified and multicast addresses, those of
 	// cloud metadata services, of this machine and of Own. The check is made on the address
@@ -42,13 +41,13 @@ type Options struct {
 	// Proxy chooses the proxy of a request, as in net/http.Transport; nil uses none. A
 	// proxy resolves names itself: what AllowLocal forbids is then up to it.
 	Proxy func(*nethttp.Request) (*url.URL, error)
-	// Timeout bounds requests whose ref has no timeout; 0 means three seconds.
+	// Timeout limits requests whose ref has no timeout; 0 means three seconds.
 	Timeout time.Duration
 	// Now is the clock for the lifetime of tokens; nil means time.Now.
 	Now func() time.Time
 }
 
-// A Resolver makes HTTP requests. Connections are kept and reused. Errors name neither
+// A Resolver makes HTTP requests. Connections are kept and reused. Errors contain neither
 // credentials nor parameters.
 type Resolver struct {
 	timeout time.Duration
@@ -152,7 +151,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// do makes the request. Its errors leave out the URL.
+// do makes the request. Its errors omit the URL.
 func do(client *nethttp.Client, request *nethttp.Request) (*nethttp.Response, error) {
 	response, err := client.Do(request)
 	if withURL, ok := errors.AsType[*url.Error](err); ok {
@@ -201,7 +200,7 @@ func headerTree(header nethttp.Header) map[string]any {
 	return tree
 }
 
-// public is a URL without what may be secret in it.
+// public is a URL without its secrets.
 func public(text string) string {
 	return strings.TrimSpace((&fact.HTTP{URL: text}).String())
 }

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// tokenTimeout bounds the request for a token. It does not end with the request that
-	// first wanted the token: others wait for it too.
+	// tokenTimeout limits the request for a token. It does not end with the request that started
+	// it: others wait for it, too.
 	tokenTimeout = 3 * time.Second
 	// maxTokens is how many tokens are kept.
 	maxTokens = 256
-	// defaultLifetime is that of a token whose issuer does not say.
+	// defaultLifetime applies if the issuer does not return a lifetime.
 	defaultLifetime = 5 * time.Minute
-	// No token is asked for again before minLifetime, nor used after maxLifetime, whatever
-	// its issuer says.
+	// No token is requested again before minLifetime, nor used after maxLifetime, regardless of its
+	// issuer.
 	minLifetime = 10 * time.Second
 	maxLifetime = 24 * time.Hour
 	// After a failure the next attempt waits for minBackoff, then twice as long each time.
@@ -33,9 +33,8 @@ const (
 	maxBackoff = time.Minute
 )
 
-// tokens keeps bearer tokens, in memory only. A token is asked for when somebody needs
-// it, and asked for again when four fifths of its life have passed; until the new one is
-// there the old one is used.
+// tokens keeps bearer tokens, in memory only. A token is requested on first use, and again after
+// four fifths of its lifetime; until the new one arrives, the old one is used.
 type tokens struct {
 	now    func() time.Time
 	fetch  func(context.Context, fact.Auth) (granted, error)
@@ -46,10 +45,10 @@ type tokens struct {
 	uses  uint64
 }
 
-// A tokenKey identifies who asks whom. Nothing less than all three tells apart.
+// A tokenKey identifies a token: all three fields are needed.
 type tokenKey [sha256.Size]byte
 
-// A token is what is known of one. The zero token is expired.
+// A token is a token and its lifetime. The zero token is expired.
 type token struct {
 	value                   string
 	fetched, renew, expires time.Time
@@ -102,7 +101,7 @@ func (t *tokens) token(ctx context.Context, auth fact.Auth) (string, error) {
 	}
 }
 
-// A tokenState says what to do about a token.
+// A tokenState is what to do about a token.
 type tokenState int
 
 const (
@@ -144,8 +143,8 @@ func (t *tokens) record(key tokenKey, grant granted, err error) error {
 	return nil
 }
 
-// refused tells that a service did not accept the token: it is not used any more, unless
-// it is so young that another one would hardly do better.
+// refused reports that a service rejected the token: it is no longer used, unless it is so new that
+// another one would not help.
 func (t *tokens) refused(auth fact.Auth, value string) {
 	now := t.now()
 	t.mu.Lock()
@@ -156,7 +155,7 @@ func (t *tokens) refused(auth fact.Auth, value string) {
 	}
 }
 
-// entry returns what is known of a token. The caller holds the lock.
+// entry returns the entry of a token. The caller holds the lock.
 func (t *tokens) entry(key tokenKey) *token {
 	t.uses++
 	known, ok := t.known[key]
@@ -182,7 +181,7 @@ func (t *tokens) dropOldest() {
 	delete(t.known, oldest)
 }
 
-// fetchToken asks the issuer for a token.
+// fetchToken requests a token from the issuer.
 func (r *Resolver) fetchToken(ctx context.Context, auth fact.Auth) (granted, error) {
 	if err := checkURL(auth.URL); err != nil {
 		return granted{}, err
@@ -209,7 +208,7 @@ func (r *Resolver) fetchToken(ctx context.Context, auth fact.Auth) (granted, err
 	return readGrant(response, auth.Lifetime, r.tokens.now())
 }
 
-// readGrant does not repeat what it cannot read: it may be a token.
+// readGrant's errors do not quote the response, which may contain a token.
 func readGrant(response *nethttp.Response, lifetime time.Duration, now time.Time) (granted, error) {
 	text, err := readBody(response)
 	if err != nil {
@@ -234,8 +233,8 @@ func readGrant(response *nethttp.Response, lifetime time.Duration, now time.Time
 	return granted{token: answer.Token, lifetime: lifetime}, nil
 }
 
-// until is the time left until at, in milliseconds since 1970. A number that would be in
-// the early seventies is taken for seconds: some issuers write those.
+// until is the time until at, in milliseconds since 1970. Some issuers write seconds: a number that
+// would be in the early 1970s is taken for seconds.
 func until(at float64, now time.Time) time.Duration {
 	if at < 1e11 {
 		at *= 1000

@@ -15,9 +15,9 @@ import (
 	"github.com/usher-dev/usher/internal/manifest"
 )
 
-// Load reads the objects in paths, which are files and folders; files are found as package
-// manifest says. A file may hold several documents, and lists. Every document must be an object
-// with apiVersion, kind and name.
+// Load reads the objects in paths, which are files and folders; package manifest selects the files.
+// A file may hold several documents, and lists. Every document must be an object with apiVersion,
+// kind and name.
 func Load(paths ...string) ([]map[string]any, error) {
 	files, err := manifest.Files(paths...)
 	if err != nil {

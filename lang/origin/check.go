@@ -12,13 +12,13 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// check returns what is wrong with an entry that can be carried out nevertheless.
+// check returns the problems of an entry that can be executed nevertheless.
 func check(e *v1alpha1.OverrideRuleOrigin) []rule.Problem {
 	var problems []rule.Problem
 	report := func(severity rule.Severity, field, what, do string) {
 		problems = append(problems, rule.Problem{Severity: severity, Field: field, What: what, Do: do})
 	}
-	// Tolerations are checked whatever the type is, as they have always been.
+	// Tolerations are checked for every type, as in the original.
 	for i := range e.Tolerations {
 		checkToleration(&e.Tolerations[i], func(field, what, do string) {
 			report(rule.Error, fmt.Sprintf("tolerations[%d].%s", i, field), what, do)
@@ -97,7 +97,7 @@ func checkToleration(t *corev1.Toleration, report func(field, what, do string)) 
 	}
 }
 
-// conflicts finds containers whose resources are both written and oversold by one rule.
+// conflicts finds containers whose resources one rule both sets and oversells.
 func conflicts(entries []v1alpha1.OverrideRuleOrigin) []rule.Problem {
 	written, oversold := map[int]bool{}, map[int]bool{}
 	var problems []rule.Problem

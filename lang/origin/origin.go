@@ -21,9 +21,8 @@ import (
 // Compile returns the program of entries. Fields of problems are relative to the
 // overriders, such as origin[0].type.
 //
-// The program is never nil. It always fails if one of the entries says nothing that could
-// be done; entries that merely should not be written that way, such as an invalid
-// toleration, do what they say besides their Error problem.
+// The program is never nil. It always fails if an entry cannot be executed; entries that are merely
+// wrong, such as an invalid toleration, are executed and have an Error problem.
 func Compile(entries []v1alpha1.OverrideRuleOrigin) (rule.Program, []rule.Problem) {
 	p := &program{}
 	var problems []rule.Problem
@@ -50,7 +49,7 @@ func Compile(entries []v1alpha1.OverrideRuleOrigin) (rule.Program, []rule.Proble
 	return p, append(problems, conflicts(entries)...)
 }
 
-// A step is what one entry does to a draft. It writes with [draft.set].
+// A step applies one entry to a draft. It writes with [draft.set].
 type step func(d *draft) error
 
 // compile returns the step of one entry, or why it cannot be taken.
@@ -117,7 +116,7 @@ type program struct {
 	text  string
 }
 
-// Run takes the steps in order.
+// Run runs the steps in order.
 func (p *program) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	if p.err != nil {
 		return rule.Outcome{}, p.err
@@ -133,13 +132,13 @@ func (p *program) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 
 func (p *program) String() string { return p.text }
 
-// A draft is an object together with what was written to it.
+// A draft is an object together with the values written to it.
 type draft struct {
 	object map[string]any
 	patch  usher.Patch
 }
 
-// written returns what was written to path before.
+// written returns the value written to path before.
 func (d *draft) written(path string) (any, bool) {
 	for i := range d.patch {
 		if d.patch[i].Path == path {
@@ -149,7 +148,7 @@ func (d *draft) written(path string) (any, bool) {
 	return nil, false
 }
 
-// set writes a field. Writing it again replaces what was written.
+// set writes a field. A later write replaces an earlier one.
 func (d *draft) set(path string, value any) {
 	for i := range d.patch {
 		if d.patch[i].Path == path {
@@ -160,7 +159,7 @@ func (d *draft) set(path string, value any) {
 	d.patch = append(d.patch, usher.PatchOp{Op: "replace", Path: path, Value: value})
 }
 
-// A target finds the field that an entry writes: its JSON pointer and what it holds now.
+// A target finds the field that an entry writes: its JSON pointer and its current value.
 type target func(d *draft) (path string, value any, err error)
 
 // inMetadata is a field of the metadata of any kind of object.
@@ -175,7 +174,7 @@ func inMetadata(name string) target {
 	}
 }
 
-// inPod is a field of the spec of a pod, also of the pods that a Deployment makes.
+// inPod is a field of the spec of a pod, also of the pod template of a Deployment.
 func inPod(name string) target {
 	own, template := "/spec/"+name, "/spec/template/spec/"+name
 	return func(d *draft) (string, any, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A factor is what a quantity of a container's resources is multiplied with.
+// A factor is the multiplier of a quantity of a container's resources.
 type factor struct {
 	list string // requests or limits
 	name string // of the resource

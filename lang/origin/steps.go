@@ -29,7 +29,7 @@ func operation(e *v1alpha1.OverrideRuleOrigin) string {
 	return string(e.Operation)
 }
 
-// replaceStep writes the value, whatever was there.
+// replaceStep writes the value, replacing any other.
 func replaceStep(e *v1alpha1.OverrideRuleOrigin, t target, value any) (step, *flaw) {
 	if e.Operation != v1alpha1.OperatorReplace {
 		return nil, unsupported(e, "use replace")
@@ -48,7 +48,7 @@ func replaceStep(e *v1alpha1.OverrideRuleOrigin, t target, value any) (step, *fl
 	}, nil
 }
 
-// mapStep merges into a map of strings, takes keys out of it, or exchanges it.
+// mapStep merges into a map of strings, removes keys from it, or replaces it.
 func mapStep(e *v1alpha1.OverrideRuleOrigin, t target, given map[string]string) (step, *flaw) {
 	var change func(now map[string]any) map[string]any
 	tree := stringTree(given)
@@ -110,8 +110,7 @@ func stringTree(m map[string]string) map[string]any {
 	return tree
 }
 
-// tolerationStep puts the given tolerations first, takes those equal to them out, or
-// exchanges the list.
+// tolerationStep puts the given tolerations first, removes equal ones, or replaces the list.
 func tolerationStep(e *v1alpha1.OverrideRuleOrigin) (step, *flaw) {
 	add := e.Operation == v1alpha1.OperatorAdd || e.Operation == v1alpha1.OperatorReplace
 	if !add && e.Operation != v1alpha1.OperatorRemove {
@@ -159,7 +158,7 @@ func tolerationStep(e *v1alpha1.OverrideRuleOrigin) (step, *flaw) {
 	}, nil
 }
 
-// A tolerationKey is what makes two tolerations equal: all but the seconds.
+// A tolerationKey is what is compared of two tolerations: everything but the seconds.
 type tolerationKey struct{ key, operator, value, effect string }
 
 func keyOf(toleration any) tolerationKey {

@@ -19,8 +19,8 @@ import (
 // Compile returns the program that makes the operations of entries, as one patch. Fields
 // of problems are relative to the overriders, such as plaintext[0].path.
 //
-// The program is never nil. That of entries with an Error problem always fails. What only
-// gets a Warning goes into the patch as written: whoever applies it has the last word.
+// The program is never nil. If an entry has an Error problem, it always fails. An entry with a
+// Warning is part of the patch as written; it may fail when it is applied.
 func Compile(entries []v1alpha1.PlaintextOverrider) (rule.Program, []rule.Problem) {
 	p := &program{patch: make(usher.Patch, 0, len(entries))}
 	var problems []rule.Problem
@@ -58,7 +58,7 @@ func compile(entry *v1alpha1.PlaintextOverrider) (usher.PatchOp, []rule.Problem)
 	return op, append(problems, checkPath(op)...)
 }
 
-// checkPath only warns: what is odd about a path shows when it is applied.
+// checkPath only warns: whether a path works depends on the object.
 func checkPath(op usher.PatchOp) []rule.Problem {
 	warn := func(what, do string) []rule.Problem {
 		return []rule.Problem{{Severity: rule.Warning, Field: "path", What: what, Do: do}}
@@ -114,10 +114,10 @@ type program struct {
 	wants usher.Paths
 }
 
-// ReadPaths implements [rule.Selective]: the places that are patched.
+// ReadPaths implements [rule.Selective]: the paths that are patched.
 func (p *program) ReadPaths() (object, old *usher.Paths) { return &p.wants, nil }
 
-// Pointers returns the places that are patched.
+// Pointers returns the paths that are patched.
 func (p *program) Pointers() []string {
 	pointers := make([]string, len(p.patch))
 	for i := range p.patch {

@@ -19,7 +19,7 @@ const timeout = time.Second
 
 var errNoToken = errors.New("no available token")
 
-// An httpSource is an HTTP request whose answer is {body, header, trailer}.
+// An httpSource is an HTTP request whose value is {body, header, trailer}.
 type httpSource struct {
 	method string
 	url    urlPattern
@@ -54,7 +54,7 @@ func compileHTTP(h *v1alpha1.HttpDataRef) (load func(*rule.Input) (any, error), 
 	return s.load, "http " + s.method + " " + withoutSecrets(h.URL), problems
 }
 
-// withoutSecrets drops from a URL what may hold a password or a key.
+// withoutSecrets removes possible passwords and keys from a URL.
 func withoutSecrets(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -88,13 +88,13 @@ func (s *httpSource) load(in *rule.Input) (any, error) {
 	value, err := resolve(in, fact.Ref{HTTP: request})
 	var missing *fact.Missing
 	if err != nil && !errors.As(err, &missing) {
-		// The first word is what kinitiras says; its users search their logs for it.
+		// The first word is that of kinitiras; its users search their logs for it.
 		return nil, fmt.Errorf("getHttpResponse %s: %w", fact.Ref{HTTP: request}, err)
 	}
 	return value, err
 }
 
-// authorize adds the bearer token to request, or says where to get it.
+// authorize adds the bearer token to request, or the credentials to get one.
 func authorize(request *fact.HTTP, auth *v1alpha1.HttpRequestAuth, now time.Time) error {
 	token := auth.StaticToken
 	if token == "" && (auth.ExpireAt.IsZero() || auth.ExpireAt.After(now)) {
@@ -121,7 +121,7 @@ func authorize(request *fact.HTTP, auth *v1alpha1.HttpRequestAuth, now time.Time
 // A urlPattern is a URL with placeholders, and its parameters.
 type urlPattern struct {
 	text pattern
-	// part tells for each placeholder of text in which part of the URL it stands.
+	// part returns for each placeholder of text the part of the URL that it is in.
 	part   []urlPart
 	params []param
 }
@@ -230,8 +230,8 @@ func (u *urlPattern) fill(object map[string]any) (address string, ok bool, err e
 	return withQuery(address, strings.Join(query, "&")), true, nil
 }
 
-// escape returns value such that it cannot leave its part of the URL. Values come from
-// objects that anybody may write.
+// escape escapes value so that it cannot leave its part of the URL. Values come from objects, which
+// are not trusted.
 func (p urlPart) escape(value string) (string, error) {
 	switch p {
 	case inQuery:
@@ -249,8 +249,8 @@ func (p urlPart) escape(value string) (string, error) {
 	return value, nil
 }
 
-// checkDots refuses a path that values have given a segment . or .., which would lead out
-// of the place that the policy names.
+// checkDots rejects a path in which values have produced a segment . or .., which would lead out of
+// the path that the policy names.
 func checkDots(address, sample string) error {
 	if dots(address) > dots(sample) {
 		return fmt.Errorf("fill url: %q has a . or .. segment that comes from the object", address)

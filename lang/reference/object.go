@@ -17,8 +17,8 @@ import (
 
 var errNoOwner = errors.New("object has no owner reference")
 
-// loadOwner gets the first owner. It lives in the namespace of the object or, where its
-// kind is cluster-scoped, in none.
+// loadOwner reads the first owner. It is in the namespace of the object or, if its kind is
+// cluster-scoped, in none.
 func loadOwner(in *rule.Input) (any, error) {
 	metadata, _ := in.Object["metadata"].(map[string]any)
 	owners, _ := metadata["ownerReferences"].([]any)
@@ -132,7 +132,7 @@ func (o *objectSource) selector(object map[string]any) (fact.Selector, error) {
 	return chosen, nil
 }
 
-// choose compiles the selector with every placeholder replaced by what fill makes of it.
+// choose compiles the selector with every placeholder replaced by fill.
 func (o *objectSource) choose(fill func(pattern) (string, bool, error)) (fact.Selector, []rule.Problem) {
 	s := v1alpha1.ResourceSelector{LabelSelector: o.selects.LabelSelector, FieldSelector: o.selects.FieldSelector}
 	if len(o.labels) > 0 {
@@ -175,8 +175,7 @@ func labelValues(s *metav1.LabelSelector) []string {
 	return slices.Compact(values)
 }
 
-// chosen is a rule.Selector as a fact.Selector: labels and fields of objects of whatever
-// kind.
+// chosen is a rule.Selector as a fact.Selector: labels and fields of objects of any kind.
 type chosen struct {
 	rule.Selector
 }

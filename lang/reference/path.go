@@ -11,12 +11,11 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// maxDotted bounds the segments that are either one key with dots or several levels: each
-// doubles what a path can mean.
+// maxDotted limits the segments that are either one key with dots or several levels: each doubles
+// the possible meanings of a path.
 const maxDotted = 3
 
-// A Path leads to a value within a JSON tree. The zero Path leads nowhere; [ParsePath]
-// makes one.
+// A Path is the path of a value in a JSON tree. The zero Path finds nothing; [ParsePath] makes one.
 type Path struct {
 	text string
 	// chains are what the path can mean, the likeliest first.
@@ -88,7 +87,7 @@ func (p Path) parseReference() (Path, error) {
 	return p, nil
 }
 
-// want adds what the path can lead through, as far as that is objects.
+// want adds the paths that the path can lead through, as far as these are objects.
 func (p *Path) want(paths *usher.Paths) {
 	if p.open != "" {
 		paths.Add()
@@ -193,8 +192,8 @@ func follow(value any, chain []step) (any, bool) {
 	return value, true
 }
 
-// incomplete reports whether following the path's first chain ends at an object that lacks
-// the key. Other ends, such as at a string, are errors in CUE whatever is done with them.
+// incomplete reports whether following the path's first chain ends at an object without the key.
+// Any other end, such as at a string, is an error in CUE.
 func (p *Path) incomplete(root any) bool {
 	chain := p.chains[0]
 	for i := range chain {
@@ -208,8 +207,8 @@ func (p *Path) incomplete(root any) bool {
 	return false
 }
 
-// Expr returns the path as a CUE expression that begins at the expression root. Where the
-// path can mean several things, it is the first that exists.
+// Expr returns the path as a CUE expression that starts at the expression root. If the path has
+// several meanings, it uses the first that exists.
 func (p *Path) Expr(root string) string {
 	if p.open != "" {
 		return "(" + root + "." + p.open + ")"

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// errEmptyPlaceholder says that a placeholder has no path, in the words that kinitiras has
-// for it.
+// errEmptyPlaceholder is the error for a placeholder without a path, with the text of kinitiras.
 var errEmptyPlaceholder = errors.New("invalid ref key: the placeholder {{}} is empty")
 
 // A pattern is a string with {{placeholders}}: literals[0], paths[0], literals[1], ….
@@ -47,8 +46,7 @@ func (p *pattern) constant() bool { return len(p.paths) == 0 }
 // name, a label and every part of a URL, the port included.
 func (p *pattern) sample() string { return strings.Join(p.literals, "1") }
 
-// fill replaces the placeholders by what they find in object. It is not ok if one of them
-// finds nothing.
+// fill replaces the placeholders by their values in object. It is not ok if one of them has none.
 func (p *pattern) fill(object map[string]any) (text string, ok bool, err error) {
 	if p.constant() {
 		return p.text, true, nil

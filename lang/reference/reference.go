@@ -19,12 +19,11 @@ import (
 // [Text.Open]) for its value: only a CUE evaluator can tell.
 var ErrNeedsEvaluator = errors.New("needs the CUE evaluator")
 
-// ErrMissing is the error of an interpolation whose field is missing from an object that
-// exists.
+// ErrMissing is the error of an interpolation whose field is missing in an object that exists.
 var ErrMissing = errors.New("no such field")
 
-// The suffixes tell apart the names that a rendered program uses for the reference on its
-// right-hand side (valueRef) and for the one on its left-hand side (dataRef).
+// The suffixes distinguish the names in a rendered program for the reference on its right-hand side
+// (valueRef) and for the one on its left-hand side (dataRef).
 const (
 	ValueSuffix = ""
 	DataSuffix  = "_d"
@@ -35,14 +34,14 @@ type Reference struct {
 	from   v1alpha1.ValueRefFrom
 	suffix string
 	path   Path
-	// load gets the object that the path leads into; nil for current and old.
+	// load reads the object of the path; nil for current and old.
 	load func(in *rule.Input) (any, error)
 	// source names that object for String.
 	source string
 }
 
-// Compile returns the reference that ref means, or nil and what is wrong with it, with
-// fields relative to ref.
+// Compile compiles ref. It returns nil and the problems, with fields relative to ref, if that is
+// not possible.
 func Compile(ref *v1alpha1.ResourceRefer, suffix string) (*Reference, []rule.Problem) {
 	if ref == nil {
 		return nil, []rule.Problem{wrong("", "the reference is missing", "say from where the value comes, and its path")}
@@ -132,8 +131,8 @@ func (r *Reference) Root(in *rule.Input) (any, error) {
 	return r.load(in)
 }
 
-// Want adds to object and old the paths to what the reference looks at in Input.Object and
-// in Input.OldObject.
+// Want adds to object and old the paths that the reference reads in Input.Object and in
+// Input.OldObject.
 func (r *Reference) Want(object, old *usher.Paths) {
 	switch r.from {
 	case v1alpha1.FromCurrentObject:
@@ -153,8 +152,8 @@ func (r *Reference) Want(object, old *usher.Paths) {
 // evaluator understands.
 func (r *Reference) Open() bool { return r.path.open != "" }
 
-// Expr returns the reference as a CUE expression of a rendered program, which declares
-// object, oldObject and what [Reference.Declaration] says.
+// Expr returns the reference as a CUE expression of a rendered program, which declares object,
+// oldObject and [Reference.Declaration].
 func (r *Reference) Expr() string {
 	switch r.from {
 	case v1alpha1.FromCurrentObject:
@@ -169,8 +168,8 @@ func (r *Reference) Expr() string {
 // Packages returns which CUE packages an open path uses, as [Text.Packages] does.
 func (r *Reference) Packages() []string { return packages(r.path.open) }
 
-// Declaration returns the line by which a rendered program declares what [Reference.Expr]
-// uses, without line end; it is empty if object and oldObject are enough.
+// Declaration returns the line by which a rendered program declares the names in [Reference.Expr],
+// without a newline; it is empty if object and oldObject are enough.
 func (r *Reference) Declaration() string {
 	if name := r.ParamName(); name != "" {
 		return name + ": data.extraParams." + name

@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// maxInterpolation bounds what is searched for the end of an interpolation, in bytes.
+// maxInterpolation limits the search for the end of an interpolation, in bytes.
 const maxInterpolation = 1024
 
 // A Text is a constant string with interpolations: pod-\(object.metadata.name). It is
@@ -30,8 +30,8 @@ type part struct {
 	open    string
 }
 
-// ParseText reads a constant string. Escapes are those of CUE string literals; a backslash
-// that begins none, and an interpolation that does not end, stand for themselves.
+// ParseText reads a constant string. Escapes are those of CUE string literals; a backslash without
+// an escape, and an interpolation without an end, are literal text.
 func ParseText(s string) Text {
 	if !strings.Contains(s, `\`) {
 		return Text{parts: []part{{literal: s}}}
@@ -123,9 +123,9 @@ func (t *Text) Open() bool {
 	return slices.ContainsFunc(t.parts, func(p part) bool { return p.open != "" })
 }
 
-// Value returns the text with every interpolation replaced by what it refers to: strings,
-// numbers and booleans. Anything else is an error, and so is a reference that leads
-// nowhere: [ErrMissing] where CUE could still hope for the field to come.
+// Value returns the text with every interpolation replaced by its value: strings, numbers and
+// booleans. Anything else is an error, and so is a missing value: [ErrMissing] if CUE calls it
+// incomplete.
 func (t *Text) Value(in *rule.Input) (string, error) {
 	if literal, ok := t.Literal(); ok {
 		return literal, nil
@@ -160,7 +160,7 @@ func (t *Text) Value(in *rule.Input) (string, error) {
 	return b.String(), nil
 }
 
-// Want adds to object and old the paths to what the interpolations look at.
+// Want adds to object and old the paths that the interpolations read.
 func (t *Text) Want(object, old *usher.Paths) {
 	for i := range t.parts {
 		switch p := &t.parts[i]; {

@@ -40,7 +40,7 @@ func Compile(s v1alpha1.ResourceSelector) (rule.Selector, []rule.Problem) {
 	return compiled, problems
 }
 
-// idle warns of what does not count because s has a name.
+// idle warns of fields that are ignored because s has a name.
 func idle(s v1alpha1.ResourceSelector) []rule.Problem {
 	var problems []rule.Problem
 	warn := func(field string) {

@@ -22,7 +22,7 @@ type branch struct {
 	parts []part
 }
 
-// A part is what a branch requires or prefers.
+// A part is the required or the preferred part of a branch.
 type part struct {
 	name  string
 	value any

@@ -10,8 +10,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// metadata plans changes of the annotations or labels of the object itself. A missing map
-// is made first, whatever follows.
+// metadata plans changes of the annotations or labels of the object itself. A missing map is
+// created first, for every operation.
 func (p *plan) metadata(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	all := inObject("metadata", string(t.Type))
 	p.object.Add("metadata", string(t.Type))
@@ -76,7 +76,7 @@ func (p *plan) key(path string) (*reference.Text, []rule.Problem) {
 	return p.keyText(trimmed), nil
 }
 
-// keyText returns a key, in which ~1 may stand for a slash and ~0 for a tilde.
+// keyText returns a key, in which ~1 means a slash and ~0 a tilde.
 func (p *plan) keyText(raw string) *reference.Text {
 	key := reference.ParseText(strings.ReplaceAll(strings.ReplaceAll(raw, "~1", "/"), "~0", "~"))
 	if p.useText(&key) {
@@ -86,7 +86,7 @@ func (p *plan) keyText(raw string) *reference.Text {
 	return &key
 }
 
-// useText remembers a text that has interpolations, and reports whether it does.
+// useText records a text that has interpolations, and reports whether it has.
 func (p *plan) useText(t *reference.Text) bool {
 	if _, ok := t.Literal(); ok {
 		return false
@@ -109,8 +109,8 @@ func (p *plan) refer(ref *v1alpha1.ResourceRefer) []rule.Problem {
 	return problems
 }
 
-// unusedReference deals with a valueRef next to a value, which wins: what it refers to is
-// not fetched, unless the value is CUE that may name it.
+// unusedReference handles a valueRef next to a value, which wins: the reference is not fetched,
+// unless the value is CUE, which may use it.
 func (p *plan) unusedReference(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	switch {
 	case t.ValueRef == nil:

@@ -22,7 +22,7 @@ type guard interface {
 type value interface {
 	// of returns the value. It is not ok if there is none: then there is no operation.
 	of(*run) (v any, ok bool, err error)
-	// exists is the CUE expression that tells whether there is a value, "" if always.
+	// exists is the CUE expression that reports whether there is a value, "" if there always is.
 	exists() string
 	cue() string
 }
@@ -64,19 +64,19 @@ func (e *edit) cue() string {
 	return comprehension("", conditions, body)
 }
 
-// ensure returns the edit that puts an empty map to a place that has none.
+// ensure returns the edit that creates an empty map where there is none.
 func ensure(at spot) *edit {
 	return &edit{when: []guard{isNot(at, aMap)}, op: "add", at: at, value: constant{map[string]any{}}}
 }
 
-// A condition says that what is at a place is, or is not, of a form.
+// A condition requires that a place does, or does not, have a value of a form.
 type condition struct {
 	at   spot
 	form form
 	not  bool
 }
 
-// A form is what a value can look like.
+// A form is a form of values.
 type form struct {
 	fits func(any) bool
 	// cue is a CUE value that unifies with what fits, "" for every value.

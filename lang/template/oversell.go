@@ -13,9 +13,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// oversell plans requests of the first container that are shares of its limits. It does
-// nothing unless one factor lies between 0 and 1; the others then count as they are, so
-// that "0" can stand for a request to remove.
+// oversell plans requests of the first container as shares of its limits. It does nothing unless
+// one factor is between 0 and 1; then the others are used as they are, so that "0" can mean a
+// request to remove.
 func (p *plan) oversell(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	shares, problems := sharesOf(t.ResourcesOversell)
 	if shares == nil {
@@ -48,7 +48,7 @@ const (
 	disk   = "disk"
 )
 
-// sharesOf returns a share for each factor that is set, nil if none lies between 0 and 1.
+// sharesOf returns a share for each factor that is set, nil if none is between 0 and 1.
 func sharesOf(o *v1alpha1.ResourcesOversellRule) ([]*share, []rule.Problem) {
 	if o == nil {
 		return nil, nil
@@ -121,12 +121,12 @@ func (s *share) fields() []field {
 	return []field{{s.name, "share & " + block(append(body, field{"factor", factor}))}}
 }
 
-// textOf is scalarText in CUE, "" for what has none.
+// textOf is scalarText in CUE, "" for a value without text.
 func textOf(at *spot) string {
 	return first(when("("+at.cue()+" & (string | number)) != _|_", `"\(`+at.cue()+`)"`), `""`)
 }
 
-// scalarText returns what a quantity looks like as text.
+// scalarText returns the text of a quantity.
 func scalarText(v any) string {
 	switch v := v.(type) {
 	case string:

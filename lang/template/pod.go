@@ -1,14 +1,14 @@
 package template
 
-// A pod is where an object says what its pods look like: itself, or in a template.
+// A pod is where an object has its pod: itself, or a template in it.
 type pod struct {
 	at   string
 	spec map[string]any
 }
 
-// podPlaces are where objects have the spec of their pods, the first that there is
-// counts: Deployment and its like, CronJob, Pod, PodTemplate. The form decides, not the
-// kind, so that custom workloads are served too.
+// podPlaces are the places of the spec of a pod; the first that exists is used: Deployment and
+// similar kinds, CronJob, Pod, PodTemplate. The structure decides, not the kind, so that custom
+// workloads work, too.
 var podPlaces = []spot{
 	inObject("spec", "template", "spec"),
 	inObject("spec", "jobTemplate", "spec", "template", "spec"),
@@ -16,7 +16,7 @@ var podPlaces = []spot{
 	inObject("template", "spec"),
 }
 
-// noPod is the pod of objects that have none: edits of it fail for want of its parent.
+// noPod is the pod of objects without one: edits of it fail because the parent is missing.
 const noPod = "/spec"
 
 func podOf(object map[string]any) pod {

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// quantityGrammar is the form of a Kubernetes quantity for CUE: digits before and after the
-// point, then the suffix, or K, which kinitiras takes for k. That there is a digit at all
-// is quantityDigit's. The bounds keep arithmetic exact and cheap. parseQuantity reads the
-// same form.
+// quantityGrammar is the form of a Kubernetes quantity for CUE: digits before and after the point,
+// then the suffix, or K, which kinitiras reads as k. quantityDigit checks that there is a digit.
+// The bounds keep arithmetic exact and cheap. parseQuantity reads the same form.
 const (
 	quantityGrammar = `^([0-9]{0,19})(?:[.]([0-9]{0,19}))?(?:([KMGTPE]i)|([numkKMGTPE])|[eE]([+-]?[0-9]{1,2}))?$`
 	quantityDigit   = `^[.]?[0-9]`
 	maxDigits       = 19
 )
 
-// powersOfTen are what decimal suffixes stand for.
+// powersOfTen are the values of decimal suffixes.
 var powersOfTen = map[string]int{"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
-// multiples are what binary suffixes stand for.
+// multiples are the values of binary suffixes.
 var multiples = map[string]int64{"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 
 // A quantity is digits * 10^exponent * multiple.
@@ -30,7 +29,7 @@ type quantity struct {
 	multiple int64
 }
 
-// parseQuantity is not ok for what is no quantity.
+// parseQuantity is not ok if text is not a quantity.
 func parseQuantity(text string) (quantity, bool) {
 	whole := countDigits(text)
 	digits, rest := text[:whole], text[whole:]
@@ -71,7 +70,7 @@ func countDigits(text string) int {
 	return len(text)
 }
 
-// parseExponent reads e5, E-12 and the like.
+// parseExponent reads e5, E-12 and so on.
 func parseExponent(text string) (int, bool) {
 	if text == "" || text[0] != 'e' && text[0] != 'E' {
 		return 0, false

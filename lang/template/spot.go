@@ -15,17 +15,17 @@ type spot struct {
 	keys []any
 	// key is the last key if it has to be computed, else nil.
 	key *reference.Text
-	// path is the JSON pointer of the place that keys lead to, and expr the CUE reference.
+	// path is the JSON pointer of the place at keys, and expr the CUE reference.
 	path, expr string
 }
 
-// inObject returns the place that keys lead to.
+// inObject returns the place at keys.
 func inObject(keys ...any) spot { return spot{expr: "object"}.at(keys...) }
 
-// inPod returns the place that keys lead to in the pod of the object.
+// inPod returns the place at keys in the pod of the object.
 func inPod(keys ...any) spot { return spot{inPod: true, expr: "pod.spec"}.at(keys...) }
 
-// at returns the place that keys lead to from s.
+// at returns the place at keys below s.
 func (s spot) at(keys ...any) spot {
 	s.keys = append(slices.Clip(s.keys), keys...)
 	for _, key := range keys {
@@ -41,7 +41,7 @@ func (s spot) at(keys ...any) spot {
 	return s
 }
 
-// text returns the place that the key in t leads to from s.
+// text returns the place below s at the key in t.
 func (s spot) text(t *reference.Text) spot {
 	if key, ok := t.Literal(); ok {
 		return s.at(key)
@@ -50,7 +50,7 @@ func (s spot) text(t *reference.Text) spot {
 	return s
 }
 
-// find returns what is at the place.
+// find returns the value at the place.
 func (s *spot) find(r *run) (any, bool) {
 	var v any = r.in.Object
 	if s.inPod {

@@ -17,9 +17,9 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Compile returns the program that t means, or nil and what is wrong with t, with fields
-// relative to the overriders. A nil program without any problem means that t holds CUE of
-// its own, which only an evaluator understands: run what [Render] returns, with [Params].
+// Compile returns the program of t, or nil and the problems of t, with fields relative to the
+// overriders. A nil program without a problem means that t contains CUE, which needs an evaluator:
+// run what [Render] returns, with [Params].
 func Compile(t *v1alpha1.OverrideRuleTemplate) (rule.Program, []rule.Problem) {
 	p, problems := compile(t)
 	switch {
@@ -31,9 +31,8 @@ func Compile(t *v1alpha1.OverrideRuleTemplate) (rule.Program, []rule.Problem) {
 	return p, problems
 }
 
-// Params returns the function that gets the extraParams which the rendered program of t
-// needs: the object or the answer that its valueRef refers to. Its error may be
-// *fact.Missing.
+// Params returns the function for the extraParams of the rendered program of t: the object or the
+// response of its valueRef. Its error may be *fact.Missing.
 func Params(t *v1alpha1.OverrideRuleTemplate) func(*rule.Input) (map[string]any, error) {
 	p, _ := compile(t)
 	return func(in *rule.Input) (map[string]any, error) {
@@ -82,7 +81,7 @@ func compile(t *v1alpha1.OverrideRuleTemplate) (*plan, []rule.Problem) {
 	return p, problems
 }
 
-// A plan is what a template does: its steps in order.
+// A plan is the steps of a template, in order.
 type plan struct {
 	name string
 	// details say in String what name does not.
@@ -96,14 +95,14 @@ type plan struct {
 	// imports are the packages that they and the steps use.
 	declares []func() []field
 	imports  []string
-	// inPod tells that some step acts on the pod.
+	// inPod means that a step acts on the pod.
 	inPod bool
 	// object and old are the paths to all that the steps look at.
 	object, old usher.Paths
 }
 
-// want adds what the steps look at besides the map that they act on: the pod, and what is
-// referred to.
+// want adds the paths that the steps read in addition to the map that they change: the pod, and
+// references.
 func (p *plan) want() {
 	if p.inPod {
 		p.object.Add("spec")
@@ -120,7 +119,7 @@ func (p *plan) want() {
 // ReadPaths implements [rule.Selective].
 func (p *plan) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
 
-// A step makes operations.
+// A step returns operations.
 type step interface {
 	run(*run) error
 	// cue is the step as an item of the list patches.
@@ -138,7 +137,7 @@ func (r *run) emit(op, path string, value any) {
 	r.patch = append(r.patch, usher.PatchOp{Op: op, Path: path, Value: value})
 }
 
-// Run makes the patch that the template means for the object of in.
+// Run returns the patch of the template for the object of in.
 func (p *plan) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return rule.Outcome{}, fmt.Errorf("run template: %w", err)

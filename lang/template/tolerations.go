@@ -92,8 +92,7 @@ func stringAt(v any, key string) (string, bool) {
 	return s, ok
 }
 
-// cue is matches of the entry that the CUE expression entry stands for, one that
-// tolerationEntries made.
+// cue is matches in CUE, for an expression entry of the form of tolerationEntries.
 func (t *toleration) cue(entry string) string {
 	expr := entry + ".key == " + reference.Quote(t.key)
 	if !t.exists {
@@ -118,7 +117,7 @@ func tolerationEntries(at spot) []field {
 	}
 }
 
-// replaceTolerations puts an entry in place of all that match it.
+// replaceTolerations replaces every toleration that matches an entry by the entry.
 type replaceTolerations struct {
 	at   spot
 	with toleration
@@ -141,8 +140,8 @@ func (s *replaceTolerations) cue() string {
 	})
 }
 
-// removeTolerations removes every entry that matches one of some, from the last to the
-// first, so that the places of the others hold.
+// removeTolerations removes every toleration that matches one of some, from the last to the first,
+// so that the indices of the others stay valid.
 type removeTolerations struct {
 	at   spot
 	like []toleration

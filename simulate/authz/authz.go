@@ -1,6 +1,6 @@
-// Package authz is what an API server does to authorize a request, without an API server:
-// which question an HTTP request is, what a chain of authorizers makes of it, and what RBAC
-// says. Answers, reasons and quirks are those of Kubernetes 1.36.
+// Package authz simulates how an API server authorizes a request: which attributes an HTTP request
+// has, and the answers of RBAC and of a chain of authorizers. Answers, reasons and quirks are those
+// of Kubernetes 1.36.
 package authz
 
 import (
@@ -15,15 +15,15 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// An Answer is what an authorizer says of a request. It may come with an error: that does
-// not undo it, but makes a refusal an HTTP 500.
+// An Answer is the answer of an authorizer. It may come with an error: the answer is still valid,
+// but a denial becomes an HTTP 500.
 type Answer struct {
 	Verdict usher.Verdict
 	Reason  string
 	Err     error
 }
 
-// Status is the HTTP status that the user gets to see.
+// Status is the HTTP status that the user gets.
 func (a Answer) Status() int {
 	switch {
 	case a.Verdict == usher.Allow:
@@ -51,16 +51,16 @@ type Stage struct {
 	Authorizer
 }
 
-// A Chain asks one stage after the other until one allows or denies. It is the authorizer
-// that a list of authorizers amounts to.
+// A Chain calls one stage after the other until one allows or denies, like a list of authorizers of
+// an API server.
 type Chain []Stage
 
-// A Step is what became of one stage.
+// A Step is the result of one stage.
 type Step struct {
 	Stage string
-	// Answer is what the stage says, also if it is not asked.
+	// Answer is the answer of the stage, even if an API server would not call it.
 	Answer Answer
-	// Asked tells whether the stages before it left the question open.
+	// Asked reports whether an API server calls the stage: the stages before it had no opinion.
 	Asked bool
 }
 
@@ -70,7 +70,7 @@ func (c Chain) Authorize(ctx context.Context, r *usher.Request) Answer {
 	return answer
 }
 
-// Explain answers as Authorize does, and tells what every stage says.
+// Explain answers as Authorize does, and returns the answer of every stage.
 func (c Chain) Explain(ctx context.Context, r *usher.Request) (Answer, []Step) {
 	var final *Answer
 	var reasons []string
@@ -102,8 +102,8 @@ func (c Chain) Explain(ctx context.Context, r *usher.Request) (Answer, []Step) {
 	return answer, steps
 }
 
-// Webhook is a decider as API servers see it through a webhook. If only is not empty, the
-// webhook gives no opinion in place of any other verdict.
+// Webhook is a decider behind an authorization webhook. If only is not empty, other verdicts become
+// no opinion.
 func Webhook(d usher.Decider, only usher.Verdict) Authorizer {
 	return AuthorizerFunc(func(ctx context.Context, r *usher.Request) Answer {
 		decision, err := d.Decide(ctx, r)
@@ -127,7 +127,7 @@ func Privileged() Authorizer {
 	})
 }
 
-// AlwaysAllowedPaths allows everybody what API servers do by default: to ask whether they live.
+// AlwaysAllowedPaths allows what API servers allow everybody by default: health checks.
 func AlwaysAllowedPaths() Authorizer {
 	paths := []string{"/healthz", "/livez", "/readyz"}
 	return AuthorizerFunc(func(_ context.Context, r *usher.Request) Answer {
@@ -143,11 +143,11 @@ func Always(a Answer) Authorizer {
 	return AuthorizerFunc(func(context.Context, *usher.Request) Answer { return a })
 }
 
-// ErrNode says that an answer depends on which pods a node runs.
+// ErrNode reports that an answer depends on which pods a node runs.
 var ErrNode = errors.New("what a node may do depends on the pods that it runs: this is not simulated")
 
-// Node stands for the authorizer of nodes. It has no opinion of anybody who is no node,
-// like that; of a node it does not know what that would say, and says so.
+// Node represents the node authorizer. Like that, it has no opinion on users that are not nodes;
+// for a node it reports that its answer is unknown.
 func Node() Authorizer {
 	return AuthorizerFunc(func(_ context.Context, r *usher.Request) Answer {
 		if strings.HasPrefix(r.User.Name, "system:node:") && slices.Contains(r.User.Groups, "system:nodes") {

@@ -69,8 +69,8 @@ func nameOf(tree map[string]any) string {
 	return name
 }
 
-// aggregated are the rules that a controller would write into a role. Roles that are
-// aggregated may aggregate, too; above are those that this one is for.
+// aggregated are the rules that a controller would write into a role. Aggregated roles may
+// aggregate, too; above are the roles that this one is part of.
 func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole, above ...string) []rbacv1.PolicyRule {
 	if role.AggregationRule == nil || len(role.Rules) > 0 || slices.Contains(above, role.Name) {
 		return role.Rules

@@ -32,7 +32,7 @@ type Binding struct {
 	Subjects        []rbacv1.Subject
 }
 
-// NewRBAC prepares objects for questions. It tells what cannot be simulated exactly.
+// NewRBAC prepares objects for requests. It returns what cannot be simulated exactly.
 func NewRBAC(o Objects) (*RBAC, []string) {
 	b := &RBAC{roles: map[roleKey][]rbacv1.PolicyRule{}}
 	var warnings []string
@@ -94,8 +94,8 @@ type Grant struct {
 	Rule    rbacv1.PolicyRule
 }
 
-// Granting returns the bindings that allow a request to those who are bound, whoever that
-// is, each once. They are shared: do not change them.
+// Granting returns the bindings that allow a request to their subjects, each once. They are shared:
+// do not change them.
 func (b *RBAC) Granting(r *usher.Request) []Grant {
 	return b.grants(func(binding *Binding) bool { return binding.covers(r) }, func(rule *rbacv1.PolicyRule) bool { return allows(rule, r) }, true)
 }
@@ -114,7 +114,7 @@ func (b *RBAC) grants(bound func(*Binding) bool, wanted func(*rbacv1.PolicyRule)
 		if !bound(binding) {
 			continue
 		}
-		// A role that is not there gives nothing.
+		// A missing role allows nothing.
 		rules, _ := b.rules(binding)
 		for j := range rules {
 			if !wanted(&rules[j]) {
@@ -150,7 +150,7 @@ func (b *RBAC) rules(binding *Binding) ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
-// covers reports whether the binding is for the namespace of a request.
+// covers reports whether the binding applies in the namespace of a request.
 func (b *Binding) covers(r *usher.Request) bool {
 	return b.Namespace == "" || b.Namespace == r.Namespace && !r.Access.NonResource
 }
@@ -182,7 +182,7 @@ func (b *Binding) namespaceOf(s *rbacv1.Subject) string {
 	return b.Namespace
 }
 
-// describe is a subject in the words of API servers.
+// describe formats a subject as API servers do.
 func (b *Binding) describe(s *rbacv1.Subject) string {
 	name := s.Name
 	if s.Kind == rbacv1.ServiceAccountKind {
@@ -191,7 +191,7 @@ func (b *Binding) describe(s *rbacv1.Subject) string {
 	return fmt.Sprintf("%s %q", s.Kind, name)
 }
 
-// String is the binding in the words of API servers.
+// String formats the binding as API servers do.
 func (b *Binding) String() string {
 	kind, name := "ClusterRoleBinding", b.Name
 	if b.Namespace != "" {
@@ -200,8 +200,8 @@ func (b *Binding) String() string {
 	return fmt.Sprintf("%s %q of %s %q", kind, name, b.Role.Kind, b.Role.Name)
 }
 
-// allows reports whether a rule is for a request. Everything is compared as text: a "*" in
-// the request is one that the rule has to have.
+// allows reports whether a rule allows a request. Everything is compared as text: a "*" in the
+// request needs a "*" in the rule.
 func allows(rule *rbacv1.PolicyRule, r *usher.Request) bool {
 	if !has(rule.Verbs, r.Access.Verb) {
 		return false

@@ -19,7 +19,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Line is the first line of an HTTP request, taken apart.
+// A Line is a parsed HTTP request line.
 type Line struct {
 	Verb                     string
 	NonResource              bool
@@ -31,8 +31,8 @@ type Line struct {
 	LabelSelector, FieldSelector string
 }
 
-// ParseLine tells what an API server takes an HTTP request for. The URL is a path with
-// its query, and may have a host before it.
+// ParseLine parses an HTTP request line as an API server does. The URL is a path with its query,
+// optionally with a host.
 func ParseLine(method, rawURL string) (Line, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -54,8 +54,8 @@ func ParseLine(method, rawURL string) (Line, error) {
 	}, nil
 }
 
-// Request is the question that the line is to authorizers. Of selectors only those clauses
-// are left that authorizers are told.
+// Request is the authorization request of the line. It has only the selector clauses that
+// authorizers get.
 func (l Line) Request(user usher.User) *usher.Request {
 	r := &usher.Request{Phase: usher.Authorize, User: user, Access: &usher.Access{Verb: l.Verb, NonResource: l.NonResource}}
 	if l.NonResource {
@@ -64,13 +64,13 @@ func (l Line) Request(user usher.User) *usher.Request {
 	}
 	r.Resource = schema.GroupVersionResource{Group: l.Group, Version: l.Version, Resource: l.Resource}
 	r.Subresource, r.Namespace, r.Name = l.Subresource, l.Namespace, l.Name
-	// What cannot be read is not told either, and refused later.
+	// A selector that cannot be parsed is omitted, and rejected later.
 	r.Access.Labels, _ = Labels(l.LabelSelector)
 	r.Access.Fields, _ = Fields(l.FieldSelector)
 	return r
 }
 
-// Labels are what authorizers are told of a label selector.
+// Labels are the clauses of a label selector that authorizers get.
 func Labels(selector string) ([]usher.Requirement, error) {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
@@ -90,7 +90,7 @@ func Labels(selector string) ([]usher.Requirement, error) {
 	return all, nil
 }
 
-// Fields are what authorizers are told of a field selector.
+// Fields are the clauses of a field selector that authorizers get.
 func Fields(selector string) ([]usher.Requirement, error) {
 	parsed, err := fields.ParseSelector(selector)
 	if err != nil {
@@ -121,7 +121,7 @@ func operatorOf(operator selection.Operator) string {
 	return ""
 }
 
-// SubjectAccessReview is the review, in v1, by which an API server asks about r.
+// SubjectAccessReview is the review, in v1, that an API server sends for r.
 func SubjectAccessReview(r *usher.Request) *authorizationv1.SubjectAccessReview {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups}
 	for key, values := range r.User.Extra {
