@@ -1,5 +1,5 @@
-// Package attack plays attackers on a webhook server: callers that take connections, memory
-// or time from others. Tests and the soak test run honest callers beside them.
+// Package attack simulates attackers on a webhook server: callers that take connections, memory or
+// time from others. Tests and the soak test run honest callers beside them.
 package attack
 
 import (
@@ -27,14 +27,14 @@ type Target struct {
 	Path string
 	// Pause is how long an attacker rests after each attempt.
 	Pause time.Duration
-	// Arrived counts what was sent: heads, bodies that have begun, or whatever it is.
+	// Arrived counts what was sent: heads, bodies that have begun, or other units.
 	Arrived atomic.Int64
 }
 
 // An Attack is one way to harm a server.
 type Attack struct {
 	Name string
-	// Heavy tells that it takes much of the attacker, too.
+	// Heavy means that the attack is expensive for the attacker, too.
 	Heavy bool
 	// once does it on one connection, until the server ends that or ctx is done.
 	once func(ctx context.Context, t *Target) error
@@ -47,7 +47,7 @@ func (a Attack) Run(ctx context.Context, t *Target, connections int) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if a.once(ctx, t) != nil {
-					// A server that refuses connections is not asked in a busy loop.
+					// If a server refuses connections, wait before the next attempt.
 					pause(ctx, 50*time.Millisecond)
 				}
 				pause(ctx, t.Pause)
@@ -57,8 +57,8 @@ func (a Attack) Run(ctx context.Context, t *Target, connections int) {
 	all.Wait()
 }
 
-// RunAll makes all attacks at the same time, each on a few connections, until ctx is done. It
-// calls there when each has sent something.
+// RunAll runs all attacks at the same time, each on a few connections, until ctx is done. It calls
+// there after each has sent something.
 func RunAll(ctx context.Context, t func() *Target, there func()) {
 	var all, arriving sync.WaitGroup
 	for _, a := range All() {
@@ -169,8 +169,8 @@ func (t *Target) raw(ctx context.Context, text string) error {
 	return err
 }
 
-// trickle sends text, and then more every now and then, until the server ends the connection.
-// It does not read what the server says.
+// trickle sends text, and then more from time to time, until the server ends the connection. It
+// does not read responses.
 func (t *Target) trickle(ctx context.Context, text, more string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +183,7 @@ func (t *Target) trickle(ctx context.Context, text, more string) error {
 	}
 	t.Arrived.Add(1)
 	for pause(ctx, 200*time.Millisecond) {
-		// An empty record costs nothing and tells whether the connection is still there.
+		// An empty record costs nothing and shows whether the connection still exists.
 		if _, err := io.WriteString(c, more); err != nil {
 			return fmt.Errorf("send: %w", err)
 		}
@@ -202,7 +202,7 @@ func gone(c net.Conn) bool {
 	return err != nil && !(ok && timeout.Timeout())
 }
 
-// streams opens a hundred requests on one connection, whose bodies stop after a byte.
+// streams opens a hundred requests on one connection. Their bodies stop after one byte.
 func (t *Target) streams(ctx context.Context) error {
 	// A transport keeps connections that it has made for requests which did not wait for them.
 	ctx, cancel := context.WithCancel(ctx)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Program is CUE that takes too long or too much memory, or seems to: some of them when they are
-// checked, others on an object.
+// A Program is CUE that takes too long or too much memory, or seems to: when it is checked, or on
+// an object.
 type Program struct {
 	Reason string
 	// Source is that of an override rule.
 	Source string
-	// Object is what it is to run on.
+	// Object is the object to run it on.
 	Object map[string]any
 }
 

@@ -15,12 +15,12 @@ const (
 	object = `,"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default"},"spec":`
 )
 
-// large is the size of what is large, for what it takes to decode: a few megabytes.
+// large is the size of large reviews: a few megabytes.
 const large = 3 << 20
 
-// posted are the attacks that send much, or what takes much to decode.
+// posted are the attacks that send much, or data that is expensive to decode.
 func posted() []Attack {
-	// in is a review with text in the spec of its object, beside one at its level.
+	// in is a review with text in the spec of its object.
 	in := func(spec string) string { return beginning + object + spec + "}}}" }
 	beside := func(fields string) string { return beginning + "," + fields + object + "{}}}}" }
 	many := func(text string) string { return strings.Repeat(text+",", large/(len(text)+1)) + text }
@@ -47,7 +47,7 @@ func posted() []Attack {
 	}
 }
 
-// numbered is a list of what a pattern makes of numbers.
+// numbered is a list of the pattern with each number.
 func numbered(pattern string) string {
 	var text strings.Builder
 	for i := 0; text.Len() < large; i++ {

@@ -1,6 +1,6 @@
-// Package cabundle puts the certificates that API servers are to trust into files that
-// register webhooks. Everything else in a file stays as it is, to the byte: files like that
-// are written by people, with comments.
+// Package cabundle writes the CA certificates for API servers into files with webhook
+// configurations. Everything else in a file stays as it is, byte for byte: people write such files,
+// with comments.
 package cabundle
 
 import (
@@ -77,7 +77,7 @@ type editor struct {
 	done  []*yaml.Node
 }
 
-// An edit puts text in the place of what is between start and end.
+// An edit replaces the text between start and end.
 type edit struct {
 	start, end int
 	text       string
@@ -163,7 +163,7 @@ func (e *editor) insert(key, config *yaml.Node) {
 		e.edits = append(e.edits, edit{at, at, name + ": " + value + ", "})
 		return
 	}
-	// Above the comments of what comes first now.
+	// Above the comments of the first key.
 	line := key.Line
 	if config.Anchor != "" || config.Line <= key.Line {
 		line = first.Line - 1
@@ -258,8 +258,8 @@ func (e *editor) apply() []byte {
 	return append(patched, e.text[at:]...)
 }
 
-// verify checks that the patched file says what the documents said, and that caBundle is
-// the value: YAML has more ways to write something than are looked for here.
+// verify checks that the patched file means the same as before, and that caBundle is the value:
+// YAML has more notations than this code edits.
 func verify(documents []*yaml.Node, patched []byte, value string) error {
 	errUnusual := errors.New("it is written in a way that cannot be patched: set each caBundle to the base64 of the CA yourself")
 	after, err := decode(patched)

@@ -27,7 +27,7 @@ func (e *editor) lineStart(line int) int {
 	return e.lines[line-1]
 }
 
-// lineEnd returns what a line ends with.
+// lineEnd returns the line break of a line.
 func (e *editor) lineEnd(line int) string {
 	if next := e.lineStart(line + 1); bytes.HasSuffix(e.text[:next], []byte("\r\n")) {
 		return "\r\n"
@@ -97,7 +97,7 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// resolve returns what an alias stands for.
+// resolve returns the node that an alias refers to.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node != nil && node.Kind == yaml.AliasNode {
 		return node.Alias

@@ -16,9 +16,9 @@ const (
 	again = 100 * time.Millisecond
 )
 
-// AwaitFiles is [Files] for a program that is starting: whoever makes the certificate may be
-// writing the files, one after the other. It tries again for ten seconds and logs why, unless
-// neither file exists: then nobody is writing them.
+// AwaitFiles is [Files] for a program that is starting: another process may be writing the
+// certificate and the key, one after the other. It retries for ten seconds and logs why, unless
+// neither file exists.
 func AwaitFiles(ctx context.Context, certFile, keyFile, caFile string, log *slog.Logger) (*Serving, error) {
 	if log == nil {
 		log = slog.Default()

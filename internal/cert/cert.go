@@ -1,12 +1,12 @@
-// Package cert gives a server its certificate: one of its own making, in memory or kept
-// in a folder or a Secret, or one from files that somebody else renews.
+// Package cert gives a server its certificate: a self-signed one, in memory or kept in a folder or
+// a Secret, or one from files that another program renews.
 //
 //	serving, err := cert.SelfSigned(cert.Options{Hosts: []string{"usher.usher-system.svc"}})
 //	server.TLSConfig = &tls.Config{GetCertificate: serving.GetCertificate}
 //	go serving.Run(ctx)
 //
-// A certificate that cannot be renewed or read goes on being used: an old one is better
-// than none, and API servers say what is wrong with it.
+// A certificate that cannot be renewed or read stays in use: an old one is better than none, and
+// API servers report what is wrong with it.
 package cert
 
 import (
@@ -28,7 +28,7 @@ import (
 // A Serving is the certificate of a server. It is safe for concurrent use.
 type Serving struct {
 	current atomic.Pointer[identity]
-	// previous is what was current before; nil if nothing was.
+	// previous is the one that was current before; nil if there was none.
 	previous atomic.Pointer[identity]
 	caFile   string
 	log      *slog.Logger
@@ -36,35 +36,34 @@ type Serving struct {
 	// looked for anyhow.
 	watch []string
 	every time.Duration
-	// load returns what is to be used after last, which may be nil; it returns last itself
-	// if nothing is new.
+	// load returns the identity to use after last, which may be nil; it returns last itself if
+	// nothing is new.
 	load func(ctx context.Context, last *identity) (*identity, error)
 	// changes has room for one.
 	changes chan struct{}
 }
 
-// An identity is a certificate and what makes clients trust it. It is immutable.
+// An identity is a certificate and the CA that clients have to trust. It is immutable.
 type identity struct {
 	certificate *tls.Certificate
 	// certPEM and keyPEM are what certificate was made from, caPEM is the CA's certificate.
 	certPEM, keyPEM, caPEM []byte
 }
 
-// Options are where a self-signed certificate is kept and what it is for.
+// Options are where a self-signed certificate is kept and its hosts.
 type Options struct {
-	// Dir is the folder in which ca.crt, ca.key, tls.crt and tls.key are kept, so that
-	// clients go on trusting the server when it is started again. Empty keeps them in
-	// memory. [FromSecret] has no use for it.
+	// Dir is the folder of ca.crt, ca.key, tls.crt and tls.key, so that clients still trust the
+	// server after a restart. If it is empty, they are kept in memory. [FromSecret] ignores it.
 	Dir string
 	// Hosts are the DNS names and IP addresses of the server; none means localhost,
 	// 127.0.0.1 and ::1.
 	Hosts []string
-	// Log gets what happens to the certificate later; nil means slog.Default.
+	// Log receives later events of the certificate; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// SelfSigned returns a certificate of a CA of its own. What is kept in the folder is used
-// as long as it lasts and is for the hosts.
+// SelfSigned returns a certificate of a CA of its own. One in the folder is used if it is valid for
+// the hosts.
 func SelfSigned(o Options) (*Serving, error) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"localhost", "127.0.0.1", "::1"}
@@ -87,7 +86,7 @@ func Files(certFile, keyFile, caFile string, log *slog.Logger) (*Serving, error)
 	return s.start(context.Background())
 }
 
-// local is for what needs nobody else, and so does not wait.
+// local means that loading uses no other service, and so does not wait.
 func local(load func(last *identity) (*identity, error)) func(context.Context, *identity) (*identity, error) {
 	return func(_ context.Context, last *identity) (*identity, error) { return load(last) }
 }
@@ -105,14 +104,13 @@ func (s *Serving) start(ctx context.Context) (*Serving, error) {
 	return s, nil
 }
 
-// GetCertificate is for tls.Config. It returns the current certificate, whatever the
-// client asks for.
+// GetCertificate is for tls.Config. It returns the current certificate to every client.
 func (s *Serving) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.current.Load().certificate, nil
 }
 
-// Keys returns keys for a purpose, which all have who have the private key of the certificate,
-// and nobody else: one of the current private key, and then one of that before.
+// Keys returns keys for a purpose, known to all who have the private key of the certificate, and to
+// nobody else: one of the current private key, and then one of the previous one.
 func (s *Serving) Keys(purpose string) [][]byte {
 	var keys [][]byte
 	for _, i := range []*identity{s.current.Load(), s.previous.Load()} {
@@ -133,8 +131,8 @@ func (s *Serving) Keys(purpose string) [][]byte {
 // CA returns the certificates that clients are to trust, in PEM; nil if they are not known.
 func (s *Serving) CA() []byte { return s.current.Load().caPEM }
 
-// Changes returns a channel that tells, while Run runs, that NotAfter or CA has changed.
-// Changes that nobody has waited for are told as one. It is for one reader.
+// Changes returns a channel that signals, while Run runs, that NotAfter or CA has changed. Unread
+// signals are merged. It is for one reader.
 func (s *Serving) Changes() <-chan struct{} { return s.changes }
 
 // CAFile returns the file that holds what CA returns, empty if there is none.
@@ -157,7 +155,7 @@ func (s *Serving) Run(ctx context.Context) error {
 	return nil
 }
 
-// refresh uses what is new.
+// refresh loads what is new.
 func (s *Serving) refresh(ctx context.Context) error {
 	last := s.current.Load()
 	next, err := s.load(ctx, last)
@@ -171,7 +169,7 @@ func (s *Serving) refresh(ctx context.Context) error {
 	return nil
 }
 
-// newIdentity checks that a certificate and a key are a pair. The names are for errors.
+// newIdentity checks that a certificate and a key match. The names are for errors.
 func newIdentity(certPEM, keyPEM, caPEM []byte, certName, keyName string) (*identity, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err == nil {
@@ -186,7 +184,7 @@ func newIdentity(certPEM, keyPEM, caPEM []byte, certName, keyName string) (*iden
 	return nil, fmt.Errorf("load certificate %s with key %s: %w", certName, keyName, err)
 }
 
-// covers reports whether a certificate is for all of the hosts.
+// covers reports whether a certificate is valid for all of the hosts.
 func covers(leaf *x509.Certificate, hosts []string) bool {
 	for _, host := range hosts {
 		if leaf.VerifyHostname(host) != nil {

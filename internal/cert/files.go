@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// files are a certificate and its key that somebody else renews.
+// files are a certificate and its key that another program renews.
 type files struct{ cert, key, ca string }
 
 // reload returns last if the files say the same as then.

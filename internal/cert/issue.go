@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Issue makes a serving certificate, signed by the CA of a folder, and keeps it there as
-// tls.crt and tls.key. A CA that is there already is used, so that those who trust it go on
-// doing so; else one is made. The lifetime is that of the certificate, 0 means a year; it
-// does not outlive its CA.
+// Issue makes a serving certificate, signed by the CA in a folder, and writes it there as tls.crt
+// and tls.key. It uses an existing CA, so that clients still trust it, or else makes one. The
+// lifetime is that of the certificate, 0 means a year; it does not exceed that of the CA.
 func Issue(dir string, hosts []string, lifetime time.Duration) (*Issued, error) {
 	k := &keeper{maker: &maker{hosts: hosts, lifetime: lifetime, now: time.Now}, dir: dir}
 	before, err := k.read(caCert)
@@ -45,11 +44,11 @@ func Issue(dir string, hosts []string, lifetime time.Duration) (*Issued, error) 
 
 // An Issued is a certificate that was made.
 type Issued struct {
-	// CAFile is what clients are to trust, and CA what it holds; CertFile and KeyFile are
+	// CAFile is the file that clients have to trust, and CA its content; CertFile and KeyFile are
 	// for the server. All are in PEM.
 	CAFile, CertFile, KeyFile string
 	CA                        []byte
-	// NewCA tells that the CA is new, too: there was none, or it was about to expire.
+	// NewCA reports that the CA is new: there was none, or it was about to expire.
 	NewCA                bool
 	NotAfter, CANotAfter time.Time
 }

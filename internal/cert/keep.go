@@ -24,7 +24,8 @@ type keeper struct {
 
 func (k *keeper) path(name string) string { return filepath.Join(k.dir, name) }
 
-// renew returns what is kept as long as it lasts, and else makes and keeps a new one.
+// renew returns the certificate in the folder while it is valid, and otherwise makes and writes a
+// new one.
 func (k *keeper) renew(last *identity) (*identity, error) {
 	if last != nil && k.maker.lasts(last.certificate.Leaf) {
 		return last, nil
@@ -50,8 +51,8 @@ func (k *keeper) renew(last *identity) (*identity, error) {
 	return made, k.write(tlsCert, made.certPEM, 0o644)
 }
 
-// authority returns the CA that is kept, or a new one. A CA that cannot be read is not
-// replaced: clients trust it, and somebody has to know.
+// authority returns the CA in the folder, or a new one. A CA that cannot be read is not replaced:
+// clients trust it, and an operator has to know.
 func (k *keeper) authority() (*authority, error) {
 	certPEM, err := k.read(caCert)
 	if err != nil {

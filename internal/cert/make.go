@@ -55,8 +55,8 @@ func (m *maker) renew(last *identity) (*identity, error) {
 	return m.makeLeaf(m.ca)
 }
 
-// lives reports whether a certificate will not have expired some time from now. That it
-// may not be valid yet is the business of other clocks.
+// lives reports whether a certificate will not have expired after a time. It ignores NotBefore:
+// clocks of other machines decide that.
 func (m *maker) lives(c *x509.Certificate, fromNow time.Duration) bool {
 	return m.now().Add(fromNow).Before(c.NotAfter)
 }

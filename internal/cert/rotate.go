@@ -19,21 +19,21 @@ const (
 
 var errForeign = errors.New("it holds a certificate that Usher did not make: name another Secret, or give Usher the certificate as files")
 
-// A rotation is one step from values to those that are to be used now. A step looks at
-// nothing but the values and the clock, so that replicas can take turns.
+// A rotation is one step from the values in a Secret to those to use now. A step depends only on
+// the values and the clock, so that replicas can take turns.
 type rotation struct {
 	maker *maker
 	// newest signs, trusted are all CAs that clients are to trust.
 	newest  *authority
 	trusted []*x509.Certificate
 	caPEM   []byte
-	// changed tells that the values are not those that were given.
+	// changed means that the values differ from the given ones.
 	changed bool
 }
 
-// next returns the values that follow those of a Secret. A server that is starting insists
-// on a certificate for its hosts. One that runs goes on with what a replica of another
-// version has made for other hosts: else the two would never agree.
+// next returns the values that follow those of a Secret. A server that is starting requires a
+// certificate for its hosts. A running one keeps a certificate for other hosts that a replica of
+// another version has made: otherwise the two would replace each other's forever.
 func (r *rotation) next(values map[string][]byte, starting bool) (map[string][]byte, error) {
 	if err := r.read(values); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (r *rotation) next(values map[string][]byte, starting bool) (map[string][]b
 	return map[string][]byte{caCert: r.caPEM, caKey: keyPEM, tlsCert: leaf.certPEM, tlsKey: leaf.keyPEM}, nil
 }
 
-// read finds the CAs in the values; none is fine if there is nothing else either. Those
-// that cannot be read are not replaced: clients trust them, and somebody has to know.
+// read reads the CAs in the values; there may be none if there is nothing else. CAs that cannot be
+// read are not replaced: clients trust them, and an operator has to know.
 func (r *rotation) read(values map[string][]byte) error {
 	certPEM, keyPEM := values[caCert], values[caKey]
 	if len(certPEM) == 0 && len(keyPEM) == 0 && len(values[tlsCert]) == 0 && len(values[tlsKey]) == 0 {
@@ -85,7 +85,7 @@ func (r *rotation) read(values map[string][]byte) error {
 	return nil
 }
 
-// renewCA makes a new CA, to be trusted besides those that are still valid.
+// renewCA makes a new CA; clients trust it and those that are still valid.
 func (r *rotation) renewCA() error {
 	made, err := r.maker.makeCA()
 	if err != nil {

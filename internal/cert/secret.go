@@ -28,13 +28,12 @@ type Secrets interface {
 	Update(ctx context.Context, secret *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
 }
 
-// FromSecret returns a certificate of a CA of its own that replicas share: both are kept
-// in a Secret, which is made if it does not exist or has no values, and read again every
-// minute. All replicas should have the same hosts, the names of their Service.
+// FromSecret returns a certificate of a CA of its own that replicas share: both are kept in a
+// Secret, which is created if it does not exist or is empty, and read again every minute. All
+// replicas should have the same hosts, the names of their Service.
 //
-// Certificates are renewed 90 days ahead. When the CA is, clients are told to trust both
-// the old and the new one, and the new one is not used until a day later: see
-// [Serving.CA] and [Serving.Changes].
+// Certificates are renewed 90 days ahead. When the CA is renewed, clients get both the old and the
+// new one, and the new one is not used until a day later: see [Serving.CA] and [Serving.Changes].
 //
 // It needs to get, create and update the Secret. Nothing is put in the place of values
 // that somebody else has made.
@@ -52,8 +51,7 @@ type secretKeeper struct {
 	secrets         Secrets
 	namespace, name string
 	maker           *maker
-	// known are the values that were last in force: what a Secret is made from again that
-	// somebody has deleted.
+	// known are the last values: a Secret that was deleted is recreated with them.
 	known map[string][]byte
 }
 

@@ -1,4 +1,4 @@
-// Package changes tells that something has changed, and when it has stopped changing.
+// Package changes reports changes of folders, and when a series of changes is complete.
 //
 //	folders := changes.Watch("/etc/usher/policies")
 //	defer folders.Close()
@@ -9,7 +9,7 @@
 //		// Read the folder again.
 //	}
 //
-// A signal says that something may have changed, not what: receivers look for themselves.
+// A signal means that something may have changed; receivers find out what.
 package changes
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A Pause says when a series of changes counts as complete.
+// A Pause defines when a series of changes is complete.
 type Pause struct {
 	// Quiet is how long nothing may change.
 	Quiet time.Duration
@@ -48,8 +48,7 @@ func (p Pause) Wait(ctx context.Context, changed <-chan struct{}) bool {
 	}
 }
 
-// Folders signals that something has changed in one of its folders. Use [Watch]. Add and
-// Close are for one goroutine.
+// Folders signals changes in its folders. Use [Watch]. Add and Close are for one goroutine.
 type Folders struct {
 	// watcher is nil without folders, and if the system has no more watches to give.
 	watcher *fsnotify.Watcher
@@ -98,8 +97,7 @@ func (f *Folders) forward() {
 	}
 }
 
-// Changed returns the channel of the signals. Changes that nobody has received yet are one
-// signal.
+// Changed returns the channel of the signals. Unread signals are merged.
 func (f *Folders) Changed() <-chan struct{} { return f.changed }
 
 // Close ends the signals. The channel stays open.
@@ -110,7 +108,7 @@ func (f *Folders) Close() {
 	}
 }
 
-// Signal puts a signal into a channel that holds one, unless one is there.
+// Signal sends a signal to a channel with a buffer of one, unless the buffer is full.
 func Signal(changed chan<- struct{}) {
 	select {
 	case changed <- struct{}{}:

@@ -1,5 +1,5 @@
-// Package clientauth knows who may ask a server for decisions: by client certificate, by
-// bearer token, or both. The files that it reads are read again when they change.
+// Package clientauth authenticates the callers of a server: by client certificate, by bearer token,
+// or both. It reloads its files when they change.
 package clientauth
 
 import (
@@ -23,14 +23,15 @@ import (
 	"github.com/usher-dev/usher/internal/reload"
 )
 
-// Options say who may ask. The zero value lets everybody.
+// Options are the credentials that callers need. The zero value accepts everybody.
 type Options struct {
-	// CAFile holds who vouches for callers, in PEM; empty means nobody has to. Names are
-	// what one of them must be called, as common name, DNS name or URI; none means anything.
+	// CAFile is the CA of client certificates, in PEM; empty means that none is needed. Names are
+	// the names that a certificate must have one of, as common name, DNS name or URI; if there are
+	// none, any name works.
 	CAFile string
 	Names  []string
-	// RequireClientCert tells that a connection without a certificate is not even made. Otherwise only
-	// what [Authenticator.Require] guards is refused, and probes need none.
+	// RequireClientCert rejects connections without a certificate. Otherwise only the handlers that
+	// [Authenticator.Require] guards need one, and probes do not.
 	RequireClientCert bool
 	// UnknownNameStatus is the HTTP status for certificates with other names; 0 means 403.
 	UnknownNameStatus int
@@ -40,19 +41,19 @@ type Options struct {
 	TokenFile string
 	// Refused, which may be nil, is called for each caller that is refused.
 	Refused func(Reason)
-	// Log is slog.Default if nil. Of many callers that are refused for the same reason it
-	// gets one every few seconds.
+	// Log is slog.Default if nil. It receives one record every few seconds for callers that are
+	// rejected for the same reason.
 	Log *slog.Logger
 }
 
-// An Authenticator says who may ask. A nil *Authenticator is everybody.
+// An Authenticator authenticates callers. A nil *Authenticator accepts everybody.
 type Authenticator struct {
 	options Options
 	ca      reload.File
 	token   reload.File
 	// trusted is who vouches for them.
 	trusted atomic.Pointer[x509.CertPool]
-	// tokens are the hashes of the tokens: comparing them takes the same time for all.
+	// tokens are the hashes of the tokens, which are compared in constant time.
 	tokens atomic.Pointer[[][sha256.Size]byte]
 	log    *ratelog.Logger
 }
@@ -123,8 +124,8 @@ func (k *Authenticator) readTokens() error {
 	return nil
 }
 
-// Run reads the files again every now and then, until ctx is done. One that cannot be read
-// changes nothing.
+// Run reloads the files from time to time, until ctx is done. A file that cannot be read changes
+// nothing.
 func (k *Authenticator) Run(ctx context.Context) error {
 	if k == nil {
 		return nil
@@ -139,12 +140,12 @@ func (k *Authenticator) Run(ctx context.Context) error {
 	return nil
 }
 
-// ConfigureTLS makes a server ask for certificates.
+// ConfigureTLS makes a server request client certificates.
 func (k *Authenticator) ConfigureTLS(c *tls.Config) *tls.Config {
 	if k == nil || k.options.CAFile == "" {
 		return c
 	}
-	// A session that is resumed would carry on with what was trusted then.
+	// A resumed session would keep the trust of its start.
 	c.SessionTicketsDisabled = true
 	kind := tls.VerifyClientCertIfGiven
 	if k.options.RequireClientCert {
@@ -174,7 +175,7 @@ func (k *Authenticator) Require(next http.Handler) http.Handler {
 	})
 }
 
-// A refused says why a request is refused.
+// A refused is the reason why a request is rejected.
 type refused struct {
 	reason  Reason
 	code    int

@@ -13,8 +13,8 @@ type Reason string
 
 // The reasons.
 const (
-	// NoCertificate and NoToken are those of callers who show nothing: API servers that
-	// were not told what to show, for example.
+	// NoCertificate and NoToken are the reasons for callers without credentials, for example API
+	// servers that are not configured with any.
 	NoCertificate Reason = "no_certificate"
 	NoToken       Reason = "no_token"
 	// UntrustedCertificate is one that the CA has not signed, or that has expired.
@@ -34,8 +34,8 @@ func (k *Authenticator) refuse(reason Reason, about ...any) {
 	k.log.Warn(context.Background(), string(reason), "caller refused", about...)
 }
 
-// CountFailedHandshakes counts the callers whose connections fail because of their certificate. The server
-// has its ErrorLog by then, which gets everything else.
+// CountFailedHandshakes counts the callers whose connections fail because of their certificate. Set
+// the server's ErrorLog before: it receives everything else.
 func (k *Authenticator) CountFailedHandshakes(server *http.Server) {
 	if k == nil || k.options.CAFile == "" {
 		return
@@ -47,14 +47,14 @@ func (k *Authenticator) CountFailedHandshakes(server *http.Server) {
 	server.ErrorLog = log.New(&handshakes{auth: k, next: next.Writer()}, next.Prefix(), next.Flags())
 }
 
-// handshakes reads what net/http says of connections. Nothing else tells of a handshake that
-// failed.
+// handshakes reads the messages of net/http about connections, the only source for failed
+// handshakes.
 type handshakes struct {
 	auth *Authenticator
 	next io.Writer
 }
 
-// Write implements io.Writer. It gets one line at a time.
+// Write implements io.Writer. It receives one line at a time.
 func (h *handshakes) Write(line []byte) (int, error) {
 	text := string(line)
 	switch {

@@ -21,8 +21,8 @@ type Options struct {
 	Path string
 	// Environment is added to that of the test.
 	Environment []string
-	// Cluster says that there is a cluster: documents run with all their blocks. Otherwise
-	// those that need one are left out.
+	// Cluster means that there is a cluster: documents run with all their blocks. Otherwise those
+	// that need one are skipped.
 	Cluster bool
 	// Update writes what commands print into the documents, instead of failing.
 	Update bool
@@ -104,7 +104,7 @@ func (d *Document) runBlocks(t *testing.T, s *session, o Options) []edit {
 	return edits
 }
 
-// keep makes the file that a block shows. One of the repository has to hold what is shown.
+// keep writes the file that a block shows. A file of the repository must have that content.
 func (d *Document) keep(s *session, o Options, b *Block) error {
 	text, err := os.ReadFile(filepath.Join(o.Root, filepath.FromSlash(b.File)))
 	if os.IsNotExist(err) {
@@ -116,7 +116,7 @@ func (d *Document) keep(s *session, o Options, b *Block) error {
 	return err
 }
 
-// check runs a command and compares what it prints.
+// check runs a command and compares its output.
 func (s *session) check(c *Command, b *Block, last bool) (printed []string, err error) {
 	if b.Server && last {
 		return s.serve(strings.TrimSpace(c.Text+" "+b.Args), c.Output)
@@ -133,8 +133,8 @@ func (s *session) check(c *Command, b *Block, last bool) (printed []string, err 
 	return printed, nil
 }
 
-// prepare copies folders of the repository, as git would find them after a clone. Webhook
-// configurations among the examples name the ports that the test has in their place.
+// prepare copies folders of the repository, as git clones them. In webhook configurations among the
+// examples, it replaces the ports by those of the test.
 func prepare(work string, o Options, ports [][2]string) error {
 	if err := os.MkdirAll(filepath.Join(filepath.Dir(work), "tmp"), 0o755); err != nil {
 		return err

@@ -40,21 +40,21 @@ type Document struct {
 type Block struct {
 	// Line is the number of the line that opens the block, from 1.
 	Line int
-	// Cluster tells that the block needs a cluster.
+	// Cluster means that the block needs a cluster.
 	Cluster bool
 	// Skip is why the block is not run, "" if it is.
 	Skip string
-	// Server tells that the last command goes on running, with Args appended to it.
+	// Server means that the last command keeps running, with Args appended to it.
 	Server bool
 	Args   string
 	// File is the path of the file whose content is Text. Such a block has no commands.
 	File string
 	Text string
-	// Commands are what a console block runs.
+	// Commands are the commands of a console block.
 	Commands []Command
 }
 
-// A Command is a command of a console block, and what it prints.
+// A Command is a command of a console block, and its output.
 type Command struct {
 	// Line is the number of its first line, from 1.
 	Line int

@@ -24,8 +24,7 @@ func normal(line string) string {
 	return line
 }
 
-// Match reports whether the lines that a document shows stand for those that a command
-// printed.
+// Match reports whether the lines that a document shows match those that a command printed.
 func Match(shown, printed []string) bool {
 	if len(shown) == 0 {
 		return len(printed) == 0

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// limit is how long a command may take, or a server until it has printed what it shows.
+// limit is the timeout of a command, or of a server until it has printed what the document shows.
 const limit = time.Minute
 
 // A session is what the blocks of a document share.
@@ -41,7 +41,7 @@ func newSession(dir string, environment []string, names [][2]string) (*session, 
 
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// replace puts what the test uses in the place of what the document names.
+// replace replaces names in the document by those that the test uses.
 func (s *session) replace(text string) string {
 	for _, name := range s.names {
 		text = regexp.MustCompile(regexp.QuoteMeta(name[0])+`\b`).ReplaceAllLiteralString(text, name[1])
@@ -56,7 +56,7 @@ func (s *session) restore(text string) string {
 	return text
 }
 
-// write makes a file that the document shows.
+// write writes a file that the document shows.
 func (s *session) write(name, text string) error {
 	path := filepath.Join(s.dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -65,7 +65,7 @@ func (s *session) write(name, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// start starts a command in a shell that knows what the commands before have set.
+// start starts a command in a shell with the environment of the commands before.
 func (s *session) start(text string) (cmd *exec.Cmd, output string, err error) {
 	s.count++
 	output = filepath.Join(s.dir, "..", fmt.Sprintf("output%d", s.count))
@@ -109,7 +109,7 @@ func (s *session) run(text string) (printed []string, status int, err error) {
 	return printed, cmd.ProcessState.ExitCode(), err
 }
 
-// serve starts a command and returns once it has printed what is shown.
+// serve starts a command and returns when it has printed what the document shows.
 func (s *session) serve(text string, shown []string) (printed []string, err error) {
 	cmd, output, err := s.start(text)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *session) read(output string) ([]string, error) {
 	return strings.Split(trimmed, "\n"), nil
 }
 
-// close ends what still runs, and whatever it started.
+// close ends all running commands and their child processes.
 func (s *session) close() {
 	for _, cmd := range s.servers {
 		// The group may live on without its first process.

@@ -1,5 +1,4 @@
-// Package deadline holds a context that ends at a time and costs next to nothing as long as
-// nobody waits for that.
+// Package deadline provides a context with a deadline that needs no timer unless Done is used.
 package deadline
 
 import (
@@ -8,9 +7,8 @@ import (
 	"time"
 )
 
-// A Context ends at a time, or with the one it is made of. Unlike one of
-// context.WithDeadline it needs no timer as long as nobody waits for Done: most work is
-// over long before. It must not be copied once it is used.
+// A Context ends at a time, or with its parent. Unlike that of context.WithDeadline it needs no
+// timer until Done is called: most work ends long before. It must not be copied after first use.
 type Context struct {
 	context.Context
 	At    time.Time
@@ -58,7 +56,7 @@ func (d *Context) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Release ends the context for those who wait for it.
+// Release ends the context for goroutines that wait for it.
 func (d *Context) Release() {
 	if t := d.timer.Load(); t != nil {
 		t.cancel()

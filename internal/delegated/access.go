@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// An Access says what a caller may do in a namespace, or in the cluster.
+// An Access is what a caller may do in a namespace, or in the cluster.
 type Access struct {
 	User string `json:"user"`
 	// Namespace is empty if it is about the whole cluster.
@@ -14,11 +14,11 @@ type Access struct {
 	Resources []ResourceAccess `json:"resources"`
 }
 
-// A ResourceAccess says what a caller may do with a resource.
+// A ResourceAccess is what a caller may do with a resource.
 type ResourceAccess struct {
 	Group string `json:"group"`
 	Name  string `json:"name"`
-	// Served tells whether this server has any.
+	// Served reports whether this server has the resource.
 	Served bool `json:"served"`
 	// Verbs are those that the caller may use.
 	Verbs []string `json:"verbs"`

@@ -21,14 +21,14 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// clientCA follows the CA by which the API server trusts client certificates. API servers
-// publish it there for those who serve in their stead.
+// clientCA is the CA for client certificates of the API server, kept current. API servers publish
+// it for servers like this one.
 func clientCA(client kubernetes.Interface) (*dynamiccertificates.ConfigMapCAController, error) {
 	return dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"client-ca", metav1.NamespaceSystem, "extension-apiserver-authentication", "client-ca-file", client)
 }
 
-// newAuthenticator is authenticatorfactory without what has no place here: front proxies,
+// newAuthenticator is authenticatorfactory without features that are not needed: front proxies,
 // tokens in WebSocket headers, anonymous callers.
 func newAuthenticator(o Options, ca *dynamiccertificates.ConfigMapCAController) authenticator.Request {
 	reviewed := &tokens{reviews: o.Client.AuthenticationV1().TokenReviews(), audiences: o.Audiences}
@@ -41,9 +41,9 @@ func newAuthenticator(o Options, ca *dynamiccertificates.ConfigMapCAController) 
 // errUnavailable marks errors that say nothing of the token.
 var errUnavailable = errors.New("token review")
 
-// tokens asks the API server whose tokens are. The one of apiserver cannot tell a wrong token
-// from an API server that does not answer, and accepts tokens for the API server where that
-// does not know of audiences.
+// tokens authenticates tokens at the API server. The one of apiserver cannot distinguish an invalid
+// token from an API server that does not respond, and accepts tokens for the API server if that
+// ignores audiences.
 type tokens struct {
 	reviews   authenticationclient.TokenReviewInterface
 	audiences authenticator.Audiences
@@ -73,7 +73,8 @@ func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	}, true, nil
 }
 
-// authenticate returns who sends the request, or the status for those who do not say.
+// authenticate returns the user who sends the request, or the status for requests without
+// credentials.
 func (a *API) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
 	response, ok, err := a.callers.AuthenticateRequest(r.Clone(ctx))
 	switch {

@@ -1,8 +1,8 @@
-// Package delegated is Usher's own HTTP API: resources that are not stored in the API server,
-// but guarded like those that are. Who a caller is and what they may do is asked of the API
-// server of the cluster: TokenReview for bearer tokens, the cluster's CA for client
-// certificates, SubjectAccessReview for rights. So operators grant access with RBAC, and
-// there are no users, passwords or roles of Usher's own.
+// Package delegated is Usher's own HTTP API: resources that are not stored in the API server, but
+// guarded like those that are. The API server of the cluster authenticates and authorizes callers:
+// TokenReview for bearer tokens, the cluster's CA for client certificates, SubjectAccessReview for
+// rights. So operators grant access with RBAC, and there are no users, passwords or roles of
+// Usher's own.
 //
 // The resources belong to the API group usher.dev and to a namespace each. Their handlers see
 // only requests that are allowed, and read from [RequestOf] what was allowed. Every handler
@@ -44,7 +44,7 @@ const (
 
 // The resources. What grants access to them is in the chart.
 const (
-	// Decisions are what was decided lately: who asked for what, and what policies said.
+	// Decisions are the recent decisions: requests, and the outcomes of policies.
 	Decisions = "decisions"
 	// AuditResults are what policies say of objects that exist.
 	AuditResults = "auditresults"
@@ -64,8 +64,8 @@ const (
 	defaultTTL = 10 * time.Second
 	// reviewTimeout bounds the questions to the API server about one request.
 	reviewTimeout = 10 * time.Second
-	// requestTimeout bounds a request. A watch is authorized once, so it has to begin anew
-	// every few minutes.
+	// requestTimeout limits a request. A watch is authorized once, so it has to start again every
+	// few minutes.
 	requestTimeout    = 30 * time.Second
 	defaultMaxWatch   = 5 * time.Minute
 	defaultInFlight   = 64
@@ -74,10 +74,10 @@ const (
 
 // Options configure an [API].
 type Options struct {
-	// Client asks the API server. Its rate limit bounds what callers can make it do: it should
-	// be shared with nothing else.
+	// Client is the client of the API server. Its rate limit bounds the load that callers can
+	// cause: share it with nothing else.
 	Client kubernetes.Interface
-	// Audiences are those of which a token must have one, such as "usher.dev".
+	// Audiences are the accepted audiences of tokens, such as "usher.dev".
 	Audiences []string
 	// Handlers serve the resources. Without one requests get 404, after authorization.
 	Handlers map[string]http.Handler
@@ -89,9 +89,8 @@ type Options struct {
 	// MaxInFlight is how many requests are served at the same time; 0 means 64.
 	MaxInFlight int
 
-	// Answered, which may be nil, is called for each answer. The resource is "access" for
-	// requests about the caller's own rights, and empty, like the verb, for requests for
-	// anything else.
+	// Answered, which may be nil, is called for each response. The resource is "access" for
+	// requests about the caller's own rights, and empty, like the verb, for any other path.
 	Answered func(resource, verb string, code int)
 	// Refused, which may be nil, is called for each request with no or wrong credentials.
 	Refused func(Reason)
@@ -121,7 +120,7 @@ type API struct {
 	log     *ratelog.Logger
 }
 
-// New returns an API. It asks the API server nothing yet.
+// New returns an API. It does not call the API server yet.
 func New(o Options) (*API, error) {
 	o.TTL, o.MaxWatch = cmp.Or(o.TTL, defaultTTL), cmp.Or(o.MaxWatch, defaultMaxWatch)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultInFlight)
@@ -157,8 +156,8 @@ func (a *API) Run(ctx context.Context) error {
 	return nil
 }
 
-// ConfigureTLS makes a server ask for client certificates. They are verified with each
-// request, by what is trusted then.
+// ConfigureTLS makes a server request client certificates. They are verified with each request, by
+// the CA of that time.
 func (a *API) ConfigureTLS(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.ClientAuth = tls.RequestClientCert
@@ -168,11 +167,11 @@ func (a *API) ConfigureTLS(c *tls.Config) *tls.Config {
 // ServeHTTP implements [http.Handler].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.limited.ServeHTTP(w, r) }
 
-// answer answers a request, and counts it.
+// answer responds to a request, and counts it.
 func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	counted := &response{ResponseWriter: w, code: http.StatusOK}
 	if r.ContentLength != 0 {
-		// Otherwise the server would go on to read the body.
+		// Otherwise the server would read the rest of the body.
 		counted.Header().Set("Connection", "close")
 	}
 	counted.Header().Set("Cache-Control", "no-store")
@@ -250,7 +249,7 @@ func (a *API) allowed(ctx context.Context, request Request) (allowed bool, reaso
 	return decision == authorizer.DecisionAllow, reason, nil
 }
 
-// unavailable is the status if the API server does not answer. Only the log says why.
+// unavailable is the status if the API server does not respond. Only the log has the reason.
 func (a *API) unavailable(ctx context.Context, what string, err error) error {
 	a.log.Warn(ctx, what, "API server does not answer, request refused", "error", err)
 	status := apierrors.NewServiceUnavailable("the API server, which knows who may do what, does not answer: try again later")

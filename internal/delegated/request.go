@@ -13,23 +13,22 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// A Request is what a caller asks for. Handlers get it when it is allowed, and serve no more
-// than what it names.
+// A Request is the request of an authorized caller. A handler must serve nothing but what it names.
 type Request struct {
 	User user.Info
 	// Verb is get, list or watch.
 	Verb     string
 	Resource string
-	// Namespace is empty for what is in no namespace and, if there is no Name either, for
-	// everything in the cluster.
+	// Namespace is empty for cluster-scoped objects and, if Name is empty, too, for the whole
+	// cluster.
 	Namespace string
 	Name      string
 }
 
 type requestKey struct{}
 
-// RequestOf returns what a request that a handler gets is for. It is false for requests that
-// did not come through an [API].
+// RequestOf returns the request that a handler serves. It is false for requests that did not pass
+// through an [API].
 func RequestOf(ctx context.Context) (Request, bool) {
 	r, ok := ctx.Value(requestKey{}).(Request)
 	return r, ok
@@ -42,14 +41,14 @@ func withRequest(ctx context.Context, r *http.Request, request Request) *http.Re
 	return r
 }
 
-// parse reads from a request what it asks for. The paths are those of the Kubernetes API:
+// parse parses a request. The paths are those of the Kubernetes API:
 //
 //	/usher/v1[/namespaces/NAMESPACE]                        the caller's own rights
 //	/usher/v1[/namespaces/NAMESPACE]/RESOURCE[?watch=true]  list or watch
 //	/usher/v1[/namespaces/NAMESPACE]/RESOURCE/NAME          get
 //
-// What is authorized and what a handler serves is read here alone, so paths have one spelling:
-// no escapes, no empty or dot segments.
+// Authorization and handlers both use the result. So paths have only one form: no escapes, no empty
+// or dot segments.
 func parse(r *http.Request) (Request, error) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -98,8 +97,8 @@ func watches(r *http.Request) bool {
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// impersonates reports whether a caller asks to be somebody else. Serving them as themselves
-// would show more than they expect.
+// impersonates reports whether a caller requests impersonation. Serving them as themselves could
+// show more than they expect.
 func impersonates(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate-") {

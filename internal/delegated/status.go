@@ -19,7 +19,7 @@ func notFound(format string, args ...any) error {
 	}}
 }
 
-// forbidden is the status for what a caller may not do, in the words of API servers.
+// forbidden is the status of a denied request, with the text of API servers.
 func forbidden(r Request, reason string) error {
 	scope := "at the cluster scope"
 	if r.Namespace != "" {
@@ -60,11 +60,11 @@ func writeStatus(w http.ResponseWriter, err error) {
 func send(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// The caller is gone if this fails: nobody is left to be told.
+	// If this fails, the caller has disconnected.
 	_, _ = w.Write(body)
 }
 
-// A response remembers its status.
+// A response records its status.
 type response struct {
 	http.ResponseWriter
 	code int
@@ -76,5 +76,5 @@ func (r *response) WriteHeader(code int) {
 	r.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap gives [http.ResponseController] what is below.
+// Unwrap gives [http.ResponseController] access to the wrapped writer.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

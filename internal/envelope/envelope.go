@@ -16,14 +16,13 @@ import (
 
 const (
 	contentType = "application/json"
-	// Prefix is how much is read of a body whose declared length is too large, in bytes. What
-	// identifies a review comes first; only objects are large.
+	// Prefix is how much is read of a body whose declared length is too large, in bytes. The
+	// identity of a review comes first; only objects are large.
 	Prefix = 64 << 10
-	// first is the buffer that a body gets before any of it is there. A header can claim any
-	// length.
+	// first is the initial buffer for a body. A header can announce any length.
 	first = 16 << 10
-	// retryAfter is when a caller should try again. API servers do, also those whose own
-	// deadline allows for it only once. It is never 0, which they take for now.
+	// retryAfter is the Retry-After header. API servers follow it, even if their deadline only
+	// allows one retry. It is never 0, which they take for immediately.
 	retryAfter = time.Second
 )
 
@@ -61,7 +60,7 @@ func Write(w http.ResponseWriter, err error) (code int) {
 const (
 	answerWindow = 10 * time.Second
 	answerPace   = 32 << 10
-	// buffered is the size of answers that nobody has to read for them to be sent.
+	// buffered is the size of responses that are sent without a reader.
 	buffered = 16 << 10
 )
 
@@ -74,7 +73,7 @@ func Send(w http.ResponseWriter, answer []byte) {
 	w.Header().Set("Content-Type", contentType)
 	// Otherwise a long answer is sent in chunks.
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	// The caller is gone if this fails: nobody is left to be told.
+	// If this fails, the caller has disconnected.
 	_, _ = w.Write(answer)
 }
 
@@ -100,9 +99,9 @@ func isJSON(header string) bool {
 	return err == nil && media == contentType
 }
 
-// Read appends the body to buffer, which may be nil, and returns it. One that is larger than
-// most bytes, or takes more memory than a request may, is refused with the status 413, and its
-// beginning is returned. Review is what the body should be.
+// Read appends the body to buffer, which may be nil, and returns it. One that is larger than most
+// bytes, or takes more memory than a request may, is rejected with the status 413, and its
+// beginning is returned. Review names the body in errors.
 func Read(r *http.Request, most int64, buffer []byte, review string) ([]byte, error) {
 	if r.ContentLength > most {
 		body, err := io.ReadAll(io.LimitReader(r.Body, Prefix))
@@ -145,7 +144,7 @@ func read(r *http.Request, most int64, buffer []byte) ([]byte, error) {
 	}
 }
 
-// grow doubles a buffer, but to no more than what can come.
+// grow doubles a buffer, up to the limit.
 func grow(buffer []byte, length, most int64) []byte {
 	size := min(2*int64(cap(buffer)), most+1)
 	if length >= int64(len(buffer)) {
@@ -160,8 +159,7 @@ func tooLarge(most int64) *Refusal {
 	return Refuse(http.StatusRequestEntityTooLarge, "body is larger than %d bytes", most)
 }
 
-// Failure returns what an error while reading a body, or making room for what it says, means
-// to the caller.
+// Failure returns the response to an error while reading a body or reserving memory for it.
 func Failure(err error) *Refusal {
 	switch {
 	case errors.Is(err, limit.ErrOverloaded):

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A drain counts requests in flight, and tells when the last one is done once no more
-// are wanted. The zero value is ready to use.
+// A drain counts requests in flight, and signals when the last one is done during shutdown. The
+// zero value is ready to use.
 type drain struct {
 	mu       sync.Mutex
 	inFlight int
@@ -25,8 +25,8 @@ func (d *drain) count(next http.Handler) http.Handler {
 	})
 }
 
-// A draining response asks the client to close the connection if the server is about to
-// end when it begins to answer.
+// A draining response asks the client to close the connection if the server is shutting down when
+// the response starts.
 type draining struct {
 	http.ResponseWriter
 	drain *drain
@@ -48,7 +48,7 @@ func (w *draining) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
-// Unwrap gives http.ResponseController what is below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *draining) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (d *drain) add(n int) {
@@ -58,16 +58,15 @@ func (d *drain) add(n int) {
 	d.last = time.Now()
 }
 
-// begin makes the server say that it is not ready any more, and ask clients to close
-// connections after what they send next.
+// begin makes the server not ready, and asks clients to close connections after their next request.
 func (d *drain) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closing, d.last = true, time.Now()
 }
 
-// quiet waits until no request has come for a while, or ctx is done. Closing connections
-// before that would cut off requests that are on their way.
+// quiet waits until no request has come for a while, or ctx is done. Closing connections before
+// that would lose requests that are on their way.
 func (d *drain) quiet(ctx context.Context, pause time.Duration) {
 	ticker := time.NewTicker(pause / 10)
 	defer ticker.Stop()

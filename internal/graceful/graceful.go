@@ -20,21 +20,21 @@ import (
 	"github.com/usher-dev/usher/internal/limit"
 )
 
-// What a connection may take before anything is known of the caller. Go's own limits are
-// a hundred times as high, and some of that memory is taken when a header announces it.
+// Limits of a connection before the caller is known. Go's defaults are a hundred times as high, and
+// some of that memory is allocated when a header announces it.
 const (
 	// maxHeader is the size of a request's head; HTTP/1 adds 4 KiB.
 	maxHeader = 8 << 10
-	// maxStreams bounds the requests at a time on a connection of HTTP/2, maxFrame what is
-	// read at once, and maxUnread and maxStreamUnread what arrives before a handler reads it.
+	// maxStreams limits concurrent requests on an HTTP/2 connection, maxFrame the size of a read,
+	// and maxUnread and maxStreamUnread what is buffered before a handler reads it.
 	maxStreams      = 100
 	maxFrame        = 16 << 10
 	maxUnread       = 256 << 10
 	maxStreamUnread = 64 << 10
 )
 
-// HTTP returns a server with bounds on how long callers may take, and on what a connection
-// takes. What goes wrong with connections is logged.
+// HTTP returns a server with limits on the time and the resources of connections. It logs
+// connection errors.
 func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:        handler,
@@ -67,7 +67,7 @@ type sometimes struct {
 	dropped atomic.Int64
 }
 
-// Write implements [io.Writer]. It gets one line at a time.
+// Write implements [io.Writer]. It receives one line at a time.
 func (s *sometimes) Write(line []byte) (int, error) {
 	if !s.often.Allow() {
 		s.dropped.Add(1)
@@ -80,7 +80,7 @@ func (s *sometimes) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// Served is what the end of a server means: nothing if it was asked to end.
+// Served turns the end of a server into an error: nil if it was asked to end.
 func Served(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -99,7 +99,7 @@ type Server struct {
 	conns limit.Conns
 }
 
-// New returns a server whose requests have the time of grace to finish when it ends.
+// New returns a server whose requests have the time of grace to finish on shutdown.
 func New(grace time.Duration, log *slog.Logger) *Server {
 	return &Server{Server: HTTP(nil, log), grace: grace, log: log}
 }
@@ -112,16 +112,15 @@ func (s *Server) ServeTLS(l net.Listener, certFile, keyFile string) error {
 // Connections returns the connections that are bounded.
 func (s *Server) Connections() *limit.Conns { return &s.conns }
 
-// Count makes the end of the server wait until there are no requests to next any more.
-// Probes are not worth waiting for: they never stop.
+// Count makes shutdown wait for the requests to next. Probes need not be counted: they never stop.
 func (s *Server) Count(next http.Handler) http.Handler { return s.drain.count(next) }
 
-// Ending reports whether the server is about to end, and wants no more requests.
+// Ending reports whether the server is shutting down.
 func (s *Server) Ending() bool { return s.drain.begun() }
 
-// End ends the server. The port stays open at first: whoever has not noticed yet that the
-// server is not ready any more still gets an answer, on a connection that is then closed.
-// An error tells that requests did not finish in time.
+// End shuts down the server. The port stays open at first: clients that have not noticed yet still
+// get a response, on a connection that is then closed. The error reports that requests did not
+// finish in time.
 func (s *Server) End() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()

@@ -1,8 +1,8 @@
 // Package jsonpatch applies JSON patches to decoded JSON trees without changing them.
 //
-// Operations mean what they mean to the API server, whose applier is gopkg.in/evanphx/json-patch.v4
-// and laxer than RFC 6902: replace of a missing key adds it, and negative indices count
-// from the end. The operations that Apply returns are free of such liberties.
+// Operations have the meaning of the API server's applier, gopkg.in/evanphx/json-patch.v4, which is
+// laxer than RFC 6902: replace of a missing key adds it, and negative indices count from the end.
+// The operations that Apply returns conform to RFC 6902.
 package jsonpatch
 
 import (
@@ -36,8 +36,8 @@ func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch,
 	return e.root, effective, nil
 }
 
-// An Editor applies one patch after the other. It copies what it changes once, and from
-// then on changes the copy: what Tree returned before may change with the next patch.
+// An Editor applies patches one after the other. It copies what it changes once, and then changes
+// the copy: a tree that Tree returned may change with the next patch.
 type Editor struct {
 	editor editor
 }
@@ -78,9 +78,9 @@ type editor struct {
 	root      map[string]any
 	own       *owned
 	effective usher.Patch
-	// copied is the size of what was copied so far.
+	// copied is the total size of the copies.
 	copied int
-	// tokens is room for those of the place that is looked at.
+	// tokens is the buffer for those of the current place.
 	tokens []string
 }
 
@@ -173,7 +173,7 @@ func (e *editor) replace(op *usher.PatchOp) error {
 	return nil
 }
 
-// replaceRoot insists on an object: what is patched here stays one.
+// replaceRoot requires an object: the root stays an object.
 func (e *editor) replaceRoot(value any) error {
 	root, ok := value.(map[string]any)
 	if !ok || root == nil {
@@ -190,7 +190,7 @@ func (e *editor) replaceRoot(value any) error {
 	return nil
 }
 
-// test passes for a missing key if null is asked for.
+// test succeeds for a missing key if the value is null.
 func (e *editor) test(op *usher.PatchOp) error {
 	if op.Path == "" {
 		if !equal(e.root, op.Value) {

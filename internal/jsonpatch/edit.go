@@ -22,8 +22,8 @@ const (
 	drop                     // take the member away
 )
 
-// owned records which containers were copied already and may be changed in place. A nil
-// *owned owns nothing and remembers nothing.
+// owned records which containers were copied already and may be changed in place. A nil *owned owns
+// nothing and records nothing.
 type owned struct {
 	copied   bool
 	children map[string]*owned
@@ -44,7 +44,7 @@ func (o *owned) child(key string) *owned {
 	return c
 }
 
-// take reports whether the container is owned already, and makes it so.
+// take reports whether the container is owned already, and records it.
 func (o *owned) take() bool {
 	if o == nil {
 		return false
@@ -66,8 +66,8 @@ func (o *owned) forgetAll() {
 	}
 }
 
-// edit makes the change at the place that tokens lead to from node, which exists, and
-// returns what node becomes.
+// edit makes the change at the place that tokens lead to from node, which exists, and returns the
+// new node.
 func edit(node any, own *owned, tokens []string, c change) any {
 	if array, ok := node.([]any); ok {
 		return editArray(array, own, tokens, c)
@@ -122,8 +122,8 @@ func cloneMap(m map[string]any) map[string]any {
 	return maps.Clone(m)
 }
 
-// equal compares JSON trees. Numbers are equal when they are written alike: an integer
-// and a float are if the float prints as that very integer.
+// equal compares JSON trees. Numbers are equal if their texts are: an integer equals a float that
+// prints as the same integer.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

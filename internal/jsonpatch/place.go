@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// A place is where an operation acts: the member key of container, which is a
-// map[string]any or a []any.
+// A place is where an operation applies: the member key of container, which is a map[string]any or
+// a []any.
 type place struct {
 	container any
 	key       string
 	// tokens lead from the root to the place; key is the last one.
 	tokens []string
-	// path is what the place was found by; canonical tells that it is the pointer of
-	// tokens.
+	// path is the path in the operation; canonical reports that it is the pointer of tokens.
 	path      string
 	canonical bool
 }
@@ -38,9 +37,8 @@ func (p place) index(i int) place {
 	return p
 }
 
-// find follows path as far as the container of what it points to. It is not ok when a
-// container on the way is missing or null. What stands before the first slash does not
-// count.
+// find follows path to the container of its last key. It is not ok if a container on the way is
+// missing or null. Text before the first slash is ignored.
 func (e *editor) find(path string) (place, bool) {
 	head, rest, ok := strings.Cut(path, "/")
 	if !ok {
@@ -121,7 +119,7 @@ func outOfRange(i int) error {
 	return fmt.Errorf("Unable to access invalid index: %d: %w", i, errIndex) //nolint:staticcheck // the wording of the API server's applier is what users search for
 }
 
-// canonicalIndex returns i as RFC 6901 wants it, which may be key itself.
+// canonicalIndex returns i in the form of RFC 6901, which may be key itself.
 func canonicalIndex(key string, i int) string {
 	if len(key) == 1 && i < 10 && key[0] == byte('0'+i) {
 		return key

@@ -29,7 +29,7 @@ func (e *editor) transfer(op *usher.PatchOp) error {
 		if e.copied += size(value, mostCopied-e.copied); e.copied > mostCopied {
 			return fmt.Errorf("error in copy from: '%s': %w", op.From, errCopied)
 		}
-		// From now on the value is in two places: a change of one must not change the other.
+		// The value is in two places now: a change of one must not change the other.
 		if e.own != nil && isContainer(value) {
 			e.own = &owned{}
 		}
@@ -62,7 +62,7 @@ func (e *editor) valueAt(op *usher.PatchOp) (any, error) {
 	return value, nil
 }
 
-// size returns about how many bytes of JSON a value takes, and stops counting beyond limit.
+// size returns the approximate JSON size of a value, in bytes. It stops counting at limit.
 func size(value any, limit int) int {
 	n := 8
 	switch v := value.(type) {

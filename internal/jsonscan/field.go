@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A fieldError is what is wrong with a field that is valid JSON.
+// A fieldError is an error in a field that is valid JSON.
 type fieldError struct {
 	path string
 	what string
@@ -59,7 +59,7 @@ func (k *keySet) add(key []byte) bool {
 	return true
 }
 
-// Clip keeps short what is repeated to a caller.
+// Clip shortens text that is quoted to a caller.
 func Clip(text string) string {
 	const enough = 64
 	if len(text) > enough {

@@ -1,6 +1,6 @@
-// Package jsonscan reads JSON in one pass: it takes out what is wanted and checks the
-// grammar of the rest. It does not recurse into values that it steps over. Keys are case-sensitive, and an
-// Object whose fields are read may not have one of them twice.
+// Package jsonscan reads JSON in one pass: it extracts some values and checks the syntax of the
+// rest. It does not recurse into values that it skips. Keys are case-sensitive, and an Object whose
+// fields are read may not have one of them twice.
 package jsonscan
 
 import (
@@ -18,48 +18,48 @@ const MaxDepth = 1000
 // ErrTooDeep is the error for values that are nested deeper than [MaxDepth].
 var ErrTooDeep = fmt.Errorf("values are nested more than %d levels deep", MaxDepth)
 
-// A Scanner reads one JSON value. Its methods read what comes next; null stands for a
-// Value that is not there. It is not for several goroutines.
+// A Scanner reads one JSON value. Its methods read the next value; null is a missing value. It is
+// not safe for concurrent use.
 type Scanner struct {
 	data []byte
 	at   int
 	// open are the brackets around at.
 	open []byte
-	// shared is data as a string, if strings are to be parts of it.
+	// shared is data as a string, if strings are parts of it.
 	shared string
-	// replaced tells that a string did not say anything valid.
+	// replaced reports that a string had invalid text.
 	replaced bool
-	// watch is told what takes memory; spent is what it has not been told yet, in bytes.
+	// watch is called with the memory that values take; spent is what has not been reported yet, in
+	// bytes.
 	watch jsontree.Watch
 	spent int
 }
 
-// What reading takes, in bytes: a string in a list or a name in a map while they grow, and a
-// key that is kept to find it a second time.
+// The memory of values, in bytes: a string in a list or a name in a map while they grow, and a key
+// that is kept to find duplicates.
 const (
 	itemWeight = 48
 	nameWeight = 160
 	keyWeight  = 128
-	// skipWeight is the stack that stepping into a value takes.
+	// skipWeight is the stack of one level of nesting.
 	skipWeight = 1024
 )
 
 // watched is how much is spent between two calls of a watch.
 const watched = 64 << 10
 
-// Reset makes s scan data, which it does not change, and keeps the room that it has. If
-// shared is empty, strings are copied; otherwise it is data as a string: what is read are
-// parts of it, where there are no escapes, and keep all of it in memory.
+// Reset makes s scan data, which it does not change, and keeps the buffers. If shared is empty,
+// strings are copied; otherwise it is data as a string: strings without escapes are parts of it,
+// and keep all of it in memory.
 func (s *Scanner) Reset(data []byte, shared string) {
 	*s = Scanner{data: data, open: s.open[:0], shared: shared}
 }
 
-// Watch makes s tell watch, while it reads and in [Scanner.End], how much memory it takes to
-// keep what was read and to decode the objects that it stepped over. Reset forgets
-// watch.
+// Watch makes s call watch, while it reads and in [Scanner.End], with the memory of the values and
+// of the objects that it skipped, once they are decoded. Reset removes watch.
 func (s *Scanner) Watch(watch jsontree.Watch) { s.watch = watch }
 
-// spend counts what takes memory. Most reviews need not be reported before they end.
+// spend counts memory. Most reviews end before they need a report.
 func (s *Scanner) spend(weight int) error {
 	if s.spent += weight; s.spent < watched {
 		return nil
@@ -75,12 +75,11 @@ func (s *Scanner) report() error {
 	return s.watch(spent)
 }
 
-// Replaced reports whether a string that was read had bytes or escapes in it that are no
-// text. U+FFFD stands in their place.
+// Replaced reports whether a string had invalid bytes or escapes. U+FFFD replaces them.
 func (s *Scanner) Replaced() bool { return s.replaced }
 
-// Object reads an object and calls field for each key; field reads the value. A key that
-// comes twice is an error: somebody else who reads the review may choose the other value.
+// Object reads an object and calls field for each key; field reads the value. A duplicate key is an
+// error: another reader of the review may use the other value.
 func (s *Scanner) Object(field func(s *Scanner, key []byte) error) error {
 	if err := s.want('{', "an object"); err != nil {
 		return err
@@ -301,7 +300,7 @@ func (s *Scanner) pop(bracket byte) error {
 	return nil
 }
 
-// Null steps over null, if that is what comes.
+// Null skips null, if that is next.
 func (s *Scanner) Null() bool {
 	if s.peek() != 'n' || !bytes.HasPrefix(s.data[s.at:], []byte("null")) {
 		return false
@@ -310,7 +309,7 @@ func (s *Scanner) Null() bool {
 	return true
 }
 
-// want reports whether a value begins with c, and so is what it should be.
+// want reports whether a value begins with c, and so has the expected type.
 func (s *Scanner) want(c byte, what string) error {
 	if s.peek() != c {
 		return s.wrong(what)
@@ -318,7 +317,7 @@ func (s *Scanner) want(c byte, what string) error {
 	return nil
 }
 
-// End reports what comes after the value that was everything, and tells the watch the rest.
+// End reports data after the value, and reports the remaining memory to the watch.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.data) {
 		return s.syntax("unexpected data after the value")

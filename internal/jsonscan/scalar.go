@@ -7,7 +7,7 @@ import (
 	"github.com/usher-dev/usher/internal/jsontree"
 )
 
-// text reads a string and returns what it says.
+// text reads a string and returns its value.
 func (s *Scanner) text() ([]byte, error) {
 	raw, plain, err := s.quoted()
 	if err != nil {

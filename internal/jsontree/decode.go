@@ -1,10 +1,9 @@
 // Package jsontree decodes JSON objects into trees: maps, slices, strings, booleans, nil,
 // and numbers as int64 or, when they are not integers, float64.
 //
-// It gives what k8s.io/apimachinery/pkg/util/json gives, to the letter, several times as
-// fast: of two values under one key the last counts, text that is not UTF-8 gets
-// replacement characters, and a number without a dot that fits is an int64. It can also
-// leave out what nobody is going to look at.
+// The result is exactly that of k8s.io/apimachinery/pkg/util/json, several times as fast: of two
+// values with one key the last wins, invalid UTF-8 is replaced by U+FFFD, and a number without a
+// dot that fits is an int64. It can also skip values that are not read.
 package jsontree
 
 import (
@@ -22,13 +21,13 @@ const maxDepth = 10000
 // tree are parts of it.
 func Decode(data []byte) (map[string]any, error) { return Select(data, all) }
 
-// Select returns of the object in data what lies at the paths, as if the rest were not
-// there. It fails where [Decode] does: also if the rest is broken.
+// Select returns the values of the object in data at the paths, as if the rest did not exist. It
+// fails where [Decode] fails, also because of the rest.
 func Select(data []byte, paths *Paths) (map[string]any, error) {
 	return SelectPrescanned(data, paths, SkipIndex{})
 }
 
-// SelectPrescanned is Select for data of which [Prescan] gave the index.
+// SelectPrescanned is Select for data with the index of [Prescan].
 func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[string]any, error) {
 	var members [16]member
 	var items [16]any
@@ -49,7 +48,7 @@ func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[strin
 	return tree, d.end()
 }
 
-// clip keeps what is repeated short.
+// clip shortens text that is quoted.
 func clip(text string) string {
 	const enough = 32
 	if len(text) > enough {
@@ -60,18 +59,18 @@ func clip(text string) string {
 
 var errRange = errors.New("a number is out of range")
 
-// A decoder is at a place in a text.
+// A decoder is at a position in a text.
 type decoder struct {
 	data []byte
 	// text is data as a string, of which decoded strings are parts.
 	text string
 	at   int
-	// SkipIndex is what is known of data. If it is sound, nothing need be checked. Parts that
-	// begin before at may be missing.
+	// SkipIndex is that of data. If it is sound, nothing need be checked. Parts that begin before
+	// at may be missing.
 	SkipIndex
-	// depth counts the containers around at.
+	// depth is the number of containers around at.
 	depth int
-	// members and items are those of the containers around at that are not complete yet.
+	// members and items are those of the incomplete containers around at.
 	members []member
 	items   []any
 	// empty is the one empty map of the tree: managed fields have many.
@@ -133,8 +132,7 @@ func (d *decoder) object(paths *Paths) (map[string]any, error) {
 	return object, nil
 }
 
-// array reads the array that begins here, all of it: what is wanted of elements is not
-// told apart.
+// array reads the whole array that begins here: elements are not selected.
 func (d *decoder) array() ([]any, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -158,7 +156,7 @@ func (d *decoder) array() ([]any, error) {
 	return array, nil
 }
 
-// wanted reads a value of which some paths are wanted.
+// wanted reads a value at some of whose paths values are selected.
 func (d *decoder) wanted(paths *Paths) (any, error) {
 	if d.steps++; d.steps%interruptEvery == 0 && d.interrupt != nil {
 		if err := d.interrupt(); err != nil {
@@ -198,7 +196,7 @@ func (d *decoder) value() error {
 	return err
 }
 
-// leap steps over the container that begins here, if the outline says where it ends.
+// leap skips the container that begins here, if the index knows its end.
 func (d *decoder) leap() bool {
 	for len(d.parts) > 0 && int(d.parts[0].start) < d.at {
 		d.parts = d.parts[1:]

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Paths say what of a tree is wanted. They lead from object to object; at the end of a path
-// everything is wanted, and so it is from where a path leads through something else. The
-// zero Paths, and nil, lead nowhere. Paths that are not changed any more can be shared.
+// Paths select values of a tree. They lead from object to object; everything at and below the end
+// of a path is selected, and everything below a value that is not an object. The zero Paths, and
+// nil, select nothing. Paths that no longer change can be shared.
 type Paths struct {
 	whole bool
 	// fields are in the order of their keys.
@@ -48,7 +48,7 @@ func (p *Paths) at(key string) *Paths {
 	return p.fields[i].paths
 }
 
-// search returns the place of a key among the fields, where it is or would be.
+// search returns the index of a key among the fields, where it is or would be.
 func (p *Paths) search(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(p.fields, key, func(f field, key string) int { return cmp.Compare(f.key, key) })
 }
@@ -82,8 +82,7 @@ func (p *Paths) AddPointer(pointer string) {
 	p.Add(path...)
 }
 
-// keys yields what a JSON pointer leads through. What stands before the first slash does
-// not count.
+// keys yields the keys of a JSON pointer. Text before the first slash is ignored.
 func keys(pointer string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		_, rest, more := strings.Cut(pointer, "/")
@@ -139,8 +138,7 @@ func (p *Paths) Within(other *Paths) bool {
 // Whole reports whether p leads everywhere.
 func (p *Paths) Whole() bool { return p != nil && p.whole }
 
-// Covers reports whether p leads to everything that lies at path, and so to whether there
-// is anything.
+// Covers reports whether p selects everything at path, and so whether there is anything.
 func (p *Paths) Covers(path ...string) bool {
 	for _, key := range path {
 		if p == nil || p.whole {
@@ -151,7 +149,7 @@ func (p *Paths) Covers(path ...string) bool {
 	return p.Whole()
 }
 
-// Meets reports whether p leads to anything that lies at path, or to what it lies in.
+// Meets reports whether p selects anything at, below or above path.
 func (p *Paths) Meets(path ...string) bool {
 	for _, key := range path {
 		if p == nil || p.whole {
@@ -173,7 +171,7 @@ func (p *Paths) CoversPointer(pointer string) bool {
 	return p.Whole()
 }
 
-// field returns what p wants of what lies under a key, nil if that is nothing.
+// field returns what p selects below a key, nil if nothing.
 func (p *Paths) field(key string) *Paths {
 	if p == nil || p.whole {
 		return p

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Quoted steps over the string that begins at data[i]. It is plain if it says what stands
-// there: nothing is escaped, and all is ASCII.
+// Quoted skips the string that begins at data[i]. It is plain if it has no escapes and only ASCII.
 func Quoted(data []byte, i int) (end int, plain bool, err error) {
 	plain = true
 	for i++; ; {
@@ -81,7 +80,7 @@ func number(data []byte, i int) (end int, whole bool, err error) {
 	return i, whole, nil
 }
 
-// digits counts the digits that data begins with.
+// digits counts leading digits of data.
 func digits(data []byte) int {
 	n := 0
 	for n < len(data) && data[n] >= '0' && data[n] <= '9' {
@@ -90,7 +89,7 @@ func digits(data []byte) int {
 	return n
 }
 
-// Syntax returns the error that something else is wanted at data[at].
+// Syntax returns the error for an unexpected character at data[at].
 func Syntax(data []byte, at int, what string) error {
 	if at >= len(data) {
 		return fmt.Errorf("JSON ends too early, after %d bytes", len(data))

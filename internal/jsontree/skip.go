@@ -19,18 +19,18 @@ func Check(data []byte, at, depth int) (end int, sound bool, err error) {
 	return end, !s.excessive, err
 }
 
-// A Watch follows a pass over JSON text. It is called every now and then, and when the pass
-// ends, with the bytes of memory that the values since the last call take once they are
-// decoded, at most. An error ends the pass.
+// A Watch follows a pass over JSON text. It is called from time to time, and at the end, with an
+// upper bound of the memory, in bytes, of the values since the last call once they are decoded. An
+// error ends the pass.
 type Watch func(weight int) error
 
-// What decoding takes, in bytes, measured with Go's maps and slices: a value and its place in
-// its container, while that grows; a map; a slice.
+// The memory of decoded values, in bytes, measured with Go's maps and slices: a value and its place
+// in its container, while that grows; a map; a slice.
 const (
 	valueWeight  = 96
 	objectWeight = 320
 	arrayWeight  = 48
-	// deepWeight is the stack that one more level takes, where there are more than shallow.
+	// deepWeight is the stack of one more level, if there are more than shallow.
 	deepWeight = 1024
 	shallow    = 32
 )
@@ -38,8 +38,7 @@ const (
 // watched is the weight of the values between two calls of a [Watch].
 const watched = 64 << 10
 
-// Prescan is Check for a value that is to be looked into later, and begins at data[at]. Watch
-// may be nil.
+// Prescan is Check for a value that is decoded later, and begins at data[at]. Watch may be nil.
 func Prescan(data []byte, at, depth int, watch Watch) (end int, skipIndex SkipIndex, err error) {
 	s := skipper{data: data, depth: depth, watch: watch, next: math.MaxInt}
 	if watch != nil {
@@ -57,7 +56,7 @@ func Prescan(data []byte, at, depth int, watch Watch) (end int, skipIndex SkipIn
 // A SkipIndex is what Prescan found out about a value, so that decoding need not check it again and
 // can skip large containers. The zero SkipIndex knows nothing.
 type SkipIndex struct {
-	// sound tells that the value can be decoded.
+	// sound means that the value can be decoded.
 	sound bool
 	// parts are its large containers, in the order in which they begin.
 	parts []part
@@ -71,34 +70,33 @@ type SkipIndex struct {
 // survey had no [Watch].
 func (o *SkipIndex) Weight() int { return o.weight }
 
-// Interrupt makes decoding ask stop every few thousand values, and end with its error.
+// Interrupt makes decoding call stop every few thousand values, and end with its error.
 func (o *SkipIndex) Interrupt(stop func() error) { o.interrupt = stop }
 
-// A part is a container of at least large bytes: its place, counted from where the value is.
+// A part is a container of at least large bytes: its position, relative to the value.
 type part struct{ start, end int32 }
 
-// large is how many bytes it takes for a container to be stepped over faster if it is known
-// where it ends.
+// large is the size in bytes from which an index entry makes skipping a container faster.
 const large = 128
 
 // A skipper steps over values. It does not recurse.
 type skipper struct {
 	data  []byte
 	depth int
-	// excessive tells that a number was out of range.
+	// excessive means that a number was out of range.
 	excessive bool
-	// indexes tells that large containers are noted as parts, with places counted from base.
+	// indexes means that large containers are recorded as parts, with positions relative to base.
 	indexes bool
 	base    int
 	parts   []part
-	// weight is what the values since the last call of watch take, told what those before
-	// do, and next the weight at which watch is called again.
+	// weight is the memory of the values since the last call of watch, told that of those before,
+	// and next the weight at which watch is called again.
 	watch        Watch
 	weight, told int
 	next         int
 }
 
-// report tells what the values since the last report take.
+// report reports the memory of the values since the last report.
 func (s *skipper) report() error {
 	weight := s.weight
 	s.weight = 0
@@ -108,7 +106,7 @@ func (s *skipper) report() error {
 
 // An opened is a container that is not at its end.
 type opened struct {
-	// start is where it begins, and part its place among the parts.
+	// start is its position, and part its index among the parts.
 	start, part int
 }
 
@@ -226,7 +224,7 @@ func (s *skipper) key(i int) (int, error) {
 	return i + 1, nil
 }
 
-// text steps over a string. One with escapes is copied when it is decoded.
+// text skips a string. One with escapes is copied when it is decoded.
 func (s *skipper) text(i int) (int, error) {
 	end, plain, err := Quoted(s.data, i)
 	if !plain {
@@ -243,7 +241,7 @@ func Blank(data []byte, i int) int {
 	return i
 }
 
-// scalar steps over a number or a word.
+// scalar skips a number or a word.
 func (s *skipper) scalar(i int) (int, error) {
 	word := ""
 	switch s.data[i] {
@@ -255,7 +253,7 @@ func (s *skipper) scalar(i int) (int, error) {
 		word = "null"
 	default:
 		end, whole, err := number(s.data, i)
-		// Without an exponent it takes more than 300 digits to be out of range.
+		// Without an exponent a number out of range has more than 300 digits.
 		if err == nil && (!whole || end-i > 300) {
 			_, outOfRange := float(string(s.data[i:end]))
 			s.excessive = s.excessive || outOfRange != nil

@@ -37,8 +37,8 @@ func (d *decoder) string() (string, error) {
 	return unquote(d.data[start+1 : end-1]), nil
 }
 
-// ordinary counts the bytes that data begins with and that stand for themselves: ASCII
-// without quotes, backslashes and control characters.
+// ordinary counts the leading bytes of data that need no escape: ASCII without quotes, backslashes
+// and control characters.
 func ordinary(data []byte) int {
 	n := 0
 	for ; len(data)-n >= 8; n += 8 {
@@ -52,12 +52,11 @@ func ordinary(data []byte) int {
 	return n
 }
 
-// special sets the top bit of the lowest byte of a word that does not stand for itself; those
-// above it may be wrong. It is 0 if there is none.
+// special sets the top bit of the lowest byte of a word that needs an escape; the bits above it may
+// be wrong. It is 0 if there is none.
 func special(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// Of a word that is less than n in each byte, w - n*ones has the top bit of the lowest
-	// such byte set.
+	// For a word with a byte less than n, w - n*ones has the top bit of the lowest such byte set.
 	quote, escape := w^'"'*ones, w^'\\'*ones
 	return ((w - ' '*ones) | (quote - ones) | (escape - ones) | w) & tops
 }
@@ -95,14 +94,14 @@ func hex(digits []byte) rune {
 	return r
 }
 
-// unquote returns what the inside of a string says, whose escapes are valid.
+// unquote returns the value of the inside of a string whose escapes are valid.
 func unquote(inside []byte) string {
 	text, _ := AppendUnquoted(make([]byte, 0, len(inside)+2*utf8.UTFMax), inside)
 	return string(text)
 }
 
-// AppendUnquoted appends what the inside of a string says, whose escapes are valid. Bytes
-// and escapes that are no text become replacement characters; sound tells that there are none.
+// AppendUnquoted appends the value of the inside of a string whose escapes are valid. Invalid bytes
+// and escapes become replacement characters; sound reports that there are none.
 func AppendUnquoted(to, inside []byte) (text []byte, sound bool) {
 	sound = true
 	for {

@@ -40,7 +40,7 @@ type Secrets interface {
 // Options name the Secret.
 type Options struct {
 	Namespace, Name string
-	// Purpose says in logs and errors what the keys are for, such as webhook paths.
+	// Purpose names the use of the keys in logs and errors, such as webhook paths.
 	Purpose string
 	// First returns the note of the first key, when there is none in the Secret and none
 	// is known; nil means an empty note.
@@ -69,8 +69,8 @@ func NewKeeper(secrets Secrets, o Options) *Keeper {
 	return &Keeper{secrets: secrets, options: o}
 }
 
-// Load returns the keys in the Secret. One that does not exist, or holds no key, gets a new
-// one; the key that was known before is the previous one then.
+// Load returns the keys in the Secret. If it does not exist, or has no key, a new key is created;
+// the key known before becomes the previous one.
 func (k *Keeper) Load(ctx context.Context) (Keys, error) {
 	return k.update(ctx, func(keys Keys) (Keys, error) { return keys, nil })
 }
@@ -86,7 +86,7 @@ func (k *Keeper) Rotate(ctx context.Context, due func(Keys) bool) (Keys, error) 
 	})
 }
 
-// SetNote replaces the note by what next makes of the keys, and returns the keys in the Secret.
+// SetNote replaces the note by the result of next for the keys, and returns the keys in the Secret.
 func (k *Keeper) SetNote(ctx context.Context, next func(Keys) (string, error)) (Keys, error) {
 	return k.update(ctx, func(keys Keys) (Keys, error) {
 		var err error
@@ -95,7 +95,7 @@ func (k *Keeper) SetNote(ctx context.Context, next func(Keys) (string, error)) (
 	})
 }
 
-// update makes attempts until none meets another replica that writes at the same time.
+// update retries after conflicts with other replicas.
 func (k *Keeper) update(ctx context.Context, change func(Keys) (Keys, error)) (Keys, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -122,8 +122,8 @@ func (k *Keeper) update(ctx context.Context, change func(Keys) (Keys, error)) (K
 
 func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// attempt reads the Secret once and writes it at most once. That a Secret has not changed
-// meanwhile is checked by the API server, by its resource version.
+// attempt reads the Secret once and writes it at most once. The API server detects conflicts by its
+// resource version.
 func (k *Keeper) attempt(ctx context.Context, change func(Keys) (Keys, error)) (Keys, error) {
 	secret, err := k.secrets.Get(ctx, k.options.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -188,8 +188,8 @@ func (k *Keeper) first(ctx context.Context) (Keys, error) {
 
 var errForeign = errors.New("it holds something else: name another Secret")
 
-// read returns the keys of a Secret. The current one is zero if the Secret is Usher's, or
-// empty, and has none that can be used: nobody else needs what was in it.
+// read returns the keys of a Secret. The current one is zero if the Secret is Usher's, or empty,
+// and has no usable key: nothing else needs its content.
 func read(secret *corev1.Secret) (Keys, error) {
 	current, err := KeyOf(secret.Data[currentKey])
 	if err != nil {

@@ -1,11 +1,11 @@
 // Package keyring keeps secret keys that replicas share, in a Secret: a current key, and the
-// one before. It makes the first key, and replaces keys.
+// previous one. It creates the first key, and rotates keys.
 //
 //	keeper := keyring.NewKeeper(secrets, keyring.Options{Namespace: "usher-system", Name: "usher-paths", Purpose: "webhook paths"})
 //	keys, err := keeper.Load(ctx)
 //	mac := keys.Current.MAC(message)
 //
-// Keys are never printed: what names them in logs is their fingerprint.
+// Keys are never printed: logs have their fingerprints.
 package keyring
 
 import (
@@ -26,7 +26,7 @@ type Key struct{ bytes string }
 
 var errKeySize = errors.New("a key has 32 bytes")
 
-// KeyOf makes a key of its bytes.
+// KeyOf returns the key with these bytes.
 func KeyOf(bytes []byte) (Key, error) {
 	if len(bytes) != KeySize {
 		return Key{}, errKeySize
@@ -34,7 +34,7 @@ func KeyOf(bytes []byte) (Key, error) {
 	return Key{string(bytes)}, nil
 }
 
-// newKey makes a random key.
+// newKey returns a random key.
 func newKey() (Key, error) {
 	bytes := make([]byte, KeySize)
 	if _, err := rand.Read(bytes); err != nil {
@@ -53,8 +53,8 @@ func (k Key) MAC(message []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Fingerprint names the key without giving it away. Replicas of all versions have to compute
-// the same, whatever the key is for.
+// Fingerprint identifies the key without revealing it. Replicas of all versions must compute the
+// same, for every purpose.
 func (k Key) Fingerprint() string {
 	sum := sha256.Sum256([]byte("fingerprint of a path key\x00" + k.bytes))
 	return hex.EncodeToString(sum[:8])

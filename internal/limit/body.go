@@ -14,7 +14,7 @@ const (
 	// altogether: no API server waits longer.
 	pace    = 32 << 10
 	longest = time.Minute
-	// weight is what a byte of a body takes while it is read: buffers grow by doubling.
+	// weight is the memory per byte of a body while it is read: buffers grow by doubling.
 	weight = 2
 )
 
@@ -31,12 +31,11 @@ type body struct {
 	received int64
 	// expected is how much has to be received until the window ends.
 	expected int64
-	// discards tells that what arrives is not kept.
+	// discards means that the rest of the body is dropped.
 	discards bool
 
 	mu sync.Mutex
-	// spent is what the request takes of the memory, granted what it may take until it asks for
-	// more.
+	// spent is the memory that the request uses, granted what it may use until it takes more.
 	spent, granted int64
 	slot, done     bool
 	// err is why there will be no more to read.
@@ -59,7 +58,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == io.EOF && !b.discards:
-		// A deadline that is over while the request is decided would end it.
+		// A deadline that passes while the request is decided would end it.
 		_ = b.control.SetReadDeadline(time.Time{})
 		b.conn.settle()
 		if b.err = b.enter(); b.err == nil {
@@ -107,7 +106,7 @@ func (b *body) pay(n int64) error {
 	return nil
 }
 
-// take takes n of a pool. The caller is not to blame for the time that it waits.
+// take takes n of a pool. The time that it waits is not the caller's.
 func (b *body) take(p *pool, n int64, what string) error {
 	ctx, start := b.request.Context(), time.Now()
 	taken := p.take(ctx, b.who, n, b.limiter.options.Turn)
@@ -157,9 +156,9 @@ func Discard(r io.Reader, n int64) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r, n))
 }
 
-// Pay takes n bytes of memory for the request whose body this is, until it is answered. The
-// error is [ErrOverloaded] if there is no room now, and [ErrTooLarge] if there never is. A body
-// without limits costs nothing.
+// Pay takes n bytes of memory for the request with this body, until its response is sent. The error
+// is [ErrOverloaded] if that much is not available now, and [ErrTooLarge] if it never is. A body
+// without limits takes nothing.
 func Pay(r io.Reader, n int) error {
 	if b, ok := r.(*body); ok {
 		return b.pay(int64(n))

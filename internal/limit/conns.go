@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// maxPending bounds the connections of which nothing is known but that they are there:
-	// with a TLS handshake, the head of a request or its body still to come.
+	// maxPending limits the connections without a complete request: those in a TLS handshake, or
+	// before the end of a head or body.
 	maxPending = 256
-	// maxCalm bounds the other ones on which nobody has proved anything.
+	// maxCalm limits the other unauthenticated connections.
 	maxCalm = 512
 )
 
-// Conns bounds the connections of a server. Of those on which nobody has proved who they are
-// one is closed if there are too many: the oldest of the address that has kept the server
-// waiting longest on all of its connections together or, where nothing is pending, of the one
-// that has most. The zero value is ready to use.
+// Conns limits the connections of a server. Above the limit it closes an unauthenticated one: the
+// oldest of the address whose pending connections together have waited longest or, if nothing is
+// pending, of the address with the most connections. The zero value is ready to use.
 type Conns struct {
 	mu            sync.Mutex
 	pending, calm group
-	// closed counts those that were closed.
+	// closed counts closed connections.
 	closed int64
 	// began is when the first connection came: times are counted from then.
 	began time.Time
 }
 
-// Guard makes a server bound its connections, and returns the listener that it has to
-// serve. Call it when the handler of the server is set.
+// Guard makes a server limit its connections, and returns the listener to serve. Call it after the
+// handler of the server is set.
 func (c *Conns) Guard(s *http.Server, l net.Listener) net.Listener {
 	next := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,8 +63,8 @@ func (c *Conns) now() int64 {
 	return time.Since(c.began).Microseconds()
 }
 
-// Open returns how many connections nobody has proved anything on: pending ones, and others.
-// Closed is how many were too many.
+// Open returns the number of unauthenticated connections: pending ones, and others. Closed is how
+// many were closed.
 func (c *Conns) Open() (pending, calm int, closed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +99,7 @@ type conn struct {
 	place *list.Element
 	// since is when it came there, in microseconds.
 	since int64
-	// asked tells that a request has begun on it, and settled that one has come as a whole.
+	// asked means that a request has started on it, and settled that one is complete.
 	asked, settled, proven, closed bool
 }
 
@@ -127,8 +126,8 @@ func (c *conn) settle() {
 	c.enter(func() *group { c.settled = true; return c.group() })
 }
 
-// idle notes that nothing is asked at the moment. A connection of HTTP/2 is idle before it
-// has asked anything.
+// idle records that there is no current request. An HTTP/2 connection is idle before its first
+// request.
 func (c *conn) idle() {
 	c.enter(func() *group { c.settled = c.settled || c.asked; return c.group() })
 }
@@ -147,7 +146,7 @@ func (c *conn) ask() { c.enter(func() *group { c.asked = true; return c.in }) }
 // prove notes that the caller has proved who it is: the connection is not counted any more.
 func (c *conn) prove() { c.enter(func() *group { c.proven = true; return nil }) }
 
-// enter puts the connection at the end of a group, and closes another one if that is too many.
+// enter adds the connection to the end of a group, and closes another one if there are too many.
 func (c *conn) enter(choose func() *group) {
 	if c == nil {
 		return
@@ -172,7 +171,7 @@ func (c *conn) move(choose func() *group) (surplus *conn) {
 	g.add(c, now)
 	switch {
 	case g == &c.conns.pending && g.size > maxPending:
-		// Those who ask in earnest have many connections, but none is pending for long.
+		// Legitimate callers have many connections, but none is pending for long.
 		surplus = g.surplus(func(b *bucket) int64 { return int64(b.Len())*now - b.starts })
 	case g == &c.conns.calm && g.size > maxCalm:
 		surplus = g.surplus(func(b *bucket) int64 { return int64(b.Len()) })

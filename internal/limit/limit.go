@@ -23,8 +23,8 @@ const (
 	defaultSlots  = 400
 	defaultTurn   = time.Second
 	defaultWindow = 5 * time.Second
-	// step is what a request takes of the budget at a time, in bytes. The first one covers
-	// its connection, goroutine and headers, and most reviews altogether.
+	// step is how much of the budget a request takes at a time, in bytes. The first one covers its
+	// connection, goroutine and headers, and most whole reviews.
 	step = 64 << 10
 	// places is how many requests may wait for their turn.
 	places = 1024
@@ -48,9 +48,8 @@ type Options struct {
 	// Turn is how long a request waits if there is no room; 0 means a second, negative not at
 	// all.
 	Turn time.Duration
-	// Provable tells that callers can prove who they are, and are then served by
-	// [Limiter.Proven]. Others can take half of the slots and of the bytes. Without it all
-	// share everything.
+	// Provable means that callers can authenticate, and are then served by [Limiter.Proven]. Others
+	// can take half of the slots and of the bytes. Without it all share everything.
 	Provable bool
 	// Window is how long a body may take to end or to grow by 32 KiB a second; 0 means five
 	// seconds.
@@ -66,7 +65,7 @@ type Limiter struct {
 	options Options
 	slots   *pool // nil without limit
 	bytes   *pool
-	// told is when the log was last told of excess requests, in nanoseconds.
+	// told is when excess requests were last logged, in nanoseconds.
 	told atomic.Int64
 }
 
@@ -82,8 +81,8 @@ func New(o Options) *Limiter {
 	return l
 }
 
-// Beside returns a limiter with slots and callers of its own that takes its bytes from those
-// of l. Options.Bytes does not count.
+// Beside returns a limiter with its own slots and callers that takes its bytes from those of l. It
+// ignores Options.Bytes.
 func (l *Limiter) Beside(o Options) *Limiter {
 	other := &Limiter{options: o.withDefaults(), bytes: l.bytes}
 	other.slots = other.newSlots()
@@ -119,13 +118,13 @@ func (l *Limiter) shared(total int64) int64 {
 	return max(total/2, 1)
 }
 
-// Handler returns a handler that passes on requests whose bodies are within the limits: reading
-// a body takes memory, and reaching its end a slot, which may wait. Both fail with
-// [ErrOverloaded] or [ErrTooLarge]. What a request has taken is given back when next returns.
+// Handler returns a handler that passes on requests within the limits: reading a body takes memory,
+// and reaching its end takes a slot, which may wait. Both fail with [ErrOverloaded] or
+// [ErrTooLarge]. What a request has taken is released when next returns.
 func (l *Limiter) Handler(next http.Handler) http.Handler { return &handler{limiter: l, next: next} }
 
-// Proven is Handler for callers who have proved who they are, by a certificate, a token or a
-// path that nobody else knows. That is for whoever calls the handler to see to.
+// Proven is Handler for authenticated callers: by a certificate, a token or a secret path. The
+// caller of Proven must check that.
 func (l *Limiter) Proven(next http.Handler) http.Handler {
 	return &handler{limiter: l, next: next, proven: true}
 }
@@ -147,7 +146,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.who.address = addressOf(r.RemoteAddr)
 	}
 	defer b.release()
-	// Of the first step nothing is spent yet.
+	// Nothing of the first step is used yet.
 	b.err = b.pay(1)
 	r.Body = b
 	h.next.ServeHTTP(w, r)
@@ -183,7 +182,7 @@ func (l *Limiter) Use() Use {
 	return u
 }
 
-// shed counts a request that there is no room for, and tells the log now and then.
+// shed counts a rejected request, and logs at a limited rate.
 func (l *Limiter) shed(r *http.Request, what string) {
 	l.options.Shed()
 	const often = 10 * time.Second

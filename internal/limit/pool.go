@@ -14,16 +14,16 @@ type caller struct {
 	address string
 }
 
-// A pool is a number of things that requests take and give back: bytes, or slots.
+// A pool is a number of bytes or slots that requests take and release.
 //
-// Proven callers may take all of it, others only what is shared, of which one address gets at
-// most twice what it leaves to all others. So one address holds at most two thirds, and two
-// that do all they can four fifths: there is always something left for the next.
+// Authenticated callers may take all of it. Others may take only what is shared, and one address at
+// most twice what it leaves to all others. So one address holds at most two thirds, and two at most
+// four fifths: there is always something left for the next.
 type pool struct {
 	total, shared int64
 	// unit is the least that is taken at a time.
 	unit int64
-	// places bounds the requests that wait; nil means that none does.
+	// places limits the requests that wait; nil means that none waits.
 	places *pool
 
 	mu             sync.Mutex
@@ -49,7 +49,7 @@ func newPool(total, shared, unit int64, places *pool) *pool {
 	return &pool{total: total, shared: shared, unit: unit, places: places, by: map[string]int64{}, turns: map[string]int64{}}
 }
 
-// most is what one request of a caller can hold if there is no other one.
+// most is what one request of a caller can hold if it is alone.
 func (p *pool) most(who caller) int64 {
 	if who.proven {
 		return p.total
@@ -57,7 +57,7 @@ func (p *pool) most(who caller) int64 {
 	return max(p.shared*2/3, min(p.shared, p.unit))
 }
 
-// take takes n, and waits up to patience for it. It reports whether it got it.
+// take takes n, and waits up to patience for it. It reports whether it succeeded.
 func (p *pool) take(ctx context.Context, who caller, n int64, timeout time.Duration) bool {
 	p.mu.Lock()
 	if p.fits(who, n) {
@@ -113,8 +113,8 @@ func (p *pool) give(who caller, n int64) {
 	}
 }
 
-// next returns the waiter to be served: a proven one first, then one of the address whose
-// turn is longest ago. It is nil if there is no room for any.
+// next returns the waiter to serve: an authenticated one first, then one of the address whose turn
+// is longest ago. It is nil if there is not enough for any.
 func (p *pool) next() *waiter {
 	var best *waiter
 	for _, w := range p.waiting {
@@ -153,7 +153,7 @@ func (p *pool) grant(who caller, n int64) {
 	}
 }
 
-// forget drops what is known of an address that holds nothing and does not wait.
+// forget removes an address that holds nothing and does not wait.
 func (p *pool) forget(who caller) {
 	if who.proven || p.by[who.address] > 0 {
 		return
@@ -164,7 +164,7 @@ func (p *pool) forget(who caller) {
 	}
 }
 
-// use returns what is taken, in all and by callers that are not proven, and how many wait.
+// use returns what is taken, in total and by unauthenticated callers, and how many wait.
 func (p *pool) use() (used, unproven int64, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

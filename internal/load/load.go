@@ -1,9 +1,9 @@
-// Package load puts requests to a webhook and measures how it answers.
+// Package load sends requests to a webhook and measures its responses.
 //
-// In an open loop requests are due at fixed times, whether or not the ones before have
-// been answered, and latency counts from when a request was due: a server that stalls is
-// charged for all that waited meanwhile. In a closed loop each connection asks again as
-// soon as it has an answer, which finds out what a server can do at most.
+// In an open loop requests are due at fixed times, regardless of earlier responses, and latency is
+// measured from when a request was due: a stall counts for all requests that waited. In a closed
+// loop each connection sends the next request as soon as it has a response, which measures the
+// maximum throughput.
 //
 // It speaks HTTP/1.1 with keep-alive, as API servers do to webhooks that are Services,
 // and costs far less than the client of net/http: it often shares a machine with what it
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// A Request is what is posted, as JSON.
+// A Request is the JSON body of a POST.
 type Request struct {
 	URL  string
 	Body []byte
@@ -31,7 +31,7 @@ type Request struct {
 type Options struct {
 	// Requests are posted in turn. All go to the same host.
 	Requests []Request
-	// TLS is for https URLs; nil means the system's trust.
+	// TLS is for https URLs; nil means the system's CAs.
 	TLS *tls.Config
 	// Connections is how many requests can be on their way at the same time; 0 means 1.
 	Connections int
@@ -39,7 +39,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// A Pace says how fast requests come, and for how long.
+// A Pace is the rate of requests, and for how long.
 type Pace struct {
 	// Rate is in requests a second; 0 is a closed loop.
 	Rate     float64
@@ -105,8 +105,7 @@ func (g *Generator) Close() {
 	}
 }
 
-// Run puts requests at a pace and returns how they were answered. It ends early when ctx
-// is done.
+// Run sends requests at a pace and returns the results. It ends early when ctx is done.
 func (g *Generator) Run(ctx context.Context, p Pace) *Result {
 	ctx, cancel := context.WithTimeout(ctx, p.Duration)
 	defer cancel()
@@ -193,8 +192,8 @@ func (s *schedule) next() (time.Time, bool) {
 	return due, more
 }
 
-// unsent counts the requests that were due, but for which no connection was free before
-// the end. Call it when there are no more.
+// unsent counts the requests that were due, but had no free connection before the end. Call it
+// after the last request.
 func (s *schedule) unsent() int {
 	lasted := min(s.end.Sub(s.start), s.pace.Duration)
 	return max(int(s.pace.Rate*lasted.Seconds())-s.sent, 0)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Result is what became of the requests of one [Generator.Run].
+// A Result is the result of the requests of one [Generator.Run].
 type Result struct {
 	// Elapsed is until the last answer.
 	Elapsed time.Duration
-	// Answered counts the good answers, and Verdicts what they say.
+	// Answered counts the good responses, and Verdicts counts them by verdict.
 	Answered int
 	Verdicts map[string]int
 	// Errors counts the others by kind; Samples has one of each kind.
@@ -41,7 +41,7 @@ func (r *Result) add(verdict string, err error, took time.Duration) {
 	r.Latency.Add(took)
 }
 
-// Failed counts the requests without a good answer that were sent.
+// Failed counts the requests that were sent and got no good response.
 func (r *Result) Failed() int {
 	n := 0
 	for _, count := range r.Errors {
@@ -107,7 +107,7 @@ func upper(bucket int) time.Duration {
 	return time.Duration((bucket-shift*precision+1)<<shift - 1)
 }
 
-// Add counts a duration. A negative one counts as 0.
+// Add counts a duration, a negative one as 0.
 func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucket(uint64(d))]++

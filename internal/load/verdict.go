@@ -13,14 +13,13 @@ func uidOf(body []byte) string {
 			UID string `json:"uid"`
 		} `json:"request"`
 	}
-	// What is no review has no uid.
+	// Anything but a review has no uid.
 	_ = json.Unmarshal(body, &review)
 	return review.Request.UID
 }
 
-// verdictOf says in a word what an answer to a review says: allowed, changed, denied or
-// no opinion; or answered, if the answer is no review. An AdmissionReview must be the
-// answer to the request with that uid.
+// verdictOf returns the verdict of a response to a review in one word: allowed, changed, denied or
+// no opinion; or answered, if the response is not a review. An AdmissionReview must have that uid.
 func verdictOf(body []byte, uid string) (string, error) {
 	var review struct {
 		Kind     string `json:"kind"`

@@ -41,13 +41,12 @@ type worker struct {
 	body       bytes.Buffer
 	// used is when the connection was opened or used last.
 	used time.Time
-	// known are the last good answers, one for each shot: most answers are like the one
-	// before, and need not be read again.
+	// known are the last good responses, one per shot: most responses are like the one before, and
+	// need not be parsed again.
 	known []answer
 }
 
-// maxIdle is how long a connection may lie idle before it is no fault of the server if it
-// is closed.
+// maxIdle is how long a connection may be idle before closing it is not an error of the server.
 const maxIdle = time.Second
 
 type answer struct {
@@ -88,7 +87,7 @@ func (w *worker) close() {
 	}
 }
 
-// shoot posts the n-th shot and returns what the answer says, or what is wrong.
+// shoot posts the n-th shot and returns the verdict of the response, or its error.
 func (w *worker) shoot(ctx context.Context, s *shot, n int) (verdict string, err error) {
 	if w.connection == nil {
 		if err := w.connect(context.WithoutCancel(ctx)); err != nil {
@@ -98,7 +97,7 @@ func (w *worker) shoot(ctx context.Context, s *shot, n int) (verdict string, err
 	idle := time.Since(w.used)
 	status, err := w.exchange(s.wire)
 	if err != nil && idle > maxIdle && !errors.Is(err, os.ErrDeadlineExceeded) {
-		// The server has hung up meanwhile, as it may.
+		// The server has closed the connection, as it may.
 		w.close()
 		if err = w.connect(context.WithoutCancel(ctx)); err == nil {
 			status, err = w.exchange(s.wire)

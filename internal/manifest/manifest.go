@@ -1,11 +1,11 @@
 // Package manifest finds files with objects, policies or test cases, as every command and
 // every source does.
 //
-// A path that is named is read, whatever its name. Of a folder, files that end in .yaml, .yml
-// or .json are, in folders below too, in order of their names. Names that begin with a dot are
-// left out: editors and version control keep files of their own under such names, and a
-// mounted ConfigMap its content, to which the names beside it lead. Symbolic links are
-// followed; a file or folder to which several paths lead is read once.
+// A named path is always read. In folders and their subfolders, files that end in .yaml, .yml or
+// .json are read, in the order of their names. Names that begin with a dot are skipped: editors and
+// version control use such names, and so does a mounted ConfigMap for the content that its other
+// names link to. Symbolic links are followed; a file or folder to which several paths lead is read
+// once.
 package manifest
 
 import (
@@ -35,10 +35,10 @@ func Files(paths ...string) ([]string, error) {
 	return files, nil
 }
 
-// A Visitor is told of what [Walk] finds.
+// A Visitor receives what [Walk] finds.
 type Visitor struct {
-	// Enter is called with each folder that what is found depends on, before it is read. It may
-	// be nil.
+	// Enter is called with each folder that the result depends on, before it is read. It may be
+	// nil.
 	Enter func(folder string)
 	// File is called with each file, or with the error that keeps a file or folder from being
 	// read, which does not name the path.

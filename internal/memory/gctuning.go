@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// headroom is how much may be allocated between two garbage collections, in bytes, however
-	// little is in use. What is in use with a hundred policies is a few MB, and Go would
-	// collect garbage many times a second.
+	// headroom is how much may be allocated between two garbage collections, in bytes, even if
+	// little is in use. With a hundred policies a few MB are in use, and Go would collect garbage
+	// many times a second.
 	headroom = 12 << 20
 	// minPercent and maxPercent bound the percentage that this comes to. Policies by the
 	// thousand are seldom garbage, and going through them costs each request its share.
 	minPercent = 250
 	maxPercent = 1000
-	// mostGarbage bounds what this comes to, in bytes, and lastPercent is what is left of it in
-	// percent: large requests should not cost several times what they take.
+	// mostGarbage limits the resulting garbage, in bytes, and lastPercent is the remaining
+	// percentage: large requests should not take several times their memory.
 	mostGarbage = 64 << 20
 	lastPercent = 50
 )
@@ -26,16 +26,14 @@ const (
 // tuned makes the first server of the process tune its garbage collector.
 var tuned atomic.Bool
 
-// TuneGC makes garbage collections as rare as room allows, unless GOGC says how often
-// they should be.
+// TuneGC makes garbage collections as rare as headroom allows, unless GOGC is set.
 func TuneGC() {
 	if os.Getenv("GOGC") == "" && tuned.CompareAndSwap(false, true) {
 		tuneAfterCollections(100)
 	}
 }
 
-// tuneAfterCollections sets the pace anew after each collection: what it leaves behind is
-// what is in use.
+// tuneAfterCollections adjusts the pace after each collection, to the memory in use then.
 func tuneAfterCollections(percent int) {
 	mark := new([16]byte)
 	runtime.AddCleanup(mark, func(percent int) {
@@ -50,8 +48,7 @@ func tuneAfterCollections(percent int) {
 
 func abs(n int) int { return max(n, -n) }
 
-// gcPercent is how many percent of what is in use may be allocated until the next
-// collection.
+// gcPercent is the percentage of the memory in use that may be allocated until the next collection.
 func gcPercent(live uint64) int {
 	if live == 0 {
 		return maxPercent

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// share is the part of GOMEMLIMIT that requests may take together, as a divisor: the rest
-	// is for policies, what the server copies of a cluster, and garbage.
+	// share is the part of GOMEMLIMIT that requests may take together, as a divisor: the rest is
+	// for policies, copies of objects of a cluster, and garbage.
 	share = 4
-	// usualBudget is what they may take if there is no GOMEMLIMIT, leastBudget what they
-	// always may, in bytes.
+	// usualBudget is the budget without GOMEMLIMIT, leastBudget the minimum, in bytes.
 	usualBudget = 256 << 20
 	leastBudget = 16 << 20
 )

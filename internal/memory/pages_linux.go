@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DropPages gives back the code and constants that have been read from the binary, most of
-// which only starting up has needed. The system reads again what is needed again.
+// DropPages drops the pages of code and constants of the binary, most of which only start-up needs.
+// The system reads again what is needed again.
 func DropPages() {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

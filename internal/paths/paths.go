@@ -1,6 +1,6 @@
-// Package paths gives the entries of webhook configurations URL paths that nobody can
-// guess, derived from keys that replicas share in a Secret. Who knows such a path was told
-// by an API server, by the webhook configuration or by the Secret.
+// Package paths computes URL paths for the entries of webhook configurations that nobody can guess,
+// from keys that replicas share in a Secret. A caller can know such a path only from an API server,
+// the webhook configuration or the Secret.
 //
 //	path := paths.Of(keys.Current, "mutate")
 //
@@ -26,7 +26,7 @@ func Of(key keyring.Key, entry string) string {
 	return "/" + phase + "/" + hex.EncodeToString(key.MAC([]byte(entry)))
 }
 
-// Valid returns the keys whose paths are answered, the current one first.
+// Valid returns the keys whose paths are served, the current one first.
 func Valid(k keyring.Keys, now time.Time) []keyring.Key {
 	if k.Previous.IsZero() || now.Sub(k.Replaced) >= Grace {
 		return []keyring.Key{k.Current}
@@ -41,7 +41,7 @@ var secret = regexp.MustCompile(`/(mutate|validate)/[0-9a-fA-F]{16,}`)
 // Redact returns text without the secret part of paths.
 func Redact(text string) string { return secret.ReplaceAllString(text, "/$1/…") }
 
-// Redacted returns an error whose text has no paths, and that is what err is otherwise.
+// Redacted returns err with the paths removed from its text.
 func Redacted(err error) error {
 	if err == nil || !secret.MatchString(err.Error()) {
 		return err

@@ -32,15 +32,15 @@ const (
 	// Annotation holds the question.
 	Annotation = "usher.dev/probe"
 
-	// compat is the label of what is sent to webhooks that serve as the original's do. Usher's
-	// webhooks for policies are sent all of them, but those of releases before were not.
+	// compat is the label of the probe for webhooks on the original's paths. Usher's webhooks for
+	// policies receive all probes, but those of earlier releases did not.
 	compat = "kinitiras.kcloudlabs.io/webhook"
 
 	resource = "clustervalidatepolicies"
 	kind     = "ClusterValidatePolicy"
 )
 
-// Keys returns the keys that replicas share, the newest first. A question under any of them is
+// Keys returns the keys that replicas share, the newest first. A question with any of them is
 // answered; more than one lets replicas change keys one by one. Without a key there are no
 // questions and no answers.
 type Keys func() [][]byte
@@ -50,13 +50,12 @@ func phases() []usher.Phase { return []usher.Phase{usher.Mutate, usher.Validate}
 
 const (
 	nonceSize = 24
-	// validFor is for how long a question is answered after it was asked. The clocks of
-	// replicas may differ by as much.
+	// validFor is how long a question is valid. The clocks of replicas may differ by as much.
 	validFor = 5 * time.Minute
 )
 
-// question makes one that nobody has asked before: the time, a random number, and a code that
-// says that a replica asks.
+// question creates a unique question: the time, a random number, and a code that authenticates it
+// as one of a replica.
 func question(key []byte, now time.Time) string {
 	nonce := binary.BigEndian.AppendUint64(make([]byte, 0, nonceSize), uint64(now.Unix()))
 	nonce = nonce[:nonceSize]
@@ -64,8 +63,8 @@ func question(key []byte, now time.Time) string {
 	return encode(nonce) + "." + code(key, "question", nonce)
 }
 
-// answerable returns what a question asks about, and the key it was made with; nil if it is
-// none of a replica, or an old one.
+// answerable returns the content of a question, and its key; nil if it does not come from a
+// replica, or is old.
 func answerable(question string, keys [][]byte, now time.Time) (nonce, key []byte) {
 	text, sum, ok := strings.Cut(question, ".")
 	if !ok {
@@ -86,7 +85,7 @@ func answerable(question string, keys [][]byte, now time.Time) (nonce, key []byt
 	return nil, nil
 }
 
-// answer is what a phase says to a question.
+// answer is the answer of a phase to a question.
 func answer(key []byte, phase usher.Phase, nonce []byte) string {
 	return Name + " " + code(key, string(phase), nonce)
 }
@@ -109,8 +108,7 @@ type Answerer struct {
 // NewAnswerer returns an Answerer.
 func NewAnswerer(keys Keys) *Answerer { return &Answerer{keys: keys} }
 
-// Wrap returns a Decider that answers probes, which are dry runs, and asks next about
-// everything else.
+// Wrap returns a Decider that answers probes, which are dry runs, and passes all else to next.
 func (a *Answerer) Wrap(next usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		if warning := a.answer(r); warning != "" {
@@ -130,8 +128,8 @@ func (a *Answerer) Last() time.Time {
 	return time.Time{}
 }
 
-// answer returns "" for what is no probe. The name is compared first: it costs nothing, and
-// hardly any request passes.
+// answer returns "" for anything but a probe. It compares the name first: that is cheap, and almost
+// all requests differ.
 func (a *Answerer) answer(r *usher.Request) string {
 	if r.Name != Name || !r.DryRun || r.Object == nil || r.Subresource != "" ||
 		r.Resource.Group != v1alpha1.GroupVersion.Group || r.Resource.Resource != resource {

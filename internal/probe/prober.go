@@ -30,29 +30,29 @@ const (
 	gap = time.Second
 )
 
-// A State is what is known.
+// A State is the result of probing.
 type State string
 
 // The states.
 const (
 	// Awaited is the state before the first probe has come back.
 	Awaited State = "awaited"
-	// Called tells that API servers call the webhooks, NotCalled that they do not, or get no
-	// answer.
+	// Called means that API servers call the webhooks, NotCalled that they do not, or get no
+	// response.
 	Called    State = "called"
 	NotCalled State = "not_called"
-	// Unknown tells that it cannot be found out.
+	// Unknown means that there is no result.
 	Unknown State = "unknown"
 )
 
 // A Result is what probes have shown.
 type Result struct {
 	State State
-	// Message says why the state is NotCalled or Unknown, and what to do.
+	// Message is why the state is NotCalled or Unknown, and what to do.
 	Message string
 	// Since is when that state began, At when the newest probe ended.
 	Since, At time.Time
-	// refused tells that a replica took the probe for a policy.
+	// refused means that a replica took the probe for a policy.
 	refused bool
 }
 
@@ -62,8 +62,8 @@ type Options struct {
 	Keys   Keys
 	// Advice is what to do when API servers do not call.
 	Advice string
-	// Foreign tells that the webhooks are registered by somebody else, perhaps without
-	// policies among what is sent: that no probe comes back does not mean much then.
+	// Foreign means that Usher does not maintain the webhook configurations, which may not include
+	// policies: then a missing answer does not mean much.
 	Foreign bool
 	// Count is called with the state that each probe shows; it may be nil.
 	Count func(State)
@@ -96,7 +96,7 @@ func New(o Options) *Prober {
 	return &Prober{options: o, again: make(chan struct{}, 1)}
 }
 
-// Again asks for a probe soon: something has changed.
+// Again requests a probe soon, after a change.
 func (p *Prober) Again() {
 	select {
 	case p.again <- struct{}{}:
@@ -104,7 +104,7 @@ func (p *Prober) Again() {
 	}
 }
 
-// Result returns what is known; ok is false while the Prober does not run.
+// Result returns the last result; ok is false while the Prober does not run.
 func (p *Prober) Result() (result Result, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,13 +184,13 @@ func (p *Prober) probe(ctx context.Context, last State) Result {
 		over := last == NotCalled || attempt > 1 && time.Since(began) >= lostAfter
 		switch {
 		case over && result.refused:
-			// It was called all the same: a replica of another version, or with a certificate
-			// of its own.
+			// It was called nevertheless: a replica of another version, or with a certificate of
+			// its own.
 			return Result{State: Called}
 		case result.State == Called, result.State == Unknown && !passing:
 			return result
 		case over && passing && last != Awaited:
-			// The API server does not answer: what was known counts until it does.
+			// The API server does not respond: the last result stays valid until it does.
 			result, _ = p.Result()
 			return result
 		case over:
@@ -203,8 +203,8 @@ func (p *Prober) probe(ctx context.Context, last State) Result {
 	}
 }
 
-// attempt sends one probe. An error that has nothing to do with the webhooks, and that passes,
-// makes the state Unknown.
+// attempt sends one probe. A temporary error that is not caused by the webhooks makes the state
+// Unknown.
 func (p *Prober) attempt(ctx context.Context) (result Result, passing bool) {
 	keys := p.options.Keys()
 	if len(keys) == 0 {
@@ -242,10 +242,11 @@ func (p *Prober) lost(message string) Result {
 // failure policy is Fail. The names are those of package webhookconfig.
 var ours = regexp.MustCompile(`^(Internal error occurred: )?failed calling webhook "[^"]*\.usher\.dev"`)
 
-// foreignDenial matches what API servers say when a webhook of ours takes a probe for a policy.
+// foreignDenial matches the error of API servers when a webhook of Usher takes a probe for a
+// policy.
 var foreignDenial = regexp.MustCompile(`^admission webhook "[^"]*\.usher\.dev" denied the request`)
 
-// failed tells what the error of a write means.
+// failed interprets the error of a write.
 func (p *Prober) failed(err error) (result Result, passing bool) {
 	var status apierrors.APIStatus
 	var deleted DeletedError
@@ -267,7 +268,7 @@ func (p *Prober) failed(err error) (result Result, passing bool) {
 	return unknown(fmt.Sprintf("the dry run was refused: %v", err)), code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }
 
-// take makes a result the one that counts, and tells of it if it is news.
+// take stores a result, and reports it if it changed.
 func (p *Prober) take(next Result, tell func(Result)) {
 	next.At = time.Now()
 	p.mu.Lock()

@@ -21,8 +21,8 @@ type Writer interface {
 	Write(ctx context.Context, question string) (warnings []string, err error)
 }
 
-// DeletedError tells that there is a policy with the name of the probe that is being deleted:
-// API servers do not send what is written to it.
+// DeletedError reports that a policy with the name of the probe is being deleted: API servers do
+// not send writes of it.
 type DeletedError struct{}
 
 // Error implements error.
@@ -30,9 +30,8 @@ func (DeletedError) Error() string {
 	return fmt.Sprintf("the %s %s is being deleted: remove its finalizers, nothing of Usher needs it", kind, Name)
 }
 
-// Through returns a Writer that goes through a client, by server-side apply, which names what it
-// creates, so that rights can be limited to the name. It needs create and patch of the
-// ClusterValidatePolicy [Name].
+// Through returns a Writer that uses server-side apply, whose rights can be limited to the name of
+// the object that it creates. It needs create and patch of the ClusterValidatePolicy [Name].
 //
 // After each write the connections of the client, which nobody else should use, are closed: of
 // several API servers behind one address the next write may meet another one.
@@ -50,8 +49,7 @@ func (w *writer) Write(ctx context.Context, question string) ([]string, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
 		"metadata": map[string]any{"name": Name, "labels": map[string]string{compat: "enabled"}, "annotations": map[string]string{Annotation: question}},
-		// A replica with another key takes it for a policy, and refuses it: that is not the
-		// same as not being called.
+		// A replica with another key takes it for a policy, and denies it: the webhook was called.
 		"spec": map[string]any{"validateRules": []any{map[string]any{"cue": "This does not compile."}}},
 	})
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package ratelog logs events whose number callers of a server choose, such as requests that
-// are refused: of those with the same reason one every ten seconds. The others are for
-// metrics to count.
+// Package ratelog logs events whose number callers control, such as rejected requests: one every
+// ten seconds for the same reason. Metrics count the others.
 package ratelog
 
 import (
@@ -12,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// interval is for how long events with the same reason are not logged after one was.
+// interval is how long events with the same reason are not logged after one was.
 const interval = 10 * time.Second
 
 // A Logger logs one event in ten seconds for each reason. It is safe for concurrent use.
@@ -28,8 +27,8 @@ func New(log *slog.Logger) *Logger {
 	return &Logger{log: log, byReason: map[string]*rate.Sometimes{}}
 }
 
-// Warn logs the event, unless one with the same reason was logged in the last ten seconds.
-// It keeps every reason: they must be few, and never what a caller has sent.
+// Warn logs the event, unless one with the same reason was logged in the last ten seconds. It keeps
+// every reason: they must be few, and never text of a caller.
 func (l *Logger) Warn(ctx context.Context, reason, message string, args ...any) {
 	l.mu.Lock()
 	often := l.byReason[reason]

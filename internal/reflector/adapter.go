@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An adapter is a Store as the reflector wants it.
+// An adapter is a Store in the form that the reflector needs.
 type adapter struct {
 	reflector *Reflector
 	// done ends Run: a reflector that is late to end must not touch the store.
@@ -79,8 +79,7 @@ func (a *adapter) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) { return stripped(object) }
 }
 
-// stripped is the object without managedFields, which nobody reads and which often are
-// the larger part of it.
+// stripped is the object without managedFields, which are not read and often are most of it.
 func stripped(object any) (*unstructured.Unstructured, error) {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {

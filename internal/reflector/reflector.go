@@ -1,8 +1,8 @@
-// Package reflector keeps a copy of all objects of one kind in a cluster, as long as the API
-// server lets it, and tells how good the copy is.
+// Package reflector keeps a copy of all objects of one kind in a cluster, and reports how current
+// the copy is.
 //
-// A kind that does not exist or may not be read is no more than a state of its mirror: it
-// is tried again, and never in the way of others.
+// A kind that does not exist or may not be read is only a state of its copy: it is retried, and
+// does not affect others.
 package reflector
 
 import (
@@ -36,7 +36,7 @@ const (
 // A Store holds the copy. Its methods are called one at a time. Objects are without
 // managedFields and belong to the store.
 type Store interface {
-	// Replace makes objects all that there are.
+	// Replace replaces all objects.
 	Replace(objects []*unstructured.Unstructured)
 	Set(object *unstructured.Unstructured)
 	Delete(object *unstructured.Unstructured)
@@ -47,24 +47,24 @@ type Options struct {
 	// Retry is the longest pause between two attempts; 0 means 30 s. Pauses begin at half a
 	// second. While the API server gives no answer they are no longer than 10 s.
 	Retry time.Duration
-	// Probe is after how long a silence the API server is asked whether it is still there;
-	// 0 means never. Without it a quiet kind may not be heard of for many minutes.
+	// Probe is the time without events after which the API server is asked for a response; 0 means
+	// never. Without it a quiet kind may have no events for many minutes.
 	Probe time.Duration
 	// Changed, if set, is called when State differs in more than its times. It must return
 	// quickly.
 	Changed func()
-	// Log gets a record when reading begins to fail, and when it works again.
+	// Log receives a record when reading begins to fail, and when it works again.
 	Log *slog.Logger
 }
 
-// A State says how good a copy is.
+// A State is how current a copy is.
 type State struct {
-	// Synced says that the store has been complete once.
+	// Synced means that the store has been complete once.
 	Synced bool
-	// Current says that the store is complete and a watch keeps it so.
+	// Current means that the store is complete and a watch keeps it current.
 	Current bool
-	// Heard is when the API server last showed that the store is what it should be; before
-	// that, when Run was called.
+	// Heard is when the API server last confirmed the content of the store; before that, when Run
+	// was called.
 	Heard time.Time
 	// Err is why objects cannot be read, or not be watched: first seen at Since, and for
 	// the last time at Until. It is nil while all is well.
@@ -81,11 +81,11 @@ type Reflector struct {
 
 	mu    sync.Mutex
 	state State
-	// streaming says that a watch is open.
+	// streaming means that a watch is open.
 	streaming bool
 }
 
-// New returns a mirror whose copy is in store. Run fills it.
+// New returns a reflector that fills store. Run fills it.
 func New(client dynamic.Interface, resource schema.GroupVersionResource, store Store, o Options) *Reflector {
 	if o.Retry <= 0 {
 		o.Retry = 30 * time.Second
@@ -99,7 +99,7 @@ func New(client dynamic.Interface, resource schema.GroupVersionResource, store S
 	return &Reflector{client: client, resource: resource, store: store, options: o}
 }
 
-// State tells how good the copy is now.
+// State returns how current the copy is.
 func (m *Reflector) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +206,7 @@ var (
 	errNoAnswer = errors.New("the connection ended without an answer")
 )
 
-// A stream tells when a watch is over. The reflector always stops it.
+// A stream reports when a watch is over. The reflector always stops it.
 type stream struct {
 	watch.Interface
 	once   sync.Once
@@ -248,8 +248,8 @@ func (m *Reflector) replaced() {
 	})
 }
 
-// fail notes why objects cannot be read. That an old version is no longer kept is the
-// normal course of things: the next attempt asks for a newer one.
+// fail records why objects cannot be read. An expired resource version is normal: the next attempt
+// requests a newer one.
 func (m *Reflector) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return
@@ -282,8 +282,8 @@ func alike(a, b error) bool {
 	return errors.Is(a, b) || a.Error() == b.Error()
 }
 
-// probe asks the API server for next to nothing after each silence. The answer comes from
-// its cache, and counts as long as the watch is open too.
+// probe sends a minimal request to the API server after each silence. Its response comes from the
+// watch cache, and counts only while the watch is open.
 func (m *Reflector) probe(ctx context.Context) {
 	ticker := time.NewTicker(m.options.Probe)
 	defer ticker.Stop()

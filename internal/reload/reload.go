@@ -1,6 +1,6 @@
-// Package reload follows files that somebody else replaces while a process runs: certificates,
-// tokens, lists. What was accepted last stays in force until there is something better, and
-// what is wrong with a file is reported once.
+// Package reload follows files that other programs replace while a process runs: certificates,
+// tokens, lists. The last accepted content stays in force until there is a better one, and errors
+// of a file are reported once.
 package reload
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/usher-dev/usher/internal/changes"
 )
 
-// A File remembers the content of a file that was accepted last. The zero value with a Path
-// has accepted nothing. It is for one goroutine.
+// A File holds the last accepted content of a file. The zero value with a Path has accepted
+// nothing. It is for one goroutine.
 type File struct {
 	Path string
 
@@ -69,7 +69,7 @@ func (l Loop) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.Changes:
-			// Whoever renews several files writes one after the other.
+			// Programs that renew several files write one after the other.
 			if !(changes.Pause{Quiet: 100 * time.Millisecond, Limit: time.Second}).Wait(ctx, l.Changes) {
 				return
 			}

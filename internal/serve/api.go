@@ -10,12 +10,12 @@ import (
 	"github.com/usher-dev/usher/internal/graceful"
 )
 
-// An API says how a server serves its own API. It has a port of its own, so that those who use
-// it take no connection from API servers, and admission does not ask for client certificates.
+// An API is how a server serves its own API. It has a port of its own, so that its users take no
+// connection from API servers, and admission does not request client certificates.
 type API struct {
-	// Address is host:port; port 0 lets the system choose.
+	// Address is host:port; with port 0 the system chooses one.
 	Address string
-	// Audiences are those of which a token must have one.
+	// Audiences are the accepted audiences of tokens.
 	Audiences []string
 }
 

@@ -15,26 +15,25 @@ import (
 	"github.com/usher-dev/usher/observe/decisionlog"
 )
 
-// An Authorization says how a server answers authorization webhooks. They are at an
-// address of their own: only API servers have business there.
+// An Authorization is how a server answers authorization webhooks. They have an address of their
+// own: only API servers need it.
 type Authorization struct {
-	// Address is host:port; port 0 lets the system choose.
+	// Address is host:port; with port 0 the system chooses one.
 	Address string
-	// ClientCAFile, ClientNames and TokenFile say who may ask, as those of [Config] do for
-	// admission. Without any everybody may.
+	// ClientCAFile, ClientNames and TokenFile are the callers' credentials, as those of [Config]
+	// for admission. Without any, everybody may call.
 	ClientCAFile string
 	ClientNames  []string
 	TokenFile    string
 
-	// Timeout is how long a decision may take, MaxInFlight how many each endpoint makes at
-	// the same time, MaxBody how large a review may be, in bytes; 0 leaves it to the door.
+	// Timeout limits a decision, MaxInFlight the concurrent decisions of each endpoint, MaxBody the
+	// size of a review, in bytes; 0 means the door's default.
 	Timeout     time.Duration
 	MaxInFlight int
 	MaxBody     int64
-	// Self is the user that this server is to its API server, who may always read policies.
+	// Self is the user of this server at its API server. It may always read policies.
 	Self string
-	// Shadow makes all answers ones without opinion. Log and metrics tell what they would
-	// have been.
+	// Shadow makes all responses ones without opinion. The log and metrics have the decisions.
 	Shadow bool
 }
 
@@ -43,7 +42,7 @@ func (a *Authorization) guarded() bool {
 	return a != nil && (a.ClientCAFile != "" || a.TokenFile != "")
 }
 
-// describe says for people what is unusual.
+// describe lists unusual settings, for people.
 func (a *Authorization) describe() string {
 	text := ""
 	if a.Shadow {

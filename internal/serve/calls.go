@@ -36,7 +36,7 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 	return probe.New(o)
 }
 
-// verify tells the reporter whether API servers call the webhooks, as long as it leads.
+// verify reports whether API servers call the webhooks, while this replica is the leader.
 func (m *clusterRuntime) verify(ctx context.Context, tell func(report.Calls)) {
 	m.prober.Run(ctx, func(r probe.Result) {
 		states := map[probe.State]report.CallState{
@@ -47,7 +47,7 @@ func (m *clusterRuntime) verify(ctx context.Context, tell func(report.Calls)) {
 	})
 }
 
-// areCalled tells metrics what probes have shown.
+// areCalled exports the results of probes as metrics.
 func (m *clusterRuntime) areCalled() (called, known bool) {
 	if m.prober == nil {
 		return false, false
@@ -56,7 +56,7 @@ func (m *clusterRuntime) areCalled() (called, known bool) {
 	return result.State == probe.Called, result.State == probe.Called || result.State == probe.NotCalled
 }
 
-// describeCalls writes for people whether API servers call the webhooks.
+// describeCalls writes whether API servers call the webhooks, for people.
 func (m *clusterRuntime) describeCalls(b *strings.Builder) {
 	if m.prober == nil {
 		return

@@ -28,16 +28,16 @@ type Clients struct {
 	// Policies reads and patches policies. Facts reads what policies refer to: it has a
 	// limit of its own, so that neither slows down the other.
 	Policies, Facts dynamic.Interface
-	// Reviews asks who the callers of the server's own API are. It has a limit of its own, too:
-	// callers choose how much it asks.
+	// Reviews authenticates and authorizes the callers of the server's own API. It has a rate limit
+	// of its own, since callers control the number of its requests.
 	Reviews kubernetes.Interface
-	// Mapper knows kinds from discovery, which it remembers until it is reset.
+	// Mapper maps kinds by discovery, which it caches until it is reset.
 	Mapper meta.ResettableRESTMapper
-	// Probe writes probes, over connections of its own; nil if nobody does.
+	// Probe writes probes, over connections of its own; nil if nothing does.
 	Probe probe.Writer
 }
 
-// Connect makes clients. It does not talk to the API server yet.
+// Connect creates clients. It does not call the API server yet.
 func Connect(c *rest.Config) (*Clients, error) {
 	transport, err := rest.HTTPClientFor(c)
 	if err != nil {
@@ -76,7 +76,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 	}, nil
 }
 
-// probeClient makes a client that shares no connections.
+// probeClient creates a client that shares no connections.
 func probeClient(c *rest.Config) (rest.Interface, *http.Client, error) {
 	own := rest.CopyConfig(c)
 	// Transports are shared among configurations that look the same.

@@ -12,17 +12,17 @@ import (
 	"github.com/usher-dev/usher/internal/cert"
 )
 
-// An identity is the server's certificate, and the file that tells clients to trust it.
+// An identity is the server's certificate, and the file with the CA that clients have to trust.
 type identity struct {
 	*cert.Serving
 
-	// caFile is empty if whoever made the certificate knows what to trust. A temporary one
-	// goes with the server.
+	// caFile is empty if the certificate was given, without its CA. A temporary one is deleted with
+	// the server.
 	caFile    string
 	temporary bool
 }
 
-// newIdentity takes the certificate that the configuration names, or has one made.
+// newIdentity loads the certificate of the configuration, or issues one.
 func newIdentity(ctx context.Context, c Config) (*identity, error) {
 	if c.CertFile != "" {
 		serving, err := cert.AwaitFiles(ctx, c.CertFile, c.KeyFile, c.CAFile, c.Log)

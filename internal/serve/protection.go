@@ -18,14 +18,14 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Protection says who is never denied anything, and when nobody is. Both are files of the
-// machine that the server runs on: who is locked out of the API can still write them.
+// A Protection is who is never denied, and when nobody is. Both are files on the server's machine:
+// users who are locked out of the API can still write them.
 type Protection struct {
 	// UsersFile is YAML: a list of users in the form of spec.subjects of a policy, who are
 	// protected besides the built-in ones. It is read again when it changes; empty means none.
 	UsersFile string
-	// KillSwitchFile is a file that, as long as it exists, keeps everybody from being denied anything
-	// by authorization policies; empty means that there is none.
+	// KillSwitchFile is a file that, while it exists, turns off all denials by authorization
+	// policies; empty means that there is none.
 	KillSwitchFile string
 }
 
@@ -39,7 +39,7 @@ type protection struct {
 	killSwitch atomic.Bool
 }
 
-// newProtection reads the files; the one with users has to be there.
+// newProtection reads the files; the one with users must exist.
 func newProtection(o Protection, log *slog.Logger) (*protection, error) {
 	m := &protection{Protection: o, log: log, file: reload.File{Path: o.UsersFile}}
 	m.subjects.Store(&[]authz.Subject{})
@@ -53,7 +53,7 @@ func newProtection(o Protection, log *slog.Logger) (*protection, error) {
 // users returns the users in the file.
 func (m *protection) users() []authz.Subject { return *m.subjects.Load() }
 
-// killSwitchOn reports whether nobody is to be denied anything.
+// killSwitchOn reports whether all denials are off.
 func (m *protection) killSwitchOn() bool { return m.killSwitch.Load() }
 
 func (m *protection) read() error {
@@ -79,7 +79,7 @@ func (m *protection) accept(content []byte) error {
 	return nil
 }
 
-// look finds out whether the switch is there. If that cannot be told it stays as it was.
+// look checks whether the file exists. If that is unknown, the state stays as it was.
 func (m *protection) look() {
 	if m.KillSwitchFile == "" {
 		return

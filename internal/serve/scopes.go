@@ -14,8 +14,8 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// scopes knows which resources of a cluster are in namespaces, from its discovery, which is
-// read every now and then: requests do not wait for it.
+// scopes knows which resources of a cluster are namespaced, from discovery, which is refreshed from
+// time to time: requests do not wait for it.
 type scopes struct {
 	discovery discovery.DiscoveryInterface
 	log       *slog.Logger
@@ -31,7 +31,7 @@ func newScopes(d discovery.DiscoveryInterface, log *slog.Logger) *scopes {
 	return s
 }
 
-// of tells the scope of a resource, unknown until it has been discovered.
+// of returns the scope of a resource, unknown until it has been discovered.
 func (s *scopes) of(group, resource string) authz.Scope {
 	return (*s.known.Load())[schema.GroupResource{Group: group, Resource: resource}]
 }
@@ -60,8 +60,7 @@ func (s *scopes) run(ctx context.Context) error {
 	}
 }
 
-// read takes over what discovery says. Groups whose servers do not answer keep what was
-// known.
+// read stores the result of discovery. Groups whose servers do not respond keep their last result.
 func (s *scopes) read() {
 	_, lists, err := s.discovery.ServerGroupsAndResources()
 	if err != nil {

@@ -26,15 +26,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Audience is that of the tokens that [Cluster.Token] makes.
+// Audience is that of the tokens of [Cluster.Token].
 const Audience = "usher.dev"
 
-// anyAudience is that of tokens that are not checked for audiences: those of webhooks, in API
-// servers that do not know of them. What they are valid for is the API server.
+// anyAudience is that of tokens that are not checked for audiences: those of webhook
+// authenticators, in API servers that do not support audiences. They are valid for the API server.
 const anyAudience = "*"
 
-// A Cluster is an API server that knows users, and what they may do. It is an HTTP server, so
-// that clients of it behave as they do.
+// A Cluster is an API server that authenticates and authorizes users. It is an HTTP server, so that
+// clients behave as usual.
 type Cluster struct {
 	Client kubernetes.Interface
 
@@ -57,7 +57,7 @@ type identity struct {
 	audiences []string
 }
 
-// NewCluster starts one, in which nobody may do anything.
+// NewCluster starts one. Nobody has any rights in it.
 func NewCluster(t *testing.T) *Cluster {
 	t.Helper()
 	c := &Cluster{tokens: map[string]identity{}, asked: map[string]int{}}
@@ -95,7 +95,7 @@ func (c *Cluster) Revoke(token string) {
 	delete(c.tokens, token)
 }
 
-// Grant lets a user do something: in the namespace, or everywhere if it is empty.
+// Grant allows an action to a user: in the namespace, or everywhere if it is empty.
 func (c *Cluster) Grant(user, verb, resource, namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,14 +104,14 @@ func (c *Cluster) Grant(user, verb, resource, namespace string) {
 	}})
 }
 
-// Deny takes all rights of a user away.
+// Deny removes all rights of a user.
 func (c *Cluster) Deny(user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rights = slices.DeleteFunc(c.rights, func(r authorizationv1.SubjectAccessReviewSpec) bool { return r.User == user })
 }
 
-// Down makes the API server answer reviews with an error, or end that.
+// Down makes the API server respond to reviews with an error, or ends that.
 func (c *Cluster) Down(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +132,8 @@ func (c *Cluster) Hold() (release func()) {
 	})
 }
 
-// Asked returns how many reviews of a resource there were, and Most how many at the same time
-// while they were held.
+// Asked returns how many reviews of a resource there were, and Most the most at the same time while
+// they were held.
 func (c *Cluster) Asked(resource string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Cluster) reviewToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	known, ok := c.tokens[review.Spec.Token]
 	c.mu.Unlock()
-	// As API servers do: a token is valid if it is for one of the audiences that are asked for.
+	// As in API servers, a token is valid if it has one of the requested audiences.
 	common := slices.DeleteFunc(slices.Clone(known.audiences), func(a string) bool { return !slices.Contains(review.Spec.Audiences, a) })
 	switch {
 	case slices.Contains(known.audiences, anyAudience):

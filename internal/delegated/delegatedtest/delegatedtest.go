@@ -17,11 +17,11 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 )
 
-// timeout is how long tests wait for what they cannot be told of.
+// timeout is how long tests wait for what has no signal.
 const timeout = time.Minute
 
-// Run tests that the handler of a resource gets what the rights of callers allow, and nothing
-// else.
+// Run tests that the handler of a resource receives exactly the requests that the rights of callers
+// allow.
 func Run(t *testing.T, resource string, handler http.Handler) {
 	t.Helper()
 	t.Run("rights", func(t *testing.T) { t.Parallel(); testRights(t, resource, handler) })
@@ -39,13 +39,13 @@ type server struct {
 	client *http.Client
 
 	mu sync.Mutex
-	// seen is what the handler was asked for.
+	// seen are the requests that the handler received.
 	seen []delegated.Request
 	// leaked are headers with credentials that it got.
 	leaked []string
 }
 
-// start starts a server that asks the cluster.
+// start starts a server that uses the cluster.
 func start(t *testing.T, cluster *Cluster, resource string, handler http.Handler, o delegated.Options) *server {
 	t.Helper()
 	s := &server{Cluster: cluster}
@@ -80,7 +80,7 @@ func start(t *testing.T, cluster *Cluster, resource string, handler http.Handler
 	return s
 }
 
-// requests returns what the handler was asked for since the last call.
+// requests returns the requests that the handler received since the last call.
 func (s *server) requests() []delegated.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *server) requests() []delegated.Request {
 	return seen
 }
 
-// ask sends a request with a token, which may be empty, and returns the status. What is refused
-// must be answered with a Status.
+// ask sends a request with a token, which may be empty, and returns the status. The response to a
+// denied request must be a Status.
 func (s *server) ask(t *testing.T, method, path, token string, change ...func(*http.Request)) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
@@ -115,7 +115,7 @@ func (s *server) ask(t *testing.T, method, path, token string, change ...func(*h
 	return response.StatusCode
 }
 
-// checkStatus checks that a refusal says what it is, and nothing that it should not.
+// checkStatus checks that a denial has its reason, and no details.
 func checkStatus(t *testing.T, response *http.Response, token string) {
 	t.Helper()
 	body, err := io.ReadAll(response.Body)
@@ -137,7 +137,7 @@ func checkStatus(t *testing.T, response *http.Response, token string) {
 	}
 }
 
-// refused are the statuses by which an API keeps callers from a handler.
+// refused are the statuses of requests that do not reach a handler.
 func refused(code int) bool {
 	switch code {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed,

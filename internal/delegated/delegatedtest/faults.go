@@ -46,7 +46,7 @@ func testCertificates(t *testing.T, resource string, handler http.Handler) {
 	}
 }
 
-// testOutage takes the API server away.
+// testOutage stops the API server.
 func testOutage(t *testing.T, resource string, handler http.Handler) {
 	cluster := NewCluster(t)
 	s := start(t, cluster, resource, handler, delegated.Options{TTL: time.Nanosecond})
@@ -122,7 +122,7 @@ func testManyCallers(t *testing.T, resource string, handler http.Handler) {
 		token := cluster.Token("admin", Audience)
 		asking.Go(func() { codes <- s.ask(t, http.MethodGet, path, token) })
 	}
-	// Those who go away do not make room for others.
+	// Callers that disconnect do not release capacity for others.
 	gone, cancel := context.WithCancel(t.Context())
 	for range callers {
 		asking.Go(func() {

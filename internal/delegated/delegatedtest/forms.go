@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 )
 
-// testForms sends what looks like something else than it is.
+// testForms sends requests in misleading forms.
 func testForms(t *testing.T, resource string, handler http.Handler) {
 	s := start(t, NewCluster(t), resource, handler, delegated.Options{})
 	for _, verb := range delegated.Verbs() {
