@@ -24,7 +24,32 @@ type Policy struct {
 	// Locate tells where a field stands; nil if the policy did not come from a file. A
 	// field that is not written down is located at the closest parent that is.
 	Locate func(field string) Position
+	// Proof is what is known of the right of the writer. Policies in files need none.
+	Proof Proof
 }
+
+// A Proof is what is known of whether the writer of a policy had the right to write it.
+type Proof struct {
+	State ProofState
+	// Why says why it is not known, unless it is.
+	Why string
+}
+
+// A ProofState is what a [Proof] amounts to.
+type ProofState string
+
+// The states of proofs.
+const (
+	// NoProofNeeded is that of policies in files, and of kinds for which the right to write
+	// policies of the kind is enough.
+	NoProofNeeded ProofState = ""
+	// Proven: the writer was asked about, and had the right.
+	Proven ProofState = "Proven"
+	// Recorded: the policy is from before there were proofs, and stays in force.
+	Recorded ProofState = "Recorded"
+	// Unproven: nothing is known. Only what such a policy denies counts.
+	Unproven ProofState = "Unproven"
+)
 
 // A Position is a place in a file. The zero Position is nowhere.
 type Position struct {

@@ -1,0 +1,105 @@
+package proof
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/usher-dev/usher/api"
+)
+
+// MostRecorded bounds the policies of a record: it has to fit into a Secret.
+const MostRecorded = 20_000
+
+// A Record is what is kept with the keys: which policies are from before there were proofs.
+// It is immutable.
+type Record struct {
+	// Lost is when a key was made because the one before was gone; nil if it is the first.
+	// Nothing is recorded then: what has no proof may have been written past Usher.
+	Lost *time.Time `json:"lost,omitempty"`
+	// Made is when the policies were recorded; nil if they have not been yet.
+	Made *time.Time `json:"made,omitempty"`
+	// Policies are the generations that stay in force without a proof.
+	Policies map[types.UID]int64 `json:"policies,omitempty"`
+	// LeftOut counts the policies for which there was no place.
+	LeftOut int `json:"leftOut,omitempty"`
+}
+
+// RecordLost returns the record of a key that takes the place of one that was lost.
+func RecordLost(now time.Time) Record {
+	now = now.UTC().Truncate(time.Second)
+	return Record{Lost: &now, Made: &now}
+}
+
+// RecordOf returns the record of the policies that there are when the first key is made. Those
+// that carry a proof are not among them: they come from where there was another key. If there
+// are too many, the youngest are left out.
+func RecordOf(policies []api.Object, now time.Time) Record {
+	now = now.UTC().Truncate(time.Second)
+	r := Record{Made: &now, Policies: map[types.UID]int64{}}
+	policies = slices.DeleteFunc(slices.Clone(policies), func(p api.Object) bool {
+		kind, ok := api.KindOf(p)
+		return !ok || !kind.NeedsProof || p.GetAnnotations()[Annotation] != ""
+	})
+	slices.SortFunc(policies, func(a, b api.Object) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetUID(), b.GetUID()))
+	})
+	for i, policy := range policies {
+		if i == MostRecorded {
+			r.LeftOut = len(policies) - i
+			break
+		}
+		r.Policies[policy.GetUID()] = policy.GetGeneration()
+	}
+	return r
+}
+
+// has reports whether a policy stays in force without a proof. Until the record is made, those
+// do that carry none.
+func (r Record) has(object api.Object) bool {
+	if r.Made == nil {
+		return object.GetAnnotations()[Annotation] == ""
+	}
+	generation, ok := r.Policies[object.GetUID()]
+	return ok && object.GetUID() != "" && generation == object.GetGeneration()
+}
+
+// Encode returns the record as text, which is compressed.
+func (r Record) Encode() (string, error) {
+	var text bytes.Buffer
+	w := gzip.NewWriter(&text)
+	if err := json.NewEncoder(w).Encode(r); err != nil {
+		return "", fmt.Errorf("encode record of policies: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return "", fmt.Errorf("encode record of policies: %w", err)
+	}
+	return text.String(), nil
+}
+
+// mostText bounds a record that is decompressed.
+const mostText = 16 << 20
+
+// DecodeRecord returns the record in a text that Encode returned. The empty text is that of a
+// record that is not made yet.
+func DecodeRecord(text string) (Record, error) {
+	var r Record
+	if text == "" {
+		return r, nil
+	}
+	reader, err := gzip.NewReader(bytes.NewReader([]byte(text)))
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(reader, mostText)).Decode(&r)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("decode record of policies: %w", err)
+	}
+	return r, nil
+}
