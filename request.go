@@ -53,6 +53,10 @@ type Request struct {
 	// its rules decide. If it is empty, all rules decide.
 	Entry string
 
+	// Trusted tells that whoever sent the request has shown to be an API server: by a
+	// certificate, by a token, or by knowing a URL path that only API servers are told.
+	Trusted bool
+
 	// Name is empty if the name is not generated yet. Namespace is empty for cluster-scoped
 	// objects; a Namespace object has its own name there.
 	Name      string

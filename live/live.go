@@ -48,6 +48,9 @@ type Options struct {
 	// that these give; nil does not ask. Places tells the resources of kinds. See [guard.Options].
 	May    guard.Asker
 	Places guard.Places
+	// Proofs makes and checks the proofs of policies that are written; nil does neither. What the
+	// proofs of policies in force are worth their sources say.
+	Proofs guard.Proofs
 	// Compile says where policies are compiled and where their programs run.
 	Compile compile.Options
 	// CompileTimeout is how long the first update may wait for policies to be compiled, by default 20 s.
@@ -322,7 +325,7 @@ func (o Options) guard(all usage) guard.Options {
 	access := o.Access
 	access.KillSwitch = nil
 	return guard.Options{
-		Compile: o.Compile, May: o.May, Places: o.Places,
+		Compile: o.Compile, May: o.May, Proofs: o.Proofs, Places: o.Places,
 		Check: func(policy, old api.Object) []rule.Problem { return o.Quota.check(policy, old, all) },
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)

@@ -25,8 +25,11 @@ type Status struct {
 	Rules int `json:"rules"`
 	// Problems are all that is wrong with the policies, sorted.
 	Problems []rule.Problem `json:"problems,omitempty"`
+	// Proofs counts the policies that need a proof, by its state.
+	Proofs map[api.ProofState]int `json:"proofs,omitempty"`
 	// OnLastGood are the policies whose newest version does not compile, so that an
-	// older one is in force, and NotEnforced those of which no version ever compiled.
+	// older one is in force, and NotEnforced those of which no version ever compiled, or whose
+	// newest one lacks a proof.
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
 	// Surplus are the policies that are not in force, since their namespace has too many. They are
@@ -40,7 +43,8 @@ type Status struct {
 func (v *version) state() rule.State {
 	p := rule.State{
 		Policy: v.newest.Ref, Admission: isAdmission(v.newest.Policy), UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
-		Compiled: v.good == &v.newest && !v.pending, Pending: v.pending, Problems: v.newest.Problems, Slow: v.slow,
+		Compiled: (v.good == &v.newest || v.withheld) && !v.pending, Pending: v.pending, Problems: v.newest.Problems, Slow: v.slow,
+		NeedsProof: v.newest.Policy.Proof.State != api.NoProofNeeded, Unproven: v.newest.Policy.Proof.Why,
 	}
 	if v.good != nil && (p.Compiled || v.good != &v.newest) {
 		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()
@@ -72,6 +76,12 @@ func sameObject(a, b rule.State) bool { return a.UID == b.UID && a.Generation ==
 
 func (s *Status) add(v *version) {
 	s.Policies[v.newest.Ref.Kind]++
+	if state := v.newest.Policy.Proof.State; state != api.NoProofNeeded {
+		if s.Proofs == nil {
+			s.Proofs = map[api.ProofState]int{}
+		}
+		s.Proofs[state]++
+	}
 	if v.pending {
 		s.Pending = append(s.Pending, v.newest.Ref)
 	}

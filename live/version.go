@@ -23,6 +23,8 @@ type version struct {
 	// pending says that the newest version could not be compiled yet. Then good is the last one that
 	// was, or, if there is none, one that always fails.
 	pending bool
+	// withheld says that the newest version is not enforced because it is not proven.
+	withheld bool
 	// slow is why a rule of the newest version runs slowly, "" if none does.
 	slow string
 }
@@ -35,8 +37,14 @@ func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Comp
 	}
 	next := &version{newest: compiled(policy)}
 	next.pending = next.newest.Pending()
+	sound := len(rule.Errors(next.newest.Problems)) == 0
+	next.withheld = (sound || next.pending) && withheld(next.newest)
+	if sound || next.withheld {
+		next.newest.Problems = slices.Concat(next.newest.Problems, unproven(next.newest, next.withheld))
+	}
 	switch {
-	case len(rule.Errors(next.newest.Problems)) == 0:
+	case next.withheld:
+	case sound:
 		next.good, next.slow = &next.newest, slowest(next.newest.Rules)
 	case v != nil && v.good != nil && !(v.pending && v.good == &v.newest):
 		next.good = v.good
@@ -72,7 +80,7 @@ func (v *version) holds(policy api.Policy) bool {
 	if known.Object != policy.Object && !same(known.Object, policy.Object) {
 		return false
 	}
-	if !slices.Equal(known.Unknown, policy.Unknown) || !slices.Equal(known.Duplicate, policy.Duplicate) {
+	if known.Proof != policy.Proof || !slices.Equal(known.Unknown, policy.Unknown) || !slices.Equal(known.Duplicate, policy.Duplicate) {
 		return false
 	}
 	if known.Position("") != policy.Position("") {

@@ -20,7 +20,7 @@ func TestPeers(t *testing.T) {
 		c := newCluster(t)
 		one := c.replica("one")
 		two, crash := c.mortal("two")
-		two.Serves("paths", "key-1")
+		two.Serves("paths", "paths", "key-1")
 		for _, r := range []*report.Reporter{one, two} {
 			r.Observe(good(1))
 		}
@@ -57,7 +57,7 @@ func TestPeers(t *testing.T) {
 			}
 		}
 		expect("both live", "older", "two paths key-1")
-		two.Serves("paths", "key-2", "key-1")
+		two.Serves("paths", "paths", "key-2", "key-1")
 		time.Sleep(2 * time.Second)
 		expect("another key, though the policies are the same", "older", "two paths key-2 key-1")
 		crash()

@@ -16,6 +16,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,8 +60,9 @@ type Reporter struct {
 	mu     sync.Mutex
 	newest *view
 	calls  Calls
-	// serves is what the next views say.
+	// serves is what the next views say, and words what they say by topic.
 	serves string
+	words  map[string]string
 	// rival is the replica that led before this one.
 	rival string
 	leads atomic.Bool
@@ -77,7 +80,7 @@ func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Report
 		o.WritesPerSecond = 50
 	}
 	return &Reporter{
-		policies: client, kube: kube, options: o, started: time.Now(),
+		policies: client, kube: kube, options: o, started: time.Now(), words: map[string]string{},
 		newest: &view{superseded: make(chan struct{})}, peers: census{seen: map[string]*Peer{}},
 	}
 }
@@ -91,12 +94,17 @@ func (r *Reporter) Observe(s Snapshot) {
 	r.supersede(next)
 }
 
-// Serves takes over what this replica serves from now on, besides policies: other replicas
-// hear of it as [Peer.Serves]. It does not block.
-func (r *Reporter) Serves(words ...string) {
+// Serves takes over what this replica serves from now on of a topic, besides policies: other
+// replicas hear of all topics as [Peer.Serves]. It does not block.
+func (r *Reporter) Serves(topic string, words ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.serves = strings.Join(words, " ")
+	r.words[topic] = strings.Join(words, " ")
+	var all []string
+	for _, topic := range slices.Sorted(maps.Keys(r.words)) {
+		all = append(all, r.words[topic])
+	}
+	r.serves = strings.Join(all, " ")
 	r.renew()
 }
 

@@ -98,6 +98,31 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
+			"it is proven", rule.State{Generation: 2, Compiled: true, Enforced: true, NeedsProof: true},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written",
+				"Enforced True Enforced 2: every replica enforces this version",
+				"Proven True Proven 2: whoever wrote the policy had the right to",
+			},
+		},
+		{
+			"it is from before proofs", rule.State{Generation: 2, Compiled: true, Enforced: true, NeedsProof: true, Unproven: "it is old"},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written",
+				"Enforced True Enforced 2: every replica enforces this version",
+				"Proven False Unproven 2: in force all the same: it is old",
+			},
+		},
+		{
+			"it is not proven", rule.State{Generation: 2, Compiled: true, NeedsProof: true, Unproven: "it has no proof", Problems: failure[2:]},
+			[]string{
+				"Compiled True Compiled 2: the policy can be enforced as it is written",
+				"Enforced False NotEnforced 2: not in force: worse",
+				"Proven False Unproven 2: not in force: it has no proof",
+				"error worse", "last error worse",
+			},
+		},
+		{
 			"a file stands in for it", rule.State{Generation: 2, Compiled: true, Problems: failure[2:]},
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",

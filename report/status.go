@@ -56,7 +56,11 @@ func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) 
 	if !p.Compiled || !p.Enforced {
 		next.LastError = firstError(p.Problems)
 	}
-	for _, c := range []*metav1.Condition{compiled, enforced} {
+	conditions := []*metav1.Condition{compiled, enforced}
+	if p.NeedsProof {
+		conditions = append(conditions, provenCondition(p))
+	}
+	for _, c := range conditions {
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(next.Conditions, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
@@ -105,6 +109,23 @@ func compiledCondition(p *rule.State) *metav1.Condition {
 	}
 	if p.Compiled && p.Slow != "" {
 		c.Message += short("; it runs on CUE's evaluator, slowly (" + p.Slow + ")")
+	}
+	return c
+}
+
+func provenCondition(p *rule.State) *metav1.Condition {
+	c := &metav1.Condition{
+		Type: v1alpha1.ConditionProven, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonProven, ObservedGeneration: p.Generation,
+		Message: "whoever wrote the policy had the right to",
+	}
+	if p.Unproven == "" {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnproven
+	c.Message = "not in force: " + short(p.Unproven)
+	if p.Enforced {
+		c.Message = "in force all the same: " + short(p.Unproven)
 	}
 	return c
 }

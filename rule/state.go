@@ -30,6 +30,10 @@ type State struct {
 	// Slow names a rule of the newest version that runs slowly, with the reason; "" if none does,
 	// or if it does not compile.
 	Slow string
+	// NeedsProof reports whether the policy counts only if its writer is known to have had the
+	// right to write it. Unproven is why that is not known, "" if it is.
+	NeedsProof bool
+	Unproven   string
 	// Admission reports whether the policy is for admission, and so depends on API servers that
 	// call the admission webhooks.
 	Admission bool

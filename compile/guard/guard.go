@@ -23,6 +23,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	// Check returns what else keeps a policy from being written. The old one is nil if there is none.
 	// Nil checks nothing else.
 	Check func(policy, old api.Object) []rule.Problem
+	// Proofs makes and checks the proofs of policies that count only with one; nil does neither.
+	Proofs Proofs
 	// Compile says where policies are compiled.
 	Compile compile.Options
 	// Trial returns what is found when a policy that compiles is tried; nil does not try it.
@@ -64,6 +67,18 @@ type guard struct {
 
 // Decide implements [usher.Decider].
 func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	d, err := g.decide(ctx, r)
+	switch {
+	case err != nil || d.Verdict == usher.Deny || !g.needsProof(r):
+		return d, err
+	case r.Phase == usher.Mutate:
+		return g.prove(ctx, r, d)
+	}
+	return g.proven(ctx, r, d)
+}
+
+// decide decides without proofs.
+func (g *guard) decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if d, decided := g.deletion(ctx, r); decided {
 		return d, nil
 	}
@@ -195,16 +210,22 @@ func writesPolicy(r *usher.Request) bool {
 	if r.Operation != usher.Create && r.Operation != usher.Update {
 		return false
 	}
+	return api.IsPolicy(kindOf(r))
+}
+
+// kindOf is the kind of the object that is written, which the request itself may leave
+// out.
+func kindOf(r *usher.Request) schema.GroupVersionKind {
 	if !r.Kind.Empty() {
-		return api.IsPolicy(r.Kind)
+		return r.Kind
 	}
 	tree, err := r.Object.Tree()
 	if err != nil {
-		return false
+		return schema.GroupVersionKind{}
 	}
 	apiVersion, _ := tree["apiVersion"].(string)
 	kind, _ := tree["kind"].(string)
-	return api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
 // sameSpecTree reports whether an update leaves the spec as it is, to the letter. It does
@@ -221,13 +242,22 @@ func sameSpecTree(r *usher.Request) bool {
 // sameSpec reports whether the old policy says the same as object.
 func sameSpec(object api.Object, r *usher.Request) bool {
 	old := oldPolicy(r)
-	return old != nil && reflect.DeepEqual(api.Spec(object), api.Spec(old))
+	return old != nil && proof.Same(object, old)
 }
 
 // decode returns the policy that is written. Its name may still have to be generated, and
 // its namespace may be that of the request only.
 func decode(r *usher.Request) (api.Policy, error) {
-	raw, err := r.Object.Raw()
+	policy, err := decodeObject(r, r.Object)
+	if err == nil && policy.Object.GetName() == "" {
+		policy.Object.SetName(policy.Object.GetGenerateName())
+	}
+	return policy, err
+}
+
+// decodeObject returns the policy in an object of the request.
+func decodeObject(r *usher.Request, o *usher.Object) (api.Policy, error) {
+	raw, err := o.Raw()
 	if err != nil {
 		return api.Policy{}, err
 	}
@@ -236,7 +266,7 @@ func decode(r *usher.Request) (api.Policy, error) {
 		return api.Policy{}, err
 	}
 	object := policy.Object
-	object.SetName(cmp.Or(object.GetName(), r.Name, object.GetGenerateName()))
+	object.SetName(cmp.Or(object.GetName(), r.Name))
 	object.SetNamespace(cmp.Or(object.GetNamespace(), r.Namespace))
 	return policy, nil
 }

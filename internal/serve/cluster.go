@@ -26,6 +26,7 @@ type clusterRuntime struct {
 	resolver *clusterfact.Resolver
 	reporter *report.Reporter
 	scopes   *scopes
+	proofs   *proofs
 	// webhookConfig and routes are nil if it is somebody else's business.
 	webhookConfig *webhookConfigSync
 	routes        *routes
@@ -39,7 +40,6 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
 		Cluster:  c.Cluster,
-		source:   clustersource.New(clients.Policies, clustersource.Options{Log: c.Log}),
 		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
 		answerer: probe.NewAnswerer(keys),
 	}
@@ -48,6 +48,8 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 		o.Verify = m.verify
 	}
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
+	m.proofs = newProofs(c.Cluster, m.reporter, func() { m.source.Recheck() }, c.Log)
+	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.ManageWebhookConfig {
@@ -69,8 +71,8 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 
 // start reads what the server cannot serve without.
 func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
-	if m.routes == nil {
-		return nil
+	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.start(ctx) }); err != nil || m.routes == nil {
+		return err
 	}
 	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
 }
@@ -101,6 +103,7 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
+	group.Go(func() error { return m.proofs.run(ctx) })
 	if m.webhookConfig != nil {
 		group.Go(func() error { return m.routes.run(ctx) })
 		group.Go(func() error { return m.webhookConfig.run(ctx, l.Coverage, i) })

@@ -177,6 +177,7 @@ func TestServeTakesPartInACluster(t *testing.T) {
 	verbose := h.get("/readyz?verbose")
 	for _, want := range []string{
 		"ok\n", "cluster: https://fake, as replica one, in namespace usher-system\n", "policies of the cluster: last heard ",
+		"policy proofs: by key ", "policies: 0 proven, 0 from before proofs, 0 unproven",
 		"registration usher: as the policies need it, since ", "ClusterOverridePolicy: 1\n",
 	} {
 		if !strings.Contains(verbose, want) {
@@ -189,8 +190,8 @@ func TestServeTakesPartInACluster(t *testing.T) {
 		}
 	}
 	h.stop()
-	if got := f.leases(t); len(got) != 1 || got["usher-leader"] != "" {
-		t.Errorf("after the end there are the leases %v, want a leader's that nobody holds", got)
+	if got := f.leases(t); len(got) != 2 || got["usher-leader"] != "" || got["usher-proofs"] != "" {
+		t.Errorf("after the end there are the leases %v, want a leader's and that of proofs, which nobody holds", got)
 	}
 }
 

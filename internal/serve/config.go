@@ -109,6 +109,9 @@ type Cluster struct {
 	// PathSecret is the Secret in which replicas keep the keys of their webhook paths; empty
 	// means [DefaultPathSecret]. It is for servers that register.
 	PathSecret string
+	// ProofSecret is the Secret in which replicas keep the keys of policy proofs; empty means
+	// [DefaultProofSecret].
+	ProofSecret string
 	// WebhookConfig says how API servers reach the server, and what they are to ask it.
 	// Its Namespace and Log are filled in. Register tells whether to register; else the
 	// webhook configurations are somebody else's business.
@@ -123,6 +126,8 @@ type Cluster struct {
 func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }
 
 func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, DefaultPathSecret) }
+
+func (c *Cluster) proofSecret() string { return cmp.Or(c.ProofSecret, DefaultProofSecret) }
 
 func (c Config) withDefaults() Config {
 	if c.BindAddress == "" {

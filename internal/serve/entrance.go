@@ -121,7 +121,7 @@ func (e *entrance) open(at route) http.Handler {
 // read now, a decision does less harm than none.
 func (e *entrance) accept(at route) func(context.Context, *usher.Request) error {
 	return func(ctx context.Context, r *usher.Request) error {
-		r.Entry = at.asked()
+		r.Entry, r.Trusted = at.asked(), e.demanding || !at.bare
 		if at.free || e.routes.covers(at.entry, r) || e.routes.fresh(ctx) != nil || e.routes.covers(at.entry, r) {
 			return nil
 		}

@@ -3,14 +3,18 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -107,3 +111,33 @@ func Matches(rules []admissionv1.RuleWithOperations, group, resource, subresourc
 
 // Limits returns what requests have taken of the server, and its connections.
 func (s *Server) Limits() (*limit.Limiter, *limit.Conns) { return s.limits, s.webhooks.Connections() }
+
+// A ProofsUnderTest is proofs that tests look into.
+type ProofsUnderTest struct {
+	p       *proofs
+	changes atomic.Int64
+}
+
+// NewProofs has read nothing yet.
+func NewProofs(c *Cluster, p peers, log *slog.Logger) *ProofsUnderTest {
+	u := &ProofsUnderTest{}
+	u.p = newProofs(c, p, func() { u.changes.Add(1) }, log)
+	return u
+}
+
+// Start reads what is needed to begin, and Run keeps it current.
+func (u *ProofsUnderTest) Start(ctx context.Context) error { return u.p.start(ctx) }
+func (u *ProofsUnderTest) Run(ctx context.Context) error   { return u.p.run(ctx) }
+
+// Prover makes and checks proofs.
+func (u *ProofsUnderTest) Prover() *proof.Prover { return &u.p.prover }
+
+// Changes is how often policies were to be checked anew.
+func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
+
+// Describe is what people are told.
+func (u *ProofsUnderTest) Describe(counts map[api.ProofState]int) string {
+	var b strings.Builder
+	u.p.describe(&b, DefaultProofSecret, counts)
+	return b.String()
+}

@@ -39,7 +39,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Query().Has("verbose") {
 		if s.cluster != nil {
-			s.cluster.describe(&b)
+			s.cluster.describe(&b, status)
 		}
 		if s.protection.killSwitchOn() {
 			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.protection.KillSwitchFile)
@@ -84,7 +84,7 @@ func describe(b *strings.Builder, status live.Status) {
 		}
 	}
 	if len(status.NotEnforced) > 0 {
-		b.WriteString("not enforced, since they never compiled:\n")
+		b.WriteString("not enforced, since they never compiled or are not proven:\n")
 		for _, policy := range status.NotEnforced {
 			fmt.Fprintf(b, "  %s\n", policy)
 		}
@@ -92,7 +92,7 @@ func describe(b *strings.Builder, status live.Status) {
 }
 
 // describe writes for people how the server is doing in the cluster.
-func (m *clusterRuntime) describe(b *strings.Builder) {
+func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.source.Staleness().Round(time.Second/10))
 	if err := m.source.Err(); err != nil {
@@ -100,6 +100,7 @@ func (m *clusterRuntime) describe(b *strings.Builder) {
 	}
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
+	m.proofs.describe(b, m.proofSecret(), status.Proofs)
 	kinds := m.resolver.Watched()
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {

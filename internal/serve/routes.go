@@ -53,7 +53,7 @@ type registrar interface {
 // peers are the other replicas, and hear of this one.
 type peers interface {
 	Peers(ctx context.Context) ([]report.Peer, error)
-	Serves(words ...string)
+	Serves(topic string, words ...string)
 	Leads() bool
 }
 
@@ -206,7 +206,7 @@ func (p *routes) take(next *table, others []report.Peer) {
 	}
 	if !slices.Equal(words, p.serves) {
 		p.serves = words
-		p.peers.Serves(words...)
+		p.peers.Serves("paths", words...)
 	}
 	p.adopt(next.choose(others))
 }

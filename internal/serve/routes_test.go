@@ -73,7 +73,7 @@ func (s *scene) Peers(context.Context) ([]report.Peer, error) {
 	return s.others, nil
 }
 
-func (s *scene) Serves(words ...string) {
+func (s *scene) Serves(_ string, words ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serves = words

@@ -155,6 +155,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	}
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, s.cluster.places
+		o.Proofs = &s.cluster.proofs.prover
 	}
 	return o
 }
@@ -196,32 +197,6 @@ func (s *Server) observe(status live.Status) {
 	if s.cluster != nil {
 		s.cluster.observe(status, s.live)
 	}
-}
-
-// count shows in the metrics what is in force.
-func (s *Server) count(status live.Status) {
-	snapshot := metrics.Snapshot{
-		Generation: status.Generation,
-		Since:      status.Since,
-		Policies:   status.Policies,
-		Rules:      status.Rules,
-		Problems:   map[string]int{},
-		Pending:    len(status.Pending),
-		Surplus:    len(status.Surplus),
-	}
-	for _, r := range s.live.Rules() {
-		snapshot.InForce = append(snapshot.InForce, r.Policy)
-	}
-	for _, r := range s.live.Access().Rules() {
-		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
-	}
-	for _, p := range status.Problems {
-		snapshot.Problems[string(p.Severity)]++
-		if p.Policy == (usher.PolicyRef{}) {
-			snapshot.SourceErrors++
-		}
-	}
-	s.metrics.Snapshot(snapshot)
 }
 
 func (s *Server) listen() error {

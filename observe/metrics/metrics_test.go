@@ -194,7 +194,7 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	names := []string{
 		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_rules",
-		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_policy_problems", "usher_source_errors",
+		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_policy_problems", "usher_policy_proofs", "usher_source_errors",
 	}
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
@@ -202,7 +202,7 @@ func TestSnapshot(t *testing.T) {
 	m.Snapshot(metrics.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
 	m.Snapshot(metrics.Snapshot{
 		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5, Pending: 6, Surplus: 7,
-		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2},
+		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
 	})
 	compare(t, registry, `
 # HELP usher_policy_problems What is wrong with policies, by severity: error, mistake or warning.
@@ -210,6 +210,11 @@ func TestSnapshot(t *testing.T) {
 usher_policy_problems{severity="error"} 0
 usher_policy_problems{severity="mistake"} 0
 usher_policy_problems{severity="warning"} 2
+# HELP usher_policy_proofs Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.
+# TYPE usher_policy_proofs gauge
+usher_policy_proofs{state="proven"} 0
+usher_policy_proofs{state="recorded"} 0
+usher_policy_proofs{state="unproven"} 7
 # HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
 # TYPE usher_snapshot_generation gauge
 usher_snapshot_generation 2

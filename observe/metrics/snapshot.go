@@ -27,6 +27,8 @@ type Snapshot struct {
 	Rules int
 	// Problems is how many problems there are, by severity.
 	Problems map[string]int
+	// Proofs is how many policies need a proof, by what theirs is worth.
+	Proofs map[string]int
 	// SourceErrors is how much could not be read as a policy.
 	SourceErrors int
 }
@@ -39,7 +41,7 @@ func (m *Metrics) Snapshot(s Snapshot) {
 
 // snapshot shows the current Snapshot, all of the same one at a time.
 type snapshot struct {
-	generation, timestamp, age, policies, pending, surplus, rules, problems, sourceErrors *prometheus.Desc
+	generation, timestamp, age, policies, pending, surplus, rules, problems, proofs, sourceErrors *prometheus.Desc
 
 	current atomic.Pointer[Snapshot]
 }
@@ -53,12 +55,13 @@ func (s *snapshot) init(m *Metrics) {
 	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force, since their namespace has too many.")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
 	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error, mistake or warning.", "severity")
+	s.proofs = m.gauge("policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", "state")
 	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
 }
 
 // Describe implements prometheus.Collector.
 func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.pending, s.surplus, s.rules, s.problems, s.sourceErrors} {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.pending, s.surplus, s.rules, s.problems, s.proofs, s.sourceErrors} {
 		descs <- desc
 	}
 }
@@ -86,6 +89,13 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	maps.Copy(problems, current.Problems)
 	for severity, n := range problems {
 		send(s.problems, float64(n), severity)
+	}
+	proofs := map[string]int{"proven": 0, "recorded": 0, "unproven": 0}
+	for state, n := range current.Proofs {
+		proofs[state] = n
+	}
+	for state, n := range proofs {
+		send(s.proofs, float64(n), state)
 	}
 	send(s.sourceErrors, float64(current.SourceErrors))
 }

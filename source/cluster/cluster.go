@@ -32,8 +32,19 @@ type Options struct {
 	// Wait is how long the API server must report that a kind of policy does not exist until that
 	// is assumed; 0 means 10 s. An API server that has just started may report that in error.
 	Wait time.Duration
+	// Proofs tells what is known of the right of those who wrote the policies; nil means that
+	// the policies need no proofs.
+	Proofs Proofs
 	// Log receives a record when policies cannot be read, and when they can be read again.
 	Log *slog.Logger
+}
+
+// Proofs checks the proofs of policies.
+type Proofs interface {
+	// Check says what is known of a policy.
+	Check(api.Object) api.Proof
+	// Version changes whenever Check may answer otherwise.
+	Version() uint64
 }
 
 // A Source holds the policies of a cluster. Use [New].
@@ -57,6 +68,9 @@ func New(client dynamic.Interface, o Options) *Source {
 	}
 	return s
 }
+
+// Recheck says that Proofs may answer otherwise than before.
+func (s *Source) Recheck() { s.signal() }
 
 // signal reports a change; several calls may be merged.
 func (s *Source) signal() { changes.Signal(s.changed) }
@@ -105,7 +119,7 @@ func (s *Source) set() (set source.Set, complete bool) {
 // same reports whether nothing has changed. A policy that has not changed keeps its
 // object, so that comparing pointers is enough.
 func same(a, b source.Set) bool {
-	return slices.EqualFunc(a.Policies, b.Policies, func(x, y api.Policy) bool { return x.Object == y.Object }) &&
+	return slices.EqualFunc(a.Policies, b.Policies, func(x, y api.Policy) bool { return x.Object == y.Object && x.Proof == y.Proof }) &&
 		slices.EqualFunc(a.Unreadable, b.Unreadable, func(x, y source.Unreadable) bool { return x.String() == y.String() })
 }
 

@@ -29,6 +29,8 @@ type kind struct {
 	gvk       schema.GroupVersionKind
 	reflector *reflector.Reflector
 	signal    func()
+	// proofs is nil if policies of the kind need none.
+	proofs Proofs
 	// failed receives at most one message when the reflector begins to fail.
 	failed chan struct{}
 
@@ -44,10 +46,15 @@ type held struct {
 	policy api.Policy
 	// unreadable is why the newest version could not be decoded.
 	unreadable error
+	// checked is the version of the proofs by which the policy was checked; 0 before.
+	checked uint64
 }
 
 func newKind(client dynamic.Interface, policies api.Kind, signal func(), o Options) *kind {
 	k := &kind{gvk: policies.GroupVersionKind, signal: signal, failed: make(chan struct{}, 1), policies: map[types.NamespacedName]held{}}
+	if policies.NeedsProof {
+		k.proofs = o.Proofs
+	}
 	log := o.Log
 	if log != nil {
 		log = log.With(slog.String("kind", policies.Kind))
@@ -138,6 +145,15 @@ func (h held) next(o *unstructured.Unstructured) held {
 	return next
 }
 
+// proven is the policy with what its proof is worth now.
+func (h held) proven(proofs Proofs) held {
+	// Should the answer change meanwhile, the policy is checked again.
+	if version := proofs.Version(); h.checked != version {
+		h.policy.Proof, h.checked = proofs.Check(h.policy.Object), version
+	}
+	return h
+}
+
 // text is the object as JSON, without what changes when the policy does not.
 func text(object map[string]any) ([]byte, error) {
 	object = maps.Clone(object)
@@ -179,6 +195,10 @@ func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
 	})
 	for _, name := range names {
 		h := k.policies[name]
+		if k.proofs != nil && h.policy.Object != nil {
+			h = h.proven(k.proofs)
+			k.policies[name] = h
+		}
 		if h.policy.Object != nil {
 			set.Policies = append(set.Policies, h.policy)
 		}

@@ -8,7 +8,7 @@ type PolicyStatus struct {
 	// ObservedGeneration is the generation that the rest of the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Compiled and Enforced. The observedGeneration of Enforced is the
+	// Conditions are Compiled, Enforced and, where a policy needs a proof, Proven. The observedGeneration of Enforced is the
 	// generation in force, an older one while the newest does not compile.
 	// +optional
 	// +listType=map
@@ -44,10 +44,17 @@ const (
 	// ConditionEnforced: every replica decides by the generation that the condition observed,
 	// and API servers ask them.
 	ConditionEnforced = "Enforced"
+	// ConditionProven: the writer of the policy is known to have had the right to write it.
+	// Only kinds that need a proof have it.
+	ConditionProven = "Proven"
 )
 
 // The reasons of conditions of a policy.
 const (
+	// ReasonProven: the policy has a valid proof.
+	ReasonProven = "Proven"
+	// ReasonUnproven: the policy has no valid proof. Enforced says whether it is in force.
+	ReasonUnproven = "Unproven"
 	// ReasonCompiled: the policy compiles.
 	ReasonCompiled = "Compiled"
 	// ReasonDoesNotCompile: the newest version does not compile. Of Enforced: and no

@@ -1,0 +1,257 @@
+package guard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/rule"
+)
+
+// Proofs makes and checks proofs that writers of policies had the right to write them.
+type Proofs interface {
+	// Make returns the proof of a policy whose writer has the right to write it.
+	Make(api.Object) (string, error)
+	// Prove says why a policy has no valid proof; empty if it has one.
+	Prove(context.Context, api.Object) (why string)
+}
+
+// needsProof reports whether the request writes a policy that counts only with a proof.
+func (g *guard) needsProof(r *usher.Request) bool {
+	if g.options.Proofs == nil || !writesPolicy(r) {
+		return false
+	}
+	kind, ok := api.KindNamed(kindOf(r))
+	return ok && kind.NeedsProof
+}
+
+// A proving is the write of one policy that needs a proof.
+type proving struct {
+	*guard
+	request *usher.Request
+	// object is the policy as it is written, old the one that is stored; nil if there is none.
+	object, old api.Object
+	// same reports whether both say the same.
+	same bool
+}
+
+// newProving returns nil if the policy cannot be decoded: whoever stores that has nothing that
+// could count.
+func (g *guard) newProving(r *usher.Request, object *usher.Object) *proving {
+	written, err := decodeObject(r, object)
+	if err != nil {
+		return nil
+	}
+	p := &proving{guard: g, request: r, object: written.Object}
+	if r.Operation == usher.Update && r.OldObject != nil {
+		if old, err := decodeObject(r, r.OldObject); err == nil {
+			p.old, p.same = old.Object, proof.Same(old.Object, written.Object)
+		}
+	}
+	return p
+}
+
+// prove adds the proof to a policy that is mutated as d says: after the rights of the writer
+// were asked, or because what is stored says the same and is proven. It takes away whatever else
+// the request has in its place.
+func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (usher.Decision, error) {
+	tree, err := r.Object.Tree()
+	if err != nil {
+		return d, nil
+	}
+	if tree, _, err = jsonpatch.Apply(tree, d.Patch); err != nil {
+		return usher.Decision{}, err
+	}
+	if name, generated := names(tree, r); name == "" && generated {
+		return g.generated(r), nil
+	}
+	p := g.newProving(r, usher.TreeObject(tree))
+	if p == nil {
+		return d, nil
+	}
+	want, why := p.proof(ctx)
+	if why != "" {
+		return p.refuse(why), nil
+	}
+	if patch := annotate(p.object, want); len(patch) > 0 {
+		d.Patch = append(d.Patch[:len(d.Patch):len(d.Patch)], patch...)
+		d.Findings = append(d.Findings[:len(d.Findings):len(d.Findings)], usher.Finding{
+			Policy: compile.Ref(p.object), Rule: "metadata.annotations", Outcome: usher.Changed, Patch: patch,
+		})
+	}
+	return d, nil
+}
+
+// proof is what the annotation of the policy is to be. If the policy is refused, why says so.
+func (p *proving) proof(ctx context.Context) (text, why string) {
+	stored := ""
+	if p.old != nil {
+		stored = p.old.GetAnnotations()[proof.Annotation]
+	}
+	switch {
+	case p.same && p.request.Trusted && p.Prove(ctx, p.old) == "":
+		return p.make()
+	case p.same && !p.adopts():
+		return stored, ""
+	case p.same:
+		if why := p.adoption(ctx); why != "" {
+			return "", why
+		}
+		return p.make()
+	case !p.request.Trusted || p.rights(ctx) != "":
+		// When the policy is validated, the writer is told what is missing.
+		return "", ""
+	}
+	return p.make()
+}
+
+func (p *proving) make() (text, why string) {
+	text, err := p.options.Proofs.Make(p.object)
+	if err != nil {
+		return "", "the right to write it cannot be proven for now: " + err.Error()
+	}
+	return text, ""
+}
+
+// Prove says why a policy has no valid proof.
+func (p *proving) Prove(ctx context.Context, object api.Object) string {
+	return p.options.Proofs.Prove(ctx, object)
+}
+
+// adopts reports whether the request asks for a proof of a policy that it does not change. That
+// the annotation is set anew tells it from whatever else may be written to a policy, by
+// controllers with every right, who know nothing of what it says.
+func (p *proving) adopts() bool {
+	value := p.object.GetAnnotations()[proof.Annotation]
+	return p.old != nil && strings.HasPrefix(value, proof.Adopt) && value != p.old.GetAnnotations()[proof.Annotation]
+}
+
+// adoption says why the writer may not adopt the policy; empty if he may. It takes the verb
+// escalate, besides what it takes to write the policy.
+func (p *proving) adoption(ctx context.Context) string {
+	if !p.request.Trusted {
+		return untrusted
+	}
+	kind, _ := api.KindOf(p.object)
+	escalate := ask(p.request.User, "escalate", kind.Resource)
+	escalate.Resource.Group = kind.Group
+	escalate.Name, escalate.Namespace = p.object.GetName(), p.object.GetNamespace()
+	if why := (Rights{{What: "to adopt a policy needs", Ask: escalate}}).Missing(ctx, p.options.May); why != "" {
+		return why
+	}
+	return p.rights(ctx)
+}
+
+// rights says which right the writer does not have; empty if none is missing.
+func (p *proving) rights(ctx context.Context) string {
+	if p.options.May == nil || p.request.User.Name == "" {
+		return "whether its writer may write it cannot be asked"
+	}
+	compiled := p.options.Compile.Policy(ctx, api.Policy{Object: p.object})
+	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
+		return sentence(errs[0])
+	}
+	return p.missing(ctx, p.request, compiled)
+}
+
+const untrusted = "Usher proves policies only for API servers that prove who they are: let Usher keep the registration, or start it with --client-ca-file or --token-file"
+
+// proven lets a policy be stored as d says if it has the proof that it needs. The rights of who
+// changes what it says have been asked.
+func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) (usher.Decision, error) {
+	p := g.newProving(r, r.Object)
+	if p == nil {
+		return d, nil
+	}
+	why := p.Prove(ctx, p.object)
+	switch {
+	case p.same:
+		why = p.kept(ctx, why)
+	case why == "":
+	case !r.Trusted:
+		why = untrusted
+	case p.object.GetAnnotations()[proof.Annotation] == "":
+		why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
+	default:
+		why += "; what wrote it after Usher, such as another webhook, has to leave policies alone"
+	}
+	if why == "" {
+		return d, nil
+	}
+	refused := p.refuse(why)
+	refused.Warnings = d.Warnings
+	return refused, nil
+}
+
+// kept says why the proof of a policy must not be what it is after a write that changes nothing
+// else about it; why is what is wrong with the proof.
+func (p *proving) kept(ctx context.Context, why string) string {
+	stored := p.old.GetAnnotations()[proof.Annotation]
+	unproven := p.Prove(ctx, p.old) != ""
+	switch {
+	case p.object.GetDeletionTimestamp() != nil:
+		// Nothing keeps a policy from going.
+		return ""
+	case why == "" && unproven:
+		// It was adopted: that is asked about here too, wherever the proof comes from.
+		return p.adoption(ctx)
+	case why == "" || p.object.GetAnnotations()[proof.Annotation] == stored:
+		return ""
+	case unproven && !strings.HasPrefix(p.object.GetAnnotations()[proof.Annotation], proof.Adopt):
+		return ""
+	case !p.request.Trusted:
+		return untrusted
+	}
+	return "its annotation " + proof.Annotation + " was changed after Usher set it; what wrote it, such as another webhook, has to leave policies alone"
+}
+
+// generated refuses a policy that has no name yet.
+func (g *guard) generated(r *usher.Request) usher.Decision {
+	kind := kindOf(r).Kind
+	d := usher.Denied("%s: metadata.generateName is not for policies of this kind, which are proven under their name: set metadata.name", kind)
+	d.Code, d.Reason = http.StatusForbidden, d.Message
+	d.Findings = []usher.Finding{{
+		Policy: usher.PolicyRef{Kind: kind, Namespace: r.Namespace}, Rule: "metadata.generateName", Outcome: usher.Rejected, Message: d.Message,
+	}}
+	return d
+}
+
+func (p *proving) refuse(why string) usher.Decision {
+	ref := compile.Ref(p.object)
+	d := usher.Denied("%s: %s", ref, why)
+	d.Code, d.Reason = http.StatusForbidden, d.Message
+	d.Findings = []usher.Finding{{Policy: ref, Rule: "metadata.annotations", Outcome: usher.Rejected, Message: why}}
+	return d
+}
+
+// names returns the name of an object, and whether it is one that is still to be generated.
+func names(tree map[string]any, r *usher.Request) (name string, generated bool) {
+	metadata, _ := tree["metadata"].(map[string]any)
+	name, _ = metadata["name"].(string)
+	prefix, _ := metadata["generateName"].(string)
+	if name == "" {
+		name = r.Name
+	}
+	return name, prefix != ""
+}
+
+// annotate returns the patch that makes text the proof of a policy; no text takes it away.
+func annotate(object api.Object, text string) usher.Patch {
+	annotations := object.GetAnnotations()
+	is, there := annotations[proof.Annotation]
+	path := usher.Pointer("metadata", "annotations", proof.Annotation)
+	switch {
+	case is == text && (there || text == ""):
+		return nil
+	case text == "":
+		return usher.Patch{{Op: "remove", Path: path}}
+	case annotations == nil:
+		return usher.Patch{{Op: "add", Path: "/metadata/annotations", Value: map[string]any{proof.Annotation: text}}}
+	}
+	return usher.Patch{{Op: "add", Path: path, Value: text}}
+}

@@ -1,0 +1,39 @@
+package serve
+
+import (
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/observe/metrics"
+)
+
+// count shows in the metrics what is in force.
+func (s *Server) count(status live.Status) {
+	snapshot := metrics.Snapshot{
+		Generation: status.Generation,
+		Since:      status.Since,
+		Policies:   status.Policies,
+		Rules:      status.Rules,
+		Problems:   map[string]int{},
+		Pending:    len(status.Pending),
+		Surplus:    len(status.Surplus),
+		Proofs:     map[string]int{},
+	}
+	for state, policies := range status.Proofs {
+		snapshot.Proofs[strings.ToLower(string(state))] = policies
+	}
+	for _, r := range s.live.Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy)
+	}
+	for _, r := range s.live.Access().Rules() {
+		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
+	}
+	for _, p := range status.Problems {
+		snapshot.Problems[string(p.Severity)]++
+		if p.Policy == (usher.PolicyRef{}) {
+			snapshot.SourceErrors++
+		}
+	}
+	s.metrics.Snapshot(snapshot)
+}

@@ -1,0 +1,285 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/keyring"
+	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/reload"
+	"github.com/usher-dev/usher/report"
+)
+
+const (
+	// DefaultProofSecret is the Secret that keeps the keys of policy proofs.
+	DefaultProofSecret = "usher-proofs"
+	// proofLease is a Lease that nobody holds: that there is one tells that there has been a
+	// key. Uninstalling removes it with the other Leases.
+	proofLease = "usher-proofs"
+
+	// The words of a Lease of a replica that makes and checks proofs.
+	servesProofs   = "proofs"
+	servesProofKey = "proof-key-"
+)
+
+// proofs keeps the keys by which policies are proven, together with other replicas.
+//
+// A new key proves policies when every live replica says that it has read it; until then the
+// one before does, so that no replica meets proofs that it cannot check.
+type proofs struct {
+	prover   proof.Prover
+	keeper   *keyring.Keeper
+	peers    peers
+	leases   coordinationclient.LeaseInterface
+	policies dynamic.Interface
+	// changed is called when policies have to be checked anew.
+	changed func()
+	log     *slog.Logger
+
+	// reading is held by who reads the keys, and guards what is below it.
+	reading chan struct{}
+	read    time.Time
+	words   []string
+	marked  bool
+
+	mu   sync.Mutex
+	keys keyring.Keys
+	err  error
+}
+
+func newProofs(c *Cluster, p peers, changed func(), log *slog.Logger) *proofs {
+	s := &proofs{
+		peers: p, leases: c.Clients.Kube.CoordinationV1().Leases(c.Namespace), policies: c.Clients.Policies, changed: changed, log: log,
+		reading: make(chan struct{}, 1),
+	}
+	s.keeper = keyring.NewKeeper(c.Clients.Kube.CoreV1().Secrets(c.Namespace), keyring.Options{
+		Namespace: c.Namespace, Name: c.proofSecret(), Purpose: "policy proofs", First: s.first, Log: log,
+	})
+	s.prover.Refresh = s.fresh
+	return s
+}
+
+// start reads the keys, without which no policy can be checked.
+func (p *proofs) start(ctx context.Context) error {
+	p.reading <- struct{}{}
+	defer func() { <-p.reading }()
+	keys, err := p.keeper.Load(ctx)
+	if err != nil {
+		return err
+	}
+	others, err := p.peers.Peers(ctx)
+	if err != nil {
+		p.log.Warn("whether other replicas run is not known", "error", err)
+	}
+	p.take(keys, others, err == nil)
+	return nil
+}
+
+// run keeps the keys current until ctx is done.
+func (p *proofs) run(ctx context.Context) error {
+	reload.Loop{
+		Every: refreshEvery, Load: p.refresh,
+		Report: func(err error) {
+			p.log.Warn("read the keys of policy proofs; those that are known go on", "error", err)
+		},
+	}.Run(ctx)
+	return nil
+}
+
+// fresh reads the keys for a policy whose key is not known, but not all the time.
+func (p *proofs) fresh(ctx context.Context) error {
+	select {
+	case p.reading <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.reading }()
+	if time.Since(p.read) < refreshGap {
+		return nil
+	}
+	return p.readKeys(ctx)
+}
+
+func (p *proofs) refresh(ctx context.Context) error {
+	p.reading <- struct{}{}
+	defer func() { <-p.reading }()
+	return p.readKeys(ctx)
+}
+
+// readKeys reads everything once, and records the policies that there are if that is due.
+func (p *proofs) readKeys(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	p.read = time.Now()
+	others, peersErr := p.peers.Peers(ctx)
+	keys, err := p.keeper.Load(ctx)
+	if err == nil && peersErr == nil && p.peers.Leads() && keys.Note == "" && serveProofs(others) {
+		keys, err = p.record(ctx)
+	}
+	if err != nil {
+		keys = p.keys
+	}
+	p.take(keys, others, peersErr == nil)
+	err = errors.Join(err, peersErr, p.mark(ctx))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	return err
+}
+
+// serveProofs reports whether all replicas that live check proofs: what an older one admits is
+// to be recorded, too.
+func serveProofs(others []report.Peer) bool {
+	return !slices.ContainsFunc(others, func(other report.Peer) bool {
+		return other.Live && !slices.Contains(other.Serves, servesProofs)
+	})
+}
+
+// first returns the note of a key that is made because there is none. If there has been one,
+// it was lost, and nothing tells which policies were proven by it.
+func (p *proofs) first(ctx context.Context) (string, error) {
+	_, err := p.leases.Get(ctx, proofLease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find out whether there was a key of policy proofs: %w", err)
+	}
+	p.log.Error("the key of policy proofs is lost, another one is made",
+		"do", "restore the Secret from a backup, or have policies adopted with 'usher authz adopt'")
+	return proof.RecordLost(time.Now()).Encode()
+}
+
+// mark makes the Lease that tells that there is a key.
+func (p *proofs) mark(ctx context.Context) error {
+	if p.marked {
+		return nil
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{report.LeaseLabel: servesProofs}}}
+	_, err := p.leases.Create(ctx, lease, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("mark that there is a key of policy proofs: %w", err)
+	}
+	p.marked = true
+	return nil
+}
+
+// record notes which policies there are, with the first key.
+func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
+	var existing []api.Object
+	for _, kind := range api.Kinds() {
+		if !kind.NeedsProof {
+			continue
+		}
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return p.policies.Resource(kind.GroupVersionResource()).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			policy := kind.New()
+			if listed, ok := item.(metav1.Object); ok {
+				policy.SetUID(listed.GetUID())
+				policy.SetGeneration(listed.GetGeneration())
+				policy.SetCreationTimestamp(listed.GetCreationTimestamp())
+				policy.SetAnnotations(listed.GetAnnotations())
+				existing = append(existing, policy)
+			}
+			return nil
+		})
+		// A kind whose definition is missing has no policies.
+		if err != nil && !apierrors.IsNotFound(err) {
+			return keyring.Keys{}, fmt.Errorf("record %s: %w", kind.Resource, err)
+		}
+	}
+	record := proof.RecordOf(existing, time.Now())
+	keys, err := p.keeper.SetNote(ctx, func(keys keyring.Keys) (string, error) {
+		if keys.Note != "" {
+			return keys.Note, nil
+		}
+		return record.Encode()
+	})
+	if err == nil {
+		p.log.Info("policies from before policy proofs recorded", "policies", len(record.Policies), "leftOut", record.LeftOut)
+	}
+	return keys, err
+}
+
+// take uses keys, and says so. Without knowing the other replicas, the older key proves.
+func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
+	next := proof.State{Sign: keys.Current, Valid: []keyring.Key{keys.Current}}
+	if !keys.Previous.IsZero() {
+		next.Valid = append(next.Valid, keys.Previous)
+		lags := slices.ContainsFunc(others, func(other report.Peer) bool {
+			return other.Live && slices.Contains(other.Serves, servesProofs) && !slices.Contains(other.Serves, servesProofKey+keys.Current.Fingerprint())
+		})
+		if lags || !known {
+			next.Sign = keys.Previous
+		}
+	}
+	var err error
+	if next.Record, err = proof.DecodeRecord(keys.Note); err != nil {
+		// It is not known which policies were recorded: none is, then.
+		next.Record = proof.RecordLost(time.Now())
+		p.log.Error("policies from before policy proofs are not known", "error", err)
+	}
+	last := p.prover.State()
+	if last != nil && last.Sign == next.Sign && keys == p.keys {
+		return
+	}
+	p.mu.Lock()
+	p.keys = keys
+	p.mu.Unlock()
+	p.prover.Use(next)
+	words := []string{servesProofs}
+	for _, key := range next.Valid {
+		words = append(words, servesProofKey+key.Fingerprint())
+	}
+	if !slices.Equal(words, p.words) {
+		p.words = words
+		p.peers.Serves("proofs", words...)
+	}
+	p.changed()
+}
+
+// describe writes for people how policies are proven.
+func (p *proofs) describe(b *strings.Builder, secret string, counts map[api.ProofState]int) {
+	p.mu.Lock()
+	keys, state, err := p.keys, p.prover.State(), p.err
+	p.mu.Unlock()
+	if state == nil {
+		return
+	}
+	fmt.Fprintf(b, "policy proofs: by %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
+	fmt.Fprintf(b, "  policies: %d proven, %d from before proofs, %d unproven\n", counts[api.Proven], counts[api.Recorded], counts[api.Unproven])
+	if !keys.Previous.IsZero() {
+		fmt.Fprintf(b, "  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
+	}
+	if state.Sign != keys.Current {
+		fmt.Fprintf(b, "  it is used when every live replica has read it; until then %s is\n", state.Sign)
+	}
+	switch r := state.Record; {
+	case r.Made == nil:
+		b.WriteString("  policies from before proofs are not recorded yet: the replica that leads does that when no replica of an older version lives\n")
+	case r.Lost != nil && counts[api.Unproven] > 0:
+		fmt.Fprintf(b, "  the key was found lost at %s: restore the Secret, or have policies adopted with 'usher authz adopt'\n", r.Lost.Format(time.RFC3339))
+	case r.LeftOut > 0:
+		fmt.Fprintf(b, "  there was no place to record %d policies: have them adopted with 'usher authz adopt'\n", r.LeftOut)
+	}
+	if err != nil {
+		fmt.Fprintf(b, "  %v\n", err)
+	}
+}

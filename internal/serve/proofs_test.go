@@ -1,0 +1,325 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/keyring"
+	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/report"
+)
+
+// A bench is a cluster in which replicas prove policies. Each hears of the others what they say.
+type bench struct {
+	t        *testing.T
+	kube     *kubefake.Clientset
+	policies *dynamicfake.FakeDynamicClient
+
+	mu     sync.Mutex
+	served map[string][]string
+	// older are replicas of versions without proofs.
+	older []report.Peer
+	leads string
+}
+
+func newBench(t *testing.T) *bench {
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, kind := range api.Kinds() {
+		kinds[kind.GroupVersionResource()] = kind.Kind + "List"
+	}
+	return &bench{
+		t: t, kube: kubefake.NewClientset(), served: map[string][]string{}, leads: "one",
+		policies: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
+	}
+}
+
+// A neighbour is a replica as the others see it.
+type neighbour struct {
+	*bench
+	name string
+}
+
+func (p neighbour) Peers(context.Context) ([]report.Peer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	others := append([]report.Peer(nil), p.older...)
+	for name, words := range p.served {
+		if name != p.name {
+			others = append(others, report.Peer{Identity: name, Live: true, Serves: words})
+		}
+	}
+	return others, nil
+}
+
+func (p neighbour) Serves(_ string, words ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.served[p.name] = words
+}
+
+func (p neighbour) Leads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leads == p.name
+}
+
+// join starts a replica; end stops it.
+func (b *bench) join(name string) (u *serve.ProofsUnderTest, end context.CancelFunc) {
+	b.t.Helper()
+	u = serve.NewProofs(&serve.Cluster{Namespace: "usher-system", Clients: &serve.Clients{Kube: b.kube, Policies: b.policies}}, neighbour{b, name}, slog.New(slog.DiscardHandler))
+	if err := u.Start(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	go func() { _ = u.Run(ctx) }()
+	synctest.Wait()
+	return u, func() {
+		cancel()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.served, name)
+	}
+}
+
+// exists has a policy in the cluster, from before proofs.
+func (b *bench) exists(name string) api.Object {
+	b.t.Helper()
+	text := fmt.Sprintf(`{"apiVersion": "usher.dev/v1alpha1", "kind": "AuthorizationPolicy", "metadata": {"name": %q, "namespace": "shop", "uid": "u-%[1]s", "generation": 1}}`, name)
+	policy, err := api.Decode([]byte(text))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy.Object)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	kind, _ := api.KindOf(policy.Object)
+	if err := b.policies.Tracker().Create(kind.GroupVersionResource(), &unstructured.Unstructured{Object: tree}, "shop"); err != nil {
+		b.t.Fatal(err)
+	}
+	return policy.Object
+}
+
+func grant(t *testing.T, name string) api.Object {
+	t.Helper()
+	policy, err := api.Decode(fmt.Appendf(nil, `{"apiVersion": "usher.dev/v1alpha1", "kind": "AuthorizationPolicy", "metadata": {"name": %q, "namespace": "shop", "uid": "new-%[1]s", "generation": 1}}`, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Object
+}
+
+func proven(t *testing.T, u *serve.ProofsUnderTest, object api.Object) api.Object {
+	t.Helper()
+	text, err := u.Prover().Make(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.SetAnnotations(map[string]string{proof.Annotation: text})
+	return object
+}
+
+func expectProof(t *testing.T, reason string, u *serve.ProofsUnderTest, object api.Object, want api.ProofState) {
+	t.Helper()
+	if got := u.Prover().Check(object); got.State != want {
+		t.Errorf("%s: %+v, want %s", reason, got, want)
+	}
+}
+
+// TestPoliciesOfAnOlderVersionAreRecorded: with the first key, once, and not before the last
+// replica has gone that admits policies without proofs.
+func TestPoliciesOfAnOlderVersionAreRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		early := b.exists("early")
+		b.older = []report.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}}
+		u, end := b.join("one")
+		defer end()
+		time.Sleep(time.Minute)
+		late := b.exists("late")
+		expectProof(t, "while an older version runs", u, late, api.Recorded)
+		b.mu.Lock()
+		b.older = nil
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		later := b.exists("later")
+		time.Sleep(time.Minute)
+		expectProof(t, "before the upgrade", u, early, api.Recorded)
+		expectProof(t, "by the older version", u, late, api.Recorded)
+		expectProof(t, "after the upgrade", u, later, api.Unproven)
+		edited := grant(t, "early")
+		edited.SetUID(early.GetUID())
+		edited.SetGeneration(2)
+		expectProof(t, "edited since", u, edited, api.Unproven)
+
+		// A replica that starts anew reads the same.
+		again, endAgain := b.join("two")
+		defer endAgain()
+		expectProof(t, "at another replica", again, late, api.Recorded)
+		expectProof(t, "at another replica", again, later, api.Unproven)
+	})
+}
+
+// TestReplicasAgreeOnProofsDuringRotation: at no time does a replica make a proof that another
+// one cannot check.
+func TestReplicasAgreeOnProofsDuringRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		one, endOne := b.join("one")
+		defer endOne()
+		two, endTwo := b.join("two")
+		defer endTwo()
+		time.Sleep(time.Minute)
+		replicas := []*serve.ProofsUnderTest{one, two}
+		before := proven(t, one, grant(t, "before"))
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			for _, maker := range replicas {
+				object := proven(t, maker, grant(t, "during"))
+				for _, checker := range replicas {
+					expectProof(t, "during rotation", checker, object, api.Proven)
+					expectProof(t, "by the key before", checker, before, api.Proven)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if got := proof.KeyOf(proven(t, one, grant(t, "after")).GetAnnotations()[proof.Annotation]); got != keys.Current.Fingerprint() {
+			t.Errorf("proofs are by key %s, want the new one", got)
+		}
+		// The second rotation ends what the key before proved.
+		if _, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		expectProof(t, "after two rotations", two, before, api.Unproven)
+		if two.Changes() < 3 {
+			t.Errorf("policies were checked anew %d times", two.Changes())
+		}
+	})
+}
+
+// TestLostKeysAreNotAFirstStart: who can have a key lost would otherwise have policies recorded
+// that were stored past Usher.
+func TestLostKeysAreNotAFirstStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		old := b.exists("old")
+		u, end := b.join("one")
+		time.Sleep(time.Minute)
+		object := proven(t, u, grant(t, "p"))
+		secrets := b.kube.CoreV1().Secrets("usher-system")
+		saved, err := secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lose := func() {
+			if err := secrets.Delete(t.Context(), serve.DefaultProofSecret, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// While a replica runs, nothing is lost: it knows the key.
+		lose()
+		time.Sleep(time.Minute)
+		expectProof(t, "the Secret was deleted under a replica", u, object, api.Proven)
+		expectProof(t, "the Secret was deleted under a replica", u, old, api.Recorded)
+		end()
+		lose()
+		planted := b.exists("planted")
+		u, end = b.join("one")
+		defer end()
+		time.Sleep(time.Minute)
+		expectProof(t, "the key is lost", u, object, api.Unproven)
+		expectProof(t, "the record is lost", u, old, api.Unproven)
+		expectProof(t, "stored past Usher", u, planted, api.Unproven)
+		if text := u.Describe(map[api.ProofState]int{api.Unproven: 3}); !strings.Contains(text, "the key was found lost at ") || !strings.Contains(text, "usher authz adopt") {
+			t.Errorf("people are told:\n%s", text)
+		}
+		// The Secret comes back from a backup.
+		lose()
+		saved.ResourceVersion = ""
+		if _, err := secrets.Create(t.Context(), saved, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		expectProof(t, "the Secret is restored", u, object, api.Proven)
+		expectProof(t, "the Secret is restored", u, old, api.Recorded)
+		expectProof(t, "the Secret is restored", u, planted, api.Unproven)
+	})
+}
+
+// TestUnknownKeysDoNotFloodTheAPIServer: anybody who may annotate a policy can name a key.
+func TestUnknownKeysDoNotFloodTheAPIServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		u, end := b.join("one")
+		defer end()
+		time.Sleep(time.Minute)
+		object := grant(t, "p")
+		object.SetAnnotations(map[string]string{proof.Annotation: "v1.0123456789abcdef." + strings.Repeat("A", 43)})
+		before := len(b.kube.Actions())
+		for range 1000 {
+			if why := u.Prover().Prove(t.Context(), object); why == "" {
+				t.Fatal("it is proven")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(b.kube.Actions()) - before; n > 8 {
+			t.Errorf("%d requests within a second", n)
+		}
+	})
+}
+
+// TestKeysThatCannotBeReadGoOn: neither an API server that does not answer nor a Secret that
+// somebody has broken takes away what is known.
+func TestKeysThatCannotBeReadGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		old := b.exists("old")
+		u, end := b.join("one")
+		defer end()
+		time.Sleep(time.Minute)
+		object := proven(t, u, grant(t, "p"))
+		b.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is away"))
+		})
+		time.Sleep(time.Minute)
+		expectProof(t, "the API server does not answer", u, object, api.Proven)
+		expectProof(t, "the API server does not answer", u, old, api.Recorded)
+		if text := u.Describe(nil); !strings.Contains(text, "etcd is away") {
+			t.Errorf("people are told:\n%s", text)
+		}
+		b.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "usher-proofs"}, Data: map[string][]byte{"password": []byte("x")}}, nil
+		})
+		time.Sleep(time.Minute)
+		expectProof(t, "the Secret holds something else", u, object, api.Proven)
+	})
+}

@@ -1,0 +1,41 @@
+package live
+
+import (
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// withheld reports whether a policy does not count because its writer is not known to have had
+// the right to write it. What it denies counts all the same. An effect that keeps later tiers
+// from denying allows.
+func withheld(c compile.Compiled) bool {
+	if c.Policy.Proof.State != api.Unproven {
+		return false
+	}
+	return len(c.Access) == 0 || c.Access[0].Policy.Effect != authz.Deny
+}
+
+// unproven is the problem of a policy whose writer is not known to have had the right; none if he
+// is, or needs none.
+func unproven(c compile.Compiled, withheld bool) []rule.Problem {
+	if !lacksProof(c.Policy) {
+		return nil
+	}
+	p := rule.Problem{
+		Policy: c.Ref, Severity: rule.Warning, Field: "metadata.annotations",
+		What: "the right to write it is not proven, and it is in force all the same: " + c.Policy.Proof.Why,
+		Do:   "have it adopted by somebody who may, with 'usher authz adopt'",
+	}
+	if withheld {
+		p.Severity = rule.Error
+		p.What = "the right to write it is not proven, so that it is not in force: " + c.Policy.Proof.Why
+		p.Do = "look at what it allows, and have it adopted by somebody who may, with 'usher authz adopt', or delete it"
+	}
+	return []rule.Problem{p}
+}
+
+func lacksProof(policy api.Policy) bool {
+	return policy.Proof.State == api.Unproven || policy.Proof.State == api.Recorded
+}
