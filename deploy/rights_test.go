@@ -76,7 +76,6 @@ func TestRightsFollowTheValues(t *testing.T) {
 	}{
 		{"webhookConfiguration.enabled=false", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "somebody else registers"},
 		{"facts.owners=false", "apps", "replicasets", "no policy asks for owners"},
-		{"certificate.existingSecret=tls,webhookConfiguration.enabled=false", "", "secrets", "the kubelet mounts the certificate, and nobody registers paths"},
 	}
 	for _, test := range tests {
 		t.Run(test.set, func(t *testing.T) {
@@ -91,19 +90,22 @@ func TestRightsFollowTheValues(t *testing.T) {
 	}
 }
 
-// Replicas read and change the Secrets that they share, and delete none.
+// Replicas read and change the Secrets that they share, and delete none: their certificate, the
+// keys of webhook paths, and those of policy proofs. The Job that uninstalls deletes both keys.
 func TestSecretsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		set  string
 		want []string
 	}{
-		{"", []string{"usher-cert", "usher-paths"}},
-		{"certificate.existingSecret=tls", []string{"usher-paths"}},
-		{"webhookConfiguration.enabled=false", []string{"usher-cert"}},
-		{"webhookConfiguration.pathSecret=keys", []string{"usher-cert", "keys"}},
+		{"", []string{"usher-cert", "usher-paths", "usher-proofs"}},
+		{"certificate.existingSecret=tls", []string{"usher-paths", "usher-proofs"}},
+		{"webhookConfiguration.enabled=false", []string{"usher-cert", "usher-proofs"}},
+		{"certificate.existingSecret=tls,webhookConfiguration.enabled=false", []string{"usher-proofs"}},
+		{"webhookConfiguration.pathSecret=keys", []string{"usher-cert", "keys", "usher-proofs"}},
 		// The deprecated name of webhookConfiguration.
-		{"registration.pathSecret=keys", []string{"usher-cert", "keys"}},
+		{"registration.pathSecret=keys", []string{"usher-cert", "keys", "usher-proofs"}},
+		{"proofs.secret=keys", []string{"usher-cert", "usher-paths", "keys"}},
 	} {
 		t.Run(test.set, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +117,7 @@ func TestSecretsAreNamed(t *testing.T) {
 					}
 					want, verbs := test.want, []string{"get", "update"}
 					if strings.HasSuffix(role.Name, "-uninstall") {
-						want, verbs = test.want[len(test.want)-1:], []string{"get", "delete"}
+						want, verbs = test.want[len(test.want)-2:], []string{"get", "delete"}
 					}
 					if diff := cmp.Diff(want, rule.ResourceNames); diff != "" || !slices.Equal(rule.Verbs, verbs) {
 						t.Errorf("role %s may %v the Secrets (-want +got):\n%s", role.Name, rule.Verbs, diff)

@@ -28,38 +28,38 @@ import (
 const guessable = "7381fb8"
 
 // errNoOldVersion is a reason to skip.
-var errNoOldVersion = errors.New("commit " + guessable + " is not here, as in a shallow clone")
+var errNoOldVersion = errors.New("an old commit is not here, as in a shallow clone")
 
-// oldBinary is usher as of the last commit with paths that anybody can guess.
-var oldBinary = sync.OnceValues(func() (string, error) {
+// binaryAt is usher as of a commit.
+func binaryAt(commit string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(cache, "usher", "e2e", "usher-"+guessable)
+	path := filepath.Join(cache, "usher", "e2e", "usher-"+commit)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if exec.Command("git", "-C", root, "cat-file", "-e", guessable+"^{commit}").Run() != nil {
-		return "", errNoOldVersion
+	if exec.Command("git", "-C", root, "cat-file", "-e", commit+"^{commit}").Run() != nil {
+		return "", fmt.Errorf("commit %s: %w", commit, errNoOldVersion)
 	}
-	source, err := os.MkdirTemp("", "usher-"+guessable)
+	source, err := os.MkdirTemp("", "usher-"+commit)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(source) }()
-	unpack := exec.Command("sh", "-c", `git -C "$0" archive `+guessable+` | tar -x -C "$1"`, root, source)
+	unpack := exec.Command("sh", "-c", `git -C "$0" archive `+commit+` | tar -x -C "$1"`, root, source)
 	if out, err := unpack.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("unpack commit %s: %w: %s", guessable, err, out)
+		return "", fmt.Errorf("unpack commit %s: %w: %s", commit, err, out)
 	}
 	build := exec.Command("go", "build", "-pgo=off", "-o", path, "./cmd/usher")
 	build.Dir = source
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build usher at %s: %w: %s", guessable, err, out)
+		return "", fmt.Errorf("build usher at %s: %w: %s", commit, err, out)
 	}
 	return path, nil
-})
+}
 
 // registeredPaths are the URL paths that API servers are told now, by entry.
 func (r *rig) registeredPaths(t *testing.T) map[string]string {
@@ -219,7 +219,7 @@ func (o *rollout) replace(t *testing.T, binary string, l *load) {
 // policy Fail no honest write is lost and no forbidden one is admitted at any time.
 func TestUpgradeRotateAndDowngradeUnderLoad(t *testing.T) {
 	t.Parallel()
-	old, err := oldBinary()
+	old, err := binaryAt(guessable)
 	if errors.Is(err, errNoOldVersion) {
 		t.Skip(err)
 	}

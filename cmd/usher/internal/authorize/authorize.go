@@ -36,7 +36,8 @@ func Command(s cli.Streams) *cobra.Command {
 		Use:   "authz",
 		Short: "Ask who may do what, and connect API servers for authorization",
 		Long: `Authz answers questions about authorization: by the policies of usher.dev, and by RBAC,
-as API servers would, from files or from a cluster. Nothing is changed anywhere.
+as API servers would, from files or from a cluster. Nothing is changed anywhere, except by
+adopt and rotate-proof-key, which are about proofs of policies.
 
 An API server asks several authorizers until one allows or denies. Here they are those
 that 'usher authz config' writes: node, Usher's denials, RBAC, what Usher allows.`,
@@ -58,7 +59,7 @@ that 'usher authz config' writes: node, Usher's denials, RBAC, what Usher allows
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(newCanI(s), newWhoCan(s), newWhatCan(s), newAuthzDiff(s), newAuthzConfig(s), newAuthzLint(s))
+	cmd.AddCommand(newCanI(s), newWhoCan(s), newWhatCan(s), newAuthzDiff(s), newAuthzConfig(s), newAuthzLint(s), newAdopt(s), newRotateProofKey(s))
 	return cmd
 }
 

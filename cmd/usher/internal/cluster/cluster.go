@@ -89,3 +89,17 @@ func (f *Flags) rest() (*rest.Config, error) {
 	}
 	return config, nil
 }
+
+// Find returns how to reach the cluster of a kubeconfig. Without one it is what kubectl would
+// use, or the cluster of this pod.
+func Find(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
+	).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find cluster: %w", err)
+	}
+	return config, nil
+}

@@ -36,10 +36,11 @@ type clusterFlags struct {
 	objectSelector    string
 	compat            bool
 
-	certSecret string
-	pathSecret string
-	identity   string
-	watch      []string
+	certSecret  string
+	pathSecret  string
+	proofSecret string
+	identity    string
+	watch       []string
 }
 
 func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
@@ -58,6 +59,7 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.compat, "compat-label", false, "have only objects sent that carry the label kinitiras.kcloudlabs.io/webhook: enabled")
 	flags.StringVar(&f.certSecret, "cert-secret", "", "Secret in --namespace in which replicas keep the CA and certificate that they share (default with --in-cluster: usher-cert)")
 	flags.StringVar(&f.pathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace in which replicas keep the keys of the URL paths that they register, which nobody can guess")
+	flags.StringVar(&f.proofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace in which replicas keep the keys of the proofs without which authorization policies and OverridePolicies do not count")
 	flags.StringVar(&f.identity, "identity", "", "name of this replica and no other one (default: $POD_NAME, or made from the host's name)")
 	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
 }
@@ -96,7 +98,7 @@ func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster,
 		return nil, err
 	}
 	return &serve.Cluster{
-		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret, PathSecret: f.pathSecret,
+		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret, PathSecret: f.pathSecret, ProofSecret: f.proofSecret,
 		WebhookConfig: registration, ManageWebhookConfig: f.manageWebhookConfigs, Watch: kinds,
 	}, nil
 }

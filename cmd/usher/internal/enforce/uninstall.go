@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
@@ -36,12 +34,13 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
-it, and then the Leases of its servers and the Secret with the keys of their URL paths. It
-works when no server runs any more, also if every write is refused because of that, and can
-be repeated.
+it, and then the Leases of its servers and the Secrets with the keys of their URL paths and of
+policy proofs. It works when no server runs any more, also if every write is refused because
+of that, and can be repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
-their definitions and the Secret with the certificate are left.
+their definitions and the Secret with the certificate are left. Without the key their proofs
+are worth nothing: keep the Secret, or see 'usher authz adopt', if Usher is to come back.
 
 The exit status is 1 if something of that is still there, and 2 if the cluster cannot
 be reached.`,
@@ -65,15 +64,16 @@ be reached.`,
 	}
 	flags := cmd.Flags()
 	f.registerCluster(flags)
+	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret with the keys of policy proofs; empty leaves them")
 	flags.StringVar(&f.Name, "name", "usher", "name of the webhook configurations")
 	return cmd
 }
 
 // client returns a client of the cluster that the flags name.
 func (f *uninstallFlags) client() (kubernetes.Interface, error) {
-	config, err := f.rest()
+	config, err := cluster.Find(f.kubeconfig, f.context)
 	if err != nil {
-		return nil, fmt.Errorf("find cluster: %w", err)
+		return nil, err
 	}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -91,17 +91,9 @@ func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
 }
 
-func (f *uninstallFlags) rest() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules, &clientcmd.ConfigOverrides{CurrentContext: f.context},
-	).ClientConfig()
-}
-
 // An Installation is what an Usher has in a cluster: webhook configurations of a name, Leases in
-// a namespace, and a Secret there with the keys of its webhooks' URL paths.
-type Installation struct{ Name, Namespace, PathSecret string }
+// a namespace, and Secrets there with the keys of its webhooks' URL paths and of policy proofs.
+type Installation struct{ Name, Namespace, PathSecret, ProofSecret string }
 
 // Remove deletes what Usher has registered. It goes on after an error: what can be removed is. It tells what it does.
 func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out io.Writer) error {
@@ -112,12 +104,12 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	}
 	err := webhookconfig.Remove(ctx, kube, i.Name, tell)
 	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
-	secretErr := removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell)
+	secretErr := errors.Join(removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell), removeSecret(ctx, kube, i.Namespace, i.ProofSecret, tell))
 	if running > 0 {
 		fmt.Fprintf(out, "servers that still seem to run in namespace %s: %d; once they are stopped, uninstall again\n", i.Namespace, running)
 	}
 	if err = errors.Join(err, leasesErr, secretErr); err == nil && removed == 0 {
-		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no Secret %s in namespace %s\n", i.Name, i.PathSecret, i.Namespace)
+		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no Secrets with keys in namespace %s\n", i.Name, i.Namespace)
 	}
 	return err
 }
@@ -147,9 +139,11 @@ func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace stri
 	return running, errors.Join(errs...)
 }
 
-// removeSecret removes the keys of paths that nobody calls any more. What is not Usher's is
-// left.
+// removeSecret removes keys that nobody uses any more. What is not Usher's is left.
 func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, name string, tell func(kind, name string)) error {
+	if name == "" {
+		return nil
+	}
 	secrets := kube.CoreV1().Secrets(namespace)
 	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && secret.Labels["app.kubernetes.io/managed-by"] != "usher" {

@@ -44,6 +44,7 @@ func installed(manager string) []runtime.Object {
 		lease("usher-system", "of-somebody-else", "", 0),
 		lease("other", "usher-leader", report.LeaseLeader, 0),
 		secret("usher-system", "usher-paths", manager),
+		secret("usher-system", "usher-proofs", manager),
 		secret("usher-system", "usher-cert", manager),
 		secret("other", "usher-paths", manager),
 	}
@@ -55,13 +56,13 @@ func secret(namespace, name, manager string) *corev1.Secret {
 	}}
 }
 
-var usher = enforce.Installation{Name: "usher", Namespace: "usher-system", PathSecret: "usher-paths"}
+var usher = enforce.Installation{Name: "usher", Namespace: "usher-system", PathSecret: "usher-paths", ProofSecret: "usher-proofs"}
 
-// deletedSecret comes between the Leases and what is said about servers.
-const deletedSecret = "deleted Secret usher-system/usher-paths\n"
+// deletedSecrets come between the Leases and what is said about servers.
+const deletedSecrets = "deleted Secret usher-system/usher-paths\ndeleted Secret usher-system/usher-proofs\n"
 
 func withSecret() string {
-	return strings.Replace(deletedLeases, "servers that", deletedSecret+"servers that", 1)
+	return strings.Replace(deletedLeases, "servers that", deletedSecrets+"servers that", 1)
 }
 
 const deletedLeases = `deleted Lease usher-system/usher-leader
@@ -75,7 +76,7 @@ func TestUninstall(t *testing.T) {
 	kube := fake.NewClientset(installed("usher")...)
 	for _, want := range []string{
 		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" + withSecret(),
-		"nothing to delete: no webhook configurations usher, no Leases and no Secret usher-paths in namespace usher-system\n",
+		"nothing to delete: no webhook configurations usher, no Leases and no Secrets with keys in namespace usher-system\n",
 	} {
 		var out bytes.Buffer
 		if err := enforce.Remove(t.Context(), kube, usher, &out); err != nil {
@@ -107,7 +108,7 @@ func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases", "secrets"}
+	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases", "secrets", "secrets"}
 	if diff := cmp.Diff(want, deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

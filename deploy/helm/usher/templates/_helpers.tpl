@@ -45,6 +45,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- (include "usher.webhookConfiguration" . | fromYaml).pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
 {{- end -}}
 
+{{/* The Secret with the keys of policy proofs. */}}
+{{- define "usher.proofSecret" -}}
+{{- .Values.proofs.secret | default (printf "%s-proofs" (include "usher.name" .)) -}}
+{{- end -}}
+
 {{/* Values that have a deprecated name, which takes precedence if it is set. */}}
 {{- define "usher.webhookConfiguration" -}}
 {{- mergeOverwrite (deepCopy .Values.webhookConfiguration) (.Values.registration | default dict) | toYaml -}}

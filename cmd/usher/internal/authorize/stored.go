@@ -1,0 +1,149 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/proof"
+)
+
+// A Stored is a policy of a cluster that needs a proof.
+type Stored struct {
+	Kind            api.Kind
+	Namespace, Name string
+	// Proof is what its annotation holds, and Unproven why it is not proven, as its status
+	// says; empty if it is.
+	Proof, Unproven string
+
+	version string
+}
+
+// String names the policy.
+func (s Stored) String() string {
+	if s.Namespace == "" {
+		return s.Kind.Kind + " " + s.Name
+	}
+	return s.Kind.Kind + " " + s.Namespace + "/" + s.Name
+}
+
+// untold is why a policy is not known to be proven that nobody has said anything about yet.
+const untold = "its status does not tell yet"
+
+// provable are the kinds whose policies need a proof.
+func provable() []api.Kind {
+	return slices.DeleteFunc(api.Kinds(), func(k api.Kind) bool { return !k.NeedsProof })
+}
+
+// kindNames are the beginnings of the names of policies that need a proof.
+func kindNames() []string {
+	var names []string
+	for _, kind := range provable() {
+		names = append(names, strings.ToLower(kind.Kind)+"/")
+	}
+	return names
+}
+
+// find returns the policies that are named, or those that are not proven.
+func find(ctx context.Context, client dynamic.Interface, namespace string, names []string) ([]Stored, error) {
+	if len(names) == 0 {
+		all, err := Policies(ctx, client, namespace)
+		return slices.DeleteFunc(all, func(s Stored) bool { return s.Unproven == "" }), err
+	}
+	var found []Stored
+	for _, name := range names {
+		word, name, ok := strings.Cut(name, "/")
+		kinds := provable()
+		i := slices.IndexFunc(kinds, func(k api.Kind) bool { return strings.EqualFold(k.Kind, word) || k.Resource == strings.ToLower(word) })
+		if !ok || i < 0 {
+			return nil, fmt.Errorf("%s: not of the form KIND/NAME with a kind that needs a proof: %s", word, strings.Join(kindNames(), ", "))
+		}
+		if kinds[i].Namespaced && namespace == "" {
+			return nil, fmt.Errorf("%s/%s: say in which namespace it is, with --namespace", word, name)
+		}
+		object, err := resource(client, kinds[i], namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("get %s: %w", kinds[i].Kind, err)
+		}
+		found = append(found, stored(kinds[i], object))
+	}
+	return found, nil
+}
+
+// Policies returns the policies of a namespace that need a proof; all if it is empty.
+func Policies(ctx context.Context, client dynamic.Interface, namespace string) ([]Stored, error) {
+	var all []Stored
+	for _, kind := range provable() {
+		if namespace != "" && !kind.Namespaced {
+			continue
+		}
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return resource(client, kind, namespace).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			if object, ok := item.(*unstructured.Unstructured); ok {
+				all = append(all, stored(kind, object))
+			}
+			return nil
+		})
+		// A kind whose definition is missing has no policies.
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
+		}
+	}
+	return all, nil
+}
+
+func resource(client dynamic.Interface, kind api.Kind, namespace string) dynamic.ResourceInterface {
+	if !kind.Namespaced {
+		return client.Resource(kind.GroupVersionResource())
+	}
+	return client.Resource(kind.GroupVersionResource()).Namespace(namespace)
+}
+
+func stored(kind api.Kind, object *unstructured.Unstructured) Stored {
+	s := Stored{
+		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
+		Proof: object.GetAnnotations()[proof.Annotation], Unproven: untold, version: object.GetResourceVersion(),
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		c, _ := item.(map[string]any)
+		if c["type"] != v1alpha1.ConditionProven || c["observedGeneration"] != object.GetGeneration() {
+			continue
+		}
+		s.Unproven = ""
+		if c["status"] != string(metav1.ConditionTrue) {
+			s.Unproven, _ = c["message"].(string)
+		}
+	}
+	return s
+}
+
+// annotate sets the annotation of a policy that has not changed since it was read, and returns
+// what became of the annotation.
+func (s *Stored) annotate(ctx context.Context, client dynamic.Interface, text any, o metav1.PatchOptions) (string, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": s.version, "annotations": map[string]any{proof.Annotation: text},
+	}})
+	if err != nil {
+		return "", err
+	}
+	object, err := resource(client, s.Kind, s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, o)
+	if err != nil {
+		return "", err
+	}
+	return object.GetAnnotations()[proof.Annotation], nil
+}
