@@ -71,7 +71,16 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 
 // start reads what the server cannot serve without.
 func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
-	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.start(ctx) }); err != nil || m.routes == nil {
+	if m.routes == nil {
+		// It has nothing to register, and can wait for its policies.
+		err := m.proofs.start(ctx)
+		if err != nil && passing(err) {
+			log.Warn("the keys of policy proofs are not known yet", "error", err)
+			return nil
+		}
+		return err
+	}
+	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.start(ctx) }); err != nil {
 		return err
 	}
 	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })

@@ -134,7 +134,9 @@ func (p *proofs) readKeys(ctx context.Context) error {
 	if err != nil {
 		keys = p.keys
 	}
-	p.take(keys, others, peersErr == nil)
+	if !keys.Current.IsZero() {
+		p.take(keys, others, peersErr == nil)
+	}
 	err = errors.Join(err, peersErr, p.mark(ctx))
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,8 @@ type Options struct {
 type Proofs interface {
 	// Check says what is known of a policy.
 	Check(api.Object) api.Proof
-	// Version changes whenever Check may answer otherwise.
+	// Version changes whenever Check may answer otherwise. As long as it is 0, nothing can be
+	// said, and policies that need a proof are not handed over, nor are any others.
 	Version() uint64
 }
 

@@ -183,7 +183,7 @@ func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
 	case absent:
 		set.Unreadable = append(set.Unreadable, k.absent())
 		return true
-	case !state.Synced:
+	case !state.Synced || k.proofs != nil && k.proofs.Version() == 0:
 		return false
 	case lasting && (apierrors.IsForbidden(state.Err) || apierrors.IsUnauthorized(state.Err)):
 		set.Unreadable = append(set.Unreadable, k.forbidden())
