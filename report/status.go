@@ -117,7 +117,7 @@ func provenCondition(p *rule.State) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1alpha1.ConditionProven, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonProven, ObservedGeneration: p.Generation,
-		Message: "whoever wrote the policy had the right to",
+		Message: "the user who wrote the policy had the right to",
 	}
 	if p.Unproven == "" {
 		return c
