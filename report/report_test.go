@@ -102,7 +102,7 @@ func TestStatus(t *testing.T) {
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",
 				"Enforced True Enforced 2: every replica enforces this version",
-				"Proven True Proven 2: whoever wrote the policy had the right to",
+				"Proven True Proven 2: the user who wrote the policy had the right to",
 			},
 		},
 		{
