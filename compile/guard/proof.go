@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -79,8 +80,8 @@ func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (
 		return p.refuse(why), nil
 	}
 	if patch := annotate(p.object, want); len(patch) > 0 {
-		d.Patch = append(d.Patch[:len(d.Patch):len(d.Patch)], patch...)
-		d.Findings = append(d.Findings[:len(d.Findings):len(d.Findings)], usher.Finding{
+		d.Patch = append(slices.Clip(d.Patch), patch...)
+		d.Findings = append(slices.Clip(d.Findings), usher.Finding{
 			Policy: compile.Ref(p.object), Rule: "metadata.annotations", Outcome: usher.Changed, Patch: patch,
 		})
 	}

@@ -91,9 +91,7 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 		send(s.problems, float64(n), severity)
 	}
 	proofs := map[string]int{"proven": 0, "recorded": 0, "unproven": 0}
-	for state, n := range current.Proofs {
-		proofs[state] = n
-	}
+	maps.Copy(proofs, current.Proofs)
 	for state, n := range proofs {
 		send(s.proofs, float64(n), state)
 	}
