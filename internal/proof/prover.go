@@ -26,6 +26,10 @@ type Prover struct {
 	// written has a proof by an unknown key, which another replica may have made just now.
 	Refresh func(context.Context) error
 
+	// Unknown, if set, is called when a stored policy has a proof by an unknown key. It must
+	// not block.
+	Unknown func()
+
 	mu      sync.Mutex
 	version atomic.Uint64
 	state   atomic.Pointer[State]
@@ -83,9 +87,12 @@ func (p *Prover) Check(object api.Object) api.Proof {
 	if !ok || !kind.NeedsProof {
 		return api.Proof{}
 	}
-	why, _ := p.check(object)
+	why, known := p.check(object)
 	if why == "" {
 		return api.Proof{State: api.Proven}
+	}
+	if !known && p.Unknown != nil {
+		p.Unknown()
 	}
 	if s := p.state.Load(); s != nil && s.Record.has(object) {
 		return api.Proof{State: api.Recorded, Why: "it is from before policies had proofs"}

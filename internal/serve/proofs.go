@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/changes"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/reload"
@@ -33,8 +34,9 @@ const (
 	proofLease = "usher-proofs"
 
 	// The words of a Lease of a replica that makes and checks proofs.
-	servesProofs   = "proofs"
-	servesProofKey = "proof-key-"
+	servesProofs    = "proofs"
+	servesProofKey  = "proof-key-"
+	servesProofSign = "proof-sign-"
 )
 
 // proofs keeps the keys by which policies are proven, together with other replicas.
@@ -51,6 +53,8 @@ type proofs struct {
 	changed func()
 	log     *slog.Logger
 
+	// wake has a message when a stored policy has a proof by an unknown key.
+	wake chan struct{}
 	// reading is held by who reads the keys, and guards what is below it.
 	reading chan struct{}
 	read    time.Time
@@ -65,12 +69,12 @@ type proofs struct {
 func newProofs(c *Cluster, p peers, changed func(), log *slog.Logger) *proofs {
 	s := &proofs{
 		peers: p, leases: c.Clients.Kube.CoordinationV1().Leases(c.Namespace), policies: c.Clients.Policies, changed: changed, log: log,
-		reading: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 	}
 	s.keeper = keyring.NewKeeper(c.Clients.Kube.CoreV1().Secrets(c.Namespace), keyring.Options{
 		Namespace: c.Namespace, Name: c.proofSecret(), Purpose: "policy proofs", First: s.first, Log: log,
 	})
-	s.prover.Refresh = s.fresh
+	s.prover.Refresh, s.prover.Unknown = s.fresh, func() { changes.Signal(s.wake) }
 	return s
 }
 
@@ -93,7 +97,12 @@ func (p *proofs) start(ctx context.Context) error {
 // run keeps the keys current until ctx is done.
 func (p *proofs) run(ctx context.Context) error {
 	reload.Loop{
-		Every: refreshEvery, Load: p.refresh,
+		Every: refreshEvery, Changes: p.wake,
+		Load: func(ctx context.Context) error {
+			err := p.refresh(ctx)
+			sleep(ctx, refreshGap)
+			return err
+		},
 		Report: func(err error) {
 			p.log.Warn("read the keys of policy proofs; those that are known go on", "error", err)
 		},
@@ -150,6 +159,19 @@ func serveProofs(others []report.Peer) bool {
 	return !slices.ContainsFunc(others, func(other report.Peer) bool {
 		return other.Live && !slices.Contains(other.Serves, servesProofs)
 	})
+}
+
+// ProvingWithout returns the live replicas that make proofs, but not by key: it is not to be
+// replaced yet.
+func ProvingWithout(key keyring.Key, replicas []report.Peer) []string {
+	var names []string
+	for i := range replicas {
+		r := &replicas[i]
+		if r.Live && slices.Contains(r.Serves, servesProofs) && !slices.Contains(r.Serves, servesProofSign+key.Fingerprint()) {
+			names = append(names, r.Identity)
+		}
+	}
+	return names
 }
 
 // first returns the note of a key that is made because there is none. If there has been one,
@@ -250,6 +272,7 @@ func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 	for _, key := range next.Valid {
 		words = append(words, servesProofKey+key.Fingerprint())
 	}
+	words = append(words, servesProofSign+next.Sign.Fingerprint())
 	if !slices.Equal(words, p.words) {
 		p.words = words
 		p.peers.Serves("proofs", words...)

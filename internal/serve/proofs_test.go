@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,6 +96,7 @@ func (b *bench) join(name string) (u *serve.ProofsUnderTest, end context.CancelF
 	synctest.Wait()
 	return u, func() {
 		cancel()
+		synctest.Wait()
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.served, name)
@@ -219,6 +222,77 @@ func TestReplicasAgreeOnProofsDuringRotation(t *testing.T) {
 		expectProof(t, "after two rotations", two, before, api.Unproven)
 		if two.Changes() < 3 {
 			t.Errorf("policies were checked anew %d times", two.Changes())
+		}
+	})
+}
+
+// TestStoredProofsHaveKeysReadAnew: a replica that meets a proof by a new key in what is stored
+// does not wait for its turn to read the keys, and asks no more often for it.
+func TestStoredProofsHaveKeysReadAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		u, end := b.join("one")
+		defer end()
+		// Between two turns.
+		time.Sleep(time.Minute + 4*time.Second)
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := grant(t, "p")
+		text, err := proof.Make(keys.Current, object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.SetAnnotations(map[string]string{proof.Annotation: text})
+		expectProof(t, "before the key is read", u, object, api.Unproven)
+		time.Sleep(time.Second)
+		expectProof(t, "a moment later", u, object, api.Proven)
+
+		foreign := grant(t, "p")
+		foreign.SetAnnotations(map[string]string{proof.Annotation: "v1.0123456789abcdef." + strings.Repeat("A", 43)})
+		before := len(b.kube.Actions())
+		for range 1000 {
+			expectProof(t, "by the key of another cluster", u, foreign, api.Unproven)
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(b.kube.Actions()) - before; n > 8 {
+			t.Errorf("%d requests within a second", n)
+		}
+	})
+}
+
+// TestWhoProvesByAnOlderKeyIsKnown: a rotation waits for them.
+func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.older = []report.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}, {Identity: "dead", Serves: []string{"proofs"}}}
+		_, endOne := b.join("one")
+		defer endOne()
+		_, endTwo := b.join("two")
+		defer endTwo()
+		time.Sleep(time.Minute)
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := func() []string {
+			replicas, err := neighbour{b, "nobody"}.Peers(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Sorted(slices.Values(serve.ProvingWithout(keys.Current, replicas)))
+		}
+		if diff := cmp.Diff([]string{"one", "two"}, late()); diff != "" {
+			t.Errorf("after the rotation (-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		if left := late(); len(left) > 0 {
+			t.Errorf("a minute later: %v", left)
 		}
 	})
 }

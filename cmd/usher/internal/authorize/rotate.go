@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/report"
 )
 
 func newRotateProofKey(s cli.Streams) *cobra.Command {
@@ -29,10 +31,10 @@ func newRotateProofKey(s cli.Streams) *cobra.Command {
 key before renewed, by writing an annotation of the policy. Proofs by both keys count until
 keys are rotated again; before that, proofs are renewed that were not.
 
-The new key proves policies when every replica has read it, within half a minute. It takes the
-right to read and change the Secret, and to patch policies. It does not take the verb escalate:
-what is not proven stays so. Use it when somebody may have read the Secret, and twice if so:
-the key before counts until then.`,
+It waits until every replica uses the new key, which takes about half a minute. It takes the
+right to read and change the Secret, to list Leases in the namespace of Usher, and to patch
+policies. It does not take the verb escalate: what is not proven stays so. Use it when somebody
+may have read the Secret, and twice if so: the key before counts until then.`,
 		Example: `  usher authz rotate-proof-key
   usher authz rotate-proof-key --kubeconfig admin.conf --namespace policy`,
 		Args: cobra.NoArgs,
@@ -62,8 +64,8 @@ the key before counts until then.`,
 	return cmd
 }
 
-// renewEvery is how long to wait for replicas to read a new key.
-const renewEvery = 2 * time.Second
+// rotationPause is how long to wait before asking again whether replicas have read a new key.
+const rotationPause = 2 * time.Second
 
 // A Rotation replaces the key of proofs.
 type Rotation struct {
@@ -71,10 +73,25 @@ type Rotation struct {
 	Kube              kubernetes.Interface
 	Namespace, Secret string
 	Streams           cli.Streams
+	// Replicas returns the replicas of Usher; if nil, their Leases tell.
+	Replicas func(context.Context) ([]report.Peer, error)
+	// Pause waits; if nil, for a moment.
+	Pause func(context.Context)
 }
 
 // Run replaces the key and renews all proofs by the one before.
 func (r *Rotation) Run(ctx context.Context) error {
+	if r.Replicas == nil {
+		r.Replicas = report.New(nil, r.Kube, report.Options{Namespace: r.Namespace}).Peers
+	}
+	if r.Pause == nil {
+		r.Pause = func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(rotationPause):
+			}
+		}
+	}
 	secrets := r.Kube.CoreV1().Secrets(r.Namespace)
 	if _, err := secrets.Get(ctx, r.Secret, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no Secret %s/%s: name that of the servers with --namespace and --proof-secret", r.Namespace, r.Secret)
@@ -96,41 +113,63 @@ func (r *Rotation) Run(ctx context.Context) error {
 	return r.renew(ctx, keys)
 }
 
-// renew has proofs by the previous key replaced by such of the current one.
-func (r *Rotation) renew(ctx context.Context, keys keyring.Keys) error {
-	if keys.Previous.IsZero() {
-		return nil
-	}
-	renewed := 0
+// settle waits until no replica makes proofs by another key than the current one. Proofs that
+// were renewed before could be replaced by such of the key before again.
+func (r *Rotation) settle(ctx context.Context, keys keyring.Keys) error {
 	for {
+		replicas, err := r.Replicas(ctx)
+		if err != nil {
+			return err
+		}
+		late := serve.ProvingWithout(keys.Current, replicas)
+		if len(late) == 0 {
+			return nil
+		}
+		if r.Pause(ctx); ctx.Err() != nil {
+			return fmt.Errorf("wait for replicas that do not use %s yet (%s): %w; both keys count: repeat the command, and look at the log there",
+				keys.Current, strings.Join(late, ", "), ctx.Err())
+		}
+	}
+}
+
+// renew has proofs by the previous key replaced by such of the current one, when all replicas
+// use it. A proof that is known not to be valid stays as it is.
+func (r *Rotation) renew(ctx context.Context, keys keyring.Keys) error {
+	if err := r.settle(ctx, keys); err != nil || keys.Previous.IsZero() {
+		return err
+	}
+	renewed, skipped := 0, map[string]bool{}
+	for left := true; left; {
 		policies, err := Policies(ctx, r.Client, "")
 		if err != nil {
 			return err
 		}
-		left := 0
+		left = false
 		for i := range policies {
 			p := &policies[i]
-			if p.Unproven != "" && p.Unproven != untold || proof.KeyOf(p.Proof) != keys.Previous.Fingerprint() {
+			if skipped[p.String()] || proof.KeyOf(p.Proof) != keys.Previous.Fingerprint() {
 				continue
 			}
-			text, err := p.annotate(ctx, r.Client, nil, metav1.PatchOptions{FieldManager: "usher-rotate"})
+			// Usher makes a new proof of every write. If it is not asked, the old one stays.
+			text, err := p.annotate(ctx, r.Client, p.Proof, metav1.PatchOptions{FieldManager: "usher-rotate"})
 			switch {
 			case apierrors.IsNotFound(err):
-			case err != nil && !apierrors.IsConflict(err):
+			case apierrors.IsConflict(err):
+				left = true
+			case err != nil:
 				return fmt.Errorf("renew the proof of %s: %w; both keys count: repeat the command", p, err)
 			case proof.KeyOf(text) == keys.Current.Fingerprint():
-				renewed++
+				renewed, left = renewed+1, true
+			case p.Unproven == "" || p.Unproven == untold:
+				return fmt.Errorf("renew the proof of %s: the API server did not ask Usher, or the proof is not valid: look at 'usher authz adopt' and at the webhook configurations; "+
+					"both keys count: repeat the command", p)
 			default:
-				left++
+				skipped[p.String()] = true
+				fmt.Fprintf(r.Streams.Err, "usher: the proof of %s is not renewed, because it is not valid: %s\n", p, p.Unproven)
 			}
 		}
-		if left == 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("renew the proofs of %d policies: %w; both keys count: repeat the command", left, ctx.Err())
-		case <-time.After(renewEvery):
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("renew the proofs of policies: %w; both keys count: repeat the command", err)
 		}
 	}
 	if renewed > 0 {
