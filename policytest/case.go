@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Case is one test: one request and the answer it must get.
@@ -41,6 +42,8 @@ type Case struct {
 
 	// File is where the case was loaded from.
 	File string `json:"-"`
+	// Limits say what policies may do, as the operator of the cluster decides.
+	Limits rule.Limits `json:"-"`
 }
 
 // An Expect is the expected response: fields that are not set are not compared.

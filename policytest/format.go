@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Test is one test in a file, of any format.
@@ -25,6 +27,19 @@ type Test struct {
 	suite *AccessSuite
 	// access is the case of a suite, else nil.
 	access *AccessCase
+	// admission is the case, if it is one of admission, else nil.
+	admission *Case
+}
+
+// WithLimits returns the test for a cluster whose operator says what policies may do.
+func (t Test) WithLimits(l rule.Limits) Test {
+	if t.admission == nil {
+		// Authorization policies have none.
+		return t
+	}
+	c := *t.admission
+	c.Limits = l
+	return c.test()
 }
 
 // Run finds out whether the test holds. Several tests can run at the same time.

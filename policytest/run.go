@@ -48,7 +48,9 @@ type Result struct {
 // port while it runs if the case has HTTP stubs. Several cases can run at the same time.
 func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
 
-func (c *Case) test() Test { return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults} }
+func (c *Case) test() Test {
+	return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults, admission: c}
+}
 
 // A Setup is what a case runs on, for callers that send the request in another way than [Case.Run],
 // or inspect the result.
@@ -93,6 +95,7 @@ type stage struct {
 	decider  usher.Decider
 	facts    fact.Resolver
 	compiled []compile.Compiled
+	options  compile.Options
 	refusals []string
 }
 
@@ -103,7 +106,7 @@ func (s *stage) close() {
 }
 
 func (c *Case) prepare(ctx context.Context) (*stage, error) {
-	s := &stage{}
+	s := &stage{options: compile.Options{Limits: c.Limits}}
 	if err := s.store(ctx, c); err != nil {
 		s.close()
 		return nil, err
@@ -113,7 +116,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,
 	})
-	s.decider = guard.Wrap(e, guard.Options{})
+	s.decider = guard.Wrap(e, guard.Options{Compile: s.options})
 	return s, nil
 }
 
@@ -144,7 +147,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 		if err != nil {
 			return fmt.Errorf("policies[%d]: %w", i, err)
 		}
-		s.compiled = append(s.compiled, compile.Policy(policy))
+		s.compiled = append(s.compiled, s.options.Policy(ctx, policy))
 	}
 	return nil
 }
@@ -155,7 +158,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 func (s *stage) admit(ctx context.Context, written []byte) ([]byte, error) {
 	admission := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
 		return usher.Allowed(), nil
-	}), guard.Options{})
+	}), guard.Options{Compile: s.options})
 	object := usher.RawObject(written)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		tree, err := object.Tree()

@@ -119,6 +119,9 @@ func (w *World) enforce(policies []api.Policy) {
 	known := map[usher.PolicyRef]bool{}
 	var compiled []compile.Compiled
 	for _, policy := range policies {
+		if kind, ok := api.KindOf(policy.Object); !ok || !kind.Authorizes {
+			continue
+		}
 		c := compile.Policy(policy)
 		if known[c.Ref] {
 			continue

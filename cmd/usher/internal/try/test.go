@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/policytest"
 )
 
@@ -25,6 +26,7 @@ func Test(s cli.Streams) *cobra.Command {
 	var pattern string
 	var verbose bool
 	var extent testExtent
+	var limits policies.Limits
 	cmd := &cobra.Command{
 		Use:   "test PATH...",
 		Short: "Run test cases of policies",
@@ -42,7 +44,7 @@ run at all.`,
   usher test -o junit cases/ > report.xml`,
 		Args: cli.SomePaths("cases"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			cases, err := selectCases(paths, pattern)
+			cases, err := selectCases(paths, pattern, &limits)
 			if err != nil {
 				return err
 			}
@@ -68,12 +70,17 @@ run at all.`,
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the cases that pass, too")
 	cmd.Flags().BoolVar(&extent.coverage, "coverage", false, "tell what of authorization policies no case exercises")
 	cmd.Flags().BoolVar(&extent.mutate, "mutate", false, "leave out one part of authorization policies after the other; a case must fail each time")
+	limits.Register(cmd.Flags())
 	output.Register(cmd, "text", "json", "yaml", "junit")
 	color.Register(cmd)
 	return cmd
 }
 
-func selectCases(paths []string, pattern string) ([]policytest.Test, error) {
+func selectCases(paths []string, pattern string, limits *policies.Limits) ([]policytest.Test, error) {
+	allowed, err := limits.Limits()
+	if err != nil {
+		return nil, err
+	}
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("--run: %w", err)
@@ -85,7 +92,7 @@ func selectCases(paths []string, pattern string) ([]policytest.Test, error) {
 	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
-			cases = append(cases, c)
+			cases = append(cases, c.WithLimits(allowed))
 		}
 	}
 	if len(cases) == 0 {
