@@ -33,9 +33,9 @@ type cluster struct {
 }
 
 func (c *cluster) init(m *Metrics) {
-	c.staleness = m.gauge("source_staleness_seconds", "For how long the policies have not been known to be those of the cluster; up to half a minute is normal.")
-	c.registered = m.gauge("registered", "1 if API servers ask for what the policies need, 0 if they could not be told.")
-	c.called = m.gauge("probe_success", "1 if the probes of the replica that leads came back, 0 if API servers do not call the webhooks; only there, and if it can be told.")
+	c.staleness = m.gauge("source_staleness_seconds", "Time since the policies were last confirmed to be those of the cluster; up to half a minute is normal.")
+	c.registered = m.gauge("registered", "1 if the webhook configurations have what the policies need, 0 if they could not be written.")
+	c.called = m.gauge("probe_success", "1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.")
 }
 
 // Describe implements prometheus.Collector.

@@ -63,7 +63,7 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Desc 
 // buildInfo describes the running binary, as far as it is known.
 func (m *Metrics) buildInfo() prometheus.Collector {
 	const module = "github.com/usher-dev/usher"
-	help := "Always 1; the labels tell what runs."
+	help := "Always 1; the labels describe the binary."
 	labels := []string{"version", "revision", "go_version"}
 	version, revision := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -38,12 +38,12 @@ type limits struct {
 }
 
 func (l *limits) init(m *Metrics) {
-	l.bytes = m.gauge("request_memory_bytes", "Memory that reviews take at the moment, by what reading and decoding them takes.")
-	l.maxBytes = m.gauge("request_memory_limit_bytes", "Memory that reviews may take: a quarter of GOMEMLIMIT.")
-	l.inFlight = m.gauge("requests_in_flight", "Admission requests that are decided at the moment.")
+	l.bytes = m.gauge("request_memory_bytes", "Memory for reading and decoding the current reviews.")
+	l.maxBytes = m.gauge("request_memory_limit_bytes", "Limit of the memory for reviews: a quarter of GOMEMLIMIT.")
+	l.inFlight = m.gauge("requests_in_flight", "Admission requests that are being decided.")
 	l.waiting = m.gauge("requests_waiting", "Requests that wait for memory, or to be decided.")
-	l.connections = m.gauge("unproven_connections", "Connections on which nobody has proved who they are, by server and whether a request has been completed: pending or settled.", "server", "state")
-	l.closed = m.counter("closed_connections_total", "Connections of callers that have proved nothing, which were closed because there were too many.", "server")
+	l.connections = m.gauge("unproven_connections", "Connections of unauthenticated callers, by server and state: pending (no complete request yet) or settled.", "server", "state")
+	l.closed = m.counter("closed_connections_total", "Connections of unauthenticated callers that were closed because there were too many.", "server")
 }
 
 // Describe implements prometheus.Collector.

@@ -57,44 +57,44 @@ func New(registry *prometheus.Registry) *Metrics {
 	}
 	m := &Metrics{registry: registry}
 	m.decisions = m.counterVec("decisions_total",
-		"Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.",
+		"Requests that were decided, by verdict: allow, deny, no_opinion, or error if there is no decision.",
 		"door", "phase", "verdict")
 	m.decisionDuration = m.histogramVec("decision_duration_seconds",
-		"How long decisions took, without reading the request and writing the answer.",
+		"Duration of decisions, without reading the request and writing the response.",
 		"door", "phase")
 	m.admissions = m.counterVec("policy_admissions_total",
-		"Writes of policies that were decided, by verdict. They are among the decisions, and not among those of the policy that is written.",
+		"Writes of policies that were decided, by verdict. They are included in the decisions.",
 		"phase", "verdict")
 	m.entryCalls = m.counterVec("entry_calls_total",
-		"Questions to webhook entries: a request whose object is converted for some policies is asked about at several.",
+		"Calls of webhook entries: a request whose object is converted for some policies is sent to several.",
 		"entry")
 	m.requests = m.counterVec("access_requests_total",
-		"Requests to the authorization webhooks, by HTTP status: 503 is what could not be decided.",
+		"Requests to the authorization webhooks, by HTTP status: 503 means that there is no decision.",
 		"endpoint", "code")
 	m.requestDuration = m.histogramVec("access_request_duration_seconds",
-		"How long requests to the authorization webhooks took, with reading and answering.",
+		"Duration of requests to the authorization webhooks, with reading and writing.",
 		"endpoint")
 	m.apiRequests = m.counterVec("api_requests_total",
-		"Requests to the API of the server itself, by resource, verb and HTTP status: 503 means that the API server did not answer.",
+		"Requests to the API of the server itself, by resource, verb and HTTP status: 503 means that the API server did not respond.",
 		"resource", "verb", "code")
 	m.shed = m.plainCounter("requests_shed_total",
-		"Admission requests that were told to try again (429), because too many came at a time.")
+		"Admission requests that were rejected with 429 because of overload.")
 	m.limits.init(m)
 	m.refused = m.counterVec("refused_callers_total",
-		"Requests and connections that were refused because of who sent them, by door and reason.",
+		"Requests and connections that were rejected because of missing or wrong credentials, by door and reason.",
 		"door", "reason")
 	m.policies.init(m)
 	m.snapshot.init(m)
 	m.cluster.init(m)
 	m.probes = m.counterVec("probes_total",
-		"Dry-run writes by the replica that leads, by what they showed: called, not_called (API servers did not call the webhooks) or unknown.",
+		"Dry-run writes of the leader, by result: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
 	m.workers.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
-		"Facts that were asked for, by kind (object, http) and result (ok, error).",
+		"Facts that rules requested, by kind (object, http) and result (ok, error).",
 		"kind", "result")
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
-		"How long facts took to come.",
+		"Duration of fetches of facts.",
 		"kind")
 	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, m.buildInfo())
 	return m

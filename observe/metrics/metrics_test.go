@@ -62,7 +62,7 @@ func TestDecisions(t *testing.T) {
 		_, _ = panics.Decide(context.Background(), &usher.Request{Phase: usher.Authorize})
 	}()
 	compare(t, registry, `
-# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.
+# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error if there is no decision.
 # TYPE usher_decisions_total counter
 usher_decisions_total{door="admission",phase="mutate",verdict="allow"} 2
 usher_decisions_total{door="admission",phase="validate",verdict="deny"} 1
@@ -87,7 +87,7 @@ func TestPolicyAdmission(t *testing.T) {
 	writePolicy(t, m, decision)
 	decide(t, m, usher.Validate, usher.Denied("no"), nil)
 	compare(t, registry, `
-# HELP usher_policy_admissions_total Writes of policies that were decided, by verdict. They are among the decisions, and not among those of the policy that is written.
+# HELP usher_policy_admissions_total Writes of policies that were decided, by verdict. They are included in the decisions.
 # TYPE usher_policy_admissions_total counter
 usher_policy_admissions_total{phase="validate",verdict="deny"} 1
 # HELP usher_policy_denials_total Rules of the policy that rejected a request.
@@ -124,7 +124,7 @@ func TestRequests(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/authorize", nil))
 	}
 	compare(t, registry, `
-# HELP usher_access_requests_total Requests to the authorization webhooks, by HTTP status: 503 is what could not be decided.
+# HELP usher_access_requests_total Requests to the authorization webhooks, by HTTP status: 503 means that there is no decision.
 # TYPE usher_access_requests_total counter
 usher_access_requests_total{code="200",endpoint="/authorize"} 2
 usher_access_requests_total{code="405",endpoint="/authorize"} 1
@@ -156,12 +156,12 @@ func TestPolicies(t *testing.T) {
 usher_policy_denials_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_denials_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_denials_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
-# HELP usher_policy_duration_seconds_total How long rules of the policy ran, in all.
+# HELP usher_policy_duration_seconds_total Total run time of rules of the policy.
 # TYPE usher_policy_duration_seconds_total counter
 usher_policy_duration_seconds_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_duration_seconds_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 2
 usher_policy_duration_seconds_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0.5
-# HELP usher_policy_errors_total Rules of the policy that failed, also where that is ignored.
+# HELP usher_policy_errors_total Rules of the policy that failed, including ignored failures.
 # TYPE usher_policy_errors_total counter
 usher_policy_errors_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_errors_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
@@ -176,7 +176,7 @@ usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-lab
 usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_spared_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_spared_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
-# HELP usher_policy_would_deny_total Rules of the policy that would have rejected a request, but are in Audit mode or match a protected user.
+# HELP usher_policy_would_deny_total Rules of the policy that would deny a request, but are in Audit mode or match a protected user.
 # TYPE usher_policy_would_deny_total counter
 usher_policy_would_deny_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_would_deny_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
@@ -205,7 +205,7 @@ func TestSnapshot(t *testing.T) {
 		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
 	})
 	compare(t, registry, `
-# HELP usher_policy_problems What is wrong with policies, by severity: error, mistake or warning.
+# HELP usher_policy_problems Problems of policies, by severity: error, mistake or warning.
 # TYPE usher_policy_problems gauge
 usher_policy_problems{severity="error"} 0
 usher_policy_problems{severity="mistake"} 0
@@ -218,10 +218,10 @@ usher_policy_proofs{state="unproven"} 7
 # HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
 # TYPE usher_snapshot_generation gauge
 usher_snapshot_generation 2
-# HELP usher_snapshot_pending_policies Policies that are not compiled yet; what they are for is left to their failure policy.
+# HELP usher_snapshot_pending_policies Policies that are not compiled yet; their failure policy decides.
 # TYPE usher_snapshot_pending_policies gauge
 usher_snapshot_pending_policies 6
-# HELP usher_snapshot_policies Policies, whether they can be enforced or not.
+# HELP usher_snapshot_policies Policies, including those that cannot be enforced.
 # TYPE usher_snapshot_policies gauge
 usher_snapshot_policies{kind="ClusterValidatePolicy"} 1
 # HELP usher_snapshot_rules Rules of policies in force.
@@ -230,10 +230,10 @@ usher_snapshot_rules 3
 # HELP usher_snapshot_timestamp_seconds When the set of policies came into force, in seconds since 1970.
 # TYPE usher_snapshot_timestamp_seconds gauge
 usher_snapshot_timestamp_seconds 1.70000000025e+09
-# HELP usher_snapshot_surplus_policies Policies that are not in force, since their namespace has too many.
+# HELP usher_snapshot_surplus_policies Policies that are not in force because their namespace has too many.
 # TYPE usher_snapshot_surplus_policies gauge
 usher_snapshot_surplus_policies 7
-# HELP usher_source_errors What the sources hold that could not be read as a policy.
+# HELP usher_source_errors Documents in the sources that could not be read as policies.
 # TYPE usher_source_errors gauge
 usher_source_errors 5
 `, names...)
@@ -258,7 +258,7 @@ func TestFactResolver(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	compare(t, registry, `
-# HELP usher_fact_fetches_total Facts that were asked for, by kind (object, http) and result (ok, error).
+# HELP usher_fact_fetches_total Facts that rules requested, by kind (object, http) and result (ok, error).
 # TYPE usher_fact_fetches_total counter
 usher_fact_fetches_total{kind="http",result="error"} 1
 usher_fact_fetches_total{kind="object",result="ok"} 2
@@ -313,10 +313,10 @@ func TestOneRequestIsOneDecision(t *testing.T) {
 	asked(t, m, "mutate-v1", true)
 	asked(t, m, "mutate-v1", true)
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error when no decision was reached.
+# HELP usher_decisions_total Requests that were decided, by verdict: allow, deny, no_opinion, or error if there is no decision.
 # TYPE usher_decisions_total counter
 usher_decisions_total{door="admission",phase="mutate",verdict="allow"} 1
-# HELP usher_entry_calls_total Questions to webhook entries: a request whose object is converted for some policies is asked about at several.
+# HELP usher_entry_calls_total Calls of webhook entries: a request whose object is converted for some policies is sent to several.
 # TYPE usher_entry_calls_total counter
 usher_entry_calls_total{entry="mutate"} 1
 usher_entry_calls_total{entry="mutate-v1"} 2
@@ -345,13 +345,13 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	const text = `# HELP usher_probe_success 1 if the probes of the replica that leads came back, 0 if API servers do not call the webhooks; only there, and if it can be told.
+	const text = `# HELP usher_probe_success 1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.
 # TYPE usher_probe_success gauge
 usher_probe_success %d
-# HELP usher_registered 1 if API servers ask for what the policies need, 0 if they could not be told.
+# HELP usher_registered 1 if the webhook configurations have what the policies need, 0 if they could not be written.
 # TYPE usher_registered gauge
 usher_registered %d
-# HELP usher_source_staleness_seconds For how long the policies have not been known to be those of the cluster; up to half a minute is normal.
+# HELP usher_source_staleness_seconds Time since the policies were last confirmed to be those of the cluster; up to half a minute is normal.
 # TYPE usher_source_staleness_seconds gauge
 usher_source_staleness_seconds %d
 `
@@ -384,15 +384,15 @@ func TestWorkers(t *testing.T) {
 		}
 	})
 	compare(t, registry, `
-# HELP usher_cue_evaluations_total Requests for CUE's evaluator, by result: answered, failed (its process had to be ended), or refused (too many of the tenant waited).
+# HELP usher_cue_evaluations_total Requests to CUE's evaluator, by result: answered, failed (its process was ended), or refused (too many of the tenant waited).
 # TYPE usher_cue_evaluations_total counter
 usher_cue_evaluations_total{result="answered"} 11
 usher_cue_evaluations_total{result="failed"} 12
 usher_cue_evaluations_total{result="refused"} 13
-# HELP usher_cue_slow_tenants Namespaces and users whose requests for CUE's evaluator have the low priority, since some of them took long.
+# HELP usher_cue_slow_tenants Namespaces and users whose requests to CUE's evaluator have low priority because some took long.
 # TYPE usher_cue_slow_tenants gauge
 usher_cue_slow_tenants 8
-# HELP usher_cue_wait_seconds_total For how long requests have waited for a process that evaluates CUE.
+# HELP usher_cue_wait_seconds_total Total time that requests have waited for a process that evaluates CUE.
 # TYPE usher_cue_wait_seconds_total counter
 usher_cue_wait_seconds_total 10
 # HELP usher_cue_waiting Requests that wait for a process that evaluates CUE.
@@ -402,7 +402,7 @@ usher_cue_waiting 9
 # TYPE usher_cue_workers gauge
 usher_cue_workers{priority="low"} 2
 usher_cue_workers{priority="normal"} 1
-# HELP usher_cue_workers_ended_total Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it had grown).
+# HELP usher_cue_workers_ended_total Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it used much memory).
 # TYPE usher_cue_workers_ended_total counter
 usher_cue_workers_ended_total{reason="crash"} 5
 usher_cue_workers_ended_total{reason="memory"} 4

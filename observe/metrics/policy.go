@@ -31,11 +31,11 @@ func (p *policies) init(m *Metrics) {
 	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
 	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
 	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
-	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would have rejected a request, but are in Audit mode or match a protected user.", labels...)
+	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels...)
 	p.spared = m.counter("policy_spared_total", "Deprecated: use usher_policy_would_deny_total.", labels...)
 	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
-	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, also where that is ignored.", labels...)
-	p.duration = m.counter("policy_duration_seconds_total", "How long rules of the policy ran, in all.", labels...)
+	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels...)
+	p.duration = m.counter("policy_duration_seconds_total", "Total run time of rules of the policy.", labels...)
 	p.series.Store(&map[usher.PolicyRef]*series{})
 }
 

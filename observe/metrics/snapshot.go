@@ -47,12 +47,12 @@ type snapshot struct {
 }
 
 func (s *snapshot) init(m *Metrics) {
-	s.generation = m.gauge("snapshot_generation", "Which set of policies is in force: it counts up with every change since the start.")
+	s.generation = m.gauge("snapshot_generation", "Number of changes of the set of policies since the start.")
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
-	s.policies = m.gauge("snapshot_policies", "Policies, whether they can be enforced or not.", "kind")
-	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; what they are for is left to their failure policy.")
-	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force, since their namespace has too many.")
+	s.policies = m.gauge("snapshot_policies", "Policies, including those that cannot be enforced.", "kind")
+	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.")
+	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
 	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error, mistake or warning.", "severity")
 	s.proofs = m.gauge("policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", "state")

@@ -33,11 +33,11 @@ type workers struct {
 
 func (w *workers) init(m *Metrics) {
 	w.running = m.gauge("cue_workers", "Processes that evaluate CUE, by priority: normal, or low for requests that take long and for policies that are compiled.", "priority")
-	w.tenants = m.gauge("cue_slow_tenants", "Namespaces and users whose requests for CUE's evaluator have the low priority, since some of them took long.")
+	w.tenants = m.gauge("cue_slow_tenants", "Namespaces and users whose requests to CUE's evaluator have low priority because some took long.")
 	w.waiting = m.gauge("cue_waiting", "Requests that wait for a process that evaluates CUE.")
-	w.waited = m.counter("cue_wait_seconds_total", "For how long requests have waited for a process that evaluates CUE.")
-	w.requests = m.counter("cue_evaluations_total", "Requests for CUE's evaluator, by result: answered, failed (its process had to be ended), or refused (too many of the tenant waited).", "result")
-	w.ended = m.counter("cue_workers_ended_total", "Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it had grown).", "reason")
+	w.waited = m.counter("cue_wait_seconds_total", "Total time that requests have waited for a process that evaluates CUE.")
+	w.requests = m.counter("cue_evaluations_total", "Requests to CUE's evaluator, by result: answered, failed (its process was ended), or refused (too many of the tenant waited).", "result")
+	w.ended = m.counter("cue_workers_ended_total", "Processes that evaluated CUE and were ended, by reason: timeout, memory, crash, preempted (others waited) or recycled (it used much memory).", "reason")
 }
 
 // Describe implements prometheus.Collector.
