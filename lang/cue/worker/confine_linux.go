@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine keeps the process within its memory, besides what Go has set aside already, and closes
-// what it inherited and has no use for. What a system does not support it goes without: the
-// parent still ends what takes too long.
+// confine keeps the process within its memory, besides what Go has set aside already, closes what it
+// inherited and does not use, and keeps it from opening files, connections and pipes, without which Go
+// starts no programs. What a system does not support it goes without: the parent still ends what takes
+// too long.
 func confine(memory int64) {
 	if most := uint64(dataSize() + memory); !raceEnabled {
 		_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most})
@@ -38,7 +39,11 @@ func dataSize() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// closeInherited closes all files but those of the protocol and those of Go itself.
+// protocolFiles are standard input, output and error.
+const protocolFiles = 3
+
+// closeInherited closes all files but those of the protocol and those of Go itself, which has opened its
+// own by then, and allows no further ones.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -46,7 +51,7 @@ func closeInherited() {
 	}
 	for _, entry := range entries {
 		fd, err := strconv.Atoi(entry.Name())
-		if err != nil || fd <= 2 {
+		if err != nil || fd < protocolFiles {
 			continue
 		}
 		target, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
@@ -55,6 +60,8 @@ func closeInherited() {
 			_ = unix.Close(fd)
 		}
 	}
+	// What is open stays so.
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: protocolFiles, Max: protocolFiles})
 }
 
 // self is the program that is running, even if its file has been replaced since.
@@ -70,6 +77,10 @@ func self() (string, error) {
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
+
+// endGroup ends what a worker that has ended has started. No other process has its number as long as
+// there is some of that.
+func endGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
 // nicer is by how much the niceness of the low priority is above that of this process. Another process
 // that needs the processor gets it at once, and nine tenths of the time.

@@ -18,6 +18,8 @@ func self() (string, error) { return os.Executable() }
 // attributes are none: workers end when their input does.
 func attributes() *syscall.SysProcAttr { return nil }
 
+func endGroup(int) {}
+
 func lowerGroup(int) {}
 
 func cpuOf(int) (time.Duration, bool) { return 0, false }

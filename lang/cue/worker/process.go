@@ -23,6 +23,8 @@ type process struct {
 	// last is the id of the last request.
 	last   uint64
 	stderr head
+	// startup is for how long it has used the processor before it said hello.
+	startup time.Duration
 	// priority, turn, which is that of the request that it has, and used, when it had the last one, are
 	// the pool's; so is preempted: it was ended, and not for what it did.
 	priority  priority
@@ -65,6 +67,7 @@ func start(path string, memory int64) (*process, error) {
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
+		endGroup(p.cmd.Process.Pid)
 	}()
 	return p, nil
 }
@@ -74,6 +77,7 @@ func (p *process) greet() error {
 	_ = p.out.SetReadDeadline(time.Now().Add(startTimeout))
 	f, err := readFrame(p.out, 0)
 	if err == nil && f.kind == hello {
+		p.startup = p.cpu()
 		return nil
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if log := os.Getenv(forgetful); log != "" {
+		forget(log)
+	}
 	worker.Main(behave)
 	os.Exit(m.Run())
 }
@@ -56,8 +60,21 @@ func behave(request []byte) []byte {
 		fmt.Println("printed by accident")
 	case "environment":
 		return []byte(strings.Join(os.Environ(), " "))
+	case "do":
+		return []byte(attempt(argument))
 	case "pid":
 		return []byte(fmt.Sprint(os.Getpid()))
+	case "leak":
+		leak(argument)
+	case "complain":
+		for {
+			_, _ = os.Stderr.WriteString(strings.Repeat("oh no ", 1000))
+		}
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case "close":
+		_ = syscall.Close(1)
+		select {}
 	case "large":
 		return bytes.Repeat([]byte("y"), 5<<20)
 	}
@@ -76,6 +93,14 @@ func burn(text string) {
 	duration, _ := time.ParseDuration(text)
 	for begin := worker.CPU(); worker.CPU()-begin < duration; {
 		runtime.Gosched()
+	}
+}
+
+// leak starts goroutines that never end, without end if there is no number.
+func leak(text string) {
+	most, err := strconv.Atoi(text)
+	for i := 0; i < most || err != nil; i++ {
+		go func() { select {} }()
 	}
 }
 
@@ -124,7 +149,11 @@ func TestRequestsThatHarm(t *testing.T) {
 	}{
 		{"it never ends", "hang", 200 * time.Millisecond, worker.ErrTimeout, "ended after 200ms"},
 		{"it takes all memory", "allocate", limit, worker.ErrMemory, ""},
+		{"it starts goroutines without end", "leak", limit, worker.ErrMemory, ""},
 		{"it recurses without end", "recurse", limit, worker.ErrMemory, ""},
+		{"it writes to its error output without end", "complain", 200 * time.Millisecond, worker.ErrTimeout, ""},
+		{"it stops itself", "stop", 200 * time.Millisecond, worker.ErrTimeout, ""},
+		{"it closes the pipe and goes on", "close", limit, worker.ErrCrashed, ""},
 		{"it panics", "panic", limit, worker.ErrCrashed, "oh no"},
 		{"it ends the worker", "exit", limit, worker.ErrCrashed, ""},
 		{"the system kills the worker", "kill", limit, worker.ErrMemory, "killed by the system"},
@@ -145,7 +174,7 @@ func TestRequestsThatHarm(t *testing.T) {
 			t.Errorf("after that %q", got)
 		}
 	}
-	if s := p.Stats(); s.Overran != 1 || s.Crashed == 0 || s.Workers != 1 {
+	if s := p.Stats(); s.Overran != 3 || s.Crashed == 0 || s.Workers != 1 {
 		t.Errorf("counted %+v", s)
 	}
 }
