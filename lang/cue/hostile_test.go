@@ -18,8 +18,8 @@ import (
 )
 
 // attackWith has a hostile program checked and run, and returns whether it got as far as that.
-func attackWith(ctx context.Context, h attack.Program, e *cue.Evaluator) (problems []rule.Problem, err error) {
-	p, problems := cue.Compile(ctx, h.Source, cue.Override, cue.Options{Evaluator: e, Tenant: "hostile"})
+func attackWith(ctx context.Context, h attack.Program, e *cue.Evaluator, tenant string) (problems []rule.Problem, err error) {
+	p, problems := cue.Compile(ctx, h.Source, cue.Override, cue.Options{Evaluator: e, Tenant: tenant})
 	if p == nil {
 		return rule.Errors(problems), nil
 	}
@@ -64,8 +64,9 @@ func TestHostilePrograms(t *testing.T) {
 		t.Fatal("the honest program needs no evaluator")
 	}
 	ended := map[string]int{}
-	for _, h := range programs {
-		problems, err := attackWith(t.Context(), h, e)
+	for i, h := range programs {
+		// One tenant would rest after each of them, for longer and longer.
+		problems, err := attackWith(t.Context(), h, e, fmt.Sprint("hostile-", i%20))
 		switch {
 		case len(problems) > 0:
 			ended["refused"]++
@@ -108,7 +109,7 @@ func BenchmarkHonestBesideHostile(b *testing.B) {
 				for range attackers {
 					group.Go(func() {
 						for ctx.Err() == nil {
-							_, _ = attackWith(ctx, programs[int(attacks.Add(1))%len(programs)], e)
+							_, _ = attackWith(ctx, programs[int(attacks.Add(1))%len(programs)], e, "hostile")
 						}
 					})
 				}

@@ -207,6 +207,45 @@ func TestOverrunsShortenTheLimit(t *testing.T) {
 	}
 }
 
+// A tenant whose requests have to be ended rests after each of them, the longer the more there were, and the others
+// have the processor meanwhile.
+func TestOverrunsAreFollowedByRests(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2})
+	for range 3 {
+		_, _, _ = do(t.Context(), p, "slow", time.Second, "hang")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, took, err := do(ctx, p, "slow", limit, "x")
+	if !errors.Is(err, context.DeadlineExceeded) || took != 0 || !strings.Contains(err.Error(), "took too much") {
+		t.Errorf("it does not rest: %s, %v", took, err)
+	}
+	if _, _, err := do(t.Context(), p, "other", limit, "x"); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	if _, _, err := do(t.Context(), p, "slow", limit, "x"); err != nil {
+		t.Errorf("after its rest: %v", err)
+	}
+}
+
+// Quick requests that make workers grow cost others a start each: that counts as well.
+func TestTenantsThatMakeWorkersGrow(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2, Memory: 64 << 20, Slice: time.Hour})
+	for range 4 {
+		if _, _, err := do(t.Context(), p, "large", limit, "keep"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := do(t.Context(), p, "small", limit, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := p.Stats(); s.Recycled != 4 || len(s.LowTenants) != 1 || s.LowTenants[0] != "large" {
+		t.Errorf("counted %+v", s)
+	}
+}
+
 // What waits takes no memory: the request is made when there is a worker for it.
 func TestPayloadsAreMadeLate(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,8 @@ import (
 // that has used the processor least recently is next.
 //
 // A lane has a priority. All lanes begin with the normal one, except those of background jobs. A lane
-// whose request takes long gets the low one for a while, each time for longer.
+// whose request takes long gets the low one for a while, each time for longer. A lane whose requests have
+// to be ended again and again rests after each of them.
 type lanes struct {
 	workers int
 	byKey   map[laneKey]*lane
@@ -52,10 +53,13 @@ type lane struct {
 	quick int
 	// running counts the requests that have a worker.
 	running int
-	// busy is for how many seconds its requests have used the processor, and overruns how many of them
-	// were ended, up to at; what is long ago counts for less and less.
-	busy, overruns float64
-	at             time.Time
+	// busy is for how many seconds its requests have used the processor, overruns how many of them were
+	// ended, and recycles how many workers they have made grow, up to at; what is long ago counts for
+	// less and less.
+	busy, overruns, recycles float64
+	at                       time.Time
+	// restUntil is when its next request may have a worker.
+	restUntil time.Time
 	// lowUntil is when the low priority ends, and period for how long it was given.
 	lowUntil time.Time
 	period   time.Duration
@@ -81,6 +85,10 @@ const (
 	longestLane = 200
 	// halfLife is after how many seconds what a request has done counts for half.
 	halfLife = 30
+	// longestRest is for how many times as long as its last request a lane rests at most.
+	longestRest = 8
+	// mostRecycles is how many workers a lane may make grow lately.
+	mostRecycles = 3
 	// shortestPeriod and longestPeriod bound for how long a lane gets the low priority.
 	shortestPeriod, longestPeriod = time.Minute, time.Hour
 	// manyLanes is from how many lanes on those are forgotten that say nothing any more, and mostLanes
@@ -156,7 +164,7 @@ func (l *lanes) next(p priority) *lane {
 	now := l.now()
 	var next *lane
 	for _, lane := range l.byKey {
-		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) {
+		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) || lane.rest(now) > 0 {
 			continue
 		}
 		if p == normal && lane.quick < proof && l.trials >= l.mostTrials {
@@ -206,10 +214,11 @@ func (l *lanes) grant(w *process) *turn {
 
 // A usage is what a request has done.
 type usage struct {
-	// cpu is for how long it used the processor.
+	// cpu is for how long it used the processor, and the one that takes the place of its worker to start.
 	cpu time.Duration
-	// long: it took more than others wait for. Ended: its worker had to be ended.
-	long, ended bool
+	// long: it took more than others wait for. Ended: its worker had to be ended. Recycled: its worker
+	// had grown.
+	long, ended, recycled bool
 }
 
 // endTrial takes note that a request is no trial any more: it is over, or its worker is not one of those of
@@ -228,11 +237,16 @@ func (l *lanes) done(t *turn, u usage) {
 	lane.running--
 	now := l.now()
 	fade := lane.fade(now)
-	lane.busy, lane.overruns, lane.at = lane.busy*fade+u.cpu.Seconds(), lane.overruns*fade, now
+	lane.busy, lane.overruns, lane.recycles, lane.at = lane.busy*fade+u.cpu.Seconds(), lane.overruns*fade, lane.recycles*fade, now
+	if u.recycled {
+		lane.recycles++
+	}
 	if u.ended {
+		// After n of these its requests have an nth of the time.
+		lane.restUntil = now.Add(time.Duration(min(lane.overruns, longestRest) * float64(u.cpu)))
 		lane.overruns++
 	}
-	if u.ended || u.long {
+	if u.ended || u.long || lane.recycles > mostRecycles {
 		l.lower(lane)
 		return
 	}
@@ -246,6 +260,9 @@ func (l *lane) used(now time.Time) float64 {
 	}
 	return l.busy * l.fade(now)
 }
+
+// rest is for how long no request of a lane may have a worker.
+func (l *lane) rest(now time.Time) time.Duration { return max(l.restUntil.Sub(now), 0) }
 
 // fade is what is left by now of what counted before.
 func (l *lane) fade(now time.Time) float64 {

@@ -270,6 +270,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 		return nil, err
 	}
 	var cause error
+	what := fmt.Sprintf("wait for one of %d workers", p.options.Workers)
 	timer := time.NewTimer(longestWait)
 	defer timer.Stop()
 	select {
@@ -285,6 +286,9 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if left {
 		p.counts.Waited += time.Since(turn.since)
 	}
+	if n := int(turn.lane.overruns); n > 0 {
+		what += fmt.Sprintf(", after %d requests of the same tenant that took too much", n)
+	}
 	p.mu.Unlock()
 	if !left && turn.err != nil {
 		return nil, turn.err
@@ -293,7 +297,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 		// It has a worker, and nobody to ask it anything.
 		_ = p.release(turn.worker, turn, outcome{})
 	}
-	return nil, fmt.Errorf("wait for one of %d workers: %w", p.options.Workers, cause)
+	return nil, fmt.Errorf("%s: %w", what, cause)
 }
 
 // queue lets a request wait for its turn, which may have come already.
@@ -336,7 +340,14 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	}
 	p.lastUse = time.Now()
 	w.turn, w.used = nil, p.lastUse
-	p.lanes.done(t, usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted})
+	u := usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted, recycled: o.err == nil && o.last}
+	if o.last {
+		u.cpu += w.startup
+	}
+	p.lanes.done(t, u)
+	if rest := t.lane.rest(p.lastUse); rest > 0 {
+		p.grantAfter(rest)
+	}
 	p.count(o)
 	set := &p.workers[w.priority]
 	switch {

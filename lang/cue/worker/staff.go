@@ -66,6 +66,9 @@ func (p *Pool) staff(at priority) {
 		return
 	}
 	switch {
+	case set.total < p.lanes.most(at) && set.total+other.total < p.most():
+		// It starts with the priority that it is for, so that a low one takes nothing from the others.
+		p.start(at)
 	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
 		// There is another one for those of normal priority.
 		w := other.idle[len(other.idle)-1]
@@ -73,8 +76,6 @@ func (p *Pool) staff(at priority) {
 		p.lower(w)
 		set.idle = append(set.idle, w)
 		p.handOut(low)
-	case set.total < p.lanes.most(at) && set.total+other.total < p.most(at):
-		p.start(at)
 	case at == normal && waits && len(other.idle) > 0 && (set.total == 0 || time.Since(other.idle[0].used) > longIdle):
 		w := other.idle[0]
 		other.idle = other.idle[1:]
@@ -84,11 +85,10 @@ func (p *Pool) staff(at priority) {
 	}
 }
 
-// most is how many workers there may be when one of a priority is started. One of normal priority may be
-// spare: it takes the place of one that is lowered or ended, so that nobody waits for a process to
-// start.
-func (p *Pool) most(at priority) int {
-	if at == normal && p.options.Workers > 1 {
+// most is how many workers there may be. One may be spare: it takes the place of one that is lowered or
+// ended, so that nobody waits for a process to start.
+func (p *Pool) most() int {
+	if p.options.Workers > 1 {
 		return p.options.Workers + 1
 	}
 	return p.options.Workers
@@ -213,6 +213,11 @@ func (p *Pool) fail(at priority, err error) {
 	if p.workers[at].total == 0 {
 		p.lanes.fail(at, fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
+	p.grantAfter(wait)
+}
+
+// grantAfter lets requests that still wait then have workers.
+func (p *Pool) grantAfter(wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
