@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,4 +158,32 @@ func TestConcurrentRuns(t *testing.T) {
 			group.Wait()
 		})
 	}
+}
+
+// A program that takes many steps lets others have the processor again and again, and not only when Go takes it away.
+//
+//nolint:paralleltest // it changes the number of processors.
+func TestClosuresYield(t *testing.T) {
+	p := compile(t, "validate/", "object: _\nvalidate: valid: len([for a in object.l for b in object.l {a}]) > 0", cue.Options{Evaluator: cue.None()})
+	list := make([]any, 300)
+	for i := range list {
+		list[i] = int64(i)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var turns atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ctx.Err() == nil {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	})
+	before := turns.Load()
+	_, err := p.Run(t.Context(), &rule.Input{Object: map[string]any{"l": list}})
+	if n := turns.Load() - before; err != nil || n < 15 {
+		t.Errorf("others had the processor %d times, %v", n, err)
+	}
+	cancel()
+	group.Wait()
 }

@@ -4,6 +4,7 @@
 package closure
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 
@@ -79,7 +80,8 @@ func (p *Params) Get(name string) (any, bool) {
 type machine struct {
 	params Params
 	// steps is the remaining budget; then the evaluator, which has limits of its own, takes over.
-	steps int
+	// When it falls below yield, other goroutines run.
+	steps, yield int
 	// doubt is set when something is missing because a parameter is incomplete.
 	doubt bool
 	// top is the frame of the file.
@@ -123,7 +125,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 
 // start prepares m for a run.
 func (m *machine) start(p *plan, params *Params) {
-	m.params, m.steps, m.doubt = *params, mostWork, false
+	m.params, m.steps, m.yield, m.doubt = *params, mostWork, mostWork-yieldEvery, false
 	m.top = frame{plan: p, slots: slices.Grow(m.top.slots[:0], len(p.codes))[:len(p.codes)]}
 }
 
@@ -141,10 +143,24 @@ func (m *machine) stop() {
 // some 20 ms.
 const mostWork = 500_000
 
+// yieldEvery is after how many steps, those of half a millisecond, other goroutines run. Go
+// preempts only after 10 ms.
+const yieldEvery = 16_000
+
 // spend takes n steps from the budget and reports whether they were left.
 func (m *machine) spend(n int) bool {
 	m.steps -= n + 1
-	return m.steps >= 0
+	return m.steps >= m.yield || m.pause()
+}
+
+// pause lets other goroutines run and reports whether steps are left.
+func (m *machine) pause() bool {
+	if m.steps < 0 {
+		return false
+	}
+	runtime.Gosched()
+	m.yield = max(m.steps-yieldEvery, 0)
+	return true
 }
 
 // A frame holds the values of the names of one scope.
