@@ -207,24 +207,23 @@ func TestOverrunsShortenTheLimit(t *testing.T) {
 	}
 }
 
-// A tenant whose requests have to be ended rests after each of them, the longer the more there were, and the others
-// have the processor meanwhile.
+// Tenants whose requests had to be ended rest after each of them, together, and the others have the processor meanwhile.
 func TestOverrunsAreFollowedByRests(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 2})
-	for range 3 {
-		_, _, _ = do(t.Context(), p, "slow", time.Second, "hang")
+	for i := range 3 {
+		_, _, _ = do(t.Context(), p, fmt.Sprint("slow", i), time.Second, "hang")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, took, err := do(ctx, p, "slow", limit, "x")
+	_, took, err := do(ctx, p, "slow0", limit, "x")
 	if !errors.Is(err, context.DeadlineExceeded) || took != 0 || !strings.Contains(err.Error(), "took too much") {
 		t.Errorf("it does not rest: %s, %v", took, err)
 	}
 	if _, _, err := do(t.Context(), p, "other", limit, "x"); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
-	if _, _, err := do(t.Context(), p, "slow", limit, "x"); err != nil {
+	if _, _, err := do(t.Context(), p, "slow0", limit, "x"); err != nil {
 		t.Errorf("after its rest: %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // that has used the processor least recently is next.
 //
 // A lane has a priority. All lanes begin with the normal one, except those of background jobs. A lane
-// whose request takes long gets the low one for a while, each time for longer. A lane whose requests have
-// to be ended again and again rests after each of them.
+// whose request takes long gets the low one for a while, each time for longer. Lanes whose requests
+// had to be ended lately share a quarter of a processor, however many they are.
 type lanes struct {
 	workers int
 	byKey   map[laneKey]*lane
@@ -20,6 +20,8 @@ type lanes struct {
 	// trials are the workers of normal priority with a request of a tenant that is not proven, and
 	// mostTrials how many there may be.
 	trials, mostTrials int
+	// restUntil is when requests of lanes with overruns may have workers again.
+	restUntil time.Time
 }
 
 // A priority is how a worker shares the processor with other processes. Requests of one priority never
@@ -58,8 +60,6 @@ type lane struct {
 	// less and less.
 	busy, overruns, recycles float64
 	at                       time.Time
-	// restUntil is when its next request may have a worker.
-	restUntil time.Time
 	// lowUntil is when the low priority ends, and period for how long it was given.
 	lowUntil time.Time
 	period   time.Duration
@@ -85,8 +85,10 @@ const (
 	longestLane = 200
 	// halfLife is after how many seconds what a request has done counts for half.
 	halfLife = 30
-	// longestRest is for how many times as long as its last request a lane rests at most.
-	longestRest = 8
+	// restFactor is for how many times as long as a request of a lane with overruns has used the
+	// processor all such lanes rest, and longestRest for how long at most.
+	restFactor  = 3
+	longestRest = 2 * time.Second
 	// mostRecycles is how many workers a lane may make grow lately.
 	mostRecycles = 3
 	// shortestPeriod and longestPeriod bound for how long a lane gets the low priority.
@@ -164,7 +166,7 @@ func (l *lanes) next(p priority) *lane {
 	now := l.now()
 	var next *lane
 	for _, lane := range l.byKey {
-		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) || lane.rest(now) > 0 {
+		if len(lane.waiting) == 0 || l.priority(lane) != p || lane.running >= l.share(lane, p) || l.rest(lane) > 0 {
 			continue
 		}
 		if p == normal && lane.quick < proof && l.trials >= l.mostTrials {
@@ -242,9 +244,14 @@ func (l *lanes) done(t *turn, u usage) {
 		lane.recycles++
 	}
 	if u.ended {
-		// After n of these its requests have an nth of the time.
-		lane.restUntil = now.Add(time.Duration(min(lane.overruns, longestRest) * float64(u.cpu)))
 		lane.overruns++
+	}
+	if lane.overran(now) {
+		from := l.restUntil
+		if from.Before(now) {
+			from = now
+		}
+		l.restUntil = from.Add(min(restFactor*u.cpu, longestRest))
 	}
 	if u.ended || u.long || lane.recycles > mostRecycles {
 		l.lower(lane)
@@ -261,8 +268,18 @@ func (l *lane) used(now time.Time) float64 {
 	return l.busy * l.fade(now)
 }
 
+// overran reports whether requests of a tenant had to be ended lately: one counts for some minutes. What
+// belongs to nobody is compiled for those who run the server.
+func (l *lane) overran(now time.Time) bool { return l.tenant != "" && l.overruns*l.fade(now) > 0.05 }
+
 // rest is for how long no request of a lane may have a worker.
-func (l *lane) rest(now time.Time) time.Duration { return max(l.restUntil.Sub(now), 0) }
+func (l *lanes) rest(lane *lane) time.Duration {
+	now := l.now()
+	if !lane.overran(now) {
+		return 0
+	}
+	return max(l.restUntil.Sub(now), 0)
+}
 
 // fade is what is left by now of what counted before.
 func (l *lane) fade(now time.Time) float64 {

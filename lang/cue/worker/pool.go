@@ -242,11 +242,7 @@ func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]b
 		defer timer.Stop()
 	}
 	reply, last, err := w.ask(payload, limit)
-	o := outcome{took: time.Since(begin), last: last, err: err}
-	if o.cpu = o.took; err == nil {
-		o.cpu = w.cpu() - cpu
-	}
-	return reply, p.release(w, t, o)
+	return reply, p.release(w, t, outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err})
 }
 
 // Ended returns why ctx is done, as its error and as the cause that it was given.
@@ -286,8 +282,8 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if left {
 		p.counts.Waited += time.Since(turn.since)
 	}
-	if n := int(turn.lane.overruns); n > 0 {
-		what += fmt.Sprintf(", after %d requests of the same tenant that took too much", n)
+	if p.lanes.rest(turn.lane) > 0 {
+		what += ", after requests of the same tenant that took too much"
 	}
 	p.mu.Unlock()
 	if !left && turn.err != nil {
@@ -345,7 +341,7 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 		u.cpu += w.startup
 	}
 	p.lanes.done(t, u)
-	if rest := t.lane.rest(p.lastUse); rest > 0 {
+	if rest := p.lanes.rest(t.lane); rest > 0 {
 		p.grantAfter(rest)
 	}
 	p.count(o)

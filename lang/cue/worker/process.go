@@ -94,8 +94,14 @@ func (p *process) lower() {
 }
 
 // cpu is for how long the process has used the processor, or the time itself where that is not known.
-// It may be called as long as the process has not been waited for.
 func (p *process) cpu() time.Duration {
+	select {
+	case <-p.ended:
+		if state := p.cmd.ProcessState; state != nil {
+			return state.UserTime() + state.SystemTime()
+		}
+	default:
+	}
 	if used, ok := cpuOf(p.cmd.Process.Pid); ok {
 		return used
 	}
