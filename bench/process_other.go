@@ -9,6 +9,10 @@ import (
 
 func cpuOf(int) (time.Duration, error) { return 0, errors.New("CPU time is measured on Linux only") }
 
+func cpuOfChildren(int) (time.Duration, error) {
+	return 0, errors.New("CPU time is measured on Linux only")
+}
+
 func memoryOf(int) (int64, error) { return 0, errors.New("memory is measured on Linux only") }
 
 // start is when the process started.

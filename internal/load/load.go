@@ -132,6 +132,9 @@ func (g *Generator) Run(ctx context.Context, p Pace) *Result {
 				n := int(turn.Add(1)-1) % len(g.shots)
 				verdict, err := w.shoot(ctx, &g.shots[n], n)
 				results[i].add(verdict, err, time.Since(due))
+				if err == nil && results[i].Bodies[verdict] == nil {
+					results[i].Bodies[verdict] = w.known[n].body
+				}
 				if w.connection == nil && err != nil {
 					// A server that is gone is not to be stormed.
 					time.Sleep(10 * time.Millisecond)

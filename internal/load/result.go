@@ -10,9 +10,10 @@ import (
 type Result struct {
 	// Elapsed is until the last answer.
 	Elapsed time.Duration
-	// Answered counts the good responses, and Verdicts counts them by verdict.
+	// Answered counts the good answers, and Verdicts what they say; Bodies has one of each.
 	Answered int
 	Verdicts map[string]int
+	Bodies   map[string][]byte
 	// Errors counts the others by kind; Samples has one of each kind.
 	Errors  map[string]int
 	Samples map[string]error
@@ -23,7 +24,7 @@ type Result struct {
 }
 
 func newResult() *Result {
-	return &Result{Verdicts: map[string]int{}, Errors: map[string]int{}, Samples: map[string]error{}}
+	return &Result{Verdicts: map[string]int{}, Bodies: map[string][]byte{}, Errors: map[string]int{}, Samples: map[string]error{}}
 }
 
 func (r *Result) add(verdict string, err error, took time.Duration) {
@@ -73,6 +74,7 @@ func (r *Result) merge(other *Result) {
 	r.Answered += other.Answered
 	for verdict, n := range other.Verdicts {
 		r.Verdicts[verdict] += n
+		r.Bodies[verdict] = other.Bodies[verdict]
 	}
 	for kind, n := range other.Errors {
 		r.Errors[kind] += n
