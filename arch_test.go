@@ -56,7 +56,8 @@ var mayImport = []struct {
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"samples", []string{"."}},
-	{"observe/...", []string{".", "api", "fact"}},
+	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
+	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "rule"}},
 	// What an API server does around a decision, offline.
 	{"simulate/authz", []string{"."}},
@@ -98,6 +99,7 @@ var mayImport = []struct {
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// The answers of the admission doors, in each protocol.
 	{"internal/answer", []string{"."}},
+	{"internal/withhold", []string{".", "fact"}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},

@@ -7,10 +7,7 @@ import (
 	"time"
 )
 
-var (
-	errNoResolver = errors.New("nothing here resolves facts")
-	errDryRun     = errors.New("not requested in a dry run: only GET and HEAD have no side effects")
-)
+var errNoResolver = errors.New("nothing here resolves facts")
 
 // A PanicError is the error of a rule whose program panicked.
 type PanicError struct {

@@ -155,7 +155,7 @@ func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 // those must change nothing.
 func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if a.request.DryRun && !ref.Safe() {
-		return nil, errDryRun
+		return nil, fact.ErrDryRun
 	}
 	if err := a.rule.Facts.Check(ref); err != nil {
 		return nil, err

@@ -2,8 +2,12 @@ package fact
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 )
+
+// ErrDryRun is the error of a fact that is not requested in a dry run.
+var ErrDryRun = errors.New("not requested in a dry run: only GET and HEAD have no side effects")
 
 // A Resolver gets facts. It is safe for concurrent use and answers within ctx. Values
 // are JSON trees (see usher.Object.Tree), shared: do not change them.

@@ -65,10 +65,13 @@ type cluster struct {
 	log      *recorder
 	// verify is given to replicas.
 	verify func(context.Context, func(report.Calls))
+	// failing are the failures that replicas have seen, by identity.
+	mu      sync.Mutex
+	failing map[string][]rule.Failure
 }
 
 func newCluster(t testing.TB) *cluster {
-	c := &cluster{t: t, log: &recorder{}, kube: kubefake.NewClientset()}
+	c := &cluster{t: t, log: &recorder{}, kube: kubefake.NewClientset(), failing: map[string][]rule.Failure{}}
 	c.policies = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), listKinds())
 	c.policies.PrependReactor("patch", "*", c.testUID)
 	return c
@@ -158,6 +161,11 @@ func (c *cluster) mortal(identity string) (*report.Reporter, func()) {
 func (c *cluster) reporter(identity string, kube *kubefake.Clientset) *report.Reporter {
 	return report.New(c.policies, kube, report.Options{
 		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify,
+		Failing: func() []rule.Failure {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return slices.Clone(c.failing[identity])
+		},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/rule"
@@ -113,6 +115,7 @@ func (r *Reporter) lead(ctx context.Context) {
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
 		lease: leaseName(r.options.Identity), replicas: replicas{}, deposed: r.deposed(), seen: map[types.UID]sighting{},
+		working: map[types.UID]working{}, events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 	}
 	backoff := newBackoff(retryAtMost)
 	for ctx.Err() == nil {
@@ -143,6 +146,9 @@ type leader struct {
 	deposed string
 	viewed  *view
 	seen    map[types.UID]sighting
+	// working is what has been written about failures, in this term.
+	working map[types.UID]working
+	events  flowcontrol.RateLimiter
 	// apart tells since when replicas differ in a shard; zero: they do not.
 	apart [shards]time.Time
 }
@@ -168,7 +174,28 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 	if len(due) > batch {
 		due, rest = due[:batch], 0
 	}
-	return rest, l.write(ctx, due)
+	err := l.write(ctx, due)
+	for i := range due {
+		if due[i].done {
+			l.note(ctx, &due[i], time.Now())
+		}
+	}
+	return rest, err
+}
+
+// note remembers what was written about failures of a policy, and announces it.
+func (l *leader) note(ctx context.Context, w *write, now time.Time) {
+	if w.working == nil {
+		return
+	}
+	noted := working{at: now}
+	if w.failure != nil {
+		noted.count = w.failure.Count
+	}
+	l.working[w.policy.UID] = noted
+	if w.working.Reason != v1alpha1.ReasonEdited {
+		l.announce(ctx, w.policy, w.working, w.failure)
+	}
 }
 
 // await waits until there is a newer view than v.
@@ -223,23 +250,17 @@ func (l *leader) sight(v *view, now time.Time) {
 		}
 		seen[p.UID] = s
 	}
+	maps.DeleteFunc(l.working, func(uid types.UID, _ working) bool { _, ok := seen[uid]; return !ok })
 	l.viewed, l.seen = v, seen
 }
 
 // due returns the writes to be made, what changed last first, so that who edits one
 // policy does not wait for thousands; and how long to rest after them.
 func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
-	lagging := l.replicas.lagging(v.digests(), now)
-	for i := range l.apart {
-		switch {
-		case len(lagging[i]) == 0:
-			l.apart[i] = time.Time{}
-		case l.apart[i].IsZero():
-			l.apart[i] = now
-		}
-	}
-	var due []write
+	lagging := l.lagging(v, now)
+	var due, failed []write
 	rest := idleEvery
+	failing := l.failing(now)
 	for i := range v.Policies {
 		p := &v.Policies[i]
 		if p.UID == "" || !l.writable(p, now) {
@@ -251,16 +272,47 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		if p.Admission {
 			o.calls = v.calls
 		}
+		o.working = l.workingCondition(known, p, failing[p.UID], now)
 		status, settled := next(known, p, o, now)
 		if !settled {
 			rest = min(rest, pollInterval(o.known))
 		}
-		if status != nil {
-			due = append(due, write{policy: p, status: *status, changed: since})
+		if status == nil {
+			continue
 		}
+		w := write{policy: p, status: *status, changed: since, working: o.working, failure: failing[p.UID]}
+		if o.working != nil && onlyWorking(known, p, o, now) {
+			failed = append(failed, w)
+			continue
+		}
+		due = append(due, w)
 	}
 	slices.SortStableFunc(due, func(a, b write) int { return b.changed.Compare(a.changed) })
-	return due, rest
+	if len(failed) > workingBatch {
+		failed, rest = failed[:workingBatch], min(rest, pollEvery)
+	}
+	return append(due, failed...), rest
+}
+
+// lagging returns the replicas that differ in each shard, and notes since when.
+func (l *leader) lagging(v *view, now time.Time) [shards][]string {
+	lagging := l.replicas.lagging(v.digests(), now)
+	for i := range l.apart {
+		switch {
+		case len(lagging[i]) == 0:
+			l.apart[i] = time.Time{}
+		case l.apart[i].IsZero():
+			l.apart[i] = now
+		}
+	}
+	return lagging
+}
+
+// onlyWorking reports whether nothing else than the condition Working is to be written.
+func onlyWorking(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) bool {
+	o.working = nil
+	status, _ := next(known, p, o, now)
+	return status == nil
 }
 
 func pollInterval(known time.Duration) time.Duration {
@@ -275,4 +327,9 @@ type write struct {
 	policy  *rule.State
 	status  v1alpha1.PolicyStatus
 	changed time.Time
+	// working is the condition Working, if it changes, with the failure that it is about.
+	working *metav1.Condition
+	failure *rule.Failure
+	// done says that it was written.
+	done bool
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/usher-dev/usher/rule"
 )
 
 const (
@@ -78,12 +80,21 @@ func (r *Reporter) publish(ctx context.Context) error {
 	return nil
 }
 
-// awaitChange waits until this replica enforces or serves something else than at v.
+// failing is what this replica publishes about policies that fail.
+func (r *Reporter) failing() string {
+	if r.options.Failing == nil {
+		return ""
+	}
+	return publishedFailures(r.options.Failing())
+}
+
+// awaitChange waits until this replica enforces or serves something else than at v, or another
+// policy fails.
 func (r *Reporter) awaitChange(ctx context.Context, v *view, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
-	serves := v.serves
-	for published := v.digests(); v.digests() == published && v.serves == serves; v = r.view() {
+	serves, failures := v.serves, v.failures
+	for published := v.digests(); v.digests() == published && v.serves == serves && v.failures == failures; v = r.view() {
 		select {
 		case <-ctx.Done():
 			return
@@ -103,6 +114,7 @@ func (r *Reporter) apply(ctx context.Context, name string, v *view) error {
 			EnforcedAnnotation: v.digests().String(),
 			SnapshotAnnotation: strconv.FormatInt(v.Generation, 10),
 			ServesAnnotation:   v.serves,
+			FailingAnnotation:  r.failing(),
 		}).
 		WithSpec(coordinationapply.LeaseSpec().
 			WithHolderIdentity(r.options.Identity).
@@ -138,6 +150,7 @@ type replica struct {
 	seen time.Time
 	// enforces is zero, which confirms nothing, if what is published cannot be read.
 	enforces digests
+	failing  []rule.Failure
 }
 
 // replicas are the other replicas by the names of their Leases.
@@ -165,7 +178,10 @@ func (rs replicas) update(leases []coordinationv1.Lease, own, deposed string, no
 		if known == nil && deposed != "" && identity(lease) == deposed {
 			seen = now.Add(-leaseDuration - 1)
 		}
-		rs[lease.Name] = &replica{identity: identity(lease), renewed: *lease.Spec.RenewTime, seen: seen, enforces: enforces}
+		rs[lease.Name] = &replica{
+			identity: identity(lease), renewed: *lease.Spec.RenewTime, seen: seen, enforces: enforces,
+			failing: parseFailures(lease.Annotations[FailingAnnotation]),
+		}
 	}
 	for name := range rs {
 		if !present[name] {

@@ -26,6 +26,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/usher-dev/usher/rule"
 )
 
 // Options configure a [Reporter]. Identity and Namespace are needed.
@@ -40,6 +42,9 @@ type Options struct {
 	// leads, until ctx is done. It calls tell with what it finds. Nil means that nobody finds
 	// out: they are taken to ask then.
 	Verify func(ctx context.Context, tell func(Calls))
+	// Failing returns which policies fail at this replica; nil means none. [Reporter.Failed]
+	// says that there is a new one.
+	Failing func() []rule.Failure
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -48,7 +53,8 @@ type Options struct {
 // enforces. Use [New].
 //
 // It needs these permissions: in its namespace get, list, create, update, patch and delete
-// of leases; in the cluster get and list of the policy kinds and patch of their status.
+// of leases; in the cluster get and list of the policy kinds, patch of their status, and
+// create and patch of events.
 type Reporter struct {
 	policies dynamic.Interface
 	kube     kubernetes.Interface
@@ -63,6 +69,8 @@ type Reporter struct {
 	// serves is what the next views say, and words what they say by topic.
 	serves string
 	words  map[string]string
+	// failures counts the calls of Failed.
+	failures int
 	// rival is the replica that led before this one.
 	rival string
 	leads atomic.Bool
@@ -108,6 +116,14 @@ func (r *Reporter) Serves(topic string, words ...string) {
 	r.renew()
 }
 
+// Failed says that another policy fails than before. It does not block.
+func (r *Reporter) Failed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	r.renew()
+}
+
 // verified takes over what is known about the calls of API servers.
 func (r *Reporter) verified(c Calls) {
 	r.mu.Lock()
@@ -125,7 +141,7 @@ func (r *Reporter) renew() {
 
 func (r *Reporter) supersede(next *view) {
 	last := r.newest
-	next.calls, next.serves = r.calls, r.serves
+	next.calls, next.serves, next.failures = r.calls, r.serves, r.failures
 	r.newest = next
 	close(last.superseded)
 }

@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written, with 1 warning: see status.problems",
 				"Enforced True Enforced 2: every replica enforces this version",
-				"warning odd",
+				"warning odd", "last error warning: odd",
 			},
 		},
 		{

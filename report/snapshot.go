@@ -53,6 +53,8 @@ type view struct {
 	digests func() digests
 	// serves is what this replica serves besides policies.
 	serves string
+	// failures changes when another policy fails than before.
+	failures int
 	// superseded is closed when there is a newer view.
 	superseded chan struct{}
 }

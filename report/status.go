@@ -38,6 +38,8 @@ type outlook struct {
 	unregistered string
 	// calls is whether API servers ask for anything.
 	calls Calls
+	// working is the condition Working, if it is to change.
+	working *metav1.Condition
 }
 
 // next is the status that policy p is to have in place of the one it has; nil if it is
@@ -53,24 +55,40 @@ func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) 
 		Conditions:         slices.Clone(known.Conditions),
 		Problems:           problems(p.Problems),
 	}
-	if !p.Compiled || !p.Enforced {
-		next.LastError = firstError(p.Problems)
-	}
-	conditions := []*metav1.Condition{compiled, enforced}
+	conditions := []*metav1.Condition{compiled, enforced, o.working}
 	if p.NeedsProof {
 		conditions = append(conditions, provenCondition(p))
 	}
 	for _, c := range conditions {
+		if c == nil {
+			continue
+		}
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(next.Conditions, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 		meta.SetStatusCondition(&next.Conditions, *c)
 	}
+	next.LastError = lastError(p, next.Conditions)
 	if same(known, next) {
 		return nil, settled
 	}
 	return &next, settled
+}
+
+// lastError is what is wrong with a policy, in one line.
+func lastError(p *rule.State, conditions []metav1.Condition) string {
+	working := meta.FindStatusCondition(conditions, v1alpha1.ConditionWorking)
+	switch {
+	case !p.Compiled || !p.Enforced:
+		return firstError(p.Problems)
+	case working != nil && working.Status == metav1.ConditionFalse:
+		return working.Message
+	case len(p.Problems) > 0:
+		first := slices.MinFunc(p.Problems, func(a, b rule.Problem) int { return cmp.Compare(a.Severity, b.Severity) })
+		return short(string(first.Severity) + ": " + inOneLine(first))
+	}
+	return ""
 }
 
 // same compares two statuses, without reflection: the leader compares thousands at a time.
@@ -241,7 +259,10 @@ func firstError(problems []rule.Problem) string {
 	if len(errs) == 0 {
 		return "the reason is not known: look at the log of Usher"
 	}
-	p := errs[0]
+	return short(inOneLine(errs[0]))
+}
+
+func inOneLine(p rule.Problem) string {
 	text := p.What
 	if p.Field != "" {
 		text = p.Field + ": " + text
@@ -249,7 +270,7 @@ func firstError(problems []rule.Problem) string {
 	if p.Do != "" {
 		text += "; " + p.Do
 	}
-	return short(strings.Join(strings.Fields(text), " "))
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // short is text, cut where it is too long for a status.

@@ -99,14 +99,15 @@ func (w *writer) writable(p *rule.State, now time.Time) bool {
 // policies would meet too.
 func (w *writer) write(ctx context.Context, due []write) error {
 	refusals := 0
-	for _, item := range due {
+	for i := range due {
+		item := &due[i]
 		if w.mute[item.policy.Policy.Kind] {
 			continue
 		}
 		if err := w.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		err := w.patch(ctx, item)
+		err := w.patch(ctx, *item)
 		if apierrors.IsNotFound(err) {
 			err = w.missing(ctx, item.policy)
 			if err == nil {
@@ -114,7 +115,7 @@ func (w *writer) write(ctx context.Context, due []write) error {
 			}
 		}
 		if err == nil {
-			w.known[item.policy.UID] = item.status
+			w.known[item.policy.UID], item.done = item.status, true
 			refusals = 0
 			continue
 		}

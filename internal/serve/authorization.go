@@ -117,6 +117,9 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
 		}
 		decider := s.metrics.Wrap(decisionlog.Wrap(s.live, log.With("endpoint", endpoint.path)), door)
+		if s.cluster != nil {
+			decider = s.cluster.failing.Wrap(decider)
+		}
 		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
 		mux.Handle(endpoint.path, known.Require(server.Count(answers)))
 	}

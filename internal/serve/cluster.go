@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/observe/failing"
 	"github.com/usher-dev/usher/report"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
@@ -33,6 +34,8 @@ type clusterRuntime struct {
 	// prober is nil if nobody can find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
+	// failing remembers which policies fail here.
+	failing *failing.Tracker
 }
 
 // newClusterRuntime prepares one. Replicas share the keys; count counts probes by what they show.
@@ -43,7 +46,8 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
 		answerer: probe.NewAnswerer(keys),
 	}
-	o := report.Options{Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Log: c.Log}
+	m.failing = failing.New(func() { m.reporter.Failed() })
+	o := report.Options{Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Failing: m.failing.Failures, Log: c.Log}
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
 		o.Verify = m.verify
 	}
@@ -96,6 +100,7 @@ func (m *clusterRuntime) facts(c Config) fact.Resolver {
 // for what they need.
 func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
+	m.failing.Keep(snapshot.Policies)
 	if m.webhookConfig == nil {
 		m.reporter.Observe(snapshot)
 		return

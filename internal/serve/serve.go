@@ -92,7 +92,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 		s.metrics.Cluster(metrics.ClusterState{
-			Staleness: s.cluster.source.Staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled,
+			Staleness: s.cluster.source.Staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
 		})
 	}
 	facts, err := s.facts()
@@ -236,7 +236,7 @@ func (s *Server) mux() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
-		decider = s.cluster.answerer.Wrap(decider)
+		decider = s.cluster.answerer.Wrap(s.cluster.failing.Wrap(decider))
 	}
 	e := &entrance{demanding: s.callers != nil, refused: s.metrics.Refused("admission", unknownPath, otherResource)}
 	e.door = func(at route, accept func(context.Context, *usher.Request) error) http.Handler {

@@ -9,14 +9,12 @@ package decisionlog
 import (
 	"context"
 	"log/slog"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/withhold"
 )
 
 // Wrap returns a decider that decides as d does and logs it; nil means slog.Default.
@@ -81,7 +79,7 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 	}
 	if err != nil {
 		secret := slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential })
-		attrs = append(attrs, slog.String("error", withheld(r, err, secret)))
+		attrs = append(attrs, slog.String("error", withhold.Error(r, err, secret)))
 	}
 	return attrs
 }
@@ -150,30 +148,8 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 		f := &findings[i]
 		secret = secret || f.Confidential
 		if f.Outcome == usher.Failed {
-			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withheld(r, f.Err, secret), Ignored: f.Ignored})
+			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withhold.Error(r, f.Err, secret), Ignored: f.Ignored})
 		}
 	}
 	return failed
-}
-
-var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*(?:\"|$)|'[^']*(?:'|$)|`[^`]*(?:`|$)")
-
-// withheld is the text of an error without possible values of the object, and without any text if
-// the object is a secret, or if one was read before.
-func withheld(r *usher.Request, err error, confidential bool) string {
-	const (
-		limit  = 500
-		secret = "not logged: it may repeat a secret"
-	)
-	if err == nil {
-		return ""
-	}
-	if confidential || fact.Confidential(r.Kind.Kind) {
-		return secret
-	}
-	text := quoted.ReplaceAllString(err.Error(), "(…)")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
 }

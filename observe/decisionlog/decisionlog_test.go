@@ -130,7 +130,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	for _, kind := range []string{"Secret", "TokenRequest", "TokenReview"} {
 		d := usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{{Outcome: usher.Failed, Err: errors.New("value " + canary)}}}
 		got := logged(t, request(kind), d, errors.New(canary))
-		if len(got) != 1 || got[0]["error"] != "not logged: it may repeat a secret" {
+		if len(got) != 1 || got[0]["error"] != "not shown: it may repeat a secret" {
 			t.Errorf("%s: got %v", kind, got)
 		}
 	}

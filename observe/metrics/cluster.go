@@ -17,6 +17,8 @@ type ClusterState struct {
 	// Called is whether they do, as probes have shown. It is not known on replicas that do
 	// not probe.
 	Called func() (called, known bool)
+	// Failing is how many policies fail at this replica.
+	Failing func() int
 }
 
 // Cluster adds metrics about the process in a cluster to m.
@@ -27,7 +29,7 @@ func (m *Metrics) Probed(result string) { m.probes.WithLabelValues(result).Inc()
 
 // cluster shows what Cluster was given.
 type cluster struct {
-	staleness, registered, called *prometheus.Desc
+	staleness, registered, called, failing *prometheus.Desc
 
 	current atomic.Pointer[ClusterState]
 }
@@ -36,6 +38,7 @@ func (c *cluster) init(m *Metrics) {
 	c.staleness = m.gauge("source_staleness_seconds", "Time since the policies were last confirmed to be those of the cluster; up to half a minute is normal.")
 	c.registered = m.gauge("registered", "1 if the webhook configurations have what the policies need, 0 if they could not be written.")
 	c.called = m.gauge("probe_success", "1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.")
+	c.failing = m.gauge("failing_policies", "Policies with a rule that has failed at this replica and has not worked since.")
 }
 
 // Describe implements prometheus.Collector.
@@ -43,6 +46,7 @@ func (c *cluster) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.staleness
 	descs <- c.registered
 	descs <- c.called
+	descs <- c.failing
 }
 
 // Collect implements prometheus.Collector.
@@ -56,6 +60,9 @@ func (c *cluster) Collect(metrics chan<- prometheus.Metric) {
 	}
 	if current.Registered != nil {
 		metrics <- prometheus.MustNewConstMetric(c.registered, prometheus.GaugeValue, number(current.Registered()))
+	}
+	if current.Failing != nil {
+		metrics <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(current.Failing()))
 	}
 	if current.Called == nil {
 		return

@@ -279,7 +279,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
-		Called: func() (bool, bool) { return true, true },
+		Called: func() (bool, bool) { return true, true }, Failing: func() int { return 1 },
 	})
 	m.Workers(func() metrics.WorkerState {
 		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}

@@ -8,7 +8,8 @@ type PolicyStatus struct {
 	// ObservedGeneration is the generation that the rest of the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Compiled, Enforced and, where a policy needs a proof, Proven. The observedGeneration of Enforced is the
+	// Conditions are Compiled, Enforced, where a policy needs a proof, Proven, and, once a rule
+	// has failed in service, Working. The observedGeneration of Enforced is the
 	// generation in force, an older one while the newest does not compile.
 	// +optional
 	// +listType=map
@@ -18,7 +19,8 @@ type PolicyStatus struct {
 	// +optional
 	// +listType=atomic
 	Problems []PolicyProblem `json:"problems,omitempty"`
-	// LastError is the first error among the problems, in one line.
+	// LastError is what is wrong with the policy, in one line: the first error among the problems,
+	// else how a rule fails in service, else the first warning.
 	// +optional
 	LastError string `json:"lastError,omitempty"`
 }
@@ -47,6 +49,9 @@ const (
 	// ConditionProven: the writer of the policy is known to have had the right to write it.
 	// Only kinds that need a proof have it.
 	ConditionProven = "Proven"
+	// ConditionWorking: False as long as a rule of the policy fails in service, and True when it
+	// works again or has been edited. It is not there as long as none has failed.
+	ConditionWorking = "Working"
 )
 
 // The reasons of conditions of a policy.
@@ -82,6 +87,12 @@ const (
 	ReasonNotVerified = "NotVerified"
 	// ReasonLastGoodVersion: the newest version does not compile, an older one is in force.
 	ReasonLastGoodVersion = "LastGoodVersion"
+	// ReasonRuleFails: a rule of the version in force fails in service.
+	ReasonRuleFails = "RuleFails"
+	// ReasonRecovered: the rules that failed have worked since, or have not failed for an hour.
+	ReasonRecovered = "Recovered"
+	// ReasonEdited: rules of an older version failed, and none of this one has.
+	ReasonEdited = "Edited"
 	// ReasonReplicasDiffer: the newest version does not compile, and of the older ones not
 	// every replica has the same in force.
 	ReasonReplicasDiffer = "ReplicasDiffer"

@@ -1,0 +1,24 @@
+package rule
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A Failure says that a rule fails in service. Values of objects are not in it. Replicas tell it
+// to each other as JSON.
+type Failure struct {
+	// UID and Generation are those of the version of the policy that is in force.
+	UID        types.UID `json:"uid"`
+	Generation int64     `json:"generation"`
+	// Rule is the one that failed last, Error why, and Example is about what: an operation, a
+	// kind, a namespace and a name.
+	Rule    string `json:"rule"`
+	Error   string `json:"error"`
+	Example string `json:"example"`
+	// Count is how often rules of the policy have failed from Since to Last.
+	Count int64     `json:"count"`
+	Since time.Time `json:"since"`
+	Last  time.Time `json:"last"`
+}
