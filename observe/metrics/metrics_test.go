@@ -215,7 +215,7 @@ usher_policy_problems{severity="warning"} 2
 usher_policy_proofs{state="proven"} 0
 usher_policy_proofs{state="recorded"} 0
 usher_policy_proofs{state="unproven"} 7
-# HELP usher_snapshot_generation Which set of policies is in force: it counts up with every change since the start.
+# HELP usher_snapshot_generation Number of changes of the set of policies since the start.
 # TYPE usher_snapshot_generation gauge
 usher_snapshot_generation 2
 # HELP usher_snapshot_pending_policies Policies that are not compiled yet; their failure policy decides.

@@ -54,9 +54,9 @@ func (s *snapshot) init(m *Metrics) {
 	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.")
 	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
-	s.problems = m.gauge("policy_problems", "What is wrong with policies, by severity: error, mistake or warning.", "severity")
+	s.problems = m.gauge("policy_problems", "Problems of policies, by severity: error, mistake or warning.", "severity")
 	s.proofs = m.gauge("policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", "state")
-	s.sourceErrors = m.gauge("source_errors", "What the sources hold that could not be read as a policy.")
+	s.sourceErrors = m.gauge("source_errors", "Documents in the sources that could not be read as policies.")
 }
 
 // Describe implements prometheus.Collector.
