@@ -85,6 +85,7 @@ var mayImport = []struct {
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.
 	{"cmd/internal/cli", nil},
+	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and sends requests to them; its gate measures door to engine.

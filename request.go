@@ -87,10 +87,10 @@ func (r *Request) Target() *Object {
 
 // A User is the user who makes the request.
 type User struct {
-	Name   string
-	UID    string
-	Groups []string
-	Extra  map[string][]string
+	Name   string              `json:"name"`
+	UID    string              `json:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
 }
 
 // Access is an action that a user asks for. If it is on a resource, Resource, Subresource,

@@ -49,7 +49,7 @@ until grep -q 'curl .*mutate' "$dir/out"; do
 done
 url=$(sed -n 's/^Serving \([^ ]*\) .*/\1/p' "$dir/out")
 review=door/admission/testdata/reviews/v1-create-pods.json
-bench() { "$usher" bench "$url$1" --ca-file "$dir/certs/ca.crt" --body $review "${@:2}"; }
+bench() { "$usher" bench "$url$1" --ca-file "$dir/certs/ca.crt" --file $review "${@:2}"; }
 until bench /validate -d 100ms > /dev/null; do
     kill -0 $server
 done

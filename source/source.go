@@ -25,6 +25,8 @@ type Set struct {
 	Policies []api.Policy
 	// Unreadable are documents that should be policies and are not in Policies.
 	Unreadable []Unreadable
+	// Skipped are files in which nothing is a policy. Sources that go on running leave it empty.
+	Skipped []string
 }
 
 // An Unreadable is something that could not be read as a policy.

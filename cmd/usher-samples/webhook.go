@@ -63,7 +63,7 @@ are finished, and the exit status is 0.`,
 		},
 	}
 	f.register(cmd.Flags())
-	cmd.Flags().StringVar(&o.SidecarImage, "sidecar-image", "", "image of the container that /mutating-pods-sidecar adds; it denies everything without one")
+	cmd.Flags().StringVar(&o.SidecarImage, "sidecar-image", "", "image of the container that /mutating-pods-sidecar adds; without an image it denies every pod")
 	return cmd
 }
 
@@ -127,11 +127,11 @@ type webhookFlags struct {
 
 func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	f.legacy.Register(flags, "v")
-	flags.StringVar(&f.options.CertFile, "tls-cert-file", "", "certificate in PEM, with those between it and the CA; read again when it changes")
-	flags.StringVar(&f.options.KeyFile, "tls-private-key-file", "", "private key in PEM of --tls-cert-file")
-	flags.IntVar(&f.port, "port", 443, "port to listen on; 0 takes a free one")
-	flags.StringVar(&f.address, "bind-address", "", "IP address to listen on (default: all)")
-	flags.IntVarP(&f.verbosity, "v", "v", 0, "how much to log: from 2 on, every decision")
+	flags.StringVar(&f.options.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
+	flags.StringVar(&f.options.KeyFile, "tls-private-key-file", "", "PEM file with the private key of --tls-cert-file")
+	flags.IntVar(&f.port, "port", 443, "port to listen on; 0 selects a free port")
+	flags.StringVar(&f.address, "bind-address", "", "IP address to listen on (default: all addresses)")
+	flags.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity; from 2 on, each decision is logged")
 }
 
 // serve serves what mount returns until the command is to end.

@@ -37,19 +37,19 @@ they are written, which writes to refuse, and who may do what.`,
   usher check policies/
 
   # what would they do with this object, and why?
-  usher decide -p policies/ -f pod.yaml
+  usher decide -p policies/ pod.yaml
 
   # and exactly why does each rule do what it does?
-  usher explain -p policies/ -f pod.yaml
+  usher explain -p policies/ pod.yaml
 
   # what would the API server do, with all webhooks and policies of a cluster?
-  usher simulate -f pod.yaml --cluster cluster/
+  usher simulate pod.yaml --cluster cluster/
 
   # do they do what their test cases say?
   usher test cases/
 
   # enforce them
-  usher serve --policies policies/`,
+  usher serve -p policies/`,
 		Args: cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -66,39 +65,14 @@ func Decode(text []byte) ([]map[string]any, error) {
 		if err := k8sjson.Unmarshal(raw, &tree); err != nil {
 			return nil, fmt.Errorf("decode document %d: %w", i, err)
 		}
-		objects, err := flatten(tree)
+		err = manifest.Each(tree, func(object map[string]any) error {
+			trees = append(trees, object)
+			return complete(object)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
 		}
-		trees = append(trees, objects...)
 	}
-}
-
-// flatten returns the items of a list, or the object itself. Items of a list of one kind
-// may leave out their kind.
-func flatten(tree map[string]any) ([]map[string]any, error) {
-	k := kindOf(tree)
-	items, isList := tree["items"].([]any)
-	itemKind, ok := strings.CutSuffix(k.kind, "List")
-	if !ok || !isList {
-		return []map[string]any{tree}, complete(tree)
-	}
-	var trees []map[string]any
-	for i, item := range items {
-		object, ok := item.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("items[%d] is not an object", i)
-		}
-		if kindOf(object) == (kind{}) && itemKind != "" {
-			object["apiVersion"], object["kind"] = k.apiVersion, itemKind
-		}
-		found, err := flatten(object)
-		if err != nil {
-			return nil, fmt.Errorf("items[%d]: %w", i, err)
-		}
-		trees = append(trees, found...)
-	}
-	return trees, nil
 }
 
 func complete(tree map[string]any) error {

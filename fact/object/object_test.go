@@ -153,7 +153,7 @@ func TestLoadErrors(t *testing.T) {
 		{"no apiVersion", "version.yaml", "kind: A\nmetadata: {name: a}", "apiVersion is missing"},
 		{"no name", "name.yaml", "apiVersion: v1\nkind: A", "v1 A: metadata.name is missing"},
 		{"a bad item", "item.yaml", "apiVersion: v1\nkind: List\nitems: [{}]", "items[0]: apiVersion is missing"},
-		{"an item that is no object", "scalar.yaml", "apiVersion: v1\nkind: List\nitems: [1]", "items[0] is not an object"},
+		{"an item that is no object", "scalar.yaml", "apiVersion: v1\nkind: List\nitems: [1]", "items[0]: not an object"},
 	}
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {

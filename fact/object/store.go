@@ -5,15 +5,11 @@ package object
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/usher-dev/usher/fact"
 )
-
-// ErrNotFound is wrapped by the error for a name that the store has no object of.
-var ErrNotFound = errors.New("not found")
 
 // A Store resolves refs to the objects that it was made of. It is immutable.
 type Store struct {
@@ -93,7 +89,7 @@ func (of objects) named(o *fact.Object) (any, error) {
 	if o.Namespace != "" {
 		full = o.Namespace + "/" + o.Name
 	}
-	return nil, fmt.Errorf("%s %q %w", o.Kind, full, ErrNotFound)
+	return nil, fmt.Errorf("%s %q not found", o.Kind, full)
 }
 
 func kindOf(tree map[string]any) kind {

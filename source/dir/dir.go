@@ -34,11 +34,13 @@ func New(paths ...string) *Source { return &Source{paths: paths} }
 // Load reads the policies in paths once. It fails if one of the paths does not exist;
 // finding no policy is not an error.
 func Load(paths ...string) (source.Set, error) {
-	all, _, err := newReader(paths).read(func(string) {})
+	r := newReader(paths)
+	all, _, err := r.read(func(string) {})
 	var set source.Set
 	for _, f := range all {
 		add(&set, f)
 	}
+	set.Skipped = r.without()
 	return set, err
 }
 

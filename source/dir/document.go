@@ -201,7 +201,7 @@ func examine(raw []byte, p *places, prefix string) []found {
 	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group)):
 		var all []found
 		for i, item := range head.Items {
-			all = append(all, examine(item, p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
+			all = append(all, examine(ofList(item, kind), p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
 		}
 		return all
 	case ours(kind.Group):
@@ -210,6 +210,22 @@ func examine(raw []byte, p *places, prefix string) []found {
 		return examineUnversioned(head.Kind, p.position(prefix, "kind"))
 	}
 	return nil
+}
+
+// ofList returns an item of a list with the kind that it has: API servers leave it out in lists of
+// one kind.
+func ofList(item json.RawMessage, list schema.GroupVersionKind) json.RawMessage {
+	kind := strings.TrimSuffix(list.Kind, "List")
+	var head map[string]json.RawMessage
+	if kind == "" || json.Unmarshal(item, &head) != nil || head["apiVersion"] != nil || head["kind"] != nil {
+		return item
+	}
+	at := bytes.IndexByte(item, '{') + 1
+	separator := ","
+	if len(head) == 0 {
+		separator = ""
+	}
+	return slices.Concat(item[:at], fmt.Appendf(nil, `"apiVersion":%q,"kind":%q%s`, list.GroupVersion(), kind, separator), item[at:])
 }
 
 // examineUnversioned reports a policy without an apiVersion, which would be ignored otherwise.

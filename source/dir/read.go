@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/usher-dev/usher/api"
@@ -75,6 +76,18 @@ func (r *reader) read(enter func(folder string)) ([]found, map[string]stamp, err
 	}
 	r.parsed = next
 	return all, stamps, nil
+}
+
+// without returns the files that were read and have no policy.
+func (r *reader) without() []string {
+	var files []string
+	for path, p := range r.parsed {
+		if len(p.found) == 0 {
+			files = append(files, path)
+		}
+	}
+	slices.Sort(files)
+	return files
 }
 
 func add(set *source.Set, f found) {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,27 +33,32 @@ type Streams struct {
 // Execute runs a command line, whose command is root, and returns the exit status.
 func Execute(ctx context.Context, root *cobra.Command, s Streams, args []string) int {
 	root.SetIn(s.In)
-	root.SetOut(s.Out)
+	// Cobra prints warnings where the output goes, or on the standard error if nothing says where.
+	if s.Out != os.Stdout {
+		root.SetOut(s.Out)
+	}
 	root.SetErr(s.Err)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// The flags of a command that does not exist are not what is wrong.
+		if depth := len(strings.Fields(cmd.CommandPath())) - 1; cmd.HasSubCommands() && len(args) > depth && !strings.HasPrefix(args[depth], "-") {
+			err = NoSuchCommand(cmd, args[depth:])
+		}
 		return &UsageError{Command: cmd.CommandPath(), Err: err}
 	})
 	explainArguments(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { warnDeprecated(cmd, s) }
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, ErrNegative):
 		return ExitNegative
 	}
-	fmt.Fprintf(s.Err, "%s: %v\n", root.Name(), err)
-	if usage, ok := errors.AsType[*UsageError](err); ok {
-		fmt.Fprintf(s.Err, "Run '%s --help' for what it takes.\n", usage.Command)
-	}
+	printError(cmd, s, args, err)
 	return ExitUnusable
 }
 
@@ -93,12 +100,22 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// SomePaths is the argument check of commands that take files and folders.
-func SomePaths(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("no %s given: name files or folders", what)
+// NoPaths is the error of commands that were given no files and folders.
+func NoPaths(cmd *cobra.Command, what string) error {
+	return &UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("no %s given: name files or folders", what)}
+}
+
+// ReadsStdinOnce refuses to read the standard input for two purposes. Each of paths is what one of
+// them reads.
+func ReadsStdinOnce(paths ...[]string) error {
+	n := 0
+	for _, path := range slices.Concat(paths...) {
+		if path == "-" {
+			n++
 		}
-		return nil
 	}
+	if n > 1 {
+		return errors.New("the standard input can be read once: give - in one place")
+	}
+	return nil
 }

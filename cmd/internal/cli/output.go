@@ -22,7 +22,7 @@ type OutputFlag struct {
 // Register adds the flag to cmd; the first format is the default.
 func (o *OutputFlag) Register(cmd *cobra.Command, formats ...string) {
 	o.allowed, o.Value = formats, formats[0]
-	cmd.Flags().VarP(o, "output", "o", "how to print it: "+strings.Join(formats, ", "))
+	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(formats, ", "))
 	Offer(cmd, "output", formats...)
 }
 
@@ -71,7 +71,7 @@ type ColorFlag struct{ value string }
 // Register adds the flag to cmd.
 func (c *ColorFlag) Register(cmd *cobra.Command) {
 	c.value = "auto"
-	cmd.Flags().Var(c, "color", "use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	cmd.Flags().Var(c, "color", "when to use colors: auto, always or never; auto means on a terminal, unless NO_COLOR is set")
 	Offer(cmd, "color", "auto", "always", "never")
 }
 

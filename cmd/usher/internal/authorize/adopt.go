@@ -25,10 +25,10 @@ type proofFlags struct {
 }
 
 func (f *proofFlags) register(flags *pflag.FlagSet, namespace string) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would use, or the cluster of this pod)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig, if it is not the current one")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the one that kubectl would use, or the cluster of this pod)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", namespace)
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long it may take")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "timeout of the whole command")
 }
 
 func (f *proofFlags) client() (dynamic.Interface, error) {
@@ -95,7 +95,7 @@ The exit status is 1 if a policy is not adopted, and 2 if the cluster cannot be 
 	flags := cmd.Flags()
 	f.register(flags, "namespace of the policies; with --all, nothing else is adopted (default: all)")
 	flags.BoolVar(&all, "all", false, "adopt every policy that is not proven")
-	flags.BoolVar(&dryRun, "dry-run", false, "ask whether it would be allowed, and store nothing")
+	flags.BoolVar(&dryRun, "dry-run", false, "ask whether the change would be allowed; nothing is stored")
 	return cmd
 }
 

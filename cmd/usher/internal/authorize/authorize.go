@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact/object"
@@ -27,7 +28,6 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 	"github.com/usher-dev/usher/source"
-	"github.com/usher-dev/usher/source/dir"
 )
 
 // Command returns usher authz with its subcommands.
@@ -70,10 +70,10 @@ type worldFlags struct {
 }
 
 func (f *worldFlags) register(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.policies, "policies", "p", nil, "file or folder with policies (repeatable); before those of a cluster")
-	flags.StringArrayVar(&f.rbac, "rbac", nil, "file or folder with roles and bindings (repeatable); in place of those of a cluster")
-	flags.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of a cluster whose policies, roles and bindings count")
-	flags.StringVar(&f.cluster.Context, "context", "", "context of --kubeconfig, if it is not the current one")
+	policies.RegisterFlag(flags, &f.policies, "; they come before those of --kubeconfig")
+	flags.StringArrayVar(&f.rbac, "rbac", nil, "file or folder with roles and bindings (repeatable); they replace those of --kubeconfig")
+	flags.StringVar(&f.cluster.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; its policies, roles and bindings are read")
+	flags.StringVar(&f.cluster.Context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
 // A World is all that answers depend on.
@@ -87,7 +87,8 @@ type World struct {
 }
 
 // load reads everything. Policies that do not compile are left out, with a warning.
-func (f *worldFlags) load(ctx context.Context) (*World, error) {
+func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams) (*World, error) {
+	ctx := cmd.Context()
 	if len(f.policies) == 0 && len(f.rbac) == 0 && f.cluster.Kubeconfig == "" {
 		return nil, errors.New("nothing to go by: name policies with --policies, roles and bindings with --rbac, or a cluster with --kubeconfig")
 	}
@@ -99,11 +100,11 @@ func (f *worldFlags) load(ctx context.Context) (*World, error) {
 			return nil, err
 		}
 	}
-	policies, err := f.loadPolicies(ctx, w)
+	found, err := f.loadPolicies(cmd, s, w)
 	if err != nil {
 		return nil, err
 	}
-	w.enforce(policies)
+	w.enforce(found)
 	objects, err := f.loadRBAC(ctx, w)
 	if err != nil {
 		return nil, err
@@ -137,23 +138,23 @@ func (w *World) enforce(policies []api.Policy) {
 	w.Engine = authzengine.New(authzindex.New(w.rules), authzengine.Options{})
 }
 
-func (f *worldFlags) loadPolicies(ctx context.Context, w *World) ([]api.Policy, error) {
-	var policies []api.Policy
+func (f *worldFlags) loadPolicies(cmd *cobra.Command, s cli.Streams, w *World) ([]api.Policy, error) {
+	var all []api.Policy
 	if len(f.policies) > 0 {
-		set, err := readPolicySet(f.policies, w)
+		set, err := readPolicySet(cmd, s, f.policies, w)
 		if err != nil {
 			return nil, err
 		}
-		policies = set.Policies
+		all = set.Policies
 	}
 	if w.clients == nil {
-		return policies, nil
+		return all, nil
 	}
 	for _, kind := range api.Kinds() {
 		if !kind.Authorizes {
 			continue
 		}
-		found, err := clusterPolicies(ctx, w.clients, kind)
+		found, err := clusterPolicies(cmd.Context(), w.clients, kind)
 		if apierrors.IsNotFound(err) {
 			if len(f.policies) == 0 {
 				w.warnings = append(w.warnings, "the cluster does not know "+kind.GroupVersionResource().GroupResource().String())
@@ -163,13 +164,13 @@ func (f *worldFlags) loadPolicies(ctx context.Context, w *World) ([]api.Policy, 
 		if err != nil {
 			return nil, err
 		}
-		policies = append(policies, found...)
+		all = append(all, found...)
 	}
-	return policies, nil
+	return all, nil
 }
 
-func readPolicySet(paths []string, w *World) (source.Set, error) {
-	set, err := dir.Load(paths...)
+func readPolicySet(cmd *cobra.Command, s cli.Streams, paths []string, w *World) (source.Set, error) {
+	set, err := policies.Read(cmd, s, paths)
 	for _, unreadable := range set.Unreadable {
 		w.warnings = append(w.warnings, fmt.Sprintf("%s is left out: %v", unreadable.Position.File, unreadable.Err))
 	}
@@ -258,8 +259,8 @@ const (
 )
 
 // warn prints what may make an answer less than exact.
-func (w *World) warn(s cli.Streams) {
+func (w *World) warn(cmd *cobra.Command, s cli.Streams) {
 	for _, warning := range w.warnings {
-		fmt.Fprintln(s.Err, "warning:", warning)
+		cli.Note(cmd, s, "warning", "%s", warning)
 	}
 }

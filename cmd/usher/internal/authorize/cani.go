@@ -15,6 +15,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
@@ -22,7 +23,7 @@ import (
 
 type canIFlags struct {
 	world   worldFlags
-	user    userFlags
+	user    user.Flags
 	target  targetFlags
 	explain bool
 	output  cli.OutputFlag
@@ -52,7 +53,7 @@ allowed, 1 if it is not, and 2 if that cannot be found out.`,
   usher authz can-i --url 'DELETE:/apis/apps/v1/namespaces/shop/deployments/web' --as jane -p policies/`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := f.answer(cmd.Context(), s, args)
+			report, err := f.answer(cmd, s, args)
 			if err != nil {
 				return err
 			}
@@ -68,9 +69,9 @@ allowed, 1 if it is not, and 2 if that cannot be found out.`,
 		},
 	}
 	f.world.register(cmd.Flags())
-	f.user.register(cmd.Flags())
+	f.user.Register(cmd.Flags())
 	f.target.register(cmd.Flags())
-	cmd.Flags().BoolVar(&f.explain, "explain", false, "show what every stage says, and what comes near")
+	cmd.Flags().BoolVar(&f.explain, "explain", false, "explain the answer: what each stage says, and which policies nearly match")
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
 	cli.Offer(cmd, "subresource", subresources...)
@@ -79,8 +80,9 @@ allowed, 1 if it is not, and 2 if that cannot be found out.`,
 	return cmd
 }
 
-func (f *canIFlags) answer(ctx context.Context, s cli.Streams, args []string) (*canIReport, error) {
-	w, err := f.world.load(ctx)
+func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*canIReport, error) {
+	ctx := cmd.Context()
+	w, err := f.world.load(cmd, s)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +103,14 @@ func (f *canIFlags) answer(ctx context.Context, s cli.Streams, args []string) (*
 			w.warnings = append(w.warnings, err.Error())
 		}
 	}
-	w.warn(s)
+	w.warn(cmd, s)
 	return report, nil
 }
 
 // asker is the user of the flags, or who the cluster takes the caller for.
 func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
-	if f.user.name != "" || len(f.user.groups) > 0 {
-		return f.user.user()
+	if f.user.Given() {
+		return f.user.User()
 	}
 	if w.clients == nil {
 		return usher.User{}, errors.New("nobody asks: name a user with --as, or a group with --as-group")

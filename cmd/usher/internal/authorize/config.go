@@ -21,10 +21,11 @@ type authzConfigFlags struct {
 	legacy  bool
 	match   string
 	out     string
+	streams cli.Streams
 }
 
 func newAuthzConfig(s cli.Streams) *cobra.Command {
-	var f authzConfigFlags
+	f := authzConfigFlags{streams: s}
 	cmd := &cobra.Command{
 		Use:   "config --server URL",
 		Short: "Write what API servers need to ask Usher",
@@ -61,22 +62,22 @@ servers, relative to --dir.`,
 	}
 	flags, o := cmd.Flags(), &f.options
 	f.world.register(flags)
-	flags.StringVar(&o.Server, "server", "", "URL of 'usher serve --authorization-address', as API servers see it, without path (required)")
-	flags.StringVar(&o.Dir, "dir", "", "folder of the files on the hosts of the API servers (default: --out, or /etc/kubernetes/usher)")
-	flags.StringVar(&o.CAFile, "ca-file", "", "certificates in PEM by which API servers trust the server")
-	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", "certificate in PEM that API servers show")
-	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
-	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
-	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "how to answer requests that cannot be decided before RBAC: NoOpinion or Deny")
-	flags.DurationVar(&o.Timeout, "timeout", time.Second, "how long API servers wait for each answer")
+	flags.StringVar(&o.Server, "server", "", "URL of the server at which API servers ask for authorization, without a path; see --authorization-address of 'usher serve' (required)")
+	flags.StringVar(&o.Dir, "dir", "", connect.DirUsage)
+	flags.StringVar(&o.CAFile, "ca-file", "", "PEM file with the CA certificates to trust; API servers use them to verify --server")
+	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", connect.CertUsage)
+	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", connect.KeyUsage)
+	flags.StringVar(&o.Client.TokenFile, "token-file", "", connect.TokenUsage)
+	flags.StringVar(&o.FailurePolicy, "deny-failure-policy", "NoOpinion", "what API servers do before RBAC if Usher does not answer: NoOpinion or Deny")
+	flags.DurationVar(&o.Timeout, "timeout", time.Second, "timeout of each answer, for API servers")
 	flags.DurationVar(&o.AuthorizedTTL, "authorized-ttl", webhookconfig.DefaultAuthorizedTTL,
-		"how long API servers remember that a request is allowed; 0 asks each time. A policy that takes rights away acts after this time")
+		"how long API servers cache that a request is allowed; 0 disables caching. A policy that takes rights away takes effect after this time")
 	flags.DurationVar(&o.UnauthorizedTTL, "unauthorized-ttl", webhookconfig.DefaultUnauthorizedTTL,
-		"how long API servers remember that a request is not allowed, and that it is not denied; 0 asks each time")
-	flags.StringVar(&o.Self, "self", "", "the user that Usher is to its API server")
-	flags.StringVar(&f.match, "match", "", "what is sent to the webhook that denies: policies or all (default: policies if they are given)")
-	flags.BoolVar(&f.legacy, "legacy", false, "write the kubeconfig of a single webhook")
-	flags.StringVarP(&f.out, "out", "o", "", "folder to write to")
+		"how long API servers cache that a request is not allowed, or not denied; 0 disables caching")
+	flags.StringVar(&o.Self, "self", "", "user name of the server at its API server")
+	flags.StringVar(&f.match, "match", "", "requests that API servers send to the webhook that denies: policies or all; policies sends those that a policy may deny (default: policies if they are given)")
+	flags.BoolVar(&f.legacy, "legacy", false, "write the kubeconfig for --authorization-webhook-config-file, for API servers without --authorization-config")
+	connect.RegisterOut(flags, &f.out)
 	cli.Offer(cmd, "deny-failure-policy", "NoOpinion", "Deny")
 	cli.Offer(cmd, "match", "policies", "all")
 	return cmd
@@ -115,7 +116,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command) ([]credential.File, error) 
 		return nil, fmt.Errorf("--match %s: use policies or all", f.match)
 	}
 	if !o.Any {
-		w, err := f.world.load(cmd.Context())
+		w, err := f.world.load(cmd, f.streams)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +165,7 @@ there is.`,
 			}
 			lint := webhookconfig.Lint{ReadFile: os.ReadFile}
 			if len(world.policies) > 0 || world.cluster.Kubeconfig != "" {
-				w, err := world.load(cmd.Context())
+				w, err := world.load(cmd, s)
 				if err != nil {
 					return err
 				}

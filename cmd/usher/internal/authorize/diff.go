@@ -12,6 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -34,12 +35,12 @@ The exit status is 0 if all answers are the same, and 1 if not.`,
 			var sides [2]*World
 			for i, path := range paths {
 				sides[i] = &World{}
-				set, err := readPolicySet([]string{path}, sides[i])
+				set, err := readPolicySet(cmd, s, []string{path}, sides[i])
 				if err != nil {
 					return err
 				}
 				sides[i].enforce(set.Policies)
-				sides[i].warn(s)
+				sides[i].warn(cmd, s)
 			}
 			report, err := compareWorlds(cmd.Context(), sides[0], sides[1])
 			if err != nil {
@@ -155,7 +156,7 @@ func ruleLines(w *World) []string {
 
 // probeUsers are the users that rules speak of, and one that they do not.
 func probeUsers(rules []*authz.Rule) []usher.User {
-	users := []usher.User{completeUser(usher.User{Name: "somebody-else"})}
+	users := []usher.User{user.Complete(usher.User{Name: "somebody-else"})}
 	known := map[string]bool{}
 	for _, r := range rules {
 		for _, who := range append(subjectsOf(r.Policy), subjectsOf(&authz.Policy{Subjects: r.Policy.Excluded})...) {

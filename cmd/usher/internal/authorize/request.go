@@ -15,57 +15,6 @@ import (
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
 
-// userFlags say who asks.
-type userFlags struct {
-	name, uid string
-	groups    []string
-	extra     []string
-}
-
-func (f *userFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "as", "", "user who asks; system:serviceaccount:NAMESPACE:NAME is a service account, with its groups")
-	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user (repeatable); system:authenticated is always one")
-	flags.StringVar(&f.uid, "as-uid", "", "UID of the user")
-	flags.StringArrayVar(&f.extra, "as-extra", nil, "what else is known about the user, as KEY=VALUE (repeatable)")
-}
-
-// user is who asks, with the groups that API servers add.
-func (f *userFlags) user() (usher.User, error) {
-	u := usher.User{Name: f.name, UID: f.uid, Groups: slices.Clone(f.groups)}
-	for _, pair := range f.extra {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return u, fmt.Errorf("--as-extra %s: expected KEY=VALUE", pair)
-		}
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
-		u.Extra[key] = append(u.Extra[key], value)
-	}
-	return completeUser(u), nil
-}
-
-func completeUser(u usher.User) usher.User {
-	add := func(groups ...string) {
-		for _, group := range groups {
-			if !slices.Contains(u.Groups, group) {
-				u.Groups = append(u.Groups, group)
-			}
-		}
-	}
-	if account, ok := strings.CutPrefix(u.Name, "system:serviceaccount:"); ok {
-		if namespace, _, ok := strings.Cut(account, ":"); ok {
-			add("system:serviceaccounts", "system:serviceaccounts:"+namespace)
-		}
-	}
-	if u.Name == "system:anonymous" {
-		add("system:unauthenticated")
-	} else {
-		add("system:authenticated")
-	}
-	return u
-}
-
 // describeUser is the user in one line.
 func describeUser(u usher.User) string {
 	name := u.Name
@@ -83,11 +32,11 @@ type targetFlags struct {
 }
 
 func (f *targetFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; without it the request is for all namespaces, or for what is in none")
-	flags.StringVar(&f.subresource, "subresource", "", "subresource, such as exec, log or status")
-	flags.StringVarP(&f.labels, "selector", "l", "", "label selector of a list, watch or deletecollection")
-	flags.StringVar(&f.fields, "field-selector", "", "field selector of a list, watch or deletecollection")
-	flags.StringVar(&f.url, "url", "", "HTTP request in place of verb and resource, as METHOD:PATH, such as 'GET:/api/v1/pods?labelSelector=a%3Db'")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the request (default: all namespaces, or none for what has no namespace)")
+	flags.StringVar(&f.subresource, "subresource", "", "subresource of the request, such as exec, log or status")
+	flags.StringVarP(&f.labels, "selector", "l", "", "label selector of the request; for list, watch and deletecollection")
+	flags.StringVar(&f.fields, "field-selector", "", "field selector of the request; for list, watch and deletecollection")
+	flags.StringVar(&f.url, "url", "", "HTTP request to ask about in place of VERB and RESOURCE, as METHOD:PATH, such as 'GET:/api/v1/pods?labelSelector=a%3Db'")
 }
 
 // request is what is asked for, by u.

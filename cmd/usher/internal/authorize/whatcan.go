@@ -13,12 +13,13 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
 func newWhatCan(s cli.Streams) *cobra.Command {
 	var world worldFlags
-	var user userFlags
+	var who user.Flags
 	var namespace string
 	var output cli.OutputFlag
 	cmd := &cobra.Command{
@@ -33,19 +34,19 @@ something that the user may do, and 1 if not.`,
   usher authz what-can --as system:serviceaccount:ci:builder -n shop --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if user.name == "" && len(user.groups) == 0 {
+			if !who.Given() {
 				return &cli.UsageError{Command: cmd.CommandPath(), Err: errors.New("whose rights? name a user with --as, or a group with --as-group")}
 			}
-			u, err := user.user()
+			u, err := who.User()
 			if err != nil {
 				return err
 			}
-			w, err := world.load(cmd.Context())
+			w, err := world.load(cmd, s)
 			if err != nil {
 				return err
 			}
 			report := whatReport{User: u, Rules: w.whatCan(&u, namespace)}
-			w.warn(s)
+			w.warn(cmd, s)
 			if output.Value == "text" {
 				err = report.print(s.Out)
 			} else {
@@ -58,8 +59,8 @@ something that the user may do, and 1 if not.`,
 		},
 	}
 	world.register(cmd.Flags())
-	user.register(cmd.Flags())
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace whose roles count, too")
+	who.Register(cmd.Flags())
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the requests; its roles count, too")
 	output.Register(cmd, "text", "json", "yaml")
 	return cmd
 }

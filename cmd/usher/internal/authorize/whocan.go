@@ -14,6 +14,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
@@ -38,7 +39,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
   usher authz who-can create pods --subresource exec -n shop -o json -p policies/ --rbac rbac/`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := world.load(cmd.Context())
+			w, err := world.load(cmd, s)
 			if err != nil {
 				return err
 			}
@@ -47,7 +48,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 				return err
 			}
 			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r)}
-			w.warn(s)
+			w.warn(cmd, s)
 			if output.Value == "text" {
 				err = report.print(s.Out)
 			} else {
@@ -176,7 +177,7 @@ func (who *whoCan) userOf() (u usher.User, ok bool) {
 			u.Groups = nil
 		}
 	}
-	return completeUser(u), true
+	return user.Complete(u), true
 }
 
 // deny finds out whether the subject is denied what it is allowed.

@@ -31,11 +31,11 @@ type Flags struct {
 // Register adds the flags to flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
-	flags.StringVar(&f.Context, "context", "", "context of --kubeconfig, if it is not the current one")
-	flags.BoolVar(&f.InCluster, "in-cluster", false, "use the cluster that this process runs in, as a pod, with its service account")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace of Usher (default: $POD_NAMESPACE, that of the pod, or "+DefaultNamespace+")")
-	flags.Float32Var(&f.QPS, "kube-api-qps", 100, "requests to the API server a second, on average")
-	flags.IntVar(&f.Burst, "kube-api-burst", 200, "requests to the API server at once")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.BoolVar(&f.InCluster, "in-cluster", false, "use the cluster in which this process runs as a pod, with its service account")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of Usher (default: $POD_NAMESPACE, that of the pod, or "+DefaultNamespace+")")
+	flags.Float32Var(&f.QPS, "kube-api-qps", 100, "average number of requests to the API server per second")
+	flags.IntVar(&f.Burst, "kube-api-burst", 200, "maximum number of requests to the API server at once")
 }
 
 // Given reports whether there is a cluster to talk to.

@@ -7,11 +7,27 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/webhookconfig/credential"
 	"github.com/usher-dev/usher/rule"
 )
+
+// The usage of flags of commands that write configuration for API servers.
+const (
+	DirUsage   = "folder of the files on the hosts of the API servers (default: --out, or /etc/kubernetes/usher)"
+	CertUsage  = "PEM file with the client certificate to present; API servers read it"
+	KeyUsage   = "PEM file with the private key of --client-cert-file"
+	TokenUsage = "file with bearer tokens; API servers send the one in it"
+)
+
+// RegisterOut adds the flag --out, which had a shorthand that is --output elsewhere.
+func RegisterOut(flags *pflag.FlagSet, out *string) {
+	flags.StringVarP(out, "out", "o", "", "folder to write the files to (default: print them)")
+	flags.Lookup("out").ShorthandDeprecated = "use --out"
+}
 
 // PrintFiles prints files as one YAML stream, each below a comment with its name.
 func PrintFiles(s cli.Streams, files []credential.File) error {

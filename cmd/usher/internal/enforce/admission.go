@@ -37,7 +37,7 @@ was told.`,
 	return cmd
 }
 
-const serverUsage = "webhook as API servers reach it: a Service as NAME.NAMESPACE.svc or a host, either with a port unless it is 443, the URL of the webhook, *.DOMAIN, or * for all webhooks (repeatable)"
+const serverUsage = "address of the webhook, as API servers reach it (repeatable): NAME.NAMESPACE.svc for a Service, a host, a URL, *.DOMAIN, or * for all webhooks; add :PORT unless it is 443"
 
 func newAdmissionConfig(s cli.Streams) *cobra.Command {
 	var o admission.Options
@@ -91,12 +91,12 @@ of the API servers, relative to --dir.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.Servers, "server", []string{admission.DefaultServer}, serverUsage)
-	flags.StringVar(&o.Dir, "dir", "", "folder of the files on the hosts of the API servers (default: --out, or /etc/kubernetes/usher)")
-	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", "certificate in PEM that API servers show")
-	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", "private key in PEM of --client-cert-file")
-	flags.StringVar(&o.Client.TokenFile, "token-file", "", "file with the bearer token that API servers send")
-	flags.StringVar(&base, "base", "", "AdmissionConfiguration that the API servers have already")
-	flags.StringVarP(&out, "out", "o", "", "folder to write to")
+	flags.StringVar(&o.Dir, "dir", "", connect.DirUsage)
+	flags.StringVar(&o.Client.CertFile, "client-cert-file", "", connect.CertUsage)
+	flags.StringVar(&o.Client.KeyFile, "client-key-file", "", connect.KeyUsage)
+	flags.StringVar(&o.Client.TokenFile, "token-file", "", connect.TokenUsage)
+	flags.StringVar(&base, "base", "", "file with the AdmissionConfiguration that the API servers have already; its other plugins are kept")
+	connect.RegisterOut(flags, &out)
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 type apiFlags struct{ config serve.API }
 
 func (f *apiFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config.Address, "api-address", "", "IP address and port at which to serve the API of the server itself, such as 127.0.0.1:8445 (default: nowhere)")
+	flags.StringVar(&f.config.Address, "api-address", "", "IP address and port at which to serve the API of the server itself, such as 127.0.0.1:8445 (default: disabled)")
 	flags.StringSliceVar(&f.config.Audiences, "api-audiences", []string{"usher.dev"}, "audiences of which a bearer token must have one to be accepted at --api-address, as in 'kubectl create token NAME --audience usher.dev'")
 }
 

@@ -60,11 +60,11 @@ comments stay.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.dns, "dns", nil, "name by which the webhook is called, such as SERVICE.NAMESPACE.svc (repeatable)")
-	flags.IPSliceVar(&f.ips, "ip", nil, "address by which the webhook is called (repeatable)")
-	flags.StringVar(&f.out, "out", "", "folder for ca.crt, ca.key, tls.crt and tls.key")
-	flags.StringArrayVar(&f.patch, "patch", nil, "YAML file that registers the webhook, to put the CA into (repeatable)")
-	flags.IntVar(&f.days, "days", 365, "how long the certificate is valid; the CA is for ten years")
+	flags.StringSliceVar(&f.dns, "dns", nil, "DNS name of the certificate, by which the webhook is called, such as SERVICE.NAMESPACE.svc (repeatable)")
+	flags.IPSliceVar(&f.ips, "ip", nil, "IP address of the certificate, by which the webhook is called (repeatable)")
+	flags.StringVar(&f.out, "out", "", "folder to write the files to: ca.crt, ca.key, tls.crt and tls.key (required)")
+	flags.StringArrayVar(&f.patch, "patch", nil, "YAML file that registers the webhook; the CA is written into it (repeatable)")
+	flags.IntVar(&f.days, "days", 365, "number of days for which the certificate is valid; the CA is valid for ten years")
 	_ = cmd.MarkFlagDirname("out")
 	_ = cmd.MarkFlagFilename("patch", "yaml", "yml", "json")
 	return cmd

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
@@ -108,10 +110,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
 	f.api.register(flags)
-	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or directory with policies, watched for changes (repeatable)")
-	flags.StringArrayVar(&c.Facts, "facts", nil, "without a cluster, file or directory with objects to treat as existing (repeatable)")
-	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on (default with --in-cluster: 0.0.0.0)")
-	flags.IntVar(&c.Port, "port", 8443, "port of the webhooks; 0 selects a free port")
+	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies (repeatable); watched for changes")
+	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
+	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
+	flags.IntVar(&c.Port, "port", 8443, "port to listen on; 0 selects a free port")
 	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics; 0 disables them")
 	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles at /debug/pprof on the metrics address, without authentication")
 	flags.StringVar(&c.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
@@ -119,8 +121,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.CAFile, "tls-ca-file", "", "PEM file with the CA certificates that API servers use to verify --tls-cert-file")
 	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "PEM file with CA certificates; clients must present a certificate that one of them signed")
 	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names, DNS names and URIs that client certificates of --client-ca-file must have; empty accepts any")
-	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens, one per line; clients must send one of them")
-	flags.StringVar(&c.CertDir, "cert-dir", "", "directory for the CA and certificate that are generated without --tls-cert-file")
+	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens; one per line, and clients must send one of them")
+	flags.StringVar(&c.CertDir, "cert-dir", "", "folder for the CA and certificate that are generated without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.2 or 1.3")
 	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
 	cli.DeprecatedFlag(flags, protectedUsersFlag, "authorization-immune-file")
@@ -143,6 +145,11 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM")
 	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
+	cli.Offer(cmd, "log-format", "text", "json")
+	cli.Offer(cmd, "log-level", "debug", "info", "warn", "error")
+	cli.Offer(cmd, "tls-min-version", "1.2", "1.3")
+	cli.Offer(cmd, "failure-policy", string(engine.Fail), string(engine.Ignore))
+	cli.Offer(cmd, "webhook-failure-policy", string(admissionv1.Fail), string(admissionv1.Ignore))
 }
 
 // takeLimits says what policies may do.
@@ -250,6 +257,9 @@ func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 	}
 	if !f.cluster.Given() && len(c.Policies) == 0 {
 		return errors.New("no policies: name a file or folder with --policies, or a cluster with --kubeconfig or --in-cluster")
+	}
+	if slices.Contains(c.Policies, "-") {
+		return errors.New("--policies -: the server watches files: name a file or folder")
 	}
 	if f.cluster.Given() && len(c.Facts) > 0 {
 		return errors.New("--facts are for servers without a cluster")

@@ -64,8 +64,9 @@ be reached.`,
 	}
 	flags := cmd.Flags()
 	f.registerCluster(flags)
-	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret with the keys of policy proofs; empty leaves them")
-	flags.StringVar(&f.Name, "name", "usher", "name of the webhook configurations")
+	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; empty leaves them")
+	flags.StringVar(&f.Name, "webhook-configuration-name", "usher", "name of the webhook configurations")
+	cli.DeprecatedFlag(flags, "webhook-configuration-name", "name")
 	return cmd
 }
 
@@ -84,11 +85,11 @@ func (f *uninstallFlags) client() (kubernetes.Interface, error) {
 
 // registerCluster registers the flags that say where Usher is.
 func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: what kubectl would use, or the cluster of this pod)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig, if it is not the current one")
-	flags.StringVar(&f.Namespace, "namespace", cluster.DefaultNamespace, "namespace of Usher")
-	flags.StringVar(&f.PathSecret, "path-secret", serve.DefaultPathSecret, "Secret with the keys of the webhooks' URL paths")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long it may take")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the one that kubectl would use, or the cluster of this pod)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.StringVarP(&f.Namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of Usher")
+	flags.StringVar(&f.PathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace with the keys of the URL paths")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the whole command")
 }
 
 // An Installation is what an Usher has in a cluster: webhook configurations of a name, Leases in

@@ -4,6 +4,7 @@ package objects
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +12,14 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admission/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/manifest"
 )
 
@@ -28,27 +32,47 @@ type Input struct {
 	Review *admissionv1.AdmissionRequest
 }
 
-// Read reads the objects in files and folders. Lists are taken apart.
-func Read(paths []string, stdin io.Reader) ([]Input, error) {
+// RegisterFlag adds the flag -f, which names files and folders with objects.
+func RegisterFlag(flags *pflag.FlagSet, paths *[]string) {
+	flags.StringArrayVarP(paths, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
+}
+
+// Read reads the objects in files and folders; - is the standard input. Lists are taken apart. In
+// folders, what is no object is skipped with a note on s.Err.
+func Read(cmd *cobra.Command, s cli.Streams, paths []string) ([]Input, error) {
+	if err := cli.ReadsStdinOnce(paths); err != nil {
+		return nil, err
+	}
 	var inputs []Input
+	var skipped []string
 	for _, path := range paths {
 		files, err := inputFiles(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			found, err := readInputFile(file, stdin)
+			found, err := readInputFile(file, s.In)
+			if file != path && errors.Is(err, ErrNoObject) {
+				skipped = append(skipped, file)
+				err = nil
+			}
 			if err != nil {
 				return nil, err
 			}
 			inputs = append(inputs, found...)
 		}
 	}
+	if len(skipped) > 0 {
+		cli.Note(cmd, s, "note", "skipped what is not a Kubernetes object in %s: %s", cli.Count(len(skipped), "file", "files"), strings.Join(skipped, ", "))
+	}
 	if len(inputs) == 0 {
 		return nil, fmt.Errorf("no objects in %s", strings.Join(paths, ", "))
 	}
 	return inputs, nil
 }
+
+// ErrNoObject is the error of a document that is not an object.
+var ErrNoObject = errors.New("not a Kubernetes object: apiVersion or kind is missing")
 
 func inputFiles(path string) ([]string, error) {
 	if path == "-" {
@@ -61,6 +85,7 @@ func inputFiles(path string) ([]string, error) {
 	return files, nil
 }
 
+// readInputFile returns the objects of a file, with ErrNoObject if it has something else, too.
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	var content []byte
 	var err error
@@ -73,18 +98,22 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
 	var inputs []Input
+	var other error
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return inputs, nil
+			return inputs, other
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		for _, value := range valuesOf(document) {
 			found, err := parseInput(value)
-			if err != nil {
+			switch {
+			case errors.Is(err, ErrNoObject):
+				other = cmp.Or(other, fmt.Errorf("read %s: %w", file, err))
+			case err != nil:
 				return nil, fmt.Errorf("read %s: %w", file, err)
 			}
 			for _, in := range found {
@@ -123,42 +152,28 @@ func parseInput(document []byte) ([]Input, error) {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil, nil
 	}
-	var object map[string]any
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+	var tree any
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
 		return nil, err
 	}
-	kind, _ := object["kind"].(string)
-	if kind == "AdmissionReview" {
-		return parseReview(raw)
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return nil, ErrNoObject
 	}
-	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
-		apiVersion, _ := object["apiVersion"].(string)
-		return parseItems(items, apiVersion, strings.TrimSuffix(kind, "List"))
-	}
-	if !isObject(object) {
-		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
-	}
-	return []Input{{Object: object}}, nil
-}
-
-// parseItems returns the items of a list. Those of a list of one kind, which an API server
-// sends without, are of that kind.
-func parseItems(items []any, apiVersion, kind string) ([]Input, error) {
 	var inputs []Input
-	for i, item := range items {
-		object, ok := item.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("items[%d] is not an object", i)
-		}
-		if object["apiVersion"] == nil && object["kind"] == nil && kind != "" {
-			object["apiVersion"], object["kind"] = apiVersion, kind
-		}
+	err = manifest.Each(object, func(object map[string]any) error {
 		if !isObject(object) {
-			return nil, fmt.Errorf("items[%d] is not a Kubernetes object: apiVersion or kind is missing", i)
+			return ErrNoObject
 		}
-		inputs = append(inputs, Input{Object: object})
-	}
-	return inputs, nil
+		if object["kind"] != "AdmissionReview" {
+			inputs = append(inputs, Input{Object: object})
+			return nil
+		}
+		review, err := parseReview(object)
+		inputs = append(inputs, review)
+		return err
+	})
+	return inputs, err
 }
 
 func isObject(tree map[string]any) bool {
@@ -168,13 +183,17 @@ func isObject(tree map[string]any) bool {
 }
 
 // parseReview reads a review of any version: v1 and v1beta1 have the same fields.
-func parseReview(raw []byte) ([]Input, error) {
+func parseReview(object map[string]any) (Input, error) {
+	raw, err := stdjson.Marshal(object)
+	if err != nil {
+		return Input{}, fmt.Errorf("encode AdmissionReview: %w", err)
+	}
 	var review admissionv1.AdmissionReview
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &review); err != nil {
-		return nil, fmt.Errorf("decode AdmissionReview: %w", err)
+		return Input{}, fmt.Errorf("decode AdmissionReview: %w", err)
 	}
 	if review.Request == nil {
-		return nil, errors.New("the AdmissionReview has no request")
+		return Input{}, errors.New("the AdmissionReview has no request")
 	}
-	return []Input{{Review: review.Request}}, nil
+	return Input{Review: review.Request}, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/load"
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 type benchFlags struct {
@@ -37,7 +38,7 @@ type benchFlags struct {
 func Bench(s cli.Streams) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use:   "bench URL --body FILE",
+		Use:   "bench URL -f FILE",
 		Short: "Measure how fast a webhook answers",
 		Long: `Bench posts requests to a webhook, any webhook, and measures how long the answers take.
 
@@ -50,18 +51,18 @@ has an answer; that shows the most that the webhook can do, and latency then say
 First find that out, then measure the latency at the half of it, or at the rate that your
 cluster needs:
 
-  usher bench https://127.0.0.1:8443/mutate --ca-file ca.crt --body review.json
-  usher bench https://127.0.0.1:8443/mutate --ca-file ca.crt --body review.json --rate 2000
+  usher bench https://127.0.0.1:8443/mutate --ca-file ca.crt -f review.json
+  usher bench https://127.0.0.1:8443/mutate --ca-file ca.crt -f review.json --rate 2000
 
 A body is sent as it is. For an admission webhook that is an AdmissionReview as an API
-server sends it; answers must be for the uid that it has. With several --body they are sent
+server sends it; answers must be for the uid that it has. With several -f they are sent
 in turn. The protocol is HTTP/1.1 with keep-alive, which API servers use for webhooks that
 are Services.
 
 The exit status is 0 if every request had an answer, whatever it was, and 1 if one had
 none.`,
-		Example: `  usher bench https://127.0.0.1:8443/validate --ca-file ca.crt --body review.json
-  usher bench https://127.0.0.1:8443/validate --ca-file ca.crt --body review.json \
+		Example: `  usher bench https://127.0.0.1:8443/validate --ca-file ca.crt -f review.json
+  usher bench https://127.0.0.1:8443/validate --ca-file ca.crt -f review.json \
     --rate 500 --duration 1m --connections 32 -o json | jq .latencySeconds.p99`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -72,15 +73,16 @@ none.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.bodies, "body", "f", nil, "file with a body to post, - for the standard input (repeatable)")
-	flags.Float64VarP(&f.rate, "rate", "r", 0, "requests a second; 0 for as many as there are answers")
-	flags.DurationVarP(&f.duration, "duration", "d", 10*time.Second, "how long to ask")
-	flags.IntVarP(&f.connections, "connections", "c", 8, "how many requests can be on their way at the same time")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long one answer may take")
-	flags.StringVar(&f.caFile, "ca-file", "", "certificates to trust, in PEM")
-	flags.StringVar(&f.certFile, "client-cert-file", "", "certificate to show, in PEM")
-	flags.StringVar(&f.keyFile, "client-key-file", "", "private key of --client-cert-file, in PEM")
-	flags.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "trust any certificate")
+	flags.StringArrayVarP(&f.bodies, "file", "f", nil, "file or folder with request bodies, - for the standard input (repeatable)")
+	cli.DeprecatedFlag(flags, "file", "body")
+	flags.Float64VarP(&f.rate, "rate", "r", 0, "requests per second; 0 sends the next request when the answer to the one before arrives")
+	flags.DurationVarP(&f.duration, "duration", "d", 10*time.Second, "how long to send requests")
+	flags.IntVarP(&f.connections, "connections", "c", 8, "number of connections, and of requests in flight")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "timeout of one answer")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA certificates to trust")
+	flags.StringVar(&f.certFile, "client-cert-file", "", "PEM file with the client certificate to present")
+	flags.StringVar(&f.keyFile, "client-key-file", "", "PEM file with the private key of --client-cert-file")
+	flags.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "accept any certificate of the server")
 	f.output.Register(cmd, "text", "json", "yaml")
 	return cmd
 }
@@ -112,33 +114,51 @@ func (f *benchFlags) options(s cli.Streams, url string) (load.Options, error) {
 	o := load.Options{Connections: f.connections, Timeout: f.timeout}
 	switch {
 	case len(f.bodies) == 0:
-		return o, errors.New("nothing to send: name a file with --body")
+		return o, errors.New("nothing to send: name a file with -f")
 	case f.rate < 0:
-		return o, fmt.Errorf("--rate %g: less than nothing", f.rate)
+		return o, fmt.Errorf("--rate %g: must not be negative", f.rate)
 	case f.duration <= 0:
-		return o, fmt.Errorf("--duration %s: not longer than nothing", f.duration)
+		return o, fmt.Errorf("--duration %s: must be more than 0", f.duration)
 	case f.connections < 1:
-		return o, fmt.Errorf("--connections %d: it takes one", f.connections)
+		return o, fmt.Errorf("--connections %d: must be at least 1", f.connections)
 	case (f.certFile == "") != (f.keyFile == ""):
 		return o, errors.New("--client-cert-file and --client-key-file come together")
 	}
-	for _, file := range f.bodies {
-		body, err := readBody(file, s.In)
+	if err := cli.ReadsStdinOnce(f.bodies); err != nil {
+		return o, err
+	}
+	for _, path := range f.bodies {
+		bodies, err := readBodies(path, s.In)
 		if err != nil {
-			return o, fmt.Errorf("--body: %w", err)
+			return o, fmt.Errorf("--file: %w", err)
 		}
-		o.Requests = append(o.Requests, load.Request{URL: url, Body: body})
+		for _, body := range bodies {
+			o.Requests = append(o.Requests, load.Request{URL: url, Body: body})
+		}
 	}
 	var err error
 	o.TLS, err = f.tls()
 	return o, err
 }
 
-func readBody(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(stdin)
+func readBodies(path string, stdin io.Reader) ([][]byte, error) {
+	if path == "-" {
+		body, err := io.ReadAll(stdin)
+		return [][]byte{body}, err
 	}
-	return os.ReadFile(file)
+	files, err := manifest.Files(path)
+	if err != nil {
+		return nil, err
+	}
+	var bodies [][]byte
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, body)
+	}
+	return bodies, nil
 }
 
 func (f *benchFlags) tls() (*tls.Config, error) {
@@ -184,7 +204,7 @@ type latencies struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
 	P99  float64 `json:"p99"`
-	P999 float64 `json:"p99.9"`
+	P999 float64 `json:"p999"`
 	Max  float64 `json:"max"`
 }
 

@@ -7,41 +7,72 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 )
 
-// Read is [Load], of the standard input if the one path is -.
-func Read(paths []string, stdin io.Reader) (source.Set, error) {
-	if !slices.Equal(paths, []string{"-"}) {
-		return Load(paths)
+// RegisterFlag adds the flag -p, which names files and folders with policies. More says what is
+// special about it, after a semicolon; it can be empty.
+func RegisterFlag(flags *pflag.FlagSet, paths *[]string, more string) {
+	flags.StringArrayVarP(paths, "policies", "p", nil, "file or folder with policies, - for the standard input (repeatable)"+more)
+}
+
+// Read reads the policies in files and folders; - is the standard input. It notes on s.Err which
+// files of folders have none. Finding no policy at all is not an error.
+func Read(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, error) {
+	if err := cli.ReadsStdinOnce(paths); err != nil {
+		return source.Set{}, err
 	}
-	content, err := io.ReadAll(stdin)
+	files := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == "-" })
+	set, err := dir.Load(files...)
+	if err != nil || len(files) == len(paths) {
+		noteSkipped(cmd, s, set)
+		return set, err
+	}
+	content, err := io.ReadAll(s.In)
 	if err != nil {
 		return source.Set{}, fmt.Errorf("read policies: %w", err)
 	}
-	return somePolicies(dir.Parse("-", content), paths)
+	typed := dir.Parse("-", content)
+	set.Policies = append(set.Policies, typed.Policies...)
+	set.Unreadable = append(set.Unreadable, typed.Unreadable...)
+	noteSkipped(cmd, s, set)
+	return set, nil
 }
 
-// Load reads policies; finding none is an error.
-func Load(paths []string) (source.Set, error) {
-	set, err := dir.Load(paths...)
-	if err != nil {
-		return source.Set{}, err
-	}
-	return somePolicies(set, paths)
-}
-
-func somePolicies(set source.Set, paths []string) (source.Set, error) {
-	if len(set.Policies) == 0 && len(set.Unreadable) == 0 {
-		return source.Set{}, fmt.Errorf("no policies in %s: expected YAML or JSON files with objects of %s",
+// ReadSome is [Read]; finding none is an error.
+func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, error) {
+	set, err := Read(cmd, s, paths)
+	if err == nil && len(set.Policies) == 0 && len(set.Unreadable) == 0 {
+		err = fmt.Errorf("no policies in %s: expected YAML or JSON files with objects of %s",
 			strings.Join(paths, ", "), "policy.kcloudlabs.io/v1alpha1 or usher.dev/v1alpha1")
 	}
-	return set, nil
+	return set, err
+}
+
+// noteSkipped tells of files without policies beside those that have some. Test cases may lie
+// beside the policies that they are about.
+func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
+	files := slices.DeleteFunc(slices.Clone(set.Skipped), hasCases)
+	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
+		cli.Note(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
+	}
+}
+
+func hasCases(file string) bool {
+	documents, err := policytest.Documents(file)
+	return err == nil && slices.ContainsFunc(documents, func(d policytest.Document) bool {
+		fields, _ := d.Head()
+		return fields["request"] != nil && fields["expect"] != nil || fields["policies"] != nil && fields["cases"] != nil
+	})
 }
 
 // Problems compiles a set and returns all that is wrong with it, sorted and not nil.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
@@ -23,24 +25,31 @@ type Set struct {
 	limits rule.Limits
 }
 
-// Usable loads policies, and tells the errors in them if there are any.
-func Usable(s cli.Streams, paths []string, flags *Limits) (Set, error) {
+// Usable reads policies for cmd, and tells the errors in them if there are any.
+func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
 	limits, err := flags.Limits()
 	if err != nil {
 		return Set{}, err
 	}
-	set, err := Load(paths)
+	set, err := ReadSome(cmd, s, paths)
 	if err != nil {
 		return Set{}, err
 	}
 	if errs := rule.Errors(Problems(set, limits)); len(errs) > 0 {
-		for _, p := range errs {
-			fmt.Fprintln(s.Err, p)
-		}
-		return Set{}, fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
+		return Set{}, invalid(cmd, s, errs)
 	}
 	rules, _ := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
 	return Set{rules, limits}, nil
+}
+
+func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
+	if !cli.ForMachines(cmd) {
+		for _, p := range errs {
+			fmt.Fprintln(s.Err, p)
+		}
+	}
+	err := fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
+	return &cli.ProblemsError{Code: cli.CodeInvalidPolicies, Problems: errs, Err: err}
 }
 
 // Decider decides by the policies, and about policies.

@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
 	"github.com/usher-dev/usher/door/doortest"
+	doors "github.com/usher-dev/usher/internal/answer"
 	"github.com/usher-dev/usher/policytest"
 )
 
@@ -33,24 +34,39 @@ func (d judged) Send(t *testing.T, r *usher.Request) doortest.Answer {
 	t.Helper()
 	mutation := *r
 	mutation.Phase = usher.Mutate
-	j := try.Judge(t.Context(), only{r.Phase, d.decider}, nil, try.Question{File: "-", Request: &mutation})
+	decider := &only{phase: r.Phase, decider: d.decider}
+	j := try.Judge(t.Context(), decider, nil, try.Question{File: "-", Request: &mutation})
 	answer := doortest.Answer{Verdict: usher.Allow, Warnings: j.Warnings, Object: j.Result}
 	if !j.Allowed {
+		if j.Message != decider.decision.Message {
+			t.Errorf("the message is %q, that of the decision %q", j.Message, decider.decision.Message)
+		}
 		answer.Verdict, answer.Reason, answer.Message = usher.Deny, j.Reason, j.Message
+		// Doors add the policies, which the command shows as rules.
+		denial, err := doors.Denial(r, decider.decision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if denial != nil {
+			answer.Message = denial.Message
+		}
 		answer.Code = max(cmp.Or(j.Code, http.StatusBadRequest), http.StatusBadRequest)
 	}
 	return answer
 }
 
-// only decides in one phase, and allows everything in the other.
+// An only decides in one phase, and allows everything in the other. It remembers what it decided.
 type only struct {
-	phase usher.Phase
-	usher.Decider
+	phase    usher.Phase
+	decider  usher.Decider
+	decision usher.Decision
 }
 
-func (o only) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+func (o *only) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if r.Phase != o.phase {
 		return usher.Allowed(), nil
 	}
-	return o.Decider.Decide(ctx, r)
+	var err error
+	o.decision, err = o.decider.Decide(ctx, r)
+	return o.decision, err
 }

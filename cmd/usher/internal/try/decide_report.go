@@ -2,14 +2,12 @@ package try
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
@@ -63,6 +61,9 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	if rules {
 		j.printRules(b, p)
 	}
+	for _, name := range j.MissingFacts {
+		fmt.Fprintf(b, "  %s %s is not known: name a file that has it with --facts\n", cli.Paint(p.Yellow, "hint:"), name)
+	}
 	if !j.changed() {
 		return nil
 	}
@@ -97,9 +98,6 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", detail)
 		}
 		b.WriteByte('\n')
-		if errors.Is(r.Err, object.ErrNotFound) {
-			b.WriteString("           (--facts names files with the objects that exist in the cluster)\n")
-		}
 	}
 	if len(j.NearMatches) == 0 {
 		return

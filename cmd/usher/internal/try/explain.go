@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/explain"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
@@ -24,50 +27,44 @@ type explainFlags struct {
 
 	policy string
 	cost   bool
+	// names are those of the policies that could be explained.
+	names []string
 }
 
 // Explain returns usher explain.
 func Explain(s cli.Streams) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain -p POLICIES -f OBJECTS | CASES",
+		Use:   "explain -p POLICIES OBJECTS... | CASES...",
 		Short: "Explain a decision rule by rule: matched by what, on which values, at what cost",
 		Long: `Explain decides as 'usher decide' does, and then tells of every rule of every policy whether
 it matched and by which clause, or which clause kept it from that; of those that matched, what
 their programs looked at and found there, whether their condition holds, what they said, what
 they changed, and how long that took.
 
-It explains objects and recorded AdmissionReviews, with policies given by -p, or the requests
-of test cases, which bring their own policies.
+With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
+with -f. Without -p the arguments are files of test cases, which have their own policies.
 
 With --cost each rule that matched is run some more times to find out what it takes once
 everything is warm: time, allocations and bytes. What it asks of HTTP services by GET is
 asked once; other requests are made each time.
 
-To explain requests of a running server as they come, see --trace-sample and its siblings
-of 'usher serve'.
+To explain the requests of a running server, see --trace-sample, --trace-label and
+--trace-annotation of 'usher serve'.
 
 The exit status is 0 if every request is allowed, 1 if one is denied, and 2 if policies,
 objects or cases cannot be used.`,
-		Example: `  usher explain -p policies/ -f pod.yaml
-  usher explain -p policies/ -f new.yaml --old old.yaml --cost
-  usher explain -p policies/ -f review.json -o json | jq '.explained[].phases[].rules[] | select(.matched)'
-  usher explain -p policies/ -f pod.yaml --policy require-team
+		Example: `  usher explain -p policies/ pod.yaml
+  usher explain -p policies/ new.yaml --old old.yaml --cost
+  usher explain -p policies/ review.json -o json | jq '.explained[].phases[].rules[] | select(.matched)'
+  usher explain -p policies/ pod.yaml --policy require-team
   usher explain cases/too-many-replicas.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.policies, "policies", "p", nil, "file or folder with policies (repeatable)")
-	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
-	f.registerQuestion(cmd)
-	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
-	f.limits.Register(flags)
-	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
-	flags.StringVar(&f.policy, "policy", "", "tell only of policies with this name")
-	flags.BoolVar(&f.cost, "cost", false, "measure what each rule costs")
-	f.output.Register(cmd, "text", "json", "yaml")
-	f.color.Register(cmd)
+	f.registerDecision(cmd)
+	cmd.Flags().StringVar(&f.policy, "policy", "", "explain only the policies with this name, or NAMESPACE/NAME")
+	cmd.Flags().BoolVar(&f.cost, "cost", false, "measure the time and memory that each rule takes")
 	return cmd
 }
 
@@ -78,6 +75,8 @@ type explained struct {
 	Operation usher.Operation       `json:"operation"`
 	Allowed   bool                  `json:"allowed"`
 	Phases    []explain.Explanation `json:"phases"`
+	// MissingFacts are objects that policies asked for and that --facts does not have.
+	MissingFacts []string `json:"missingFacts,omitempty"`
 }
 
 type explainReport struct {
@@ -85,8 +84,12 @@ type explainReport struct {
 	Denied    int         `json:"denied"`
 }
 
-func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, cases []string) error {
-	if err := f.validateExplain(cases); err != nil {
+func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	var cases []string
+	if len(f.policies) == 0 && len(f.files) == 0 {
+		cases, args = args, nil
+	}
+	if err := cmp.Or(f.complete(args), f.validateExplain(cases)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	report := &explainReport{Explained: []explained{}}
@@ -94,7 +97,10 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, cases []string) er
 	if len(cases) > 0 {
 		err = f.explainCases(cmd.Context(), report, cases)
 	} else {
-		err = f.explainObjects(cmd.Context(), report, s)
+		err = f.explainObjects(cmd, report, s)
+	}
+	if err == nil {
+		err = f.checkPolicy(report)
 	}
 	if err != nil {
 		return err
@@ -112,29 +118,32 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, cases []string) er
 
 func (f *explainFlags) validateExplain(cases []string) error {
 	switch {
-	case len(cases) > 0 && len(f.files)+len(f.policies)+len(f.facts)+len(f.old) > 0:
-		return errors.New("test cases bring their own policies, objects and facts: leave out -p, -f, --old and --facts")
+	case len(cases) > 0 && len(f.facts)+len(f.old) > 0:
+		return errors.New("test cases have their own objects and facts: leave out --old and --facts, or name policies with -p")
 	case len(cases) > 0:
 		return nil
 	case len(f.files) == 0:
-		return errors.New("nothing to explain: name objects with -f, or files with test cases")
+		return errors.New("nothing to explain: name objects, and policies with -p, or files with test cases")
 	}
 	return f.validate()
 }
 
-func (f *explainFlags) explainObjects(ctx context.Context, report *explainReport, s cli.Streams) error {
-	set, facts, err := f.loaded(s)
+func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport, s cli.Streams) error {
+	set, facts, err := f.loaded(cmd, s)
 	if err != nil {
 		return err
 	}
-	requests, err := f.requests(s)
+	requests, err := f.requests(cmd, s)
+	if errors.Is(err, objects.ErrNoObject) {
+		return fmt.Errorf("%w; test cases bring their own policies: leave out -p and -f for them", err)
+	}
 	if err != nil {
 		return err
 	}
 	for _, q := range requests {
-		j := Judge(ctx, atEntry(set.Decider(facts)), nil, q)
-		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed}
-		if err := f.explain(ctx, report, one, set.Rules, facts, j.asked); err != nil {
+		j := Judge(cmd.Context(), atEntry(set.Decider(facts)), nil, q)
+		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.taken()}
+		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
 		}
 	}
@@ -183,6 +192,7 @@ func (f *explainFlags) explainCase(ctx context.Context, report *explainReport, c
 
 // explain adds a request and what was decided about it to the report.
 func (f *explainFlags) explain(ctx context.Context, report *explainReport, one explained, rules []rule.Rule, facts fact.Resolver, all []asked) error {
+	f.note(rules)
 	options := explain.Options{Facts: cached.New(facts, time.Minute), Measure: f.cost}
 	for _, a := range all {
 		request := *a.request
@@ -202,6 +212,31 @@ func (f *explainFlags) explain(ctx context.Context, report *explainReport, one e
 		report.Denied++
 	}
 	return nil
+}
+
+// note remembers the names by which --policy can select rules.
+func (f *explainFlags) note(rules []rule.Rule) {
+	for i := range rules {
+		ref := rules[i].Policy
+		for _, name := range []string{ref.Name, ref.Namespace + "/" + ref.Name} {
+			if !slices.Contains(f.names, name) {
+				f.names = append(f.names, name)
+			}
+		}
+	}
+}
+
+// checkPolicy refuses a --policy that is none of those that were asked.
+func (f *explainFlags) checkPolicy(report *explainReport) error {
+	if f.policy == "" || len(report.Explained) == 0 || slices.Contains(f.names, f.policy) {
+		return nil
+	}
+	if near := rule.Nearest(f.policy, f.names); near != "" {
+		return fmt.Errorf("--policy %s: there is no policy with this name: did you mean %s?", f.policy, near)
+	}
+	known := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool { return strings.Contains(name, "/") || name == "" })
+	slices.Sort(known)
+	return fmt.Errorf("--policy %s: there is no policy with this name; the policies are %s", f.policy, strings.Join(known, ", "))
 }
 
 // named are the rules of the policies with a name.

@@ -25,6 +25,8 @@ type Judgement struct {
 	Warnings    []string     `json:"warnings,omitempty"`
 	Rules       []ruleResult `json:"rules"`
 	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
+	// MissingFacts are objects that policies asked for and that --facts does not have.
+	MissingFacts []string `json:"missingFacts,omitempty"`
 	// Near is a deprecated name of NearMatches.
 	Near  []nearMatch `json:"near,omitempty"`
 	Patch usher.Patch `json:"patch,omitempty"`

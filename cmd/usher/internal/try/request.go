@@ -3,9 +3,9 @@ package try
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
+	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,8 +22,12 @@ type Question struct {
 }
 
 // requests are the questions that the command line asks.
-func (f *decideFlags) requests(s cli.Streams) ([]Question, error) {
-	inputs, olds, err := readWithOld(f.files, f.old, s.In)
+func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, error) {
+	inputs, olds, err := f.read(cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	who, err := f.user.User()
 	if err != nil {
 		return nil, err
 	}
@@ -34,24 +38,14 @@ func (f *decideFlags) requests(s cli.Streams) ([]Question, error) {
 			if r, err = f.request(in, olds); err != nil {
 				return nil, fmt.Errorf("%s: %w", in.File, err)
 			}
+			r.User = who
 		}
 		questions = append(questions, Question{File: in.File, Request: r})
 	}
 	return questions, nil
 }
 
-// readWithOld reads objects, and those that they were before.
-func readWithOld(files, old []string, stdin io.Reader) (inputs, olds []objects.Input, err error) {
-	if inputs, err = objects.Read(files, stdin); err != nil || len(old) == 0 {
-		return inputs, nil, err
-	}
-	if olds, err = objects.Read(old, stdin); err != nil {
-		return nil, nil, fmt.Errorf("--old: %w", err)
-	}
-	return inputs, olds, nil
-}
-
-func (f *decideFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
+func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.Request, error) {
 	metadata, _ := in.Object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	if in.Object["kind"] == "Namespace" {
@@ -60,12 +54,17 @@ func (f *decideFlags) request(in objects.Input, olds []objects.Input) (*usher.Re
 	if namespace == "" {
 		namespace = f.namespace
 	}
+	resource := schema.ParseGroupResource(f.resource)
 	r := policytest.Request{
-		Operation: usher.Operation(f.operation),
-		Namespace: namespace,
-		Object:    in.Object,
-		User:      policytest.User{Name: f.user, Groups: f.groups},
-		DryRun:    f.dryRun,
+		Operation:   usher.Operation(f.operation),
+		Namespace:   namespace,
+		Object:      in.Object,
+		Resource:    resource.Resource,
+		Subresource: f.subresource,
+		DryRun:      f.dryRun,
+	}
+	if metadata["name"] == nil && metadata["generateName"] == nil {
+		r.Name = f.name
 	}
 	switch r.Operation {
 	case usher.Delete:
@@ -78,7 +77,11 @@ func (f *decideFlags) request(in objects.Input, olds []objects.Input) (*usher.Re
 		r.OldObject = old
 	case usher.Create, usher.Connect:
 	}
-	return r.For(usher.Mutate)
+	built, err := r.For(usher.Mutate)
+	if err == nil && resource.Group != "" {
+		built.Resource.Group = resource.Group
+	}
+	return built, err
 }
 
 // oldOf finds the object that is updated. A single one needs not have the same name:

@@ -1,7 +1,7 @@
 package try
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,19 +26,13 @@ import (
 )
 
 type simulateFlags struct {
-	files, old  []string
+	requestFlags
+
 	cluster     []string
 	fromCluster bool
 	kubeconfig  string
 	context     string
-
-	operation             string
-	resource, subresource string
-	namespace, name       string
-	user                  string
-	groups                []string
-	dryRun                bool
-	timeout               time.Duration
+	timeout     time.Duration
 
 	services       []string
 	usher          []string
@@ -46,16 +40,16 @@ type simulateFlags struct {
 	limits         policies.Limits
 	record, replay string
 
-	output cli.OutputFlag
-	color  cli.ColorFlag
-	all    bool
+	output  cli.OutputFlag
+	color   cli.ColorFlag
+	verbose bool
 }
 
 // Simulate returns usher simulate.
 func Simulate(s cli.Streams) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
-		Use:   "simulate -f OBJECTS --cluster DIR",
+		Use:   "simulate OBJECTS... --cluster DIR",
 		Short: "Show what an API server would do with objects, step by step",
 		Long: `Simulate runs the admission chain of the API server itself, without an API server: it takes
 the webhook configurations, ValidatingAdmissionPolicies and MutatingAdmissionPolicies with
@@ -67,8 +61,8 @@ selector or condition decided that, what it changed, warned of and refused, the 
 of mutations if there is one, and in the end the object that would be stored or the error
 that a client would get.
 
-Webhooks are called at their URL. One that is a Service is called where --service says;
-without that nobody answers, and its failurePolicy decides. With --usher POLICIES those of
+Webhooks are called at their URL. One that is a Service is called where --service-url says;
+without that nobody answers, and its failurePolicy decides. With -p POLICIES those of
 Usher are answered in process; a --cluster without a registration of Usher gets one.
 --record keeps all answers in a file, and --replay answers from it: nothing is called then.
 
@@ -80,68 +74,61 @@ The exit status is 0 if every object is admitted, 1 if one is refused, and 2 if 
 cannot be used.`,
 		Example: `  # what would the cluster in this folder do with a pod?
   kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations,namespaces -o yaml > cluster/all.yaml
-  usher simulate -f pod.yaml --cluster cluster/
+  usher simulate pod.yaml --cluster cluster/
 
   # and with these policies of Usher in force?
-  usher simulate -f pod.yaml --cluster cluster/ --usher policies/
+  usher simulate pod.yaml --cluster cluster/ -p policies/
 
   # a live cluster, which is only read; its webhooks are called
-  usher simulate -f pod.yaml --from-cluster --service shop/webhook=https://127.0.0.1:8443
+  usher simulate pod.yaml --from-cluster --service-url shop/webhook=https://127.0.0.1:8443
 
   # as somebody, an update, a dry run
-  usher simulate -f new.yaml --old old.yaml --cluster cluster/ --as jane --as-group dev --dry-run
+  usher simulate new.yaml --old old.yaml --cluster cluster/ --as jane --as-group dev --dry-run
 
   # call the webhooks once, and then play with the object or the policies
-  usher simulate -f pod.yaml --cluster cluster/ --record answers.json
-  usher simulate -f pod.yaml --cluster cluster/ --replay answers.json -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+  usher simulate pod.yaml --cluster cluster/ --record answers.json
+  usher simulate pod.yaml --cluster cluster/ --replay answers.json -o json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.register(cmd)
+	f.registerIn(cmd)
 	return cmd
 }
 
-func (f *simulateFlags) register(cmd *cobra.Command) {
+func (f *simulateFlags) registerIn(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
-	flags.StringArrayVar(&f.cluster, "cluster", nil, "file or folder with what is in the cluster (repeatable)")
+	f.register(cmd, "default")
+	policies.RegisterFlag(flags, &f.usher, "; Usher's webhooks are answered in process")
+	cli.DeprecatedFlag(flags, "policies", "usher")
+	flags.StringArrayVar(&f.cluster, "cluster", nil, "file or folder with the objects of the cluster (repeatable)")
 	flags.BoolVar(&f.fromCluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig for --from-cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig, if it is not the current one")
-	flags.StringVar(&f.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (CREATE, or UPDATE with --old)")
-	cli.Offer(cmd, "operation", "CREATE", "UPDATE", "DELETE", "CONNECT")
-	flags.StringArrayVar(&f.old, "old", nil, "file or folder with the objects before an UPDATE (default: those in the cluster; repeatable)")
-	flags.StringVar(&f.resource, "resource", "", "resource that is asked, if the kind does not tell: deployments.apps for a Scale")
-	flags.StringVar(&f.subresource, "subresource", "", "subresource that is asked, such as status or scale")
-	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the request, for objects that have none")
-	flags.StringVar(&f.name, "name", "", "name of the request, for objects that have none, such as those of a CONNECT")
-	flags.StringVar(&f.user, "as", "", "name of the user who asks (default: an administrator)")
-	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user (repeatable)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say that the request is a dry run")
-	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "how long the whole request may take")
-	flags.StringArrayVar(&f.services, "service", nil, "where a Service is: namespace/name[:port]=URL (repeatable)")
-	flags.StringArrayVar(&f.usher, "usher", nil, "file or folder with policies: Usher's webhooks are answered in process (repeatable)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --from-cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "timeout of the whole request")
+	flags.StringArrayVar(&f.services, "service-url", nil, "URL at which to call a Service, as NAMESPACE/NAME[:PORT]=URL (repeatable)")
+	cli.DeprecatedFlag(flags, "service-url", "service")
 	f.limits.Register(flags)
 	flags.BoolVar(&f.localFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
-	flags.StringVar(&f.record, "record", "", "write the answers of the webhooks to this file; it holds whole objects")
-	flags.StringVar(&f.replay, "replay", "", "answer for the webhooks from this file")
-	flags.BoolVar(&f.all, "all", false, "print conditions and expressions that are true, too, and each call")
+	flags.StringVar(&f.record, "record", "", "file to write the answers of the webhooks to; it contains whole objects")
+	flags.StringVar(&f.replay, "replay", "", "file written by --record, to answer for the webhooks")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more: conditions and expressions that are true, and each call")
+	cli.DeprecatedFlag(flags, "verbose", "all")
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
 }
 
-func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams) error {
-	if err := f.validate(); err != nil {
+func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	if err := cmp.Or(f.complete(args), f.validate()); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	// The API server's code says in its log what the trace says better.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	simulator, recording, err := f.simulator(cmd.Context(), s)
+	simulator, recording, err := f.simulator(cmd, s)
 	if err != nil {
 		return err
 	}
 	defer simulator.Close()
-	requests, err := f.requests(s)
+	requests, err := f.simulations(cmd, s)
 	if err != nil {
 		return err
 	}
@@ -157,7 +144,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams) error {
 		return err
 	}
 	if f.output.Value == "text" {
-		err = report.print(s.Out, f.color.Palette(s.Out), f.all)
+		err = report.print(s.Out, f.color.Palette(s.Out), f.verbose)
 	} else {
 		err = f.output.Encode(s.Out, report)
 	}
@@ -171,7 +158,7 @@ func (f *simulateFlags) validate() error {
 	f.operation = strings.ToUpper(f.operation)
 	switch {
 	case len(f.files) == 0:
-		return errors.New("no objects: name a file with -f, or -f - for the standard input")
+		return errors.New("no objects: name a file, or - for the standard input")
 	case len(f.cluster) == 0 && !f.fromCluster && len(f.usher) == 0:
 		return errors.New("no cluster: name a folder with --cluster, or read one with --from-cluster")
 	case len(f.cluster) > 0 && f.fromCluster:
@@ -180,14 +167,10 @@ func (f *simulateFlags) validate() error {
 		return errors.New("--kubeconfig and --context are for --from-cluster")
 	case f.record != "" && f.replay != "":
 		return errors.New("--record and --replay exclude each other")
-	case f.user == "" && len(f.groups) > 0:
+	case f.user.Name == "" && len(f.user.Groups) > 0:
 		return errors.New("--as-group needs --as")
-	case f.operation == "" && len(f.old) > 0:
-		f.operation = string(usher.Update)
-	case f.operation == "":
-		f.operation = string(usher.Create)
 	}
-	if err := checkOperation(f.operation, f.old); err != nil {
+	if err := cli.ReadsStdinOnce(f.usher, f.files, f.old, f.cluster); err != nil {
 		return err
 	}
 	for _, service := range f.services {
@@ -203,13 +186,13 @@ func checkService(text string) error {
 	namespace, _, hasName := strings.Cut(name, "/")
 	address, err := url.Parse(target)
 	if !ok || !hasName || namespace == "" || err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return fmt.Errorf("--service %s: write namespace/name=https://host:port", text)
+		return fmt.Errorf("--service-url %s: expected NAMESPACE/NAME=https://HOST:PORT", text)
 	}
 	return nil
 }
 
 // simulator reads the cluster. The recording is nil without --record.
-func (f *simulateFlags) simulator(ctx context.Context, s cli.Streams) (*simulate.Simulator, *simulate.Recording, error) {
+func (f *simulateFlags) simulator(cmd *cobra.Command, s cli.Streams) (*simulate.Simulator, *simulate.Recording, error) {
 	o := simulate.Options{Services: map[string]string{}, Timeout: f.timeout}
 	for _, service := range f.services {
 		name, target, _ := strings.Cut(service, "=")
@@ -228,24 +211,24 @@ func (f *simulateFlags) simulator(ctx context.Context, s cli.Streams) (*simulate
 			return nil, nil, fmt.Errorf("--replay %s: %w", f.replay, err)
 		}
 	}
-	known, err := f.knownCluster(ctx, s, &o)
+	known, err := f.knownCluster(cmd, s, &o)
 	if err != nil {
 		return nil, nil, err
 	}
-	simulator, err := simulate.New(ctx, known, o)
+	simulator, err := simulate.New(cmd.Context(), known, o)
 	return simulator, o.Record, err
 }
 
 // knownCluster is the cluster, in which Usher answers if it is wanted.
-func (f *simulateFlags) knownCluster(ctx context.Context, s cli.Streams, o *simulate.Options) (*simulate.Cluster, error) {
+func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simulate.Options) (*simulate.Cluster, error) {
 	var set policies.Set
 	if len(f.usher) > 0 {
 		var err error
-		if set, err = policies.Usable(s, f.usher, &f.limits); err != nil {
+		if set, err = policies.Usable(cmd, s, f.usher, &f.limits); err != nil {
 			return nil, err
 		}
 	}
-	known, err := f.read(ctx, s, set)
+	known, err := f.readCluster(cmd, s, set)
 	if err != nil || len(f.usher) == 0 {
 		return known, err
 	}
@@ -258,17 +241,17 @@ func (f *simulateFlags) knownCluster(ctx context.Context, s cli.Streams, o *simu
 	return known, nil
 }
 
-func (f *simulateFlags) read(ctx context.Context, s cli.Streams, set policies.Set) (*simulate.Cluster, error) {
+func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set policies.Set) (*simulate.Cluster, error) {
 	if f.fromCluster {
 		config, err := f.rest()
 		if err != nil {
 			return nil, err
 		}
-		return simulate.FromServer(ctx, config)
+		return simulate.FromServer(cmd.Context(), config)
 	}
 	var trees []map[string]any
 	if len(f.cluster) > 0 {
-		inputs, err := objects.Read(f.cluster, s.In)
+		inputs, err := objects.Read(cmd, s, f.cluster)
 		if err != nil {
 			return nil, fmt.Errorf("--cluster: %w", err)
 		}
@@ -320,14 +303,18 @@ type simulation struct {
 	request simulate.Request
 }
 
-func (f *simulateFlags) requests(s cli.Streams) ([]simulation, error) {
-	inputs, olds, err := readWithOld(f.files, f.old, s.In)
+func (f *simulateFlags) simulations(cmd *cobra.Command, s cli.Streams) ([]simulation, error) {
+	inputs, olds, err := f.read(cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	who, err := f.user.User()
 	if err != nil {
 		return nil, err
 	}
 	requests := make([]simulation, 0, len(inputs))
 	for _, in := range inputs {
-		request, err := f.request(in, olds)
+		request, err := f.simulation(in, olds, who)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.File, err)
 		}
@@ -336,13 +323,13 @@ func (f *simulateFlags) requests(s cli.Streams) ([]simulation, error) {
 	return requests, nil
 }
 
-func (f *simulateFlags) request(in objects.Input, olds []objects.Input) (simulate.Request, error) {
+func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who usher.User) (simulate.Request, error) {
 	if in.Review != nil {
 		return f.reviewed(in)
 	}
 	r := simulate.Request{
 		Operation: usher.Operation(f.operation), Object: in.Object, Resource: f.resource, Subresource: f.subresource,
-		User: usher.User{Name: f.user, Groups: f.groups}, DryRun: f.dryRun,
+		User: who, DryRun: f.dryRun,
 	}
 	if nameOf(in.Object).Namespace == "" {
 		r.Namespace = f.namespace

@@ -25,6 +25,7 @@ func Test(s cli.Streams) *cobra.Command {
 	var color cli.ColorFlag
 	var pattern string
 	var verbose bool
+	var paths []string
 	var extent testExtent
 	var limits policies.Limits
 	cmd := &cobra.Command{
@@ -42,8 +43,11 @@ run at all.`,
 		Example: `  usher test cases/
   usher test --run 'replicas|labels' cases/
   usher test -o junit cases/ > report.xml`,
-		Args: cli.SomePaths("cases"),
-		RunE: func(cmd *cobra.Command, paths []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if paths = append(paths, args...); len(paths) == 0 {
+				return cli.NoPaths(cmd, "cases")
+			}
 			cases, err := selectCases(paths, pattern, &limits)
 			if err != nil {
 				return err
@@ -66,8 +70,9 @@ run at all.`,
 			return err
 		},
 	}
+	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder with cases (repeatable); the same as PATH")
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "name the cases that pass, too")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print more: the cases that pass, too")
 	cmd.Flags().BoolVar(&extent.coverage, "coverage", false, "tell what of authorization policies no case exercises")
 	cmd.Flags().BoolVar(&extent.mutate, "mutate", false, "leave out one part of authorization policies after the other; a case must fail each time")
 	limits.Register(cmd.Flags())

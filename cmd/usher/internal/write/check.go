@@ -19,18 +19,23 @@ import (
 	"github.com/usher-dev/usher/trial"
 )
 
+type checkFlags struct {
+	paths           []string
+	strict, verbose bool
+	limits          policies.Limits
+	output          cli.OutputFlag
+	color           cli.ColorFlag
+}
+
 // Check returns usher check.
 func Check(s cli.Streams) *cobra.Command {
-	var output cli.OutputFlag
-	var color cli.ColorFlag
-	var strict, verbose bool
-	var limits policies.Limits
+	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check PATH... | -",
+		Use:   "check PATH...",
 		Short: "Say what is wrong with policies",
 		Long: `Check compiles the policies in files and folders and prints everything that is wrong
-with them: the file and line, the field, what is wrong and what to do about it. With -
-it reads them from standard input.
+with them: the file and line, the field, what is wrong and what to do about it. The path -
+means the standard input.
 
 It also tries each policy on objects of the kinds that it selects, the least that an API
 server accepts and ones with every field, and says which requests would be refused
@@ -46,37 +51,43 @@ check. Warnings are errors with --strict.`,
   usher check --verbose policies/
   kubectl get clusteroverridepolicies -o yaml | usher check -
   usher check -o json policies/ | jq '.problems[].field'`,
-		Args: cli.SomePaths("policies"),
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			set, err := policies.Read(paths, s.In)
-			if err != nil {
-				return err
-			}
-			o := compile.Options{}
-			if o.Limits, err = limits.Limits(); err != nil {
-				return err
-			}
-			report := newCheckReport(cmd.Context(), set, o)
-			if verbose {
-				report.Slow = slowSteps(set, o)
-			}
-			if output.Value == "text" {
-				err = report.print(s, color.Palette(s.Out))
-			} else {
-				err = output.Encode(s.Out, report)
-			}
-			if err == nil && (report.Errors > 0 || strict && report.Warnings > 0) {
-				return cli.ErrNegative
-			}
-			return err
-		},
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	limits.Register(cmd.Flags())
-	cmd.Flags().BoolVar(&strict, "strict", false, "count warnings as errors")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say which CUE runs slowly, and why")
-	output.Register(cmd, "text", "json", "yaml")
-	color.Register(cmd)
+	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
+	f.limits.Register(cmd.Flags())
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
+	f.output.Register(cmd, "text", "json", "yaml")
+	f.color.Register(cmd)
 	return cmd
+}
+
+func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	if f.paths = append(f.paths, args...); len(f.paths) == 0 {
+		return cli.NoPaths(cmd, "policies")
+	}
+	set, err := policies.ReadSome(cmd, s, f.paths)
+	if err != nil {
+		return err
+	}
+	o := compile.Options{}
+	if o.Limits, err = f.limits.Limits(); err != nil {
+		return err
+	}
+	report := newCheckReport(cmd.Context(), set, o)
+	if f.verbose {
+		report.Slow = slowSteps(set, o)
+	}
+	if f.output.Value == "text" {
+		err = report.print(s, f.color.Palette(s.Out))
+	} else {
+		err = f.output.Encode(s.Out, report)
+	}
+	if err == nil && (report.Errors > 0 || f.strict && report.Warnings > 0) {
+		return cli.ErrNegative
+	}
+	return err
 }
 
 type checkReport struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/policytest"
@@ -23,19 +24,24 @@ import (
 // Render returns usher render.
 func Render(s cli.Streams) *cobra.Command {
 	var programs bool
+	var paths []string
 	cmd := &cobra.Command{
-		Use:   "render POLICY.yaml...",
+		Use:   "render PATH...",
 		Short: "Show what the templates of policies become",
 		Long: `Render does to policies what the webhook does when they are written to a cluster: it
-fills in defaults and writes each template as a CUE program into renderedCue.
+fills in defaults and writes each template as a CUE program into renderedCue. The path -
+means the standard input.
 
 The exit status is 0, or 2 if a policy cannot be read or rendered.`,
 		Example: `  usher render policy.yaml
   usher render --cue policy.yaml
   kubectl get clusteroverridepolicies -o yaml | usher render -`,
-		Args: cli.SomePaths("policies"),
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			inputs, err := objects.Read(paths, s.In)
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if paths = append(paths, args...); len(paths) == 0 {
+				return cli.NoPaths(cmd, "policies")
+			}
+			inputs, err := objects.Read(cmd, s, paths)
 			if err != nil {
 				return err
 			}
@@ -49,6 +55,7 @@ The exit status is 0, or 2 if a policy cannot be read or rendered.`,
 			return printDocuments(s.Out, rendered)
 		},
 	}
+	policies.RegisterFlag(cmd.Flags(), &paths, "; the same as PATH")
 	cmd.Flags().BoolVar(&programs, "cue", false, "print only the programs")
 	return cmd
 }
@@ -120,9 +127,9 @@ func printDocuments(w io.Writer, documents []map[string]any) error {
 
 // printPrograms prints the rendered program of each rule below a comment that says where
 // it belongs.
-func printPrograms(w io.Writer, policies []map[string]any) error {
+func printPrograms(w io.Writer, rendered []map[string]any) error {
 	printed := false
-	for _, policy := range policies {
+	for _, policy := range rendered {
 		kind, _ := policy["kind"].(string)
 		metadata, _ := policy["metadata"].(map[string]any)
 		spec, _ := policy["spec"].(map[string]any)

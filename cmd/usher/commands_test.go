@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/internal/cli/clitest"
+)
+
+func silent() cli.Streams { return cli.Streams{Out: io.Discard, Err: io.Discard} }
+
+// TestCommandsAreConsistent is about all commands at once: what is the same is called the same.
+func TestCommandsAreConsistent(t *testing.T) {
+	t.Parallel()
+	clitest.Consistent(t, newRoot(silent()))
+	clitest.Deprecated(t, newRoot(silent()))
+}
+
+// TestFlagsOnlyGrow holds the promise of docs/upgrading.md for flags.
+func TestFlagsOnlyGrow(t *testing.T) {
+	t.Parallel()
+	clitest.OnlyGrow(t, newRoot(silent()), "testdata/flags.txt")
+}
+
+// TestJSONIsCamelCase runs every command that has JSON output and looks at each key of it.
+func TestJSONIsCamelCase(t *testing.T) {
+	t.Parallel()
+	const examples = "../../examples/"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	authz := []string{"-p", examples + "authorization/policies", "--rbac", examples + "authorization/rbac.yaml"}
+	for _, config := range [][]string{
+		{"authz", "config", "--server", "https://127.0.0.1:8444", "--ca-file", "ca.crt", "--token-file", "token", "--match", "all", "--out", dir},
+		{"admission", "config", "--token-file", "token", "--out", dir},
+	} {
+		if _, stderr, status := execute(t, config); status != cli.ExitOK {
+			t.Fatalf("usher %s: status %d: %s", strings.Join(config, " "), status, stderr)
+		}
+	}
+	commands := map[string][]string{
+		"usher check":          {"--verbose", examples + "policies", "../../policytest/testdata/own/policies"},
+		"usher decide":         {"-p", examples + "policies", examples + "objects"},
+		"usher explain":        {"-p", examples + "policies", examples + "objects", "--cost"},
+		"usher simulate":       {"-p", examples + "policies", examples + "objects/pod.yaml", "--cluster", examples + "objects"},
+		"usher test":           {"--coverage", "--mutate", examples + "authorization/suite.yaml", examples + "cookbook"},
+		"usher admission lint": {filepath.Join(dir, "admission.yaml")},
+		"usher authz lint":     {filepath.Join(dir, "authorization.yaml")},
+		"usher authz can-i":    append([]string{"get", "secrets/db", "-n", "shop", "--as", "jane", "--as-extra", "a=b"}, authz...),
+		"usher authz who-can":  append([]string{"get", "secrets", "-n", "shop"}, authz...),
+		"usher authz what-can": append([]string{"--as", "jane", "--as-group", "devs"}, authz...),
+		"usher authz diff":     {examples + "authorization/policies/hide-db.yaml", examples + "authorization/policies/own-config.yaml"},
+		"usher bench":          {server.URL, "-f", examples + "objects/pod.yaml", "--insecure-skip-tls-verify", "--duration", "10ms"},
+		"usher version":        {},
+	}
+	for _, cmd := range clitest.Commands(newRoot(silent())) {
+		path := cmd.CommandPath()
+		if cmd.Flags().Lookup("output") == nil {
+			continue
+		}
+		args, ok := commands[path]
+		if !ok {
+			t.Errorf("%s has JSON output: add a command line that shows it", path)
+			continue
+		}
+		args = slices.Concat(strings.Fields(path)[1:], args, []string{"-o", "json"})
+		stdout, stderr, status := execute(t, args)
+		var value any
+		if err := json.Unmarshal([]byte(stdout), &value); err != nil || status == cli.ExitUnusable {
+			t.Errorf("%s: status %d, %v: %s", strings.Join(args, " "), status, err, stderr)
+			continue
+		}
+		camelCase(t, path, value)
+	}
+}
+
+func execute(t *testing.T, args []string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, err bytes.Buffer
+	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &err}
+	status = cli.Execute(t.Context(), newRoot(s), s, args)
+	return out.String(), err.String(), status
+}
+
+var camel = regexp.MustCompile("^[a-z][a-zA-Z0-9]*$")
+
+// foreign are keys with values that are not Usher's: objects, and maps that users name.
+var foreign = []string{"audit", "before", "extra", "result", "value", "verdicts"}
+
+func camelCase(t *testing.T, path string, value any) {
+	t.Helper()
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			camelCase(t, path, item)
+		}
+	case map[string]any:
+		for key, item := range v {
+			if !camel.MatchString(key) {
+				t.Errorf("%s: the key %q in JSON is not in camelCase", path, key)
+			}
+			if !slices.Contains(foreign, key) {
+				camelCase(t, path+" ."+key, item)
+			}
+		}
+	}
+}

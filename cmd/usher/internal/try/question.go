@@ -1,0 +1,72 @@
+package try
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/user"
+)
+
+// requestFlags say which requests are made about which objects.
+type requestFlags struct {
+	files, old            []string
+	operation             string
+	resource, subresource string
+	namespace, name       string
+	user                  user.Flags
+	dryRun                bool
+}
+
+// register adds the flags. Namespace is the default of the flag.
+func (f *requestFlags) register(cmd *cobra.Command, namespace string) {
+	flags := cmd.Flags()
+	objects.RegisterFlag(flags, &f.files)
+	flags.StringVar(&f.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default: CREATE, or UPDATE with --old)")
+	cli.Offer(cmd, "operation", "CREATE", "UPDATE", "DELETE", "CONNECT")
+	flags.StringArrayVar(&f.old, "old", nil, "file or folder with the objects before an UPDATE (repeatable)")
+	flags.StringVar(&f.resource, "resource", "", "resource of the request, if it does not follow from the kind: deployments.apps for a Scale")
+	flags.StringVar(&f.subresource, "subresource", "", "subresource of the request, such as exec, scale or status")
+	flags.StringVarP(&f.namespace, "namespace", "n", namespace, "namespace of the request; for objects that have none")
+	flags.StringVar(&f.name, "name", "", "name of the request; for objects that have none, such as those of a CONNECT")
+	f.user.Register(flags)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "mark the request as a dry run")
+}
+
+// complete checks the flags, and takes args for files beside those of -f.
+func (f *requestFlags) complete(args []string) error {
+	f.files = append(f.files, args...)
+	f.operation = strings.ToUpper(f.operation)
+	switch {
+	case f.operation == "" && len(f.old) > 0:
+		f.operation = string(usher.Update)
+	case f.operation == "":
+		f.operation = string(usher.Create)
+	}
+	if !slices.Contains(usher.Operations(), usher.Operation(f.operation)) {
+		return fmt.Errorf("--operation %s: use one of CREATE, UPDATE, DELETE, CONNECT", f.operation)
+	}
+	if len(f.old) > 0 && f.operation != string(usher.Update) {
+		return fmt.Errorf("--old is for --operation UPDATE, not %s", f.operation)
+	}
+	return nil
+}
+
+// read reads the objects, and those that they were before.
+func (f *requestFlags) read(cmd *cobra.Command, s cli.Streams) (inputs, olds []objects.Input, err error) {
+	if err := cli.ReadsStdinOnce(f.files, f.old); err != nil {
+		return nil, nil, err
+	}
+	if inputs, err = objects.Read(cmd, s, f.files); err != nil || len(f.old) == 0 {
+		return inputs, nil, err
+	}
+	if olds, err = objects.Read(cmd, s, f.old); err != nil {
+		return nil, nil, fmt.Errorf("--old: %w", err)
+	}
+	return inputs, olds, nil
+}
