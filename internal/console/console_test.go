@@ -3,6 +3,7 @@ package console_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,8 @@ func TestMatch(t *testing.T) {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	const text = "# Title\n\n<!-- file: try/a.yaml -->\n```yaml\na: 1\n```\n\n```go\nx\n```\n\n<!-- console: cluster -->\n<!-- console: server --port 1 -->\n" +
-		"```console\n$ mkdir a\n$ serve \\\n    --long |\n  cat\nup\n...\n```\n<!-- console: skip no reason to -->\n```console\n$ x\n```\n"
+		"```console\n$ mkdir a\n$ serve \\\n    --long |\n  cat\nup\n...\n```\n<!-- console: skip no reason to -->\n```console\n$ x\n```\n" +
+		"1. In a list:\n\n   ```console\n   $ y\n   up\n     down\n   ```\n"
 	d, err := console.Read(write(t, text))
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +66,11 @@ func TestRead(t *testing.T) {
 			{Line: 16, Text: "serve \\\n    --long |\n  cat", Output: []string{"up", "..."}},
 		}},
 		{Line: 23, Skip: "no reason to", Commands: []console.Command{{Line: 24, Text: "x"}}},
+		{Line: 28, Commands: []console.Command{{Line: 29, Text: "y", Output: []string{"up", "  down"}}}},
 	}
-	opts := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".first" || p.Last().String() == ".last" }, cmp.Ignore())
+	opts := cmp.FilterPath(func(p cmp.Path) bool {
+		return slices.Contains([]string{".first", ".last", ".indent"}, p.Last().String())
+	}, cmp.Ignore())
 	empty := cmp.Transformer("lines", func(lines []string) string { return strings.Join(lines, "\n") })
 	if diff := cmp.Diff(want, d.Blocks, opts, empty, cmp.AllowUnexported(console.Command{})); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
@@ -86,6 +91,8 @@ func TestReadRefuses(t *testing.T) {
 		{"no command", "```console\n```\n", "is empty"},
 		{"commands that would not be run", "```\n$ x\n```\n", "open it with ```console"},
 		{"no end", "```console\n$ x\n", "does not end"},
+		{"an indented block without reason", "* a\n  <!-- console: skip -->\n  ```console\n  $ x\n  ```\n", "skip needs a reason"},
+		{"indented commands that would not be run", "  ```\n  $ x\n  ```\n", "open it with ```console"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,7 @@
 // Package console runs the console blocks of Markdown documents and compares what the
 // commands print with what the documents show.
 //
-// A block is fenced with ```console. Lines that begin with "$ " are commands, continued
+// A block is fenced with ```console, and may be indented, as in lists. Lines that begin with "$ " are commands, continued
 // where a line ends in a backslash or a pipe; the lines after a command are its output. A
 // line "..." in the output stands for any lines, and "..." or "…" within a line for any
 // text. Durations, dates, ports and names of temporary files count as equal.
@@ -62,13 +62,15 @@ type Command struct {
 	Text string
 	// Output are the lines that it prints. None means that they are not compared.
 	Output []string
-	// first and last are the half-open range of Output in the lines of the document.
+	// first and last are the half-open range of Output in the lines of the document, which begin
+	// with indent.
 	first, last int
+	indent      string
 }
 
 var (
-	opening = regexp.MustCompile("^```(\\w*)$")
-	marker  = regexp.MustCompile(`^<!-- (console|file): (.+?) -->$`)
+	opening = regexp.MustCompile("^( *)```(\\w*)$")
+	marker  = regexp.MustCompile(`^ *<!-- (console|file): (.+?) -->$`)
 )
 
 // Find returns the documents below root: README.md and all that ends in .md below docs.
@@ -115,24 +117,26 @@ func Read(path string) (*Document, error) {
 			}
 			continue
 		}
-		end := slices.Index(d.lines[i+1:], "```")
+		indent, language := m[1], m[2]
+		end := slices.Index(d.lines[i+1:], indent+"```")
 		if end < 0 {
 			return nil, fmt.Errorf("%s:%d: the block does not end", path, i+1)
 		}
 		end += i + 1
+		body := outdent(d.lines[i+1:end], indent)
 		b.Line = i + 1
 		switch {
-		case m[1] == "console":
-			if b.Commands, err = commands(d.lines, i+1, end); err != nil {
+		case language == "console":
+			if b.Commands, err = commands(body, i+1, indent); err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 			d.Blocks = append(d.Blocks, b)
 		case b.File != "":
-			b.Text = strings.Join(d.lines[i+1:end], "\n") + "\n"
+			b.Text = strings.Join(body, "\n") + "\n"
 			d.Blocks = append(d.Blocks, b)
 		case !b.empty():
 			return nil, fmt.Errorf("%s:%d: the comment above needs a console block", path, i+1)
-		case strings.HasPrefix(d.lines[i+1], "$ "):
+		case len(body) > 0 && strings.HasPrefix(body[0], "$ "):
 			return nil, fmt.Errorf("%s:%d: the block has commands: open it with ```console", path, i+1)
 		}
 		b, i = Block{}, end
@@ -164,24 +168,32 @@ func (b *Block) mark(kind, text string) error {
 	return nil
 }
 
-// commands reads the lines first to end of a console block.
-func commands(lines []string, first, end int) ([]Command, error) {
+// outdent returns lines without the indentation of their block.
+func outdent(lines []string, indent string) []string {
+	body := make([]string, len(lines))
+	for i, line := range lines {
+		body[i] = strings.TrimPrefix(line, indent)
+	}
+	return body
+}
+
+// commands reads the lines of a console block, which begins at the line first, counted from 0.
+func commands(body []string, first int, indent string) ([]Command, error) {
 	var found []Command
-	for i := first; i < end; {
-		text, ok := strings.CutPrefix(lines[i], "$ ")
+	for i := 0; i < len(body); {
+		text, ok := strings.CutPrefix(body[i], "$ ")
 		if !ok {
-			return nil, fmt.Errorf("line %d: a console block begins with a command, after \"$ \"", i+1)
+			return nil, fmt.Errorf("line %d: a console block begins with a command, after \"$ \"", first+i+1)
 		}
-		c := Command{Line: i + 1, Text: text}
-		for i++; i < end && continued(c.Text); i++ {
-			c.Text += "\n" + lines[i]
+		c := Command{Line: first + i + 1, Text: text, indent: indent}
+		for i++; i < len(body) && continued(c.Text); i++ {
+			c.Text += "\n" + body[i]
 		}
-		c.first = i
-		for i < end && !strings.HasPrefix(lines[i], "$ ") {
+		begin := i
+		for i < len(body) && !strings.HasPrefix(body[i], "$ ") {
 			i++
 		}
-		c.last = i
-		c.Output = lines[c.first:c.last]
+		c.first, c.last, c.Output = first+begin, first+i, body[begin:i]
 		found = append(found, c)
 	}
 	if len(found) == 0 {
@@ -201,7 +213,11 @@ type edit struct {
 // write writes the document with edits, which are in the order of the document.
 func (d *Document) write(edits []edit) error {
 	for _, e := range slices.Backward(edits) {
-		d.lines = slices.Replace(d.lines, e.command.first, e.command.last, e.output...)
+		output := make([]string, len(e.output))
+		for i, line := range e.output {
+			output[i] = strings.TrimRight(e.command.indent+line, " ")
+		}
+		d.lines = slices.Replace(d.lines, e.command.first, e.command.last, output...)
 	}
 	return os.WriteFile(d.Path, []byte(strings.Join(d.lines, "\n")), 0o644)
 }
