@@ -78,13 +78,13 @@ func TestNoFoldersAreTangled(t *testing.T) {
 	t.Parallel()
 	needs := map[string]map[string]bool{}
 	for folder, imports := range packages(t) {
-		from := room(folder)
+		from := topFolder(folder)
 		if needs[from] == nil {
 			needs[from] = map[string]bool{}
 		}
 		for _, imported := range imports {
-			if ours, ok := within(imported); ok && room(ours) != from {
-				needs[from][room(ours)] = true
+			if ours, ok := within(imported); ok && topFolder(ours) != from {
+				needs[from][topFolder(ours)] = true
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func TestTanglesAreFound(t *testing.T) {
 	}
 }
 
-// room is the folder that a package counts for.
-func room(folder string) string {
+// topFolder is the folder that a package counts for.
+func topFolder(folder string) string {
 	first, rest, deeper := strings.Cut(folder, "/")
 	if deeper && (first == "cmd" || first == "internal") {
 		second, _, _ := strings.Cut(rest, "/")

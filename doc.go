@@ -2,7 +2,7 @@
 // a protocol into a [Request], a [Decider] turns the Request into a [Decision], and
 // the door turns that into the protocol's answer.
 //
-// A Go program that wants a webhook of its own implements Decider and mounts it:
+// A Go program with a webhook of its own implements Decider and mounts it:
 //
 //	http.Handle("/validate", admission.Validate(usher.DeciderFunc(decide), admission.Options{}))
 //

@@ -53,8 +53,8 @@ type Request struct {
 	// its rules decide. If it is empty, all rules decide.
 	Entry string
 
-	// Trusted tells that whoever sent the request has shown to be an API server: by a
-	// certificate, by a token, or by knowing a URL path that only API servers are told.
+	// Trusted reports that the sender of the request has authenticated as an API server: by a
+	// certificate, by a token, or by a URL path that only API servers know.
 	Trusted bool
 
 	// Name is empty if the name is not generated yet. Namespace is empty for cluster-scoped

@@ -67,6 +67,8 @@ func wordsAllowed() map[string]string {
 		"CHANGELOG.md: spared":                        "a value that was renamed",
 		"cmd/usher/internal/authorize/cani.go: fate":  "a deprecated JSON field",
 		"cmd/usher/internal/enforce/serve.go: immune": "a deprecated flag",
+		"trial/trial.go: a trial":                     "policies are tried on sample objects",
+		"trial/trial_test.go: a trial":                "the same",
 		"policytest/access.go: immune":                "a deprecated field of case files",
 	}
 }
@@ -79,12 +81,14 @@ type passage struct {
 }
 
 // TestWords checks what users see: documents, values of the chart, descriptions of the CRDs, and
-// the string literals of the binaries, which are the help of flags, problems, errors and logs.
+// the string literals of the binaries, which are the help of flags, problems, errors and logs. It
+// also checks comments.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	words, allowed := avoidedWords(t), wordsAllowed()
 	used := map[string]bool{}
-	for _, p := range append(documents(t), literals(t)...) {
+	passages := append(documents(t), literals(t)...)
+	for _, p := range append(passages, comments(t)...) {
 		for _, w := range words {
 			for _, at := range w.pattern.FindAllStringIndex(p.text, -1) {
 				found := p.text[at[0]:at[1]]
@@ -153,6 +157,29 @@ func literals(t *testing.T) []passage {
 			}
 			return true
 		})
+	})
+	return all
+}
+
+// comments are the comments of all Go files of the module.
+func comments(t *testing.T) []passage {
+	t.Helper()
+	var all []passage
+	walk(t, func(path string) {
+		if !strings.HasSuffix(path, ".go") || strings.HasPrefix(path, "sandbox/") || strings.HasPrefix(path, "conformance/") {
+			return
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(file) {
+			return
+		}
+		for _, group := range file.Comments {
+			all = append(all, passage{path, files.Position(group.Pos()).Line, group.Text()})
+		}
 	})
 	return all
 }

@@ -27,8 +27,7 @@ const (
 	kubernetes = "1.36.0"
 )
 
-// helm runs the pinned helm from the root of the module, without the settings of whoever
-// runs the test.
+// helm runs the pinned helm from the root of the module, without the user's settings.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	home := t.TempDir()

@@ -14,7 +14,7 @@ import (
 
 func TestRightsAreNarrow(t *testing.T) {
 	t.Parallel()
-	// Whoever may do these can give himself every right.
+	// Users with these rights can give themselves every right.
 	dangerous := []string{"*", "escalate", "bind", "impersonate", "deletecollection"}
 	for _, r := range renderings {
 		t.Run(r.name, func(t *testing.T) {
@@ -71,8 +71,7 @@ func writes(rule rbacv1.PolicyRule) bool {
 	})
 }
 
-// Whoever has neither registrations nor facts nor a Secret of his own needs no rights on
-// them.
+// Without registrations, facts and a Secret of its own, Usher needs no rights on them.
 func TestRightsFollowTheValues(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -221,7 +221,7 @@ type schema struct {
 	Items       *schema
 }
 
-// explained complains about fields without a whole sentence, and returns how many there are.
+// explained reports fields without a whole sentence, and returns how many there are.
 func (s *schema) explained(t *testing.T, path string) int {
 	t.Helper()
 	if s.Items != nil {

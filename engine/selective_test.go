@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A picky program says what it wants.
+// A picky program declares what it reads.
 type picky struct {
 	program
 	object, old []string
@@ -29,7 +29,7 @@ func pathsOf(texts []string) *usher.Paths {
 	return paths
 }
 
-// seeing is a program that warns of what it is shown, and wants the paths.
+// seeing is a program that warns of what it is shown, and reads the paths.
 func seeing(paths ...string) rule.Rule {
 	return selective("see", paths, func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 		shown, err := json.Marshal([]any{in.Object, in.OldObject})

@@ -151,7 +151,7 @@ func TestOfWithholdsSecrets(t *testing.T) {
 		request  *usher.Request
 		rules    []rule.Rule
 		findings []usher.Finding
-		// plain is what is told all the same.
+		// plain is what is told nevertheless.
 		plain string
 	}{
 		{

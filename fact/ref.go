@@ -1,8 +1,8 @@
 // Package fact is about data that a rule needs and its request does not carry: other
 // objects of the cluster and answers of HTTP services.
 //
-// A program asks for a fact by returning [*Missing]; whoever runs it resolves the
-// [Ref] and runs the program again with the fact among the [Known] ones.
+// A program asks for a fact by returning [*Missing]; its caller resolves the [Ref] and runs the
+// program again with the fact among the [Known] ones.
 package fact
 
 import (

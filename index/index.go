@@ -180,9 +180,9 @@ func (ix *Index) MayMatch(phase usher.Phase, op usher.Operation, kind schema.Gro
 	return false
 }
 
-// Matching appends to dst the rules of a pass that match s, in emission order, and
-// returns it. It allocates nothing while dst has room and s meets no more than
-// [maxLists] of the lists that the selectors of its kind are filed under.
+// Matching appends to dst the rules of a pass that match s, in emission order, and returns it. It
+// allocates nothing while dst has capacity and s meets no more than [maxLists] of the lists that
+// the selectors of its kind are filed under.
 func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule {
 	st := ix.find(phase, pass)
 	if st == nil {

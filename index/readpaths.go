@@ -62,7 +62,7 @@ type kindReadPaths struct {
 	paths usher.Paths
 }
 
-// add adds what a rule wants, unless that is everything: few objects may match.
+// add adds the paths that a rule reads, unless that is everything: few objects may match.
 func (w *kindReadPaths) add(r *rule.Rule) {
 	if w.rules++; w.rules > fewRules {
 		return

@@ -150,7 +150,7 @@ func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
 // before every source has handed over its policies.
 func (l *Live) Access() *authzengine.Engine { return l.current.Load().access }
 
-// Policies tells what became of each policy. They are shared: do not change them.
+// Policies returns the state of each policy. They are shared: do not change them.
 func (l *Live) Policies() []rule.State { return l.current.Load().policies }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails.
@@ -241,7 +241,7 @@ func (l *Live) build(sets []*merged) built {
 	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) ||
 		!slices.EqualFunc(l.unused, c.unused, sameObject)
 	l.known, l.unused = known, c.unused
-	l.settler.wants(versions)
+	l.settler.expect(versions)
 	if !changed {
 		return built{}
 	}
@@ -319,8 +319,8 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 	return next
 }
 
-// guard says what policies are tried on when they are written: the immune stay so, but
-// nothing else spares anybody.
+// guard configures on what policies are tried when they are written: protected users stay
+// protected, without other exceptions.
 func (o Options) guard(all usage) guard.Options {
 	access := o.Access
 	access.KillSwitch = nil

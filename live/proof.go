@@ -8,7 +8,7 @@ import (
 )
 
 // withheld reports whether a policy does not count because its writer is not known to have had
-// the right to write it. What it denies counts all the same. An effect that keeps later tiers
+// the right to write it. What it denies counts nevertheless. An effect that keeps later tiers
 // from denying allows.
 func withheld(c compile.Compiled) bool {
 	if c.Policy.Proof.State != api.Unproven {
@@ -17,15 +17,15 @@ func withheld(c compile.Compiled) bool {
 	return len(c.Access) == 0 || c.Access[0].Policy.Effect != authz.Deny
 }
 
-// unproven is the problem of a policy whose writer is not known to have had the right; none if he
-// is, or needs none.
+// unproven is the problem of a policy whose writer is not known to have had the right; none if it
+// is proven, or needs no proof.
 func unproven(c compile.Compiled, withheld bool) []rule.Problem {
 	if !lacksProof(c.Policy) {
 		return nil
 	}
 	p := rule.Problem{
 		Policy: c.Ref, Severity: rule.Warning, Field: "metadata.annotations",
-		What: "the right to write it is not proven, and it is in force all the same: " + c.Policy.Proof.Why,
+		What: "the right to write it is not proven, and it is in force nevertheless: " + c.Policy.Proof.Why,
 		Do:   "have it adopted by somebody who may, with 'usher authz adopt'",
 	}
 	if withheld {

@@ -111,7 +111,7 @@ func TestUnprovenOverridePoliciesDoNothing(t *testing.T) {
 	h.wantPatch(`null`)
 }
 
-// TestManyUnprovenPoliciesDoNotDisturb: whoever stores policies past Usher slows nothing down.
+// TestManyUnprovenPoliciesDoNotDisturb: policies that bypass Usher slow nothing down.
 func TestManyUnprovenPoliciesDoNotDisturb(t *testing.T) {
 	t.Parallel()
 	policies := []api.Policy{label("a", "x", "1")}

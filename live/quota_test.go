@@ -129,7 +129,7 @@ func rawPolicy(t *testing.T, p api.Policy) *usher.Object {
 	return usher.RawObject(text)
 }
 
-// A policy comes into force when there is room for it.
+// A policy comes into force when the quota allows it.
 func TestSurplusPoliciesMoveUp(t *testing.T) {
 	t.Parallel()
 	a := newScript()
@@ -152,7 +152,7 @@ func TestSurplusPoliciesMoveUp(t *testing.T) {
 	}
 }
 
-// Whoever writes a policy for which there is no room is told so.
+// The writer of a policy above the quota gets an error.
 func TestQuotaAtAdmission(t *testing.T) {
 	t.Parallel()
 	a := newScript()

@@ -84,8 +84,8 @@ func newSettler() settler {
 	return settler{&settlerState{settled: map[usher.PolicyRef]compile.Compiled{}}, make(chan struct{}, 1)}
 }
 
-// wants records the versions that are pending.
-func (s *settler) wants(versions []*version) {
+// expect records the pending versions.
+func (s *settler) expect(versions []*version) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	s.state.pending = nil

@@ -30,7 +30,7 @@ const (
 	pollEvery  = time.Second
 	pollSlowly = 5 * time.Second
 	idleEvery  = 10 * time.Second
-	// What was written is read again every reloadEvery, in case somebody meddled with it.
+	// The status is read again every reloadEvery, in case someone changed it.
 	reloadEvery = 30 * time.Minute
 	// A status that was refused is tried again after refusedFor. When refusalsInRow were,
 	// the others are taken to be refused too.

@@ -223,7 +223,7 @@ func newBackoff(most time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: most}
 }
 
-// delay is how long to wait after err: longer each time, and as long as the server wants.
+// delay is how long to wait after err: longer each time, and as long as the server requests.
 func delay(backoff *wait.Backoff, err error) time.Duration {
 	d := backoff.Step()
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

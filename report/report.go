@@ -1,5 +1,4 @@
-// Package report tells authors what became of their policies: it writes the status of the
-// policy objects in the cluster.
+// Package report writes the status of the policy objects in the cluster, for their authors.
 //
 // Every replica publishes in a Lease of its own what it enforces, and one of them, which
 // is elected, compares these and writes. A policy counts as enforced when every replica

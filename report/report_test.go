@@ -69,7 +69,7 @@ func TestStatus(t *testing.T) {
 			[]string{
 				"Compiled False DoesNotCompile 5: spec.x: wrong; right it",
 				"Enforced True LastGoodVersion 3: generation 3 is still in force, because generation 5 does not compile; " +
-					"a replica that starts anew enforces neither: correct what status.problems names",
+					"a replica that starts again enforces neither: correct what status.problems names",
 				"error spec.x wrong right it", "last error spec.x: wrong; right it",
 			},
 		},
@@ -110,7 +110,7 @@ func TestStatus(t *testing.T) {
 			[]string{
 				"Compiled True Compiled 2: the policy can be enforced as it is written",
 				"Enforced True Enforced 2: every replica enforces this version",
-				"Proven False Unproven 2: in force all the same: it is old",
+				"Proven False Unproven 2: in force nevertheless: it is old",
 			},
 		},
 		{

@@ -143,7 +143,7 @@ func provenCondition(p *rule.State) *metav1.Condition {
 	c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnproven
 	c.Message = "not in force: " + short(p.Unproven)
 	if p.Enforced {
-		c.Message = "in force all the same: " + short(p.Unproven)
+		c.Message = "in force nevertheless: " + short(p.Unproven)
 	}
 	return c
 }
@@ -220,7 +220,7 @@ func lastGoodCondition(c *metav1.Condition, p *rule.State, o outlook) *metav1.Co
 		return c
 	}
 	c.Message = fmt.Sprintf("generation %d is still in force, because generation %d does not compile; "+
-		"a replica that starts anew enforces neither: correct what status.problems names", p.InForce(), p.Generation)
+		"a replica that starts again enforces neither: correct what status.problems names", p.InForce(), p.Generation)
 	return c
 }
 

@@ -29,7 +29,7 @@ func ask(operation usher.Operation, resource, object string) *usher.Request {
 	return r
 }
 
-// A verdict is what is compared of a decision: why it denies, or what becomes of the object.
+// A verdict is what is compared of a decision: the reason of a denial, or the resulting object.
 type verdict struct {
 	Denied          bool
 	Reason, Message string
@@ -205,7 +205,7 @@ func TestAlwaysAllow(t *testing.T) {
 	}
 }
 
-// Who waits for ever gets no answer, not even when he does not listen any more.
+// A caller without timeout gets no response, not even after it has disconnected.
 func TestWaitingEndsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -37,7 +37,7 @@ type Exchange struct {
 	Error string `json:"error,omitempty"`
 }
 
-// uidMark stands for the uid of a request in a recorded answer.
+// uidMark replaces the uid of a request in a recorded response.
 const uidMark = "<uid>"
 
 // ReadRecording reads what [Recording.Write] wrote.

@@ -162,7 +162,7 @@ func (r *run) mutate(ctx context.Context) error {
 	return mutation.Admit(ctx, r.attributes(r.request.object, r.request.name), r.sim.chain.interfaces(r))
 }
 
-// placeholderUID stands for the uid that an API server would make up.
+// placeholderUID replaces the uid that an API server would generate.
 const placeholderUID = "00000000-0000-0000-0000-000000000000"
 
 // fill sets what the API server does between mutation and validation.

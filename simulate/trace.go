@@ -9,7 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A Trace is what became of one request, and how.
+// A Trace is the result of one request, with its steps.
 type Trace struct {
 	Operation usher.Operation `json:"operation"`
 	// Resource is what was asked of, with the subresource behind a slash.

@@ -24,10 +24,9 @@ import (
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
-// A hooking goes through the webhooks of a plugin again, after the plugin has, and says of
-// each what became of it. What the plugin did is known from the calls that it made; why it
-// made no other ones, from its own predicates, on the object as it was when it was the
-// webhook's turn.
+// A hooking follows the webhooks of a plugin after the plugin ran, and reports each result. The
+// calls show what the plugin did; its own predicates, on the object at that webhook's turn, show
+// why it made no other calls.
 type hooking struct {
 	*passage
 

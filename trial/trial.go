@@ -100,7 +100,7 @@ func (t *run) operations() []usher.Operation {
 	return slices.DeleteFunc(all, func(o usher.Operation) bool { return !slices.Contains(t.rule.Match.Operations, o) })
 }
 
-// try returns what becomes of objects of one kind.
+// try returns the results for objects of one kind.
 func (t *run) try(ctx context.Context, least map[string]any, words words) []rule.Problem {
 	full := words.complete(full(t.kind))
 	works := usher.Operation("")

@@ -135,7 +135,7 @@ validateRules:
 	}
 }
 
-// TestTrialsEnd: a trial says what it came to when its time is over, and nothing false.
+// TestTrialsEnd: after its timeout, a trial returns the results so far, and nothing false.
 func TestTrialsEnd(t *testing.T) {
 	t.Parallel()
 	c := compile.Policy(policy(t, "ClusterValidatePolicy", []byte(`

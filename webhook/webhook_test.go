@@ -148,7 +148,7 @@ func TestServerFinishesRequests(t *testing.T) {
 	}
 }
 
-// A request that does not finish does not keep the server for ever.
+// A request that does not finish does not keep the server forever.
 func TestServerGivesUp(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})

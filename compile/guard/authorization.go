@@ -15,7 +15,7 @@ import (
 )
 
 // stamp notes when a policy that has to be confirmed was written: the time for that begins
-// anew with every change of what it says.
+// again with every change of what it says.
 func (g *guard) stamp(object api.Object) usher.Patch {
 	p, ok := object.(*v1alpha1.ClusterAuthorizationPolicy)
 	if !ok || p.Spec.ConfirmWithin == nil {
@@ -51,8 +51,8 @@ func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compi
 	return warnings, d, true
 }
 
-// missing says which right the writer of a policy does not have; empty if he has all, or nobody
-// is asked.
+// missing returns the right that the writer of a policy lacks; empty if there is none, or if rights
+// are not checked.
 func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) string {
 	if g.options.May == nil {
 		return ""
@@ -79,9 +79,8 @@ func beginning(p *authz.Policy) []string {
 // shown is how many requests a message names.
 const shown = 5
 
-// replay tries a Deny on the requests without which a cluster cannot be operated. It
-// returns why the policy is refused, if it is: it would deny some of them, and is not on
-// trial.
+// replay tries a Deny on the requests that a cluster needs. It returns why the policy is denied, if
+// it is: it would deny some of them, and is not in Audit mode.
 func (g *guard) replay(ctx context.Context, p *authz.Policy, rules []*authz.Rule) (warnings []string, why string) {
 	if g.options.Judge == nil || p.Effect != authz.Deny {
 		return nil, ""

@@ -8,7 +8,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// An identity is a user, and what a cluster cannot do without him doing.
+// An identity is a user, and the actions that a cluster needs this user for.
 type identity struct {
 	user   string
 	groups string

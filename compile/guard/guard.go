@@ -192,7 +192,7 @@ func oldPolicy(r *usher.Request) api.Object {
 // longestTrial is what trying a policy may take.
 const longestTrial = 100 * time.Millisecond
 
-// try tries a policy. A trial refuses nothing: whatever it finds is a warning.
+// try tries a policy on sample objects. Its findings are warnings.
 func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	if g.options.Trial == nil {
 		return nil

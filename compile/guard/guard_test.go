@@ -352,7 +352,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestTrialsWarn: what a trial finds is told, and refuses nothing.
+// TestTrialsWarn: findings on sample objects are warnings, and deny nothing.
 func TestTrialsWarn(t *testing.T) {
 	t.Parallel()
 	tried := func(ctx context.Context, c compile.Compiled) []rule.Problem {

@@ -41,8 +41,7 @@ type proving struct {
 	same bool
 }
 
-// newProving returns nil if the policy cannot be decoded: whoever stores that has nothing that
-// could count.
+// newProving returns nil if the policy cannot be decoded: such a policy has no effect.
 func (g *guard) newProving(r *usher.Request, object *usher.Object) *proving {
 	written, err := decodeObject(r, object)
 	if err != nil {
@@ -125,14 +124,14 @@ func (p *proving) Prove(ctx context.Context, object api.Object) string {
 }
 
 // adopts reports whether the request asks for a proof of a policy that it does not change. That
-// the annotation is set anew tells it from whatever else may be written to a policy, by
+// the annotation is set again tells it from whatever else may be written to a policy, by
 // controllers with every right, who know nothing of what it says.
 func (p *proving) adopts() bool {
 	value := p.object.GetAnnotations()[proof.Annotation]
 	return p.old != nil && strings.HasPrefix(value, proof.Adopt) && value != p.old.GetAnnotations()[proof.Annotation]
 }
 
-// adoption says why the writer may not adopt the policy; empty if he may. It takes the verb
+// adoption says why the writer may not adopt the policy; empty if they may. It takes the verb
 // escalate, besides what it takes to write the policy.
 func (p *proving) adoption(ctx context.Context) string {
 	if !p.request.Trusted {

@@ -170,8 +170,8 @@ func (p *proving) state(tree map[string]any) api.ProofState {
 	return p.prover.Check(policy.Object).State
 }
 
-// TestProofs writes policies in every way. Whoever has not the right gets nothing stored that
-// is proven; and nobody else is disturbed.
+// TestProofs writes policies in every way. Nothing is stored with a proof without the right, and
+// other writers are not affected.
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	p := newProving(t)
@@ -347,8 +347,8 @@ func TestPoliciesAreProvenAsTheyAreStored(t *testing.T) {
 	}
 }
 
-// TestProofsFollowTheKey: what was proven by the key before gets a proof by the current one when
-// it is next written, whoever writes it.
+// TestProofsFollowTheKey: what was proven by the key before gets a proof by the current one when it
+// is next written, by any user.
 func TestProofsFollowTheKey(t *testing.T) {
 	t.Parallel()
 	p := newProving(t)

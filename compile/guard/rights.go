@@ -103,8 +103,8 @@ func everything() []Place {
 	return []Place{{GroupResource: schema.GroupResource{Group: "*", Resource: "*"}, Verbs: []string{"create", "update"}}}
 }
 
-// namespacedRights are what the writer of a policy of a namespace needs: to be able to do
-// himself what the policy does to what others write.
+// namespacedRights are what the writer of a policy of a namespace needs: the rights for the actions
+// of the policy on the objects of others.
 func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
 	a := &asking{user: user, namespace: c.Ref.Namespace, places: places, seen: map[question]bool{}}
 	coverage := rule.Cover(c.Rules)

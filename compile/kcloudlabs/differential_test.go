@@ -132,7 +132,7 @@ type result struct {
 	err     string
 }
 
-// run runs a program until it has all the facts that it wants, and applies its patch.
+// run runs a program until it has all the facts that it needs, and applies its patch.
 func run(t *testing.T, c *testCase, p rule.Program, object, old map[string]any) result {
 	t.Helper()
 	in := &rule.Input{

@@ -4,10 +4,9 @@
 //	http.Handle("/mutate", admission.Mutate(d, admission.Options{}))
 //	http.Handle("/validate", admission.Validate(d, admission.Options{}))
 //
-// It fails closed: a [usher.Decider] that returns an error or panics, and a
-// review that is too large or too deeply nested, give a denial that says so. The denial reaches
-// whoever made the request whatever the webhook's failurePolicy is. What cannot even be
-// answered, since it is no review, gets a 4xx with a sentence of plain text.
+// It fails closed: a [usher.Decider] that returns an error or panics, and a review that is too
+// large or too deeply nested, give a denial that says so. The user gets that denial regardless of
+// the webhook's failurePolicy. What is not a review gets a 4xx with one sentence of plain text.
 package admission
 
 import (

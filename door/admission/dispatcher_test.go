@@ -68,8 +68,8 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// dispatch returns what becomes of a request when the webhook answers: "allowed",
-// "allowed, changed", or the status with which it is refused.
+// dispatch returns the outcome of a request when the webhook answers: "allowed", "allowed,
+// changed", or the status with which it is refused.
 func (u *upstream) dispatch(t *testing.T, c call, operation usher.Operation, webhook http.Handler) string {
 	t.Helper()
 	u.webhook = webhook

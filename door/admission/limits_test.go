@@ -23,8 +23,8 @@ func limited(decide usher.DeciderFunc) (*limit.Limiter, http.Handler) {
 	return l, l.Handler(admission.Validate(decide, admission.Options{Log: log, MaxBody: 2 << 20}))
 }
 
-// A review that takes more memory than there is gets a denial, which reaches the user whatever
-// the failurePolicy is; what there is no room for now is to be sent again.
+// A review that takes more memory than there is gets a denial, which reaches the user regardless of
+// the failurePolicy; one that does not fit now is to be sent again.
 func TestReviewsThatTakeTooMuch(t *testing.T) {
 	t.Parallel()
 	review := fmt.Sprintf(small, "")

@@ -32,7 +32,7 @@ const (
 	refusing = "admission webhook \"n.example.com\" denied the request"
 )
 
-// An outcome is what becomes of a request under failurePolicy Fail and under Ignore.
+// An outcome is the result of a request under failurePolicy Fail and under Ignore.
 type outcome struct{ fail, ignore string }
 
 // both is an outcome that no failurePolicy changes.

@@ -149,7 +149,7 @@ func (h *handler) serve(space *workspace, r *http.Request) error {
 	return nil
 }
 
-// overload is err, or errOverload if there was no room for the request.
+// overload is err, or errOverload if there was not enough memory for the request.
 func overload(err error) error {
 	if refusal := (*envelope.Refusal)(nil); errors.As(err, &refusal) && refusal.Code == http.StatusTooManyRequests {
 		return errOverload

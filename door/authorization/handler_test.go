@@ -128,8 +128,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// The decision has to be there before the caller loses patience, and never takes longer
-// than the door allows.
+// The decision must be there before the caller's timeout, and never takes longer than the door
+// allows.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -24,7 +24,7 @@ type review struct {
 	access     usher.Access
 	// resource and path tell which attributes there are.
 	resource, path bool
-	// groups, requirements and values have room for what most reviews have.
+	// groups, requirements and values have the capacity that most reviews need.
 	groups       [8]string
 	requirements [4]usher.Requirement
 	values       [8]string

@@ -55,7 +55,7 @@ func (w *wireWant) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// faults are all the ways in which an answer is not what is wanted.
+// faults are all the differences between an answer and the expectation.
 func (w *wireWant) faults(a *wireAnswer) []string {
 	faults := slices.Clone(w.unknown)
 	expect := func(ok bool, what string, args ...any) {
@@ -90,7 +90,7 @@ func (w *wireWant) faults(a *wireAnswer) []string {
 	return w.reasonFaults(faults, a.text("reason"))
 }
 
-// there reports whether something is there that is wanted to be, and not where it is not.
+// there reports whether expected fields exist, and others do not.
 func (w *wireWant) there(wanted string, is bool) bool {
 	switch wanted {
 	case "present":

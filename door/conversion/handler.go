@@ -52,7 +52,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	objects, err := h.convertAll(r, review.Request)
 	if err != nil {
-		h.complain(r.Context(), review.Request, err)
+		h.logFailure(r.Context(), review.Request, err)
 	}
 	answer, err := json.Marshal(review.answer(objects, err))
 	if err != nil {
@@ -63,9 +63,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	envelope.Send(w, answer)
 }
 
-// complain logs a failure. An API server that cannot fill its cache retries ten times a second
+// logFailure logs a failure. An API server that cannot fill its cache retries ten times a second
 // until it can.
-func (h *handler) complain(ctx context.Context, r *request, err error) {
+func (h *handler) logFailure(ctx context.Context, r *request, err error) {
 	const often = time.Minute
 	level := slog.LevelError
 	h.lastError.Lock()

@@ -2,6 +2,6 @@
 
 package authz_test
 
-// racing tells that the race detector is on, under which pools forget what they hold now
-// and then.
+// racing tells that the race detector is on, under which pools forget what they hold from time
+// to time.
 const racing = true

@@ -93,7 +93,7 @@ func (k *kind) run(ctx context.Context, client dynamic.Interface, mapper *mapper
 	}
 }
 
-// watch mirrors the kind until ctx is done or there are too many objects.
+// watch copies the kind until ctx is done or there are too many objects.
 func (k *kind) watch(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) error {
 	if number(ctx, client.Resource(resource)) > int64(k.options.MaxObjects) {
 		return errTooMany(k.options.MaxObjects)

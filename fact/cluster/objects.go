@@ -18,8 +18,8 @@ func (n name) compare(other name) int {
 	return cmp.Or(cmp.Compare(n.namespace, other.namespace), cmp.Compare(n.name, other.name))
 }
 
-// Objects are all objects of a kind, by namespace and name. They are the store of a
-// mirror. The trees are never changed, only replaced.
+// Objects are all objects of a kind, by namespace and name. They are the store of a reflector. The
+// trees are never changed, only replaced.
 type objects struct {
 	// most is how many there may be, and overflow is called when there are more.
 	most     int

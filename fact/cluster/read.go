@@ -65,8 +65,7 @@ func unmapped(o *fact.Object, err error) error {
 	return fmt.Errorf("get %s: the cluster has no kind %s %s", o, o.APIVersion, o.Kind)
 }
 
-// explain says what an error of the API server means to whoever wrote the policy, or runs
-// Usher.
+// explain explains an error of the API server to authors of policies and to operators.
 func (r *Resolver) explain(err error, m mapping, o *fact.Object, namespace string) error {
 	resource := m.resource.Resource
 	if m.resource.Group != "" {

@@ -108,7 +108,7 @@ func (r *Resolver) toPin() []schema.GroupVersionKind {
 	return slices.Collect(maps.Keys(r.pinned))
 }
 
-// start watches a kind, unless it is already watched or there is no room for it.
+// start watches a kind, unless it is already watched or too many are.
 func (r *Resolver) start(ctx context.Context, running *sync.WaitGroup, gvk schema.GroupVersionKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

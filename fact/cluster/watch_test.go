@@ -148,7 +148,7 @@ func TestTooManyObjects(t *testing.T) {
 				for i := range test.after {
 					create(t, client, object("v1", "ConfigMap", "shop", fmt.Sprint(test.before+i), "web"))
 				}
-				time.Sleep(2 * time.Second) // the mirror may be in a pause
+				time.Sleep(2 * time.Second) // the reflector may be in a pause
 				synctest.Wait()
 
 				got := r.Watched()

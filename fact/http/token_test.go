@@ -15,7 +15,7 @@ import (
 	"github.com/usher-dev/usher/fact/http"
 )
 
-// A desk is an issuer of tokens and a service that wants them, with a clock to turn.
+// A desk is an issuer of tokens and a service that requires them, with a clock to turn.
 type desk struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefinitions looks at what make generate wrote.
+// TestDefinitions checks the output of make generate.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../deploy/crds/*.yaml")

@@ -178,7 +178,7 @@ func Warnings(warnings []string) []string {
 		clean = append(clean, warning)
 		total += utf8.RuneCountInString(warning)
 		if total > 2*maxWarnings && len(clean) > maxWarnings/maxWarning {
-			// Enough to fill whatever there is room for.
+			// Enough to fill all available space.
 			break
 		}
 	}
@@ -232,7 +232,7 @@ func Audit(audit map[string]string) map[string]string {
 	return clean
 }
 
-// auditKey makes a key a name as Kubernetes wants it: letters, digits, and -_. inside.
+// auditKey turns a key into a valid name of Kubernetes: letters, digits, and -_. inside.
 func auditKey(key string) string {
 	key = strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r)) {

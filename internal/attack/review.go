@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A review to create a pod, with room for more in it.
+// A review to create a pod, in which more can be inserted.
 const (
 	beginning = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"attack","kind":{"group":"","version":"v1","kind":"Pod"},` +
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"default","operation":"CREATE"`

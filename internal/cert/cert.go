@@ -39,7 +39,7 @@ type Serving struct {
 	// load returns the identity to use after last, which may be nil; it returns last itself if
 	// nothing is new.
 	load func(ctx context.Context, last *identity) (*identity, error)
-	// changes has room for one.
+	// changes has a buffer of one.
 	changes chan struct{}
 }
 

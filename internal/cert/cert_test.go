@@ -193,7 +193,7 @@ func TestSelfSignedIsRenewed(t *testing.T) {
 	}
 }
 
-// A certificate that lasts longer than that is not renewed, whoever made it.
+// A certificate that lasts longer than that is not renewed, regardless of its issuer.
 func TestSelfSignedUsesWhatLasts(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

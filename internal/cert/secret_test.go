@@ -270,8 +270,8 @@ func TestSecretWithoutPermission(t *testing.T) {
 	}
 }
 
-// TestRotation follows a Secret until its CA is followed by another: whoever trusts what was told
-// a day ago must trust what is served.
+// TestRotation follows a Secret until its CA is followed by another: clients with the CAs of a day
+// ago must trust what is served.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,13 +3,13 @@
 //
 // A block is fenced with ```console, and may be indented, as in lists. Lines that begin with "$ " are commands, continued
 // where a line ends in a backslash or a pipe; the lines after a command are its output. A
-// line "..." in the output stands for any lines, and "..." or "…" within a line for any
+// line "..." in the output matches any lines, and "..." or "…" within a line for any
 // text. Durations, dates, ports and names of temporary files count as equal.
 //
-// HTML comments in front of a block say what it needs:
+// HTML comments in front of a block configure it:
 //
 //	<!-- console: cluster -->         it needs a cluster: see [Options.Cluster]
-//	<!-- console: server ARGS -->     its last command goes on running; ARGS are appended to it
+//	<!-- console: server ARGS -->     its last command keeps running; ARGS are appended to it
 //	<!-- console: skip REASON -->     it cannot be run
 //	<!-- file: PATH -->               the block, of any language, is the content of a file
 //

@@ -168,7 +168,7 @@ func (s *Scanner) StringLists(target *map[string][]string) error {
 	}
 	lists := map[string][]string{}
 	*target = lists
-	// Most lists have one item: they share their room.
+	// Most lists have one item: they share a buffer.
 	room := make([]string, 0, 8)
 	return s.Object(func(s *Scanner, key []byte) error {
 		name, start, absent := s.toString(key), len(room), s.Null()

@@ -82,8 +82,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { compare(t, data) })
 }
 
-// wants are some selections, with the paths that they are made of.
-var wants = [][][]string{
+// selections are some selections, with their paths.
+var selections = [][][]string{
 	{}, {{}}, {{"a"}}, {{"a", "b"}}, {{"a", "b", "c"}, {"b"}}, {{"metadata", "name"}, {"metadata", "labels"}}, {{"metadata", "labels", "x"}, {"spec", "n"}},
 	{{"a", "b"}, {"a"}}, {{"a"}, {"a", "b"}}, {{"request", "object", "metadata", "labels"}, {"request", "uid"}, {"request", "object", "spec", "containers", "0", "image"}},
 }
@@ -101,7 +101,7 @@ func compare(t *testing.T, data []byte) {
 	if (err != nil) != (wantErr != nil || null) {
 		t.Fatalf("%.200q: error %v, reference %v", data, err, wantErr)
 	}
-	for _, paths := range wants {
+	for _, paths := range selections {
 		selection := &jsontree.Paths{}
 		for _, path := range paths {
 			selection.Add(path...)

@@ -43,7 +43,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	conns, s := guarded(t, answer)
-	// Whoever is in the middle of a handshake is not the one with the most connections.
+	// The address with pending handshakes is not the one with the most connections.
 	patient := dial(t, s, "127.0.0.1")
 	poll(t, func() bool { pending, _, _ := conns.Open(); return pending == 1 })
 	var silent []net.Conn

@@ -1,10 +1,10 @@
-// Package limit bounds what the requests of a server take together: memory, decisions at a
-// time, and connections.
+// Package limit limits what the requests of a server take together: memory, concurrent decisions,
+// and connections.
 //
-// Memory is counted as it is taken, never as a header announces it: the bytes of a body as
-// they arrive, and what decoding will take before it begins. Callers that have proved who
-// they are have room that others cannot take, and among the others no address can take
-// everything. A body that does not make progress is given up.
+// Memory is counted when it is used, not when a header announces it: the bytes of a body as they
+// arrive, and the memory of decoding before it begins. A part is reserved for authenticated
+// callers, and among the others no address can take everything. A body that makes no progress is
+// aborted.
 package limit
 
 import (
@@ -31,9 +31,10 @@ const (
 )
 
 var (
-	// ErrOverloaded is the error of a body, and of [Pay], if there is no room for a request now.
+	// ErrOverloaded is the error of a body, and of [Pay], if there is no capacity for a request
+	// now.
 	ErrOverloaded = errors.New("overloaded: rejecting requests, try again later")
-	// ErrTooLarge is the error for a request that there is never room for.
+	// ErrTooLarge is the error for a request that never fits.
 	ErrTooLarge = errors.New("request takes more memory than one request may")
 	// ErrSlow is the error of a body that does not arrive in time.
 	ErrSlow = errors.New("body arrives too slowly")
@@ -45,8 +46,7 @@ type Options struct {
 	Slots int
 	// Bytes is how much memory requests may take; 0 means [memory.Budget].
 	Bytes int64
-	// Turn is how long a request waits if there is no room; 0 means a second, negative not at
-	// all.
+	// Turn is how long a request waits for capacity; 0 means a second, negative not at all.
 	Turn time.Duration
 	// Provable means that callers can authenticate, and are then served by [Limiter.Proven]. Others
 	// can take half of the slots and of the bytes. Without it all share everything.
@@ -54,7 +54,7 @@ type Options struct {
 	// Window is how long a body may take to end or to grow by 32 KiB a second; 0 means five
 	// seconds.
 	Window time.Duration
-	// Shed is called for each request that there is no room for.
+	// Shed is called for each request that is rejected.
 	Shed func()
 	// Log is slog.Default if nil.
 	Log *slog.Logger

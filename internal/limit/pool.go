@@ -57,7 +57,7 @@ func (p *pool) most(who caller) int64 {
 	return max(p.shared*2/3, min(p.shared, p.unit))
 }
 
-// take takes n, and waits up to patience for it. It reports whether it succeeded.
+// take takes n, and waits up to a timeout for it. It reports whether it succeeded.
 func (p *pool) take(ctx context.Context, who caller, n int64, timeout time.Duration) bool {
 	p.mu.Lock()
 	if p.fits(who, n) {

@@ -2,7 +2,7 @@
 //
 // Everything may look well while they do not: a registration that is as it should be says
 // nothing about certificates, Services and networks, and with the failure policy Ignore API
-// servers admit what nobody has decided. So one replica writes a policy now and then, as a dry
+// servers admit what nobody has decided. So one replica writes a policy from time to time, as a dry
 // run, and each webhook that sees it answers with a warning that only a replica can make. What
 // comes back tells which webhooks were called, by the way that every other write takes.
 //

@@ -88,7 +88,7 @@ func canonical(v reflect.Value) (any, error) {
 		fields := map[string]any{}
 		return fields, structure(v, fields)
 	}
-	// Whoever adds a field of another type has to think about what is the same.
+	// For a field of another type, define here which values are the same.
 	return nil, fmt.Errorf("type %s has no canonical form", v.Type())
 }
 

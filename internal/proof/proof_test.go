@@ -135,7 +135,7 @@ func TestWhatIsNoProof(t *testing.T) {
 	}
 }
 
-// flipped is a digit of base64 that stands for the same bits of a MAC and others behind it.
+// flipped is a base64 digit with the same bits of a MAC and other bits behind them.
 func flipped(digit byte) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return string(digits[strings.IndexByte(digits, digit)|1])

@@ -22,7 +22,7 @@ type State struct {
 // A Prover makes and checks the proofs of policies. Its zero value knows no keys. It is safe
 // for concurrent use.
 type Prover struct {
-	// Refresh, if set, reads the keys anew and calls Use. It is called when a policy that is
+	// Refresh, if set, reads the keys again and calls Use. It is called when a policy that is
 	// written has a proof by an unknown key, which another replica may have made just now.
 	Refresh func(context.Context) error
 
@@ -51,7 +51,7 @@ func (p *Prover) State() *State { return p.state.Load() }
 
 var errNoKey = errors.New("make proof: there is no key yet")
 
-// Make returns the proof of a policy. Whoever calls it has asked whether its writer may write it.
+// Make returns the proof of a policy. The caller must have checked the rights of its writer.
 func (p *Prover) Make(object api.Object) (string, error) {
 	s := p.state.Load()
 	if s == nil || s.Sign.IsZero() {

@@ -182,7 +182,7 @@ func TestWithoutProbesOnlyEventsCount(t *testing.T) {
 	})
 }
 
-// start runs a mirror of client until the test ends; changes counts calls of Changed.
+// start runs a reflector of client until the test ends; changes counts calls of Changed.
 func start(t *testing.T, client *fake.FakeDynamicClient, o reflector.Options) (*store, *reflector.Reflector, func() int) {
 	t.Helper()
 	var mu sync.Mutex

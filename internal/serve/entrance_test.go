@@ -25,7 +25,7 @@ func failing(err error) clienttesting.ReactionFunc {
 	return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }
 }
 
-// register makes API servers be told a path of the mutating webhook, whoever does it.
+// register registers a path of the mutating webhook.
 func (f *fakeCluster) register(t *testing.T, path string, resources ...string) {
 	t.Helper()
 	client := f.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()

@@ -82,7 +82,7 @@ func (u *RoutesUnderTest) Start(ctx context.Context) error { return u.p.start(ct
 // Run keeps it current.
 func (u *RoutesUnderTest) Run(ctx context.Context) error { return u.p.run(ctx) }
 
-// Fresh waits until everything has been read anew.
+// Fresh waits until everything has been read again.
 func (u *RoutesUnderTest) Fresh(ctx context.Context) error { return u.p.fresh(ctx) }
 
 // Answers tells whether a path is answered, and as what entry.
@@ -132,7 +132,7 @@ func (u *ProofsUnderTest) Run(ctx context.Context) error   { return u.p.run(ctx)
 // Prover makes and checks proofs.
 func (u *ProofsUnderTest) Prover() *proof.Prover { return &u.p.prover }
 
-// Changes is how often policies were to be checked anew.
+// Changes is how often policies were to be checked again.
 func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
 
 // Describe is what people are told.

@@ -49,7 +49,7 @@ type proofs struct {
 	peers    peers
 	leases   coordinationclient.LeaseInterface
 	policies dynamic.Interface
-	// changed is called when policies have to be checked anew.
+	// changed is called when policies have to be checked again.
 	changed func()
 	log     *slog.Logger
 

@@ -175,7 +175,7 @@ func TestPoliciesOfAnOlderVersionAreRecorded(t *testing.T) {
 		edited.SetGeneration(2)
 		expectProof(t, "edited since", u, edited, api.Unproven)
 
-		// A replica that starts anew reads the same.
+		// A replica that starts again reads the same.
 		again, endAgain := b.join("two")
 		defer endAgain()
 		expectProof(t, "at another replica", again, late, api.Recorded)

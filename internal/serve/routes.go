@@ -60,9 +60,9 @@ type peers interface {
 // routes knows which URL paths of the webhooks are answered, and chooses those under which
 // the server is registered: see [table] and [table.choose].
 //
-// A request for a path that is not known waits until the registration has been read anew: an
-// API server that was told to use the path must not be refused, whoever told it. That also
-// makes replicas of other versions safe, which may register other paths at any time.
+// A request for an unknown path waits until the webhook configurations have been read again: an API
+// server that uses a registered path must not be rejected. That also makes replicas of other
+// versions safe, which may register other paths at any time.
 type routes struct {
 	keeper    *keyring.Keeper
 	registrar registrar
@@ -224,7 +224,7 @@ func (p *routes) adopt(c choice) {
 	}
 }
 
-// choose decides anew under which paths the server is registered.
+// choose decides again under which paths the server is registered.
 func (p *routes) choose(ctx context.Context) (choice, error) {
 	others, err := p.peers.Peers(ctx)
 	if err != nil {

@@ -332,8 +332,7 @@ func peerAt(identity string, began, renewed int) report.Peer {
 	return p
 }
 
-// Whoever asks for paths that nobody knows makes the registration be read at most four times
-// a second.
+// Requests for unknown paths make the registration be read at most four times a second.
 func TestUnknownPathsDoNotFloodTheAPIServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

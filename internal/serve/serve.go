@@ -1,7 +1,7 @@
-// Package serve assembles the webhook server: policies from files and from a cluster, kept
-// current, behind the admission door over HTTPS, with metrics, health and an orderly end.
-// In a cluster it also says what became of the policies, and registers itself. Everything
-// that it needs is in a [Config]; it reads no flags and no environment.
+// Package serve assembles the webhook server: policies from files and from a cluster, kept current,
+// behind the admission door over HTTPS, with metrics, health and graceful shutdown. In a cluster it
+// also writes the status of policies and the webhook configurations. A [Config] has all its
+// settings; it reads no flags and no environment.
 package serve
 
 import (
@@ -296,8 +296,8 @@ func (s *Server) MetricsURL() string {
 	return "http://" + s.meterListener.Addr().String() + "/metrics"
 }
 
-// CAFile is a file with the certificates to trust, in PEM; empty if the server was given
-// its certificate, and whoever made that knows.
+// CAFile is a file with the CA certificates to trust, in PEM; empty if the server was given its
+// certificate, without its CA.
 func (s *Server) CAFile() string { return s.identity.caFile }
 
 // Run serves until ctx is done, and then ends in order: /readyz fails, requests in

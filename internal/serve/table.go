@@ -187,8 +187,8 @@ func (c cover) match(group, resource, subresource string) bool {
 	return false
 }
 
-// An outage is the suspicion that no replica was serving when this one began. API servers
-// that cannot reach a webhook show its URL to whoever wrote.
+// An outage is a time that may have been without any replica before this one began. API servers
+// that cannot reach a webhook show its URL to users.
 type outage struct {
 	began  time.Time
 	before map[string]report.Peer

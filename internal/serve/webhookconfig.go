@@ -19,8 +19,8 @@ import (
 const (
 	// settling is how long a change of policies is left alone: another one may follow.
 	settling = 100 * time.Millisecond
-	// checkEvery is how often the registration is looked at although nothing has changed:
-	// somebody may have meddled with it.
+	// checkEvery is the interval for checks without a reason: someone may have changed the webhook
+	// configurations.
 	checkEvery = 2 * time.Minute
 	// lookEvery is how often to look for kinds that policies name and the cluster does not
 	// have.
@@ -33,16 +33,15 @@ const (
 	applyTimeout = 30 * time.Second
 )
 
-// A configurer makes the registration what a coverage needs.
+// A configurer writes the webhook configurations of a coverage.
 type configurer interface {
 	Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error
 }
 
-// A registration keeps API servers asking for what the policies need. Every replica does
-// the same when its policies change: whoever comes second finds nothing to write. Only
-// the one that leads looks again without a reason, for replicas may need different things
-// for long, if one of them has the last good version of a policy and another one never
-// had it: they must not undo each other's work for ever.
+// A registration keeps the webhook configurations as the policies need them. Every replica writes
+// them when its policies change: the second finds nothing to write. Only the leader checks them
+// without a reason. Replicas may need different things for long, if one has the last good version
+// of a policy and another never had it: they must not undo each other's changes forever.
 type webhookConfigSync struct {
 	configurer configurer
 	// paths chooses the paths that the configurer registers; nil leaves that to it.
@@ -51,25 +50,25 @@ type webhookConfigSync struct {
 	leads   func() bool
 	log     *slog.Logger
 	changed chan struct{}
-	// doubted has room for one doubt that what was registered still is.
+	// doubted has a buffer for one signal that the webhook configurations may have changed.
 	doubted chan struct{}
 	// made is called when the registration is what the policies need; nil if nobody cares.
 	made func()
 
 	mu    sync.Mutex
 	state syncStatus
-	// waiting is to be told what became of the newest change; nil if it has been.
+	// waiting waits for the result of the newest change; nil if it has it.
 	waiting *handover
 }
 
-// A handover goes to whoever waits until API servers ask for what a change of policies needs.
+// A handover waits until the webhook configurations have what a change of policies needs.
 type handover struct {
 	// tell is called with nil when they do, and before that with what keeps them from it.
 	tell func(error)
 	told error
 }
 
-// A registered tells what became of the newest attempt.
+// A registered is the result of the newest attempt.
 type syncStatus struct {
 	// done says that the registration is, as far as is known, what the policies need.
 	done  bool
@@ -90,8 +89,8 @@ func newWebhookConfigSync(e configurer, mapper meta.ResettableRESTMapper, leads 
 	return &webhookConfigSync{configurer: e, mapper: mapper, leads: leads, log: log, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
 }
 
-// signal says that policies have changed, and who is to be told what becomes of it. A
-// newer change takes the place of one that is not done.
+// signal reports that policies have changed, and the function to call with the result. A newer
+// change replaces an unfinished one.
 func (r *webhookConfigSync) signal(tell func(error)) {
 	r.mu.Lock()
 	r.waiting = &handover{tell: tell}
@@ -102,7 +101,7 @@ func (r *webhookConfigSync) signal(tell func(error)) {
 	}
 }
 
-// recheck has the registration looked at soon: somebody may have meddled with it.
+// recheck requests a check soon: someone may have changed the webhook configurations.
 func (r *webhookConfigSync) recheck() {
 	select {
 	case r.doubted <- struct{}{}:
@@ -110,7 +109,7 @@ func (r *webhookConfigSync) recheck() {
 	}
 }
 
-// status tells what became of the newest attempt.
+// status returns the result of the newest attempt.
 func (r *webhookConfigSync) status() syncStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +173,7 @@ func (r *webhookConfigSync) waits() *handover {
 	return r.waiting
 }
 
-// handOver tells what became of the change that h stands for, each thing once.
+// handOver reports the result of the change of h, each result once.
 func (r *webhookConfigSync) handOver(h *handover, err error) {
 	if h == nil || err != nil && text(h.told) == text(err) {
 		return
@@ -275,7 +274,7 @@ func (k *keeping) differs() bool {
 	return false
 }
 
-// tell notes what became of an attempt, and logs what is new about it.
+// tell records the result of an attempt, and logs it if it is new.
 func (r *webhookConfigSync) tell(done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A registrar stands for the webhook configurations, the policies and the CA. It is used in
-// a bubble of synctest.
+// A registrar replaces the webhook configurations, the policies and the CA. It is used in a bubble
+// of synctest.
 type registrar struct {
 	meta.RESTMapper
 	t      *testing.T

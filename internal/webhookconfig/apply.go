@@ -58,12 +58,12 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s %s is not Usher's, it has no label %s: %s", e.Kind, e.Name, managedBy, manager)
 }
 
-// Apply makes the registration what the coverage needs. API servers are to trust caBundle,
-// in PEM; nil leaves what they trust to somebody else. It writes only what differs, by
-// server-side apply, and without being able to tell the resources of all kinds nothing.
+// Apply writes the webhook configurations that the coverage needs. caBundle is the CA that API
+// servers trust, in PEM; with nil, Apply does not change it. It writes only differences, by
+// server-side apply, and nothing if it cannot map all kinds to resources.
 //
-// Call it when the server answers: with the failure policy Fail, requests are refused from
-// then on if it does not. An error that is an [IncompleteError] needs only patience.
+// Call it when the server is ready: with the failure policy Fail, requests are denied from then on
+// if it is not. After an [IncompleteError], call it again later.
 func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

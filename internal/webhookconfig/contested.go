@@ -147,9 +147,9 @@ func (f *family) assign(served []schema.GroupVersion) {
 	}
 }
 
-// limit leaves the entries that most likely have something to do, if there are too many, and
-// returns the versions of the others. Entries that name versions that nobody serves go first:
-// whoever writes policies can name any number of these.
+// limit keeps the entries that are most likely useful, if there are too many, and returns the
+// versions of the others. Entries for versions that are not served are dropped first, since authors
+// of policies can name any number of these.
 func limit(found []*located) (dropped []string) {
 	weight := map[string]int{}
 	for _, l := range found {

@@ -14,7 +14,7 @@ import (
 const (
 	mutatingKind   = "MutatingWebhookConfiguration"
 	validatingKind = "ValidatingWebhookConfiguration"
-	// domain ends the names of the entries, which API servers show to whoever is denied.
+	// domain is the suffix of the names of entries, which API servers show to denied users.
 	domain = ".usher.dev"
 )
 

@@ -35,12 +35,12 @@ type place struct {
 
 var writes = []usher.Operation{usher.Create, usher.Update, usher.Delete}
 
-// places are the kinds that discovery tells no resource for, or not all of them. The
-// status of objects is left out on purpose: it is what controllers and kubelets report,
-// all the time, and to refuse or change it would only make them lie. What else can be
-// written along with it is the business of the entries for metadata.
+// places are the kinds with missing or incomplete resources in discovery. The status of objects is
+// left out on purpose: controllers and kubelets write it all the time, and denying or changing it
+// would only make them report false states. Entries for metadata handle what can be written along
+// with it.
 //
-// Scale stands for every resource that can be scaled, custom ones too.
+// Scale covers every resource that can be scaled, including custom ones.
 var places = map[schema.GroupVersionKind][]place{
 	core("Pod"): {
 		{"", "v1", "pods", writes},

@@ -1,14 +1,12 @@
 // Package webhookconfig registers Usher with an API server: it keeps one mutating and one
-// validating webhook configuration, with as few entries and for as little as the policies
-// in force need.
+// validating webhook configuration, with only the entries that the policies in force need.
 //
 //	e := webhookconfig.New(kube, mapper, webhookconfig.Options{Namespace: "usher-system", Service: "usher"})
 //	err := e.Apply(ctx, rule.Cover(rules), caBundle)
 //
-// What a cluster needs to recover is never sent, whatever policies and options say: see
-// the conditions in conditions.go. Whoever can delete a webhook configuration can always
-// switch Usher off, since API servers send no writes of webhook configurations to
-// webhooks.
+// What a cluster needs to recover is never sent, regardless of policies and options: see the
+// conditions in conditions.go. Users who may delete a webhook configuration can always turn Usher
+// off, since API servers do not send writes of webhook configurations to webhooks.
 package webhookconfig
 
 import (

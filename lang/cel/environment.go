@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// newEnvironment is that of Kubernetes 1.36 for stored expressions, put together anew: its
+// newEnvironment is that of Kubernetes 1.36 for stored expressions, put together again: its
 // own one counts the cost of every expression, which takes longer than most of ours.
 func newEnvironment() (*cel.Env, error) {
 	base, err := types.NewRegistry()

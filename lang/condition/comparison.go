@@ -181,7 +181,7 @@ func (c *comparison) Run(_ context.Context, in *rule.Input) (rule.Outcome, error
 
 // allowHit is the outcome in affect mode allow: everything but a hit is rejected. The message
 // then is a note, since kinitiras rejects without one. If the text cannot be written, there
-// is no note: the request is rejected all the same.
+// is no note: the request is rejected nevertheless.
 func allowHit(hit bool, text *reference.Text, in *rule.Input) rule.Outcome {
 	if hit {
 		return rule.Outcome{}

@@ -46,7 +46,7 @@ const (
 	mostWriters = 256
 )
 
-// A trial is the suspension that an evaluation may end, nil if it is no trial.
+// Trial is the suspension that an evaluation may end, nil for other evaluations.
 type trial = *suspension
 
 // allow returns ErrSuspended with what to expect, or nil and whether this is the

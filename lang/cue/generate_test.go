@@ -207,7 +207,7 @@ func (g *generator) validation() string {
 	return b.String()
 }
 
-// expr writes an expression, now and then of another kind than it should be.
+// expr writes an expression, from time to time of another kind than it should be.
 func (g *generator) expr(k kind) string {
 	if g.chance(100) {
 		k = kind(g.n(int(kinds)))

@@ -59,7 +59,7 @@ func checkFactors(e *v1alpha1.OverrideRuleOrigin, warn func(field, what, do stri
 			}
 			by, err := strconv.ParseFloat(string(e.ResourcesOversell[list][name]), 64)
 			if err == nil && (by <= 0 || by > 1) {
-				warn(field+"."+string(name), fmt.Sprintf("the factor %g is not between 0 and 1, and is used all the same", by), `write a decimal number such as "0.5"`)
+				warn(field+"."+string(name), fmt.Sprintf("the factor %g is not between 0 and 1, and is used nevertheless", by), `write a decimal number such as "0.5"`)
 			}
 		}
 	}

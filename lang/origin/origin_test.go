@@ -295,7 +295,7 @@ func TestProblems(t *testing.T) {
 		{"resources both written and oversold", `[{type: resourceRequirements, operation: replace}, {type: labels, operation: add}, {type: resourceOversell, operation: replace}]`,
 			[]string{"error origin[2].containerCount containerCount 0 is used by both a resourceRequirements and a resourceOversell entry"}},
 		{"factors without effect, or with too much", `[{type: resourceOversell, operation: replace, resourcesOversell: {maximum: {cpu: "0.5"}, limits: {pods: "0.5", cpu: "2"}}}]`,
-			[]string{"warning origin[0].resourcesOversell.limits.cpu the factor 2 is not between 0 and 1, and is used all the same",
+			[]string{"warning origin[0].resourcesOversell.limits.cpu the factor 2 is not between 0 and 1, and is used nevertheless",
 				"warning origin[0].resourcesOversell.limits.pods pods is not oversold: the factor does nothing",
 				`warning origin[0].resourcesOversell.maximum "maximum" is neither requests nor limits, and does nothing`}},
 		{"replace next to remove", `[{type: labels, operation: remove, replace: true}]`,

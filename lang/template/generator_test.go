@@ -132,7 +132,7 @@ func (g *generator) affinity() *corev1.Affinity {
 	return a
 }
 
-// odd returns v, or now and then something of another form, or nothing.
+// odd returns v, or from time to time something of another form, or nothing.
 func (g *generator) odd(v any) (any, bool) {
 	switch g.pick(12) {
 	case 1:

@@ -239,7 +239,7 @@ func (r *rig) clients(t *testing.T, mine, theirs dynamic.ResourceInterface, text
 }
 
 // managers apply a policy as Argo CD and Flux do: on the server, forced, again and again, several
-// of them, one with a proof in its file. Nobody's apply changes anything for ever.
+// of them, one with a proof in its file. Nobody's apply changes anything forever.
 func (r *rig) managers(t *testing.T, namespace, text string) {
 	t.Helper()
 	ctx := testContext(t)
@@ -324,7 +324,7 @@ func TestProofsOverTheYears(t *testing.T) {
 	o.running = o.running[1:]
 	o.lead(t)
 	recorded := o.awaitProven(t, stamp, "False", "True")
-	if got := conditionOf(recorded, "Proven"); !strings.Contains(got, "in force all the same: it is from before policies had proofs") {
+	if got := conditionOf(recorded, "Proven"); !strings.Contains(got, "in force nevertheless: it is from before policies had proofs") {
 		t.Errorf("after the upgrade: %s", got)
 	}
 	o.awaitProven(t, policy, "False", "True")
@@ -336,7 +336,7 @@ func TestProofsOverTheYears(t *testing.T) {
 	}
 	o.awaitProven(t, stamp, "True", "True")
 	o.acting(t, namespace, "edited")
-	if out, code := o.authz(t, "adopt"); code != 0 || !strings.Contains(out, "AuthorizationPolicy "+namespace+"/read: in force all the same") || strings.Contains(out, "OverridePolicy") {
+	if out, code := o.authz(t, "adopt"); code != 0 || !strings.Contains(out, "AuthorizationPolicy "+namespace+"/read: in force nevertheless") || strings.Contains(out, "OverridePolicy") {
 		t.Errorf("adopt lists, with exit status %d:\n%s", code, out)
 	}
 	o.adopts(t, "adopted AuthorizationPolicy "+namespace+"/read\n")

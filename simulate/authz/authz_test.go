@@ -158,7 +158,7 @@ func rules(resources ...string) []rbacv1.PolicyRule {
 }
 
 // Roles that aggregate roles get their rules from a controller. Where there is none, they
-// get them all the same.
+// get them nevertheless.
 func TestAggregation(t *testing.T) {
 	t.Parallel()
 	by := func(label string) *rbacv1.AggregationRule {

@@ -9,8 +9,8 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// selectorCases are of a list of questions whether the selector of a request demands what a
-// policy wants it to.
+// selectorCases are questions whether the selector of a request implies the requirements of a
+// policy.
 func selectorCases(d policytest.Document) ([]caseTest, error) {
 	var questions []selectorTest
 	if err := d.Decode(&questions); err != nil {

@@ -125,7 +125,7 @@ func alone(text []byte) bool {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var node yamlv3.Node
 	if decoder.Decode(&node) != nil {
-		// Whoever reads it reports the error.
+		// Its reader reports the error.
 		return true
 	}
 	return errors.Is(decoder.Decode(&node), io.EOF)

@@ -34,8 +34,8 @@ func follow(t *testing.T, folder string) <-chan []string {
 	return sets
 }
 
-// Whoever rewrites a file in place leaves less in it for a while. What was there stays in
-// force until the file is done.
+// A file that is rewritten in place contains less for a while. Its policies stay in force until the
+// file is complete.
 func TestRunKeepsPoliciesOfFilesBeingRewritten(t *testing.T) {
 	t.Parallel()
 	const kind = "ClusterOverridePolicy"
@@ -44,7 +44,7 @@ func TestRunKeepsPoliciesOfFilesBeingRewritten(t *testing.T) {
 	}
 	for _, test := range []struct {
 		reason string
-		// meanwhile is what becomes of the file for a moment.
+		// meanwhile is what happens to the file for a moment.
 		meanwhile func(path string) error
 		// others is what is in force besides.
 		others []string

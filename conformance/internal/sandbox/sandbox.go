@@ -26,7 +26,7 @@ const controllers = "serviceaccount-controller,root-ca-certificate-publisher-con
 	"deployment-controller,replicaset-controller,garbage-collector-controller"
 
 // withoutCache makes the API server answer from etcd. Specs delete a definition right after
-// they changed its storage version; the watch cache of its resources is made anew at that
+// they changed its storage version; the watch cache of its resources is made again at that
 // moment, and if it is not ready the API server tries again later than the specs wait
 // (kubernetes/kubernetes#138086, #140485).
 const withoutCache = "--kube-apiserver-arg=--watch-cache=false"

@@ -30,9 +30,9 @@ const DefaultServer = "usher.usher-system.svc"
 
 // Options say which webhooks an API server shows what. Only Client is needed.
 type Options struct {
-	// Servers are the webhooks: a Service as NAME.NAMESPACE.svc, a host, either with a port
-	// unless it is 443; the URL of a webhook; *.DOMAIN for all below a domain; or * for all
-	// webhooks of the cluster, whoever they belong to. None means [DefaultServer].
+	// Servers are the webhooks: a Service as NAME.NAMESPACE.svc, a host, either with a port unless
+	// it is 443; the URL of a webhook; *.DOMAIN for all below a domain; or * for all webhooks of
+	// the cluster. None means [DefaultServer].
 	Servers []string
 	// Dir is where the kubeconfig is going to be on the hosts of the API servers;
 	// /etc/kubernetes/usher if empty. The files of Client, unless they begin with a slash,

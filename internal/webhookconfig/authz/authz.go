@@ -37,8 +37,8 @@ type Options struct {
 	CAFile string
 	Client credential.Credential
 
-	// FailurePolicy is what becomes of requests that the first webhook cannot decide:
-	// NoOpinion, also if it is empty, or Deny.
+	// FailurePolicy is how to handle requests that the first webhook cannot decide: NoOpinion, also
+	// if it is empty, or Deny.
 	FailurePolicy string
 	// Timeout is how long API servers wait for an answer, at most 30 seconds; 0 means one
 	// second.
@@ -49,7 +49,7 @@ type Options struct {
 	// Self is the user that Usher is to its API server, whose requests are not sent.
 	Self string
 	// Rules are those in force. Only requests that they may deny are sent to the webhook
-	// that denies, which has to be written anew when they change. Any sends all, and does not.
+	// that denies, which has to be written again when they change. Any sends all, and does not.
 	Rules []*authz.Rule
 	Any   bool
 }

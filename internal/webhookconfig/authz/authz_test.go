@@ -192,8 +192,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// Whatever a Deny matches, for whomever it may deny, is sent: the conditions leave out only
-// what is not decided by the webhook anyway. They are evaluated as API servers do.
+// Every request that a Deny may match is sent, for any user: the conditions leave out only what the
+// webhook does not decide. They are evaluated as in API servers.
 func TestConditionsLetThroughWhatIsDenied(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

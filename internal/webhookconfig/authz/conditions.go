@@ -108,8 +108,8 @@ func pathClause(r *authz.Rule, d detail) string {
 	return allOf([]string{subjects(r.Policy.Subjects), member(a+"verb", &r.Verbs), member(a+"path", r.URLs)})
 }
 
-// member says that an attribute is in a set, or stands for all values; empty if it always
-// may be. More are further texts that stand for all.
+// member is a condition that an attribute is in a set, or means all values; empty if it always may
+// be. More are other texts that mean all values.
 func member(attribute string, s *authz.Set, more ...string) string {
 	if s.Any {
 		return ""
@@ -164,7 +164,7 @@ func subjects(all []authz.Subject) string {
 			case a.Namespace.Star || a.Namespace.Template != nil || a.Name.Template != nil:
 				return ""
 			case a.Name.Star:
-				// Whoever has such a name is taken for a service account, whatever the groups.
+				// A user with such a name is a service account, in any groups.
 				return ""
 			}
 			users = append(users, "system:serviceaccount:"+a.Namespace.Prefix+":"+a.Name.Prefix)

@@ -196,7 +196,7 @@ func (k *check) connection(i int, w *apiserverv1.WebhookConfiguration) {
 	}
 }
 
-// kubeconfig looks at what a webhook's kubeconfig says, if it can be read.
+// kubeconfig checks a webhook's kubeconfig, if it can be read.
 func (k *check) kubeconfig(i int, name string) {
 	if k.lint.ReadFile == nil {
 		return

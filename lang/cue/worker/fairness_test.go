@@ -113,7 +113,7 @@ func TestSlowTenantsAreAnswered(t *testing.T) {
 }
 
 // A request that takes long goes on with the low priority; if there are as many of these as may be, it
-// is done anew when there is one less.
+// is done again when there is one less.
 func TestLongRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 2})

@@ -23,8 +23,8 @@ const (
 	hello kind = 'h'
 	// request is the only kind that workers get.
 	request kind = 'r'
-	// answer is the answer to the request of the same id, and so is lastAnswer, after which the
-	// worker wants to be replaced.
+	// answer is the response to the request with the same id, and so is lastAnswer, after which the
+	// worker must be replaced.
 	answer     kind = 'a'
 	lastAnswer kind = 'l'
 )

@@ -180,7 +180,7 @@ type Job struct {
 	// Limit is how long it may take; less if those of the tenant before it have taken longer.
 	Limit time.Duration
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
-	// done anew.
+	// done again.
 	Payload func() ([]byte, error)
 }
 
@@ -189,7 +189,7 @@ type Job struct {
 // returns how long the caller waited for the answer of the worker; 0 means that the request was
 // not sent. The error is ctx's own, one of the package or that of the payload.
 func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
-	// A job that is done anew has the low priority, and nobody else needs its worker.
+	// A job that is done again has the low priority, and nobody else needs its worker.
 	for range 3 {
 		reply, took, err := p.try(ctx, &job)
 		if !errors.Is(err, errPreempted) {
@@ -318,7 +318,7 @@ func (p *Pool) queue(key laneKey) (*turn, error) {
 	return turn, nil
 }
 
-// An outcome is what became of a request.
+// An outcome is the result of a request.
 type outcome struct {
 	took, cpu time.Duration
 	// last: the worker takes no other request.

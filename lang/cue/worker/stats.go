@@ -44,7 +44,7 @@ func (p *Pool) Stats() Stats {
 	return s
 }
 
-// count counts what became of a request, and of its worker.
+// count counts the outcome of a request, and of its worker.
 func (p *Pool) count(o outcome) {
 	switch {
 	case o.took == 0:

@@ -41,7 +41,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// Ensure returns the PKI in dir, made anew if there is none.
+// Ensure returns the PKI in dir, made again if there is none.
 func Ensure(dir string) (*PKI, error) {
 	p := &PKI{Dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

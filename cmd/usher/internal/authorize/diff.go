@@ -171,7 +171,7 @@ func probeUsers(rules []*authz.Rule) []usher.User {
 	return users
 }
 
-// sample is one text that a pattern stands for.
+// sample is one text that matches a pattern.
 func sample(pattern string) string { return strings.ReplaceAll(pattern, "*", "sample") }
 
 // probeTargets are the requests that rules speak of, each once.

@@ -132,8 +132,8 @@ func stored(kind api.Kind, object *unstructured.Unstructured) Stored {
 	return s
 }
 
-// annotate sets the annotation of a policy that has not changed since it was read, and returns
-// what became of the annotation.
+// annotate sets the annotation of a policy that has not changed since it was read, and returns the
+// result.
 func (s *Stored) annotate(ctx context.Context, client dynamic.Interface, text any, o metav1.PatchOptions) (string, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": s.version, "annotations": map[string]any{proof.Annotation: text},

@@ -27,7 +27,7 @@ func newWhoCan(s cli.Streams) *cobra.Command {
 		Use:   "who-can VERB RESOURCE[/NAME]",
 		Short: "List who may do something",
 		Long: `Who-can lists the users, groups and service accounts that RBAC or a policy allows a
-request, on what conditions, and who of them is denied it all the same. Who is in a group
+request, on what conditions, and who of them is denied it nevertheless. Who is in a group
 is not known here. Members of system:masters may do everything, also where no line says so.
 
 Of subjects with a * in them it is not known whether they are denied: DENIED BY then lists
@@ -133,7 +133,7 @@ func subjectsOf(p *authz.Policy) []whoCan {
 	return all
 }
 
-// conditionsOf are what a policy wants besides.
+// conditionsOf are the conditions of a policy and its selectors.
 func conditionsOf(p *authz.Policy) []string {
 	var all []string
 	if p.Audit {

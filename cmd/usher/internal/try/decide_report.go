@@ -31,8 +31,8 @@ func (r *decideReport) add(j Judgement) {
 	}
 }
 
-// print writes what a person wants to see. Webhooks do not tell their rules: rules says
-// whether they are known.
+// print writes the report for people. Webhooks do not return their rules: rules says whether they
+// are known.
 func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 	var b strings.Builder
 	for i := range r.Decisions {

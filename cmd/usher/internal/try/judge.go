@@ -11,7 +11,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Judgement is what became of one object.
+// A Judgement is the result for one object.
 type Judgement struct {
 	File      string          `json:"file"`
 	Name      objectName      `json:"object"`

@@ -34,7 +34,7 @@ func (r *simulateReport) add(file string, trace *simulate.Trace) {
 	}
 }
 
-// print writes what a person wants to see; all adds what went without saying.
+// print writes the report for people; all adds the details of ordinary steps.
 func (r *simulateReport) print(w io.Writer, p cli.Palette, all bool) error {
 	var b strings.Builder
 	for i, s := range r.Requests {
@@ -138,7 +138,7 @@ func printStep(b *strings.Builder, s *simulate.Step, p cli.Palette, all bool) {
 	b.WriteString(indent(indent(paintDiff(s.Diff, p))))
 }
 
-// printCheck leaves out expressions that are as they should be, unless all are wanted.
+// printCheck omits expressions that are true, unless all are requested.
 func printCheck(b *strings.Builder, c *simulate.Check, p cli.Palette, all bool) {
 	fine := c.Value == "true" || c.Value == "applied"
 	if fine && !all {
@@ -166,7 +166,7 @@ func painted(o simulate.Outcome, p cli.Palette) string {
 	return cli.Paint(p.Faint, word)
 }
 
-// printAudit leaves out the patches, which the diffs show, unless all is wanted.
+// printAudit omits the patches, which the diffs show, unless all are requested.
 func (s *simulated) printAudit(b *strings.Builder, p cli.Palette, all bool) {
 	keys := slices.Sorted(maps.Keys(s.Audit))
 	if !all {

@@ -166,7 +166,7 @@ type testExtent struct {
 	coverage, mutate bool
 }
 
-// examine looks at what the cases test. Mutants of policies say nothing while cases fail.
+// examine measures the coverage of the cases. It tests mutants only if no case fails.
 func (r *testReport) examine(ctx context.Context, cases []policytest.Test, extent testExtent) error {
 	if extent.coverage {
 		var err error

@@ -92,13 +92,13 @@ type machine struct {
 	takenStructures, taken int
 }
 
-// A smallStructure is a structure with room for a few fields.
+// A smallStructure is a structure with capacity for a few fields.
 type smallStructure struct {
 	structure
 	room [4]any
 }
 
-// list returns an empty list with room for n values.
+// list returns an empty list with capacity for n values.
 func (m *machine) list(n int) []any {
 	start := m.taken
 	if n > len(m.values)-start {
@@ -108,7 +108,7 @@ func (m *machine) list(n int) []any {
 	return m.values[start:start:m.taken]
 }
 
-// structure returns a structure with these names, and room for their values.
+// structure returns a structure with these names, and capacity for their values.
 func (m *machine) structure(names []string) *structure {
 	var s *smallStructure
 	if m.takenStructures < len(m.structures) {

@@ -67,7 +67,7 @@ func (t *translator) cannot(node ast.Node, format string, args ...any) code {
 
 func unclearCode(*machine, *frame) (any, status) { return nil, unclear }
 
-// An env is where names are looked up while a source is translated: it mirrors frames.
+// An env is where names are looked up while a source is translated: it corresponds to a frame.
 type env struct {
 	outer *env
 	// names are the slots of names by the scope that declares them.

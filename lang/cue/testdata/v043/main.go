@@ -1,6 +1,6 @@
 // Command v043 records what CUE v0.4.3, run the way the original engine runs it, makes
 // of the sources in corpus.txtar and the inputs in inputs.json. It is a module of its
-// own, because a program can hold only one version of CUE. To record anew:
+// own, because a program can hold only one version of CUE. To record again:
 //
 //	cd lang/cue/testdata/v043 && go run .
 package main
