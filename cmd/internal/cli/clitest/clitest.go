@@ -162,7 +162,7 @@ func (m meaning) check(t *testing.T, path string, flag *pflag.Flag) {
 // enumerated matches a usage that ends in, or begins with, a choice: "log format: text or json".
 var enumerated = regexp.MustCompile(`(^|[:;] )([A-Za-z0-9.]+, )*[A-Za-z0-9.]+ or [A-Za-z0-9.]+( \(|;|$)`)
 
-// checkValues wants completion of enumerated values, and usage that is a phrase.
+// checkValues needs completion of enumerated values, and usage that is a phrase.
 func checkValues(t *testing.T, cmd *cobra.Command, flag *pflag.Flag) {
 	t.Helper()
 	path := cmd.CommandPath()

@@ -219,7 +219,7 @@ func (f *simulateFlags) simulator(cmd *cobra.Command, s cli.Streams) (*simulate.
 	return simulator, o.Record, err
 }
 
-// knownCluster is the cluster, in which Usher answers if it is wanted.
+// knownCluster is the cluster, in which Usher answers if requested.
 func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simulate.Options) (*simulate.Cluster, error) {
 	var set policies.Set
 	if len(f.usher) > 0 {
