@@ -151,8 +151,9 @@ generate: ## write generated code and manifests anew
 	    --kube-version 1.36.0 --include-crds --no-hooks; } > deploy/manifests/usher.yaml
 
 .PHONY: trial-objects
-trial-objects: ## record the objects that policies are tried on, with the defaults of an API server
+trial-objects: build bin/usher-sandbox ## record what policies are tried on: objects with the defaults of an API server, and the kinds that it serves
 	cd sandbox && CGO_ENABLED=0 $(GO) test -count=1 ./internal/defaulted -update
+	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_BIN=$(CURDIR)/bin/usher USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedKinds ./e2e
 
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date

@@ -64,7 +64,8 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	// Requests that nobody made, and what the decisions on them say of a policy.
-	{"trial", []string{".", "api", "fact", "rule", "compile", "index", "engine"}},
+	{"trial/kind", nil},
+	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "index", "engine", "internal/jsonpatch", "trial/kind"}},
 	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
@@ -77,7 +78,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial",
+		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial/...",
 		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
@@ -160,8 +161,6 @@ var homes = []struct {
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
 		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
-		// The types of Kubernetes' own kinds.
-		"trial",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -39,7 +41,7 @@ func Decode(raw []byte) (Policy, error) {
 		policy.Object = kind.New()
 		raw = withoutStatus(raw)
 		if strict, err = json.UnmarshalStrict(raw, policy.Object); err != nil {
-			return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, err)
+			return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, inWords(err))
 		}
 	}
 	if len(strict) > 0 {
@@ -47,6 +49,50 @@ func Decode(raw []byte) (Policy, error) {
 		policy.Duplicate = paths(json.UnmarshalStrict(raw, kind.New(), json.DisallowDuplicateFields))
 	}
 	return policy, nil
+}
+
+// A typeError is a value of the wrong type, told for authors.
+type typeError struct {
+	*stdjson.UnmarshalTypeError
+}
+
+// Error names the field, the value and what it has to be.
+func (e *typeError) Error() string {
+	value := map[string]string{"bool": "true or false", "string": "text", "object": "a map", "array": "a list", "number": "a number"}[strings.Fields(e.Value + " ")[0]]
+	want, do := "a map", ""
+	switch e.Type.Kind() {
+	case reflect.String:
+		want = "text"
+		if e.Value == "bool" || strings.HasPrefix(e.Value, "number") {
+			do = "; write it in quotes"
+		}
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice, reflect.Array:
+		want, do = "a list", "; write [ ] around it"
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Float64:
+		want = "a number"
+	}
+	return fmt.Sprintf("%s is %s, and has to be %s%s", fieldPath(e.Field), cmp.Or(value, e.Value), want, do)
+}
+
+// Unwrap returns the error of the decoder.
+func (e *typeError) Unwrap() error { return e.UnmarshalTypeError }
+
+// fieldPath leaves out of a path the names of embedded structs, which begin with a capital.
+func fieldPath(path string) string {
+	names := strings.Split(path, ".")
+	return strings.Join(slices.DeleteFunc(names, func(name string) bool {
+		return name != "" && name[0] >= 'A' && name[0] <= 'Z'
+	}), ".")
+}
+
+func inWords(err error) error {
+	var typed *stdjson.UnmarshalTypeError
+	if errors.As(err, &typed) {
+		return &typeError{typed}
+	}
+	return err
 }
 
 // withoutStatus is raw without its status, or raw if it cannot be taken apart.

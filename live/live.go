@@ -57,6 +57,8 @@ type Options struct {
 	// Those that are not compiled by then always fail, so that their failure policy answers, until
 	// they are.
 	CompileTimeout time.Duration
+	// Trial tries policies when they are written; nil does so without a cluster. See [trial.Trial].
+	Trial func(context.Context, compile.Compiled) []rule.Problem
 	// Quota bounds the policies of each namespace.
 	Quota Quota
 	// Log gets one record for each update that changes something, and one for each
@@ -99,6 +101,9 @@ func New(o Options) *Live {
 	}
 	if o.CompileTimeout <= 0 {
 		o.CompileTimeout = 20 * time.Second
+	}
+	if o.Trial == nil {
+		o.Trial = trial.New(trial.Options{}).Problems
 	}
 	o.Quota = o.Quota.withDefaults()
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler()}
@@ -330,7 +335,7 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: trial.Problems,
+		Trial: o.Trial,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/trial/kind"
 )
 
 // recorded holds the least object of each kind as API servers hand it to webhooks, one a line.
@@ -20,9 +21,9 @@ import (
 //go:embed minimal.jsonl
 var recorded []byte
 
-// minimal returns the least object of a kind.
-func minimal(kind schema.GroupVersionKind) (map[string]any, bool) {
-	apiVersion, name := kind.ToAPIVersionAndKind()
+// minimal returns the least object of a kind that is recorded.
+func minimal(of schema.GroupVersionKind) (map[string]any, bool) {
+	apiVersion, name := of.ToAPIVersionAndKind()
 	for line := range bytes.Lines(recorded) {
 		if !bytes.Contains(line, []byte(`"kind":"`+name+`"`)) {
 			continue
@@ -41,11 +42,8 @@ type words struct {
 	keys   map[string][]string
 }
 
-var (
-	fieldWord = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
-	// keyWord finds labels.team, labels["team"], /metadata/labels/team and metadata.annotations.corp.example/owner.
-	keyWord = regexp.MustCompile(`(labels|annotations)(?:\[\\?"([^"\\]+)\\?"\]|/([A-Za-z0-9._~-]+)|\.([A-Za-z0-9_]+))`)
-)
+// keyWord finds labels.team, labels["team"], /metadata/labels/team and metadata.annotations.corp.example/owner.
+var keyWord = regexp.MustCompile(`(labels|annotations)(?:\[\\?"([^"\\]+)\\?"\]|/([A-Za-z0-9._~-]+)|\.([A-Za-z0-9_]+))`)
 
 func wordsOf(spec any) words {
 	w := words{fields: map[string]bool{}, keys: map[string][]string{}}
@@ -65,27 +63,250 @@ func wordsOf(spec any) words {
 	return w
 }
 
-// complete gives an object the labels and annotations that the policy names.
-func (w words) complete(object map[string]any) map[string]any {
-	metadata, _ := object["metadata"].(map[string]any)
-	for name, keys := range w.keys {
-		all := map[string]any{}
-		for _, key := range keys {
-			all[key] = "x"
+// mostVariants bounds the objects that a rule is tried on, besides those that lack a field.
+const mostVariants = 40
+
+// A maker makes the objects of one kind that a rule is tried on.
+type maker struct {
+	set   *kind.Set
+	of    schema.GroupVersionKind
+	like  *kind.Schema
+	words words
+	uses  []rule.Use
+	// choices are the values that a field is given, by its path.
+	choices map[string][]any
+	edits   []path
+	// owned says that the rule reads the owner, and so who that is.
+	owned bool
+}
+
+const separator = "\x00"
+
+func newMaker(set *kind.Set, of schema.GroupVersionKind, words words, r *rule.Rule) *maker {
+	m := &maker{set: set, of: of, like: set.Schema(of), words: words, choices: map[string][]any{}}
+	m.uses, m.edits = usesOf(r), editsOf(r)
+	for i := range m.uses {
+		m.choose(&m.uses[i])
+		m.owned = m.owned || m.uses[i].Of == rule.OwnerObject
+	}
+	return m
+}
+
+// choose notes the values that decide what a rule does with one field.
+func (m *maker) choose(use *rule.Use) {
+	if use.Of != rule.CurrentObject && use.Of != rule.OldObject {
+		return
+	}
+	for _, p := range use.Paths {
+		at := m.set.Follow(m.like, p).At
+		if at == nil || len(p) == 0 {
+			continue
 		}
-		metadata[name] = all
+		if path(p).expression() == "metadata.namespace" && m.set.ClusterScoped(m.of) {
+			continue
+		}
+		key := strings.Join(p, separator)
+		for _, v := range valuesFor(at, use.Compared) {
+			if !slices.Contains(m.choices[key], v) && len(m.choices[key]) < mostVariants {
+				m.choices[key] = append(m.choices[key], v)
+			}
+		}
+	}
+}
+
+// valuesFor returns values of a type on both sides of comparisons.
+func valuesFor(at *kind.Schema, compared []rule.Comparison) []any {
+	of := at.Kind()
+	var values []any
+	switch {
+	case len(at.Enum) > 0:
+		values = slices.Clone(at.Enum)
+	case of == kind.Bool:
+		values = []any{true, false}
+	}
+	for _, c := range compared {
+		for _, v := range valuesOf(c) {
+			if kind.Holds(of, v) && of != kind.Anything && (len(at.Enum) == 0 || slices.Contains(at.Enum, v)) {
+				values = append(values, v)
+			}
+		}
+	}
+	if of == kind.Text && len(at.Enum) == 0 && len(values) > 0 {
+		other := "x"
+		if slices.Contains(values, any(other)) {
+			other = "y"
+		}
+		values = append(values, other)
+	}
+	return values
+}
+
+// valuesOf returns values for which a comparison comes out one way or the other.
+func valuesOf(c rule.Comparison) []any {
+	switch with := c.With.(type) {
+	case int64:
+		return []any{with, with + 1, with - 1}
+	case float64:
+		return []any{with, with + 1, with - 1}
+	case string:
+		if c.Op == "=~" || c.Op == "!~" {
+			if text, ok := matching(with); ok {
+				return []any{text}
+			}
+			return nil
+		}
+	}
+	return []any{c.With}
+}
+
+// keys returns the keys that the rule names of the map at a path.
+func (m *maker) keys(at []string) []string {
+	var keys []string
+	if len(at) == 2 && at[0] == "metadata" {
+		keys = slices.Clone(m.words.keys[at[1]])
+	}
+	add := func(p []string) {
+		if len(p) > len(at) && slices.Equal(p[:len(at)], at) && p[len(at)] != rule.Element && !slices.Contains(keys, p[len(at)]) {
+			keys = append(keys, p[len(at)])
+		}
+	}
+	for i := range m.uses {
+		for _, p := range m.uses[i].Paths {
+			add(p)
+		}
+	}
+	for _, p := range m.edits {
+		add(p)
+	}
+	return keys
+}
+
+// least returns an object with nothing optional.
+func (m *maker) least() map[string]any {
+	object, ok := minimal(m.of)
+	if !ok {
+		object, _ = m.set.Sample(m.like, kind.Sampling{Least: true}).(map[string]any)
+	}
+	return m.identify(object)
+}
+
+// full returns an object with every field, and the first of the choices of each.
+func (m *maker) full() map[string]any { return m.sample(0) }
+
+// sample returns a full object; alone is as in [kind.Sampling].
+func (m *maker) sample(alone int) map[string]any {
+	object, _ := m.set.Sample(m.like, kind.Sampling{
+		Keys: m.keys,
+		Value: func(p []string) (any, bool) {
+			values := m.choices[strings.Join(p, separator)]
+			if len(values) == 0 {
+				return nil, false
+			}
+			return values[0], true
+		},
+		Alone: alone,
+	}).(map[string]any)
+	return m.identify(object)
+}
+
+// identify names an object.
+func (m *maker) identify(object map[string]any) map[string]any {
+	if object == nil {
+		object = map[string]any{}
+	}
+	object["apiVersion"], object["kind"] = m.of.ToAPIVersionAndKind()
+	if _, has := m.like.Properties["metadata"]; !has {
+		return object
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		object["metadata"] = metadata
+	}
+	if _, named := metadata["name"].(string); !named {
+		metadata["name"] = "x"
+	}
+	if _, named := metadata["namespace"].(string); !named || m.set.ClusterScoped(m.of) {
+		metadata["namespace"] = "x"
+	}
+	if m.set.ClusterScoped(m.of) {
+		delete(metadata, "namespace")
+	}
+	for name, words := range m.words.keys {
+		if tree, ok := metadata[name].(map[string]any); ok {
+			for _, word := range words {
+				if _, ok := tree[word]; !ok {
+					tree[word] = "x"
+				}
+			}
+		}
 	}
 	return object
 }
 
-// A path leads to a field; "[]" is every element of a list.
-type path []string
+// variants returns full objects that differ: those with the i-th choices everywhere, and those with one
+// member of each union.
+func (m *maker) variants() []map[string]any {
+	full := m.full()
+	all := []map[string]any{full}
+	deepest := 0
+	for _, values := range m.choices {
+		deepest = max(deepest, len(values))
+	}
+	for i := 1; i < deepest && len(all) < mostVariants/2; i++ {
+		variant := full
+		for key, values := range m.choices {
+			variant = with(variant, strings.Split(key, separator), values[i%len(values)])
+		}
+		all = append(all, variant)
+	}
+	for i := 1; i <= m.members() && len(all) < mostVariants; i++ {
+		all = append(all, m.sample(i))
+	}
+	return all
+}
+
+// A deviation is an object in which one field has another value.
+type deviation struct {
+	at     path
+	value  any
+	object map[string]any
+}
+
+// deviations returns what differs in one field from an object.
+func (m *maker) deviations(base map[string]any) []deviation {
+	var all []deviation
+	for _, key := range slices.Sorted(maps.Keys(m.choices)) {
+		at := strings.Split(key, separator)
+		for _, value := range m.choices[key] {
+			if len(all) < mostVariants {
+				all = append(all, deviation{at, value, with(base, at, value)})
+			}
+		}
+	}
+	return all
+}
+
+// members is how many members the largest object has that the rule reads fields of.
+func (m *maker) members() int {
+	most := 0
+	for i := range m.uses {
+		for _, p := range m.uses[i].Paths {
+			for end := 1; end < len(p); end++ {
+				if at := m.set.Follow(m.like, p[:end]).At; at != nil && m.of.Kind != "" {
+					most = max(most, m.set.Members(at))
+				}
+			}
+		}
+	}
+	return most
+}
 
 // mostOptional bounds how many fields are left out, one at a time.
 const mostOptional = 60
 
 // optional returns the fields of full that the policy names and least has not, the deepest first.
-func optional(kind schema.GroupVersionKind, least, full map[string]any, words words) []path {
+func (m *maker) optional(least, full map[string]any) []path {
 	var all []path
 	var walk func(at path, least, full any)
 	walk = func(at path, least, full any) {
@@ -100,16 +321,18 @@ func optional(kind schema.GroupVersionKind, least, full map[string]any, words wo
 				}
 				next := append(slices.Clone(at), name)
 				walk(next, has, full[name])
-				if !there && !required(kind, next) && len(all) < mostOptional && (words.fields[name] || next.isKey()) && !next.isIdentity() {
+				if !there && !m.required(next) && len(all) < mostOptional && m.named(next) && !next.isIdentity() {
 					all = append(all, next)
 				}
 			}
 		case []any:
 			list, _ := least.([]any)
-			if len(full) > 0 && len(list) > 0 {
-				walk(append(slices.Clone(at), "[]"), list[0], full[0])
-			} else if len(full) > 0 {
-				walk(append(slices.Clone(at), "[]"), nil, full[0])
+			var has any
+			if len(list) > 0 {
+				has = list[0]
+			}
+			if len(full) > 0 {
+				walk(append(slices.Clone(at), rule.Element), has, full[0])
 			}
 		}
 	}
@@ -117,91 +340,49 @@ func optional(kind schema.GroupVersionKind, least, full map[string]any, words wo
 	return all
 }
 
-// isKey reports whether p is a label or an annotation.
-func (p path) isKey() bool {
-	return len(p) == 3 && p[0] == "metadata" && (p[1] == "labels" || p[1] == "annotations")
+// named reports whether the policy says something of a field.
+func (m *maker) named(p path) bool {
+	return m.words.fields[p[len(p)-1]] || p.isKey() || m.owned && len(p) == 2 && p[0] == "metadata" && p[1] == "ownerReferences"
 }
 
-// isIdentity reports whether every object has the field when webhooks see it.
-func (p path) isIdentity() bool {
-	return len(p) < 2 || p[0] == "metadata" && (p[1] == "name" || p[1] == "namespace" || p[1] == "generateName")
+// required reports whether the field at p is there whenever what it is in is.
+func (m *maker) required(p path) bool {
+	parent := m.set.Follow(m.like, p[:len(p)-1]).At
+	return parent != nil && slices.Contains(parent.Required, p[len(p)-1])
 }
-
-// below reports whether p lies below or at other.
-func (p path) below(other path) bool {
-	return len(p) >= len(other) && slices.Equal(p[:len(other)], other)
-}
-
-func (p path) inList() bool { return slices.Contains(p, "[]") }
-
-// expression is the path as programs write it.
-func (p path) expression() string {
-	var text strings.Builder
-	for i, name := range p {
-		switch {
-		case name == "[]":
-			text.WriteString(name)
-		case fieldWord.FindString(name) != name:
-			text.WriteString(`["` + name + `"]`)
-		case i > 0:
-			text.WriteString("." + name)
-		default:
-			text.WriteString(name)
-		}
-	}
-	return text.String()
-}
-
-// lacking says of an object that it has not got the field.
-func (p path) lacking() string {
-	switch {
-	case p.isKey():
-		return "without the " + strings.TrimSuffix(p[1], "s") + " " + p[2]
-	case p.inList():
-		return "with an element that has no " + p.expression()
-	case len(p) == 2 && p[0] == "metadata":
-		return "without " + p[1]
-	}
-	return "without " + p.expression()
-}
-
-// parentPointer is the path as operations of JSON patch write it.
-func (p path) parentPointer() string { return "/" + strings.Join(p, "/") }
 
 // without returns a copy of an object without a field.
 func without(tree map[string]any, p path) map[string]any {
-	changed, _ := drop(tree, p).(map[string]any)
+	changed, _ := edit(tree, p, func(object map[string]any, name string) { delete(object, name) }).(map[string]any)
 	return changed
 }
 
-func drop(tree any, p path) any {
+// with returns a copy of an object in which a field has a value, if what it is in is there.
+func with(tree map[string]any, p path, value any) map[string]any {
+	changed, _ := edit(tree, p, func(object map[string]any, name string) { object[name] = value }).(map[string]any)
+	return changed
+}
+
+// edit returns a copy of a tree in which the field at p is changed, in all elements of lists.
+func edit(tree any, p path, change func(object map[string]any, name string)) any {
+	if len(p) == 0 {
+		return tree
+	}
 	switch v := tree.(type) {
 	case map[string]any:
 		object := maps.Clone(v)
 		if len(p) == 1 {
-			delete(object, p[0])
+			change(object, p[0])
 		} else if inner, ok := object[p[0]]; ok {
-			object[p[0]] = drop(inner, p[1:])
+			object[p[0]] = edit(inner, p[1:], change)
 		}
 		return object
 	case []any:
 		list := slices.Clone(v)
 		for i := range list {
-			list[i] = drop(list[i], p[1:])
+			list[i] = edit(list[i], p[1:], change)
 		}
 		return list
 	}
 	return tree
-}
-
-// unknownKinds warns of kinds that API servers do not have.
-func unknownKinds(selectors []rule.Selector) []rule.Problem {
-	var problems []rule.Problem
-	for i, s := range selectors {
-		if p, unknown := unknownKind(s.APIVersion, s.Kind); unknown {
-			p.Field = selectorField(i) + ".kind"
-			problems = append(problems, p)
-		}
-	}
-	return problems
 }

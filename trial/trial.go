@@ -4,233 +4,201 @@
 package trial
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/engine"
-	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/trial/kind"
 )
 
-// Problems tries each rule of a policy, and returns what its author should know, without positions
-// in files. It ends with ctx: what it did not come to is not told.
-func Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
-	if len(c.Rules) == 0 {
-		return nil
+// Options say what policies are tried on. The zero value works.
+type Options struct {
+	// Kinds returns the kinds that there are, given those of Kubernetes itself as they are recorded. It
+	// has the schemas of those that are named, as far as they can be had. Nil returns the recorded ones.
+	Kinds func(ctx context.Context, recorded *kind.Set, of []schema.GroupVersionKind) *kind.Set
+	// Objects are tried, too, each by the rules that select its kind.
+	Objects []map[string]any
+	// Readable returns an error that says why the facts that policies read of a kind cannot be read.
+	// Nil does not ask.
+	Readable func(ctx context.Context, of schema.GroupVersionKind) error
+}
+
+// A Trial tries policies. It can be used by several goroutines.
+type Trial struct {
+	options Options
+	// recorded reads the recorded kinds once, when they are needed.
+	recorded func() *kind.Set
+}
+
+// New returns a trial. Keep it: it reads the recorded kinds once.
+func New(o Options) *Trial {
+	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded)}
+}
+
+// A Result is what was found, and what was not tried.
+type Result struct {
+	// Problems have no positions in files.
+	Problems []rule.Problem
+	// Skipped says which kinds were not tried, and why.
+	Skipped []string
+}
+
+// Problems returns what the author of a policy should know; also what was not tried.
+func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
+	result := t.Try(ctx, c)
+	for _, skipped := range result.Skipped {
+		result.Problems = append(result.Problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: "not tried on " + skipped})
 	}
-	problems := unknownKinds(c.Rules[0].Match.Selectors)
+	return result.Problems
+}
+
+// Try tries each rule of a policy. It ends with ctx: what it did not come to is not told.
+func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
+	defer func() {
+		// What is only advice must not keep a policy from being written.
+		if panicked := recover(); panicked != nil {
+			result.Skipped = append(result.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
+		}
+	}()
+	kinds := kindsRead(c)
+	set := t.recorded()
+	if t.options.Kinds != nil {
+		set = t.options.Kinds(ctx, set, kinds)
+	}
+	if len(c.Rules) > 0 {
+		result.Problems = selectorProblems(set, c.Rules[0].Match.Selectors)
+		result.Problems = append(result.Problems, t.unreadable(ctx, set, c)...)
+		result.Skipped = skipped(set, c.Rules[0].Match.Selectors, t.options.Objects)
+	}
+	result.Problems = append(result.Problems, textProblems(set, c)...)
+	result.Problems = append(result.Problems, accessProblems(set, c)...)
 	words := wordsOf(api.Spec(c.Policy.Object))
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		problems = append(problems, unknownFields(r)...)
-		problems = append(problems, tryRule(ctx, r, words)...)
+		reads := useProblems(set, r)
+		result.Problems = append(result.Problems, reads...)
+		told := slices.ContainsFunc(c.Problems, func(p rule.Problem) bool { return strings.HasPrefix(p.Field, r.Name) })
+		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told})...)
 	}
-	for i := range problems {
-		position := c.Policy.Position(problems[i].Field)
-		problems[i].Policy, problems[i].File, problems[i].Line = c.Ref, position.File, position.Line
+	for i := range result.Problems {
+		p := &result.Problems[i]
+		position := c.Policy.Position(p.Field)
+		p.Policy, p.File, p.Line = c.Ref, position.File, position.Line
 	}
-	rule.SortProblems(problems)
-	return problems
+	rule.SortProblems(result.Problems)
+	result.Problems = slices.CompactFunc(result.Problems, func(a, b rule.Problem) bool { return a == b })
+	return result
 }
 
-// errNotTried is the error of a fact that a trial does not have.
-var errNotTried = errors.New("trials have no facts")
-
-func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNotTried }
-
-// A run tries one rule on objects of one kind.
-type run struct {
-	rule    *rule.Rule
-	decider usher.Decider
-	kind    schema.GroupVersionKind
-}
-
-// tryRule tries a rule on each kind that it selects by name.
-func tryRule(ctx context.Context, r *rule.Rule, words words) []rule.Problem {
-	anywhere := *r
-	anywhere.Match = rule.Match{}
-	decider := engine.New(index.New([]rule.Rule{anywhere}), fact.ResolverFunc(noFacts), engine.Options{FailurePolicy: engine.Fail})
-	var problems []rule.Problem
-	for _, kind := range kindsOf(r.Match.Selectors) {
-		least, ok := minimal(kind)
-		if !ok {
-			continue
-		}
-		t := run{rule: r, decider: decider, kind: kind}
-		for _, p := range t.try(ctx, least, words) {
-			if !slices.Contains(problems, p) {
-				problems = append(problems, p)
-			}
+// kindsRead returns the kinds that a policy selects, and those that it reads.
+func kindsRead(c compile.Compiled) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for i := range c.Rules {
+		kinds = append(kinds, kindsOf(c.Rules[i].Match.Selectors)...)
+		for _, use := range usesOf(&c.Rules[i]) {
+			kinds = append(kinds, use.Kind)
 		}
 	}
-	return problems
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return slices.DeleteFunc(slices.Compact(kinds), schema.GroupVersionKind.Empty)
 }
 
 // kindsOf returns the kinds that selectors name.
 func kindsOf(selectors []rule.Selector) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, s := range selectors {
-		if kind := schema.FromAPIVersionAndKind(s.APIVersion, s.Kind); !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
+	for i := range selectors {
+		if of := schema.FromAPIVersionAndKind(selectors[i].APIVersion, selectors[i].Kind); !slices.Contains(kinds, of) {
+			kinds = append(kinds, of)
 		}
 	}
 	return kinds
 }
 
-// operations returns those of a rule that are tried.
-func (t *run) operations() []usher.Operation {
-	all := []usher.Operation{usher.Create, usher.Update, usher.Delete}
-	if t.rule.Phase == usher.Mutate {
-		// What fails on DELETE does not keep an object.
-		all = all[:2]
-	}
-	if len(t.rule.Match.Operations) == 0 {
-		return all
-	}
-	return slices.DeleteFunc(all, func(o usher.Operation) bool { return !slices.Contains(t.rule.Match.Operations, o) })
-}
-
-// try returns the results for objects of one kind.
-func (t *run) try(ctx context.Context, least map[string]any, words words) []rule.Problem {
-	full := words.complete(full(t.kind))
-	works := usher.Operation("")
-	var fails []usher.Operation
-	var why error
-	for _, operation := range t.operations() {
-		if t.failure(ctx, operation, full) == nil {
-			works = cmp.Or(works, operation)
+// skipped says which kinds have no schema, and no object that is given.
+func skipped(set *kind.Set, selectors []rule.Selector, given []map[string]any) []string {
+	var texts []string
+	for _, of := range kindsOf(selectors) {
+		if set.Schema(of) != nil || of.Kind == "" || of.Version == "" || strings.Contains(of.Kind+of.Version, "*") || slices.ContainsFunc(given, func(o map[string]any) bool { return kindOf(o) == of }) {
 			continue
 		}
-		if other := t.failure(ctx, operation, least); other != nil && ctx.Err() == nil {
-			fails = append(fails, operation)
-			why = cmp.Or(why, other)
-		}
-	}
-	var problems []rule.Problem
-	if len(fails) > 0 {
-		problems = append(problems, t.problem(
-			fmt.Sprintf("every %s would be refused, because the rule fails: %s", t.refused(fails), reason(why)), t.remedy(fails)))
-	}
-	if works != "" {
-		problems = append(problems, t.missing(ctx, works, least, full, words)...)
-	}
-	return problems
-}
-
-// refused says which requests are: all that the rule is for, or those of some operations.
-func (t *run) refused(operations []usher.Operation) string {
-	if len(operations) == len(t.operations()) {
-		return t.kind.Kind
-	}
-	texts := make([]string, len(operations))
-	for i, operation := range operations {
-		texts[i] = string(operation)
-	}
-	return strings.Join(texts, " and ") + " of a " + t.kind.Kind
-}
-
-func (t *run) remedy(fails []usher.Operation) string {
-	if !slices.Contains(fails, usher.Update) && t.readsOld() {
-		return "oldObject is there on UPDATE only: write targetOperations: [UPDATE], or another rule for the other operations"
-	}
-	return "correct the rule, and try it with usher decide"
-}
-
-// readsOld reports whether the rule reads the object as it was.
-func (t *run) readsOld() bool {
-	return slices.ContainsFunc(t.rule.Steps, func(s rule.Step) bool {
-		reader, ok := s.Program.(interface{ Reads() []string })
-		return ok && slices.ContainsFunc(reader.Reads(), func(path string) bool { return strings.HasPrefix(path, "oldObject") })
-	})
-}
-
-// missing finds the fields that the rule needs and an object need not have.
-func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any, words words) []rule.Problem {
-	var found []path
-	var problems []rule.Problem
-	for _, p := range optional(t.kind, least, full, words) {
-		if slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
+		if _, unknown := unknownKind(set, of); unknown {
 			continue
 		}
-		failure := t.failure(ctx, operation, without(full, p))
-		if failure == nil || ctx.Err() != nil {
-			continue
-		}
-		found = append(found, p)
-		problems = append(problems, t.problem(
-			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.kind.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
+		apiVersion, name := of.ToAPIVersionAndKind()
+		texts = append(texts, fmt.Sprintf("objects of kind %s in %s: their schema is not known", name, apiVersion))
 	}
-	return problems
+	return texts
 }
 
-// guard says how a rule does without a field.
-func (t *run) guard(p path, failure error) string {
-	if len(t.rule.Steps) == 1 {
-		switch t.rule.Steps[0].Name {
-		case "plaintext":
-			if strings.Contains(failure.Error(), "remove") {
-				return "use template or origin, or CUE with a condition: they remove what is there"
-			}
-			return "use template or origin, which make what is missing, or add " + p.parentPointer() + " first"
-		case "cue":
-			if !p.inList() {
-				return "write if object." + p.expression() + " != _|_ { … } around it"
-			}
-			return "test for it first, in an if clause of its own"
-		}
-	}
-	return "let the rule do without it"
+func kindOf(object map[string]any) schema.GroupVersionKind {
+	apiVersion, _ := object["apiVersion"].(string)
+	name, _ := object["kind"].(string)
+	return schema.FromAPIVersionAndKind(apiVersion, name)
 }
 
-func (t *run) problem(what, do string) rule.Problem {
-	return rule.Problem{Severity: rule.Warning, Field: t.rule.Name, What: what, Do: do}
-}
-
-// failure returns why the rule fails on an object, nil if it does not, or cannot be tried.
-func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
-	decision, err := t.decider.Decide(ctx, t.request(operation, object))
-	if err != nil || ctx.Err() != nil {
+// unreadable warns of kinds that the policy reads and the server may not.
+func (t *Trial) unreadable(ctx context.Context, set *kind.Set, c compile.Compiled) []rule.Problem {
+	if t.options.Readable == nil {
 		return nil
 	}
-	for _, finding := range decision.Findings {
-		if finding.Outcome == usher.Failed && !errors.Is(finding.Err, errNotTried) {
-			return finding.Err
+	var problems []rule.Problem
+	asked := map[schema.GroupVersionKind]bool{}
+	for i := range c.Rules {
+		for _, use := range usesOf(&c.Rules[i]) {
+			if use.Of != rule.OtherObject || asked[use.Kind] || !set.Has(use.Kind) {
+				continue
+			}
+			asked[use.Kind] = true
+			if err := t.options.Readable(ctx, use.Kind); err != nil {
+				problems = append(problems, rule.Problem{
+					Severity: rule.Warning, Field: fieldOf(&c.Rules[i], strings.TrimSuffix(use.Field, ".path")+".k8s"),
+					What: fmt.Sprintf("every request that the rule is for fails, because %v", err),
+					Do:   "give Usher the right to get, list and watch them: see docs/install.md",
+				})
+			}
 		}
 	}
-	return nil
+	return problems
 }
 
-func (t *run) request(operation usher.Operation, object map[string]any) *usher.Request {
-	r := &usher.Request{
-		Phase: t.rule.Phase, Operation: operation, Kind: t.kind, Namespace: "x", Name: "x",
-		User: usher.User{Name: "trial"},
+// usesOf returns what the steps of a rule say they read.
+func usesOf(r *rule.Rule) []rule.Use {
+	var all []rule.Use
+	for _, s := range r.Steps {
+		if traced, ok := s.Program.(rule.Traced); ok {
+			all = append(all, traced.Uses()...)
+		}
 	}
-	if operation != usher.Delete {
-		r.Object = usher.TreeObject(object)
-	}
-	if operation != usher.Create {
-		r.OldObject = usher.TreeObject(object)
-	}
-	return r
+	return all
 }
 
-// longest is how much of an error is told.
-const longest = 200
-
-func reason(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
+// editsOf returns the places that the steps of a rule say they change.
+func editsOf(r *rule.Rule) []path {
+	var all []path
+	for _, s := range r.Steps {
+		if writer, ok := s.Program.(interface{ Pointers() []string }); ok {
+			for _, pointer := range writer.Pointers() {
+				all = append(all, pathOf(pointer))
+			}
+		}
 	}
-	return text
+	return all
+}
+
+// fieldOf returns the path in the policy of a field of a rule.
+func fieldOf(r *rule.Rule, field string) string {
+	switch {
+	case field == "":
+		return r.Name
+	case strings.HasPrefix(r.Name, "spec.overrideRules"):
+		return r.Name + ".overriders." + field
+	}
+	return r.Name + "." + field
 }

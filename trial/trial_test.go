@@ -2,8 +2,10 @@ package trial_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,23 +27,46 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSlips: each slip is told, as in the archive.
+// TestSlips: each slip is told, as in the archives.
 func TestSlips(t *testing.T) {
 	t.Parallel()
-	const file = "testdata/slips.txtar"
-	archive, err := txtar.ParseFile(file)
+	files, err := filepath.Glob("testdata/slips/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(archive.Files)%2 != 0 || len(archive.Files) < 120 {
-		t.Fatalf("%d files: want a policy and what is said of it, sixty times", len(archive.Files))
+	slips := 0
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slips += len(archive.Files) / 2
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			told(t, archive)
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if slips < 300 {
+		t.Errorf("%d slips: some are lost", slips)
+	}
+}
+
+// told compares what is said of each slip with what the archive has.
+func told(t *testing.T, archive *txtar.Archive) {
+	t.Helper()
+	if len(archive.Files)%2 != 0 {
+		t.Fatalf("%d files: want pairs of a policy and what is said of it", len(archive.Files))
 	}
 	for i := 0; i < len(archive.Files); i += 2 {
 		slip, said := archive.Files[i], &archive.Files[i+1]
 		got := verdict(t, slip)
 		if *update {
 			said.Data = []byte(got)
-			continue
 		}
 		if got == "" {
 			t.Errorf("%s: nothing is said", slip.Name)
@@ -50,21 +75,19 @@ func TestSlips(t *testing.T) {
 			t.Errorf("%s (-want +got; go test ./trial -update writes it):\n%s", slip.Name, diff)
 		}
 	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // verdict returns the problems of one slip, one a line.
 func verdict(t *testing.T, slip txtar.File) string {
 	t.Helper()
-	kind, _, _ := strings.Cut(slip.Name, "/")
-	c := compile.Policy(policy(t, map[string]string{"validate": "ClusterValidatePolicy", "override": "ClusterOverridePolicy"}[kind], slip.Data))
+	p, err := policy(t, slip.Name, slip.Data)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	c := compile.Policy(p)
 	problems := c.Problems
 	if len(rule.Errors(rule.Written(problems))) == 0 {
-		problems = append(problems, trial.Problems(t.Context(), c)...)
+		problems = append(problems, tried(t).Problems(t.Context(), c)...)
 	}
 	var b strings.Builder
 	for _, p := range rule.Written(problems) {
@@ -73,23 +96,44 @@ func verdict(t *testing.T, slip txtar.File) string {
 	return b.String()
 }
 
-func policy(t *testing.T, kind string, spec []byte) api.Policy {
+// policy makes one of a spec. The folder that it is in names its kind.
+func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 	t.Helper()
+	folder, _, _ := strings.Cut(name, "/")
+	metadata := map[string]any{"name": "p"}
+	apiVersion, kind := "policy.kcloudlabs.io/v1alpha1", ""
+	switch folder {
+	case "validate":
+		kind = "ClusterValidatePolicy"
+	case "override":
+		kind = "ClusterOverridePolicy"
+	case "access":
+		apiVersion, kind = "usher.dev/v1alpha1", "ClusterAuthorizationPolicy"
+	case "tenant":
+		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "AuthorizationPolicy", "shop"
+	default:
+		t.Fatalf("%s: no kind of policy is called so", name)
+	}
 	var tree any
 	if err := yaml.Unmarshal(spec, &tree); err != nil {
-		t.Fatalf("%s: %v", spec, err)
+		t.Fatalf("%s: %v", name, err)
 	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "p"}, "spec": tree,
-	})
+	raw, err := json.Marshal(map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata, "spec": tree})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := api.Decode(raw)
+	return api.Decode(raw)
+}
+
+// tried returns a trial without a cluster.
+func tried(t *testing.T) *trial.Trial {
+	t.Helper()
+	return trial.New(trial.Options{})
+}
+
+func mustPolicy(t *testing.T, name, spec string) api.Policy {
+	t.Helper()
+	p, err := policy(t, name, []byte(spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +143,8 @@ func policy(t *testing.T, kind string, spec []byte) api.Policy {
 // TestWhatWorksIsNotWarnedOf: rules that do without what may be missing.
 func TestWhatWorksIsNotWarnedOf(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ reason, kind, spec string }{
-		{"a label is tested for", "ClusterValidatePolicy", `
+	for _, test := range []struct{ reason, folder, spec string }{
+		{"a label is tested for", "validate", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 validateRules:
 - cue: |
@@ -110,25 +154,25 @@ validateRules:
       valid: *false | bool
       if object.metadata.labels.team != _|_ {valid: true}
     }`},
-		{"a template makes the map", "ClusterOverridePolicy", `
+		{"a template makes the map", "override", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 overrideRules:
 - overriders: {template: {type: annotations, operation: add, path: owner, value: {string: a}}}`},
-		{"a kind of somebody else", "ClusterOverridePolicy", `
+		{"a kind of somebody else", "override", `
 resourceSelectors: [{apiVersion: example.org/v1, kind: Widget}]
 overrideRules:
 - overriders: {plaintext: [{op: replace, path: /spec/size, value: 1}]}`},
-		{"what defaults fill in", "ClusterValidatePolicy", `
+		{"what defaults fill in", "validate", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 validateRules:
 - cue: |
     object: _ @tag(object)
-    validate: {valid: object.spec.restartPolicy != "x" && object.spec.containers[0].imagePullPolicy != "x", reason: "no"}`},
+    validate: {valid: object.spec.restartPolicy != "Never" && len([for c in object.spec.containers if c.imagePullPolicy == "Never" {c}]) == 0, reason: "no"}`},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			c := compile.Policy(policy(t, test.kind, []byte(test.spec)))
-			for _, p := range append(c.Problems, trial.Problems(t.Context(), c)...) {
+			c := compile.Policy(mustPolicy(t, test.folder, test.spec))
+			for _, p := range append(c.Problems, tried(t).Try(t.Context(), c).Problems...) {
 				t.Error(p)
 			}
 		})
@@ -138,15 +182,15 @@ validateRules:
 // TestTrialsEnd: after its timeout, a trial returns the results so far, and nothing false.
 func TestTrialsEnd(t *testing.T) {
 	t.Parallel()
-	c := compile.Policy(policy(t, "ClusterValidatePolicy", []byte(`
+	c := compile.Policy(mustPolicy(t, "validate", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 validateRules:
 - cue: |
     object: _ @tag(object)
-    validate: {valid: object.metadata.labels.team != "", reason: "no"}`)))
+    validate: {valid: object.metadata.labels.team != "", reason: "no"}`))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if problems := trial.Problems(ctx, c); len(problems) != 0 {
+	if problems := tried(t).Problems(ctx, c); len(problems) != 0 {
 		t.Errorf("problems %v of a trial without time", problems)
 	}
 }

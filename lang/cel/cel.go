@@ -26,6 +26,7 @@ const budget = 100_000
 // A predicate is a compiled expression.
 type predicate struct {
 	program cel.Program
+	uses    []rule.Use
 }
 
 // environment is made once, because that takes milliseconds, and never changes.
@@ -55,7 +56,7 @@ func Compile(source string) (authz.Predicate, []rule.Problem) {
 	if err != nil {
 		return nil, []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "write it in another way"}}
 	}
-	return &predicate{program: program}, nil
+	return &predicate{program: program, uses: usesOf(ast)}, nil
 }
 
 // Holds implements [authz.Predicate].

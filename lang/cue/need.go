@@ -3,6 +3,8 @@ package cue
 import (
 	"slices"
 	"strconv"
+
+	"github.com/usher-dev/usher/rule"
 )
 
 // A need is what is read of a value. The zero need reads only its presence and type.
@@ -14,7 +16,14 @@ type need struct {
 	// fields and elements read this of some, besides what each reads.
 	fields   map[string]*need
 	elements map[int]*need
+	// compared are constants that the value is compared with; only says that it is read for nothing
+	// else.
+	compared []rule.Comparison
+	only     bool
 }
+
+// mostCompared is how many comparisons of one value are told.
+const mostCompared = 50
 
 // deepest is how deep needs and inputs may nest.
 const deepest = 1000
@@ -40,7 +49,11 @@ func (n *need) add(other *need) {
 		return
 	}
 	if n.whole || other.whole {
-		*n = need{whole: true}
+		compared := n.compared
+		if more := mostCompared - len(compared); more > 0 {
+			compared = slices.Concat(compared, other.compared[:min(more, len(other.compared))])
+		}
+		*n = need{whole: true, compared: compared, only: n.compares() && other.compares()}
 		return
 	}
 	if other.each != nil {
@@ -55,6 +68,11 @@ func (n *need) add(other *need) {
 	for i, sub := range other.elements {
 		n.element(i).add(sub)
 	}
+}
+
+// compares reports whether the value is read for comparisons, or not at all.
+func (n *need) compares() bool {
+	return n.only || !n.whole && n.each == nil && len(n.fields) == 0 && len(n.elements) == 0
 }
 
 // size returns how many parts n has.

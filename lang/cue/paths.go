@@ -6,6 +6,7 @@ import (
 	"cuelang.org/go/cue/ast"
 
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
+	"github.com/usher-dev/usher/rule"
 )
 
 // readsOf returns what a source reads of its parameters. It may return too much, never too little:
@@ -68,6 +69,8 @@ type use struct {
 	does action
 	// to are the keys that the value goes by from here on.
 	to []any
+	// compared are the constants that it is compared with, if that is all that is done.
+	compared []rule.Comparison
 }
 
 // declarations collects the top-level fields.
@@ -122,7 +125,9 @@ func (t *tracer) mention(id *ast.Ident) {
 	}
 	top := t.climb(id)
 	u := use{path: top.path}
-	u.does, u.to = t.does(top)
+	if u.does, u.to = t.does(top); u.does == readAll {
+		u.compared = t.comparisons(top)
+	}
 	t.uses[key] = append(t.uses[key], u)
 }
 
@@ -241,5 +246,5 @@ func (t *tracer) useNeed(u use) *need {
 		return total
 	case readAll:
 	}
-	return &need{whole: true}
+	return &need{whole: true, compared: u.compared, only: len(u.compared) > 0}
 }

@@ -27,6 +27,9 @@ func check(e *v1alpha1.OverrideRuleOrigin) []rule.Problem {
 	if e.Replace && e.Operation == v1alpha1.OperatorRemove {
 		report(rule.Warning, "replace", "replace does not count together with the operation remove", "use the operation replace, or leave replace out")
 	}
+	if field := unfilled(e); field != "" {
+		report(rule.Warning, field, fmt.Sprintf("the type is %s, and %s is empty: the entry adds nothing", e.Type, field), "set "+field)
+	}
 	switch e.Type {
 	case v1alpha1.OriginResourceRequirements:
 		if e.ContainerCount < 0 {
@@ -41,6 +44,21 @@ func check(e *v1alpha1.OverrideRuleOrigin) []rule.Problem {
 		v1alpha1.OriginAffinity, v1alpha1.OriginTolerations, v1alpha1.OriginTopologySpreadConstraints:
 	}
 	return problems
+}
+
+// unfilled returns the field of the type of an entry, if it has to have a value and has none.
+func unfilled(e *v1alpha1.OverrideRuleOrigin) string {
+	empty := map[v1alpha1.OverrideOriginType]bool{
+		v1alpha1.OriginAnnotations: len(e.Annotations) == 0, v1alpha1.OriginLabels: len(e.Labels) == 0,
+		v1alpha1.OriginNodeSelector: len(e.NodeSelector) == 0, v1alpha1.OriginTolerations: len(e.Tolerations) == 0,
+		v1alpha1.OriginSchedulerName: e.SchedulerName == "", v1alpha1.OriginAffinity: e.Affinity == nil,
+		v1alpha1.OriginResourceRequirements: e.ResourceRequirements == nil, v1alpha1.OriginTopologySpreadConstraints: len(e.TopologySpreadConstraints) == 0,
+	}
+	// A map that is exchanged for nothing is emptied.
+	if e.Replace || !empty[e.Type] {
+		return ""
+	}
+	return string(e.Type)
 }
 
 // checkFactors leaves those that are no numbers to [readFactors].

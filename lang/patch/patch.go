@@ -49,6 +49,10 @@ func compile(entry *v1alpha1.PlaintextOverrider) (usher.PatchOp, []rule.Problem)
 			problems = append(problems, rule.Problem{Severity: rule.Error, Field: "value",
 				What: "the value is not JSON: " + err.Error(), Do: "write one JSON value, with strings in quotes"})
 		}
+		if entry.Value == nil {
+			problems = append(problems, rule.Problem{Severity: rule.Warning, Field: "value",
+				What: "no value is set: the field becomes null, which API servers drop", Do: "set value, or use remove"})
+		}
 		op.Value = value
 	case v1alpha1.OperatorRemove:
 	default:

@@ -3,6 +3,7 @@ package reference
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -28,11 +29,11 @@ type httpSource struct {
 	auth   *v1alpha1.HttpRequestAuth
 }
 
-func compileHTTP(h *v1alpha1.HttpDataRef) (load func(*rule.Input) (any, error), name string, problems []rule.Problem) {
+func compileHTTP(h *v1alpha1.HttpDataRef) (s *httpSource, name string, problems []rule.Problem) {
 	if h == nil {
-		return nil, "", []rule.Problem{wrong("http", "the value comes from http, but http is missing", "say which url to ask")}
+		return &httpSource{}, "", []rule.Problem{wrong("http", "the value comes from http, but http is missing", "say which url to ask")}
 	}
-	s := &httpSource{method: h.Method, header: h.Header, auth: h.Auth}
+	s = &httpSource{method: h.Method, header: h.Header, auth: h.Auth}
 	switch h.Method {
 	case "":
 		s.method = "GET"
@@ -46,12 +47,24 @@ func compileHTTP(h *v1alpha1.HttpDataRef) (load func(*rule.Input) (any, error), 
 	var more []rule.Problem
 	s.url, more = compileURL(h.URL, h.Params)
 	problems = append(problems, more...)
+	if parsed, err := url.Parse(s.url.text.sample()); err == nil && isLocal(parsed.Hostname()) {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning, Field: "http.url", What: parsed.Hostname() + " is the host that Usher runs on, which it does not ask: every request that the rule is for fails",
+			Do: "use the name of a service, or run Usher with --allow-local-facts",
+		})
+	}
 	if h.Auth != nil && h.Auth.StaticToken == "" && h.Auth.AuthURL != "" {
 		if err := checkURL(h.Auth.AuthURL); err != nil {
 			problems = append(problems, wrong("http.auth.authUrl", err.Error(), "use a url such as https://service/login"))
 		}
 	}
-	return s.load, "http " + s.method + " " + withoutSecrets(h.URL), problems
+	return s, "http " + s.method + " " + withoutSecrets(h.URL), problems
+}
+
+// isLocal reports whether a host is one that is not asked, as far as its name tells.
+func isLocal(host string) bool {
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && (address.IsLoopback() || address.IsLinkLocalUnicast() || address.IsUnspecified())
 }
 
 // withoutSecrets removes possible passwords and keys from a URL.

@@ -49,12 +49,12 @@ type objectSource struct {
 	chosen  fact.Selector
 }
 
-func compileK8s(s *v1alpha1.ResourceSelector) (load func(*rule.Input) (any, error), name string, problems []rule.Problem) {
+func compileK8s(s *v1alpha1.ResourceSelector) (o *objectSource, name string, problems []rule.Problem) {
 	if s == nil {
-		return nil, "", []rule.Problem{wrong("k8s", "the value comes from k8s, but k8s is missing",
+		return &objectSource{}, "", []rule.Problem{wrong("k8s", "the value comes from k8s, but k8s is missing",
 			"say which object: apiVersion, kind, namespace and name, or a selector")}
 	}
-	o := &objectSource{apiVersion: s.APIVersion, kind: s.Kind}
+	o = &objectSource{apiVersion: s.APIVersion, kind: s.Kind}
 	placeholders := func(field, text string) pattern {
 		p, err := parsePattern(text)
 		if err != nil {
@@ -82,7 +82,7 @@ func compileK8s(s *v1alpha1.ResourceSelector) (load func(*rule.Input) (any, erro
 		}
 	}
 	name = "k8s " + (&fact.Object{APIVersion: s.APIVersion, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}).String()
-	return o.load, name, problems
+	return o, name, problems
 }
 
 func (o *objectSource) load(in *rule.Input) (any, error) {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/fact"
@@ -38,6 +40,9 @@ type Reference struct {
 	load func(in *rule.Input) (any, error)
 	// source names that object for String.
 	source string
+	// kind is that of the object, for k8s; patterns are the texts with placeholders.
+	kind     schema.GroupVersionKind
+	patterns []pattern
 }
 
 // Compile compiles ref. It returns nil and the problems, with fields relative to ref, if that is
@@ -66,12 +71,12 @@ func Compile(ref *v1alpha1.ResourceRefer, suffix string) (*Reference, []rule.Pro
 		r.source = "owner"
 		r.load = loadOwner
 	case v1alpha1.FromK8s:
-		var more []rule.Problem
-		r.load, r.source, more = compileK8s(ref.K8s)
+		object, name, more := compileK8s(ref.K8s)
+		r.load, r.source, r.kind, r.patterns = object.load, name, object.gvk(), object.patterns()
 		problems = append(problems, more...)
 	case v1alpha1.FromHTTP:
-		var more []rule.Problem
-		r.load, r.source, more = compileHTTP(ref.Http)
+		answer, name, more := compileHTTP(ref.Http)
+		r.load, r.source, r.patterns = answer.load, name, answer.url.patterns()
 		problems = append(problems, more...)
 		if len(rule.Errors(problems)) == 0 {
 			problems = append(problems, partOfAnswer(ref.Path)...)

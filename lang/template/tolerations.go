@@ -1,6 +1,7 @@
 package template
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ func (p *plan) tolerations(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	at := inPod("tolerations")
 	var given []toleration
 	var trees []any
+	var found []rule.Problem
 	for _, entry := range t.Tolerations {
 		if entry == nil {
 			continue
@@ -31,6 +33,10 @@ func (p *plan) tolerations(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 		trees = append(trees, tree)
 		p.details = append(p.details, given[len(given)-1].String())
 	}
+	if i := slices.IndexFunc(given, func(entry toleration) bool { return entry.exists && entry.value != "" }); i >= 0 && t.Operation != v1alpha1.OperatorRemove {
+		found = append(found, odd("tolerations", fmt.Sprintf("the toleration of %s has operator Exists and a value: API servers refuse the object", given[i].key),
+			"leave out the value, or use operator Equal"))
+	}
 	if len(given) == 0 {
 		return []rule.Problem{odd("tolerations", "no toleration is listed: the template does nothing", "list tolerations")}
 	}
@@ -41,7 +47,7 @@ func (p *plan) tolerations(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 	switch t.Operation {
 	case v1alpha1.OperatorAdd:
 		p.insertFirst(at, trees)
-		return nil
+		return found
 	case v1alpha1.OperatorReplace:
 		for _, entry := range given {
 			p.steps = append(p.steps, &replaceTolerations{at: at, with: entry})
@@ -51,7 +57,7 @@ func (p *plan) tolerations(t *v1alpha1.OverrideRuleTemplate) []rule.Problem {
 		p.imports = append(p.imports, "list")
 	}
 	p.declares = append(p.declares, func() []field { return tolerationEntries(at) })
-	return nil
+	return found
 }
 
 // A toleration is an entry of a template.

@@ -9,18 +9,21 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/trial/kind"
 )
 
 type checkFlags struct {
-	paths           []string
+	paths, files    []string
 	strict, verbose bool
 	limits          policies.Limits
 	output          cli.OutputFlag
@@ -39,7 +42,10 @@ means the standard input.
 
 It also tries each policy on objects of the kinds that it selects, the least that an API
 server accepts and ones with every field, and says which requests would be refused
-because a rule fails on them.
+because a rule fails on them, and what a rule reads or sets that no such object has.
+With --file it tries the objects that you give, too. CustomResourceDefinitions among
+these, and among the policies, say what objects of their kinds are like; kinds that
+nothing is known of are not tried, and named.
 
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
@@ -49,6 +55,7 @@ check. Warnings are errors with --strict.`,
 		Example: `  usher check policies/
   usher check --strict team-a.yaml team-b.yaml
   usher check --verbose policies/
+  usher check -f deployment.yaml -f crds/ policies/
   kubectl get clusteroverridepolicies -o yaml | usher check -
   usher check -o json policies/ | jq '.problems[].field'`,
 		Args: cobra.ArbitraryArgs,
@@ -56,6 +63,7 @@ check. Warnings are errors with --strict.`,
 	}
 	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
 	f.limits.Register(cmd.Flags())
+	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
 	f.output.Register(cmd, "text", "json", "yaml")
@@ -75,7 +83,11 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if o.Limits, err = f.limits.Limits(); err != nil {
 		return err
 	}
-	report := newCheckReport(cmd.Context(), set, o)
+	try, err := newTrial(f.files, f.paths)
+	if err != nil {
+		return err
+	}
+	report := newCheckReport(cmd.Context(), set, o, try)
 	if f.verbose {
 		report.Slow = slowSteps(set, o)
 	}
@@ -97,6 +109,14 @@ type checkReport struct {
 	Problems []rule.Problem `json:"problems"`
 	// SlowPath are the steps that run on the CUE evaluator, if they were asked for.
 	Slow []slowStep `json:"slow,omitempty"`
+	// NotTried says on what policies were not tried.
+	NotTried []notTried `json:"notTried,omitempty"`
+}
+
+// A notTried is a policy that was not tried on everything.
+type notTried struct {
+	Policy usher.PolicyRef `json:"policy"`
+	Why    string          `json:"why"`
 }
 
 // A slowStep is a step of a rule that runs slowly, and why it does.
@@ -120,9 +140,10 @@ func slowSteps(set source.Set, o compile.Options) []slowStep {
 	return slow
 }
 
-func newCheckReport(ctx context.Context, set source.Set, o compile.Options) checkReport {
+func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try *trial.Trial) checkReport {
 	compiled, _ := o.All(ctx, set.Policies)
-	problems := slices.Concat(policies.Problems(set, o.Limits), compile.Unscaled(compiled), tried(ctx, compiled))
+	found, skipped := tried(ctx, compiled, try)
+	problems := slices.Concat(policies.Problems(set, o.Limits), compile.Unscaled(compiled), found)
 	problems = rule.Written(problems)
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
@@ -131,29 +152,66 @@ func newCheckReport(ctx context.Context, set source.Set, o compile.Options) chec
 		Errors:   errs,
 		Warnings: len(problems) - errs,
 		Problems: problems,
+		NotTried: skipped,
 	}
+}
+
+// newTrial returns what tries policies on the objects in files. CustomResourceDefinitions count
+// wherever they are.
+func newTrial(files, paths []string) (*trial.Trial, error) {
+	objects, err := object.Load(files...)
+	if err != nil {
+		return nil, err
+	}
+	definitions := objects
+	for _, path := range paths {
+		// What is wrong with other files is told where policies are read.
+		if found, err := object.Load(path); err == nil && path != "-" {
+			definitions = slices.Concat(definitions, found)
+		}
+	}
+	defined, err := kind.Defined(definitions)
+	if err != nil {
+		return nil, err
+	}
+	return trial.New(trial.Options{
+		Objects: objects,
+		Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
+			return recorded.With(defined)
+		},
+	}), nil
 }
 
 // longestTrial is what trying a policy may take.
 const longestTrial = time.Second
 
 // tried returns what is found when policies without errors are tried.
-func tried(ctx context.Context, compiled []compile.Compiled) []rule.Problem {
+func tried(ctx context.Context, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried) {
 	var problems []rule.Problem
+	var skipped []notTried
 	for _, c := range compiled {
 		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
 			continue
 		}
 		trying, cancel := context.WithTimeout(ctx, longestTrial)
-		problems = append(problems, trial.Problems(trying, c)...)
+		result := try.Try(trying, c)
 		cancel()
+		problems = append(problems, result.Problems...)
+		for _, why := range result.Skipped {
+			skipped = append(skipped, notTried{c.Ref, why})
+		}
 	}
-	return problems
+	return problems, skipped
 }
 
 func (r checkReport) print(s cli.Streams, p cli.Palette) error {
 	for _, problem := range r.Problems {
 		if _, err := fmt.Fprintln(s.Out, policies.Paint(problem, p)); err != nil {
+			return err
+		}
+	}
+	for _, skipped := range r.NotTried {
+		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, skipped.Why); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,120 @@
+package trial
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// conditions tries the conditions of a policy on users.
+func (a *access) conditions(r *authz.Rule) {
+	for _, list := range []struct {
+		field      string
+		conditions []authz.Condition
+	}{{"spec.when", r.Policy.When}, {"spec.unless", r.Policy.Unless}} {
+		for i := range list.conditions {
+			a.condition(fmt.Sprintf("%s[%d].cel", list.field, i), r, &list.conditions[i])
+		}
+	}
+}
+
+func (a *access) condition(field string, r *authz.Rule, c *authz.Condition) {
+	effect := "matches whatever the condition would say"
+	if a.allows {
+		effect = "allows nothing"
+	} else if r.Policy.SkipErrors {
+		effect = "does not match"
+	}
+	for _, sample := range queries(r) {
+		if _, err := c.Predicate.Holds(sample.query); err != nil {
+			do := "ask first whether it is there"
+			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
+				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)
+			} else if cause, has, ok := strings.Cut(err.Error(), ": ask has("); ok {
+				err, do = errors.New(cause), "ask has("+strings.Replace(has, ") first", ") first", 1)
+			}
+			a.warn(field, fmt.Sprintf("the condition fails for %s, and the policy %s: %v", sample.name, effect, err), do)
+			break
+		}
+	}
+	compared, ok := c.Predicate.(interface{ Uses() []rule.Use })
+	if !ok {
+		return
+	}
+	for _, use := range compared.Uses() {
+		if len(use.Paths) == 0 {
+			for _, with := range use.Compared {
+				a.warn(field, fmt.Sprintf("the condition is always %v", with.With), "compare a field of request, or remove it")
+			}
+			continue
+		}
+		a.compared(field, r, use)
+	}
+}
+
+// compared warns of values that no request of the rules has.
+func (a *access) compared(field string, r *authz.Rule, use rule.Use) {
+	var set authz.Set
+	switch strings.Join(use.Paths[0], ".") {
+	case "verb":
+		set = r.Verbs
+	case "group":
+		set = r.Groups
+	case "resource":
+		for _, at := range r.Resources {
+			if at.Every || at.Name == "*" {
+				return
+			}
+			set.Patterns = append(set.Patterns, authz.Pattern{Prefix: at.Name})
+		}
+	default:
+		return
+	}
+	if set.Any || len(exact(set)) < len(set.Patterns) || len(set.Patterns) == 0 {
+		return
+	}
+	for _, c := range use.Compared {
+		if text, ok := c.With.(string); ok && !slices.Contains(exact(set), text) {
+			do := "the rule is for " + strings.Join(exact(set), ", ")
+			if near := rule.Nearest(text, exact(set)); near != "" {
+				do = "did you mean " + near + "?"
+			}
+			a.warn(field, fmt.Sprintf("request.%s is never %q in %s", use.Paths[0][0], text, r.Name), do)
+		}
+	}
+}
+
+// A sampleQuery is a request that conditions are tried on.
+type sampleQuery struct {
+	name  string
+	query *authz.Query
+}
+
+// queries returns requests of two users: a person, and a service account.
+func queries(r *authz.Rule) []sampleQuery {
+	value := func(set authz.Set, other string) authz.Value {
+		if texts := exact(set); len(texts) > 0 {
+			return authz.Value{Text: texts[0]}
+		}
+		return authz.Value{Text: other}
+	}
+	person := authz.Query{
+		User: &usher.User{Name: "jane", Groups: []string{"system:authenticated"}},
+		Verb: value(r.Verbs, "get"), Group: value(r.Groups, ""), Name: authz.Value{Text: "x"}, Namespace: authz.Value{Text: "x"},
+	}
+	if r.URLs != nil {
+		person.NonResource, person.Path = true, value(*r.URLs, "/x")
+	} else if len(r.Resources) > 0 {
+		person.Resource = authz.Value{Text: r.Resources[0].Name}
+		person.Subresource = r.Resources[0].Subresource
+	}
+	account := person
+	account.User = &usher.User{Name: "system:serviceaccount:x:x", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	account.AccountNamespace, account.AccountName = "x", "x"
+	return []sampleQuery{{"people", &person}, {"service accounts", &account}}
+}

@@ -1,0 +1,287 @@
+package kind
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// A Step is where a path leads by a schema.
+type Step struct {
+	// At is the schema at the end of the path; nil if it is not known, or there is no such field.
+	At *Schema
+	// Wrong is how many steps of the path lead to the first that there is none of; 0 if the path leads
+	// somewhere, or that is not known.
+	Wrong int
+	// Fields are those that there are in its place, and Parent is the type of what they are in.
+	Fields []string
+	Parent Type
+}
+
+// Follow returns where a path leads. Elements of lists are "[]", an index or "-".
+func (s *Set) Follow(of *Schema, path []string) Step {
+	for i, name := range path {
+		if of = s.Resolve(of); of == nil {
+			return Step{}
+		}
+		switch kind := of.Kind(); kind {
+		case Object:
+			next, ok := of.Properties[name]
+			if !ok && (name == "[]" || of.Open || of.Embedded || of.Values != nil) {
+				return Step{}
+			}
+			if !ok {
+				return Step{Wrong: i + 1, Fields: slices.Sorted(maps.Keys(of.Properties)), Parent: kind}
+			}
+			of = next
+		case Map:
+			if of.Values == nil || of.Values.Schema == nil {
+				return Step{}
+			}
+			of = of.Values.Schema
+		case List:
+			if name != "[]" && name != "-" && strings.Trim(name, "0123456789") != "" {
+				return Step{Wrong: i + 1, Parent: kind}
+			}
+			of = of.Items
+		case Text, Number, Integer, Bool:
+			return Step{Wrong: i + 1, Parent: kind}
+		case Anything, Either, Quantity:
+			return Step{}
+		}
+	}
+	return Step{At: s.Resolve(of)}
+}
+
+// A Violation is what no object of a kind may have.
+type Violation struct {
+	Path []string
+	// What continues a sentence that begins with the path.
+	What string
+	// Fields are the names that there are, if the last of the path is none.
+	Fields []string
+}
+
+// mostViolations is how many are told of one object.
+const mostViolations = 50
+
+// Check returns what a value has that its schema does not allow, and that it did not have before. What
+// is missing is no violation. Values that share what they are made of are compared fast.
+func (s *Set) Check(of *Schema, value, before any) []Violation {
+	c := checker{set: s}
+	c.value(of, value, before, nil)
+	return c.found
+}
+
+type checker struct {
+	set   *Set
+	found []Violation
+}
+
+func (c *checker) wrong(path []string, fields []string, format string, args ...any) {
+	if len(c.found) < mostViolations {
+		c.found = append(c.found, Violation{Path: slices.Clone(path), What: fmt.Sprintf(format, args...), Fields: fields})
+	}
+}
+
+func (c *checker) value(of *Schema, value, before any, path []string) {
+	if same(value, before) {
+		return
+	}
+	if of = c.set.Resolve(of); of == nil || value == nil || len(path) > deepest {
+		return
+	}
+	kind := of.Kind()
+	if !Holds(kind, value) {
+		c.wrong(path, nil, "%s, not %s", Describe(kind), describe(value))
+		return
+	}
+	if len(of.Enum) > 0 && !slices.Contains(of.Enum, value) {
+		if text, ok := value.(string); ok && text != "" {
+			c.wrong(path, of.Texts(), "one of %s, not %s", strings.Join(of.Texts(), ", "), text)
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		old, _ := before.(map[string]any)
+		c.fields(of, v, old, path)
+	case []any:
+		old, _ := before.([]any)
+		for i, element := range v {
+			var was any
+			if i < len(old) {
+				was = old[i]
+			}
+			c.value(of.Items, element, was, append(path[:len(path):len(path)], "[]"))
+		}
+	}
+}
+
+// same reports whether two values surely are equal.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	case []any:
+		b, ok := b.([]any)
+		return ok && len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	case string, bool, int64, float64:
+		return a == b
+	}
+	return false
+}
+
+func (c *checker) fields(of *Schema, object, before map[string]any, path []string) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		was, had := before[name]
+		if had && same(object[name], was) {
+			continue
+		}
+		next := append(path[:len(path):len(path)], name)
+		field, ok := of.Properties[name]
+		switch {
+		case ok:
+			c.value(field, object[name], was, next)
+		case of.Values != nil:
+			c.value(of.Values.Schema, object[name], was, next)
+			c.key(path, name, object[name])
+		case !had && of.Kind() == Object && !of.Open && !of.Embedded:
+			c.wrong(next, slices.Sorted(maps.Keys(of.Properties)), "no field")
+		}
+	}
+}
+
+// key checks what labels and annotations are made of.
+func (c *checker) key(path []string, name string, value any) {
+	if len(path) < 2 {
+		return
+	}
+	if path[len(path)-2] == "resources" && !strings.Contains(name, "/") && !strings.HasPrefix(name, "hugepages-") && !slices.Contains(computeResources(), name) {
+		c.wrong(path, computeResources(), "one of %s or a name with a domain, not %s", strings.Join(computeResources(), ", "), name)
+	}
+	if path[len(path)-2] != "metadata" {
+		return
+	}
+	what := strings.TrimSuffix(path[len(path)-1], "s")
+	if what != "label" && what != "annotation" {
+		return
+	}
+	if problems := validation.IsQualifiedName(strings.ToLower(name)); len(problems) > 0 {
+		c.wrong(path, nil, "no %s has the key %q: keys are letters, digits and -_. with a domain and a slash in front, if any", what, name)
+	}
+	if text, ok := value.(string); ok && what == "label" && len(validation.IsValidLabelValue(text)) > 0 {
+		c.wrong(path, nil, "no label has the value %q: values are up to 63 letters, digits and -_. and begin and end with a letter or digit", text)
+	}
+}
+
+// computeResources are what containers and volumes request without a domain.
+func computeResources() []string { return []string{"cpu", "memory", "ephemeral-storage", "storage"} }
+
+// Holds reports whether a value is of a type.
+func Holds(kind Type, value any) bool {
+	switch value := value.(type) {
+	case string:
+		return kind == Text || kind == Either || kind == Quantity || kind == Anything
+	case bool:
+		return kind == Bool || kind == Anything
+	case int64, int:
+		return kind == Integer || kind == Number || kind == Either || kind == Quantity || kind == Anything
+	case float64:
+		whole := value == float64(int64(value))
+		return kind == Number || kind == Either || kind == Quantity || kind == Anything || kind == Integer && whole
+	case map[string]any:
+		return kind == Object || kind == Map || kind == Anything
+	case []any:
+		return kind == List || kind == Anything
+	}
+	return true
+}
+
+// Describe names a type in a sentence.
+func Describe(kind Type) string {
+	switch kind {
+	case Object, Map:
+		return "a map"
+	case List:
+		return "a list"
+	case Text:
+		return "text"
+	case Number, Integer:
+		return "a number"
+	case Bool:
+		return "true or false"
+	case Either:
+		return "a number or text"
+	case Quantity:
+		return "a quantity, which is text such as 500m"
+	case Anything:
+	}
+	return "anything"
+}
+
+// describe names a value.
+func describe(value any) string {
+	switch v := value.(type) {
+	case string:
+		return fmt.Sprintf("the text %q", shorten(v))
+	case bool:
+		return fmt.Sprint(v)
+	case int64, int, float64:
+		return fmt.Sprintf("the number %v", v)
+	case map[string]any:
+		return "a map"
+	case []any:
+		return "a list"
+	}
+	return "null"
+}
+
+// shorten cuts a text that is told.
+func shorten(text string) string {
+	if len(text) > 60 {
+		return strings.ToValidUTF8(text[:60], "") + "…"
+	}
+	return text
+}
+
+// mostSearched bounds how many fields are looked at to find one.
+const mostSearched = 3000
+
+// Find returns the shortest path to a field with a name, nil if there is none. Of equally long ones
+// it is the first in the alphabet.
+func (s *Set) Find(of *Schema, name string) []string {
+	type place struct {
+		of   *Schema
+		path []string
+	}
+	level := []place{{of: of}}
+	for searched := 0; len(level) > 0; {
+		var next []place
+		for _, at := range level {
+			resolved := s.Resolve(at.of)
+			if searched++; resolved == nil || searched > mostSearched || len(at.path) > 8 {
+				continue
+			}
+			if resolved.Kind() == List {
+				next = append(next, place{resolved.Items, append(slices.Clone(at.path), "[]")})
+				continue
+			}
+			if _, ok := resolved.Properties[name]; ok {
+				return append(slices.Clone(at.path), name)
+			}
+			for _, field := range slices.Sorted(maps.Keys(resolved.Properties)) {
+				if field == "status" || field == "managedFields" {
+					continue
+				}
+				next = append(next, place{resolved.Properties[field], append(slices.Clone(at.path), field)})
+			}
+		}
+		level = next
+	}
+	return nil
+}

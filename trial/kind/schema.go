@@ -1,0 +1,130 @@
+package kind
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// A Schema says what a value may be: the part of OpenAPI v3 that API servers and
+// CustomResourceDefinitions use for it. Definitions are named in Ref and looked up in a [Set].
+type Schema struct {
+	Ref        string             `json:"$ref,omitempty"`
+	AllOf      []*Schema          `json:"allOf,omitempty"`
+	OneOf      []*Schema          `json:"oneOf,omitempty"`
+	AnyOf      []*Schema          `json:"anyOf,omitempty"`
+	Type       string             `json:"type,omitempty"`
+	Format     string             `json:"format,omitempty"`
+	Properties map[string]*Schema `json:"properties,omitempty"`
+	Items      *Schema            `json:"items,omitempty"`
+	// Values is what maps hold.
+	Values   *Values  `json:"additionalProperties,omitempty"`
+	Enum     []any    `json:"enum,omitempty"`
+	Required []string `json:"required,omitempty"`
+	Nullable bool     `json:"nullable,omitempty"`
+	// Number or text, as API servers write it.
+	IntOrString bool `json:"x-kubernetes-int-or-string,omitempty"`
+	// Open says that there may be fields which the schema does not name.
+	Open bool `json:"x-kubernetes-preserve-unknown-fields,omitempty"`
+	// Embedded says that the value is an object with metadata of its own.
+	Embedded bool `json:"x-kubernetes-embedded-resource,omitempty"`
+}
+
+// Values is the schema of the values of a map; nil if they may be anything.
+type Values struct{ Schema *Schema }
+
+// UnmarshalJSON reads a schema, or the true or false that may stand in its place.
+func (v *Values) UnmarshalJSON(raw []byte) error {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	return json.Unmarshal(raw, &v.Schema)
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (v *Values) MarshalJSON() ([]byte, error) {
+	if v.Schema == nil {
+		return []byte("true"), nil
+	}
+	return json.Marshal(v.Schema)
+}
+
+// Simplify returns a schema without what says nothing: references in lists of one.
+func (s *Schema) Simplify() *Schema {
+	if s == nil {
+		return nil
+	}
+	if len(s.AllOf) == 1 && s.AllOf[0].Ref != "" {
+		return &Schema{Ref: s.AllOf[0].Ref}
+	}
+	simple := *s
+	simple.Items = s.Items.Simplify()
+	if s.Values != nil {
+		simple.Values = &Values{Schema: s.Values.Schema.Simplify()}
+	}
+	if len(s.Properties) > 0 {
+		simple.Properties = make(map[string]*Schema, len(s.Properties))
+		for name, field := range s.Properties {
+			simple.Properties[name] = field.Simplify()
+		}
+	}
+	return &simple
+}
+
+// A Type is what JSON tells apart, and what only the schema does.
+type Type string
+
+// Types of values. Anything is what a schema does not narrow down.
+const (
+	Anything Type = ""
+	Object   Type = "object"
+	Map      Type = "map"
+	List     Type = "array"
+	Text     Type = "string"
+	Number   Type = "number"
+	Integer  Type = "integer"
+	Bool     Type = "boolean"
+	// Either is a number or a text, such as a port.
+	Either Type = "int-or-string"
+	// Quantity is one of CPU or memory: people may write a number, API servers write text.
+	Quantity Type = "quantity"
+)
+
+// Kind tells the type of the values of a schema without reference.
+func (s *Schema) Kind() Type {
+	if s.IntOrString || s.Format == string(Either) {
+		return Either
+	}
+	if either := slices.Concat(s.OneOf, s.AnyOf); s.Type == "" && len(either) > 1 {
+		has := func(kind string) bool {
+			return slices.ContainsFunc(either, func(o *Schema) bool { return o.Type == kind })
+		}
+		switch {
+		case has("string") && has("number"):
+			return Quantity
+		case has("string") && has("integer"):
+			return Either
+		}
+		return Anything
+	}
+	switch {
+	case len(s.Properties) > 0:
+		return Object
+	case s.Type == "object" && s.Values != nil && s.Values.Schema != nil:
+		return Map
+	case s.Type == "object":
+		return Map
+	}
+	return Type(s.Type)
+}
+
+// Texts are the values that a schema lists, as far as they are text.
+func (s *Schema) Texts() []string {
+	var texts []string
+	for _, v := range s.Enum {
+		if text, ok := v.(string); ok && text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}

@@ -1,0 +1,324 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/trial/kind"
+)
+
+// errNotTried is the error of a fact that a trial does not have.
+var errNotTried = errors.New("trials have no facts")
+
+func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNotTried }
+
+// A run tries one rule on objects of one kind.
+type run struct {
+	*maker
+
+	rule    *rule.Rule
+	decider usher.Decider
+	// tried and acted count the requests, and those on which the rule did something; refused those
+	// that it refused. Failed says that one failed, and unknown that one needed facts.
+	tried, acted, refused int
+	failed, unknown       bool
+	last                  string
+	problems              []rule.Problem
+	explained             explained
+}
+
+// Explained says what is told of a rule already: that it reads what there is not, or that a step of it
+// is not as it should be.
+type explained struct{ reads, step bool }
+
+// tryRule tries a rule on each kind that it selects by name.
+func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
+	anywhere := *r
+	anywhere.Match = rule.Match{}
+	decider := engine.New(index.New([]rule.Rule{anywhere}), fact.ResolverFunc(noFacts), engine.Options{FailurePolicy: engine.Fail})
+	var problems []rule.Problem
+	var runs []*run
+	for _, of := range kindsOf(r.Match.Selectors) {
+		one := &run{rule: r, decider: decider, explained: explained}
+		if set.Schema(of) != nil {
+			one.maker = newMaker(set, of, words, r)
+			one.unrequested()
+			one.try(ctx)
+			runs = append(runs, one)
+		} else {
+			one.maker = &maker{set: set, of: of, like: &kind.Schema{}}
+		}
+		one.given(ctx, t.options.Objects)
+		problems = append(problems, one.problems...)
+	}
+	if ctx.Err() == nil {
+		problems = append(problems, idle(runs)...)
+	}
+	var once []rule.Problem
+	for _, p := range problems {
+		if !slices.Contains(once, p) {
+			once = append(once, p)
+		}
+	}
+	return once
+}
+
+// operations returns those of a rule that are tried.
+func (t *run) operations() []usher.Operation {
+	all := []usher.Operation{usher.Create, usher.Update, usher.Delete}
+	if isOptions(t.of) {
+		all = []usher.Operation{usher.Connect}
+	} else if t.rule.Phase == usher.Mutate {
+		// What fails on DELETE does not keep an object.
+		all = all[:2]
+	}
+	if len(t.rule.Match.Operations) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(o usher.Operation) bool { return !slices.Contains(t.rule.Match.Operations, o) })
+}
+
+// isOptions reports whether objects of a kind are what CONNECT is sent with.
+func isOptions(of schema.GroupVersionKind) bool {
+	return of.Group == "" && strings.HasSuffix(of.Kind, "Options")
+}
+
+// unrequested warns of operations that no request for the kind has, or that nothing comes of.
+func (t *run) unrequested() {
+	named := t.rule.Match.Operations
+	known := slices.DeleteFunc(slices.Clone(named), func(o usher.Operation) bool { return !slices.Contains(usher.Operations(), o) })
+	if len(known) == 0 || len(t.operations()) > 0 {
+		return
+	}
+	what, do := fmt.Sprintf("no request for a %s has the operation %s: the rule does nothing", t.of.Kind, known[0]), "select the options that are sent, such as PodExecOptions of v1"
+	switch {
+	case isOptions(t.of):
+		do = "write CONNECT"
+	case slices.Contains(known, usher.Delete):
+		what, do = "what a rule changes on DELETE has no effect: the rule does nothing", "name CREATE or UPDATE"
+	}
+	p := t.problem(what, do)
+	p.Field += ".targetOperations"
+	t.problems = append(t.problems, p)
+}
+
+// try finds what becomes of objects of the kind.
+func (t *run) try(ctx context.Context) {
+	least := t.least()
+	variants := t.variants()
+	works, base := usher.Operation(""), 0
+	var fails []usher.Operation
+	var why error
+	for _, operation := range t.operations() {
+		failure := t.failure(ctx, operation, least)
+		all := failure != nil
+		for i, variant := range variants {
+			if ctx.Err() != nil {
+				return
+			}
+			if t.failure(ctx, operation, variant) != nil {
+				continue
+			}
+			if all = false; works == "" {
+				works, base = operation, i
+			}
+		}
+		if all {
+			fails = append(fails, operation)
+			why = cmp.Or(why, failure)
+		}
+	}
+	if len(fails) > 0 {
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(why)), t.remedy(fails)))
+	}
+	if works != "" {
+		t.missing(ctx, works, least, variants[base])
+		t.deviate(ctx, works, variants[base])
+		t.absent(ctx, works, variants[base])
+	}
+	if len(fails) == 0 && ctx.Err() == nil {
+		t.always()
+	}
+}
+
+// absent tries the rule without each field that it reads, whether or not there are objects without it:
+// a rule may be about that.
+func (t *run) absent(ctx context.Context, operation usher.Operation, full map[string]any) {
+	for i := range t.uses {
+		for _, p := range t.uses[i].Paths {
+			for end := 2; end <= len(p) && i < mostVariants; end++ {
+				if p[end-1] == rule.Element || path(p[:end]).isIdentity() {
+					continue
+				}
+				if failed := t.failed; t.failure(ctx, operation, without(full, path(p[:end]))) != nil {
+					t.failed = failed
+				}
+			}
+		}
+	}
+}
+
+// deviate finds the values on which the rule fails.
+func (t *run) deviate(ctx context.Context, operation usher.Operation, base map[string]any) {
+	for _, d := range t.deviations(base) {
+		failure := t.failure(ctx, operation, d.object)
+		if failure == nil || ctx.Err() != nil || len(t.problems) >= mostProblems {
+			continue
+		}
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s whose %s is %s would be refused, because the rule fails: %s", t.of.Kind, d.at.expression(), constant(d.value), reason(failure)),
+			"correct the rule, and try it with usher decide"))
+	}
+}
+
+// given tries the objects that were given.
+func (t *run) given(ctx context.Context, objects []map[string]any) {
+	for _, object := range objects {
+		if kindOf(object) != t.of {
+			continue
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		for _, operation := range t.operations() {
+			if failure := t.failure(ctx, operation, object); failure != nil {
+				t.problems = append(t.problems, t.problem(
+					fmt.Sprintf("%s of the %s %v that is given would be refused, because the rule fails: %s", operation, t.of.Kind, metadata["name"], reason(failure)),
+					t.remedy([]usher.Operation{operation})))
+				break
+			}
+		}
+	}
+}
+
+// refusedObjects says which requests are: all that the rule is for, or those of some operations.
+func (t *run) refusedObjects(operations []usher.Operation) string {
+	if len(operations) == len(t.operations()) {
+		return t.of.Kind
+	}
+	texts := make([]string, len(operations))
+	for i, operation := range operations {
+		texts[i] = string(operation)
+	}
+	return strings.Join(texts, " and ") + " of a " + t.of.Kind
+}
+
+func (t *run) remedy(fails []usher.Operation) string {
+	if !slices.Contains(fails, usher.Update) && t.readsOld() {
+		return "oldObject is there on UPDATE only: write targetOperations: [UPDATE], or another rule for the other operations"
+	}
+	return "correct the rule, and try it with usher decide"
+}
+
+// readsOld reports whether the rule reads the object as it was.
+func (t *run) readsOld() bool {
+	return slices.ContainsFunc(t.uses, func(u rule.Use) bool { return u.Of == rule.OldObject })
+}
+
+// missing finds the fields that the rule needs and an object need not have.
+func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
+	var found []path
+	for _, p := range t.optional(least, full) {
+		if slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
+			continue
+		}
+		failure := t.failure(ctx, operation, without(full, p))
+		if failure == nil || ctx.Err() != nil {
+			continue
+		}
+		found = append(found, p)
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
+	}
+}
+
+// guard says how a rule does without a field.
+func (t *run) guard(p path, failure error) string {
+	if len(t.rule.Steps) == 1 {
+		switch t.rule.Steps[0].Name {
+		case "plaintext":
+			if strings.Contains(failure.Error(), "remove") {
+				return "use template or origin, or CUE with a condition: they remove what is there"
+			}
+			return "use template or origin, which make what is missing, or add " + p.pointer() + " first"
+		case "cue":
+			if !p.inList() {
+				return "write if object." + p.expression() + " != _|_ { … } around it"
+			}
+			return "test for it first, in an if clause of its own"
+		}
+	}
+	return "let the rule do without it"
+}
+
+func (t *run) problem(what, do string) rule.Problem {
+	return rule.Problem{Severity: rule.Warning, Field: t.rule.Name, What: what, Do: do}
+}
+
+// failure returns why the rule fails on an object, nil if it does not, or cannot be tried. It notes
+// what the rule does.
+func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
+	decision, err := t.decider.Decide(ctx, t.request(operation, object))
+	if err != nil || ctx.Err() != nil {
+		return nil
+	}
+	t.tried++
+	for _, finding := range decision.Findings {
+		switch {
+		case finding.Outcome == usher.Failed && errors.Is(finding.Err, errNotTried):
+			t.unknown = true
+		case finding.Outcome == usher.Failed:
+			t.failed = true
+			return finding.Err
+		case finding.Outcome == usher.Rejected:
+			t.refused++
+			t.acted++
+			t.last = finding.Message
+		case finding.Outcome == usher.Changed:
+			t.acted++
+			t.check(object, finding.Patch)
+		}
+	}
+	if len(decision.Warnings) > 0 {
+		t.acted++
+	}
+	return nil
+}
+
+func (t *run) request(operation usher.Operation, object map[string]any) *usher.Request {
+	r := &usher.Request{
+		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial"},
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		r.Namespace, _ = metadata["namespace"].(string)
+		r.Name, _ = metadata["name"].(string)
+	}
+	if operation != usher.Delete {
+		r.Object = usher.TreeObject(object)
+	}
+	if operation == usher.Update || operation == usher.Delete {
+		r.OldObject = usher.TreeObject(object)
+	}
+	return r
+}
+
+// longest is how much of an error is told.
+const longest = 200
+
+func reason(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
