@@ -46,7 +46,7 @@ func check(e *v1alpha1.OverrideRuleOrigin) []rule.Problem {
 	return problems
 }
 
-// unfilled returns the field of the type of an entry, if it has to have a value and has none.
+// unfilled returns the field of the type of an entry, if it has no value, and another field has one.
 func unfilled(e *v1alpha1.OverrideRuleOrigin) string {
 	empty := map[v1alpha1.OverrideOriginType]bool{
 		v1alpha1.OriginAnnotations: len(e.Annotations) == 0, v1alpha1.OriginLabels: len(e.Labels) == 0,
@@ -54,8 +54,12 @@ func unfilled(e *v1alpha1.OverrideRuleOrigin) string {
 		v1alpha1.OriginSchedulerName: e.SchedulerName == "", v1alpha1.OriginAffinity: e.Affinity == nil,
 		v1alpha1.OriginResourceRequirements: e.ResourceRequirements == nil, v1alpha1.OriginTopologySpreadConstraints: len(e.TopologySpreadConstraints) == 0,
 	}
+	filled := false
+	for _, is := range empty {
+		filled = filled || !is
+	}
 	// A map that is exchanged for nothing is emptied.
-	if e.Replace || !empty[e.Type] {
+	if e.Replace || !empty[e.Type] || !filled {
 		return ""
 	}
 	return string(e.Type)
