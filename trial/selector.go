@@ -137,7 +137,7 @@ func unknownKind(set *kind.Set, of schema.GroupVersionKind) (rule.Problem, bool)
 		if strings.Contains(r.Name, "/") && r.In != nil {
 			continue
 		}
-		ours = ours || r.Group == of.Group
+		ours = ours || r.Group == of.Group && (set.Complete || !strings.Contains(of.Group, ".") || strings.HasSuffix(of.Group, ".k8s.io"))
 		if r.Group == of.Group && r.Version == of.Version {
 			here = append(here, r.Kind)
 		}

@@ -63,6 +63,8 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 		for _, p := range use.Paths {
 			step := set.Follow(like, p)
 			switch {
+			case slices.ContainsFunc(p, func(name string) bool { return strings.Contains(name, `"`) }):
+				return nil // It is said that the path is not read as it looks.
 			case step.Wrong > 0:
 				name := of.Kind
 				if use.Of == rule.OwnerObject {
