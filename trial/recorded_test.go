@@ -68,8 +68,8 @@ func policiesOf(tree map[string]any) []any {
 	return all
 }
 
-// TestTrialsRefuseNothing: what a trial finds of a policy that compiles is a warning, whatever the
-// policy, and a trial of each ends.
+// TestTrialsRefuseNothing: all findings about a policy that compiles are warnings, whatever the
+// policy, and trying each ends.
 func TestTrialsRefuseNothing(t *testing.T) {
 	t.Parallel()
 	policies := policiesIn(t, "../policytest/testdata/kinitiras", "../examples", "../docs/policies/testdata")
@@ -107,7 +107,7 @@ func TestExamplesAreNotWarnedOf(t *testing.T) {
 	}
 }
 
-// TestHostileTrials: what an author can make a trial cost is bounded: it ends, and with its time.
+// TestHostileTrials: what an author can make trials cost is bounded: it ends, and with its time.
 func TestHostileTrials(t *testing.T) {
 	t.Parallel()
 	many := func(format string, n int) string {
@@ -146,7 +146,7 @@ func TestHostileTrials(t *testing.T) {
 	}
 }
 
-// BenchmarkTrial measures a trial of a policy, on average over those that are shipped.
+// BenchmarkTrial measures how long trying a policy takes, on average over those that are shipped.
 func BenchmarkTrial(b *testing.B) {
 	var all []compile.Compiled
 	for _, p := range policiesIn(b, "../examples/cookbook", "../examples/policies") {
@@ -160,7 +160,7 @@ func BenchmarkTrial(b *testing.B) {
 	}
 }
 
-// BenchmarkTrialOfTheSlowest measures the shipped policy whose trial takes longest.
+// BenchmarkTrialOfTheSlowest measures the shipped policy that takes longest.
 func BenchmarkTrialOfTheSlowest(b *testing.B) {
 	try := trial.New(trial.Options{})
 	var slowest compile.Compiled

@@ -18,7 +18,7 @@ import (
 	"github.com/usher-dev/usher/trial/kind"
 )
 
-// errNotTried is the error of a fact that a trial does not have.
+// errNotTried is the error of a fact that trials do not have.
 var errNotTried = errors.New("trials have no facts")
 
 func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNotTried }
@@ -113,7 +113,7 @@ func (t *run) unrequested() {
 	t.problems = append(t.problems, p)
 }
 
-// try finds what becomes of objects of the kind.
+// try finds the results for objects of the kind.
 func (t *run) try(ctx context.Context) {
 	least := t.least()
 	variants := t.variants()

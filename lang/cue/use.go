@@ -67,7 +67,7 @@ func (t *tracer) comparisons(c chain) []rule.Comparison {
 	case *ast.BinaryExpr:
 		other, op := p.Y, p.Op
 		if p.Y == c.node {
-			other, op = p.X, mirrored(p.Op)
+			other, op = p.X, swapped(p.Op)
 		}
 		switch op {
 		case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ, token.MAT, token.NMAT:
@@ -151,8 +151,8 @@ func (t *tracer) constant(e ast.Expr) (any, bool) {
 	return nil, false
 }
 
-// mirrored returns the operator with which the sides are exchanged; there is none for patterns.
-func mirrored(op token.Token) token.Token {
+// swapped returns the operator with which the sides are exchanged; there is none for patterns.
+func swapped(op token.Token) token.Token {
 	switch op {
 	case token.LSS:
 		return token.GTR
