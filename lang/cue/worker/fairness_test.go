@@ -207,24 +207,34 @@ func TestOverrunsShortenTheLimit(t *testing.T) {
 	}
 }
 
-// Tenants whose requests had to be ended rest after each of them, together, and the others have the processor meanwhile.
+// Tenants whose requests had to be ended rest together after each of them, and the others have the processor meanwhile.
 func TestOverrunsAreFollowedByRests(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 2})
-	for i := range 3 {
-		_, _, _ = do(t.Context(), p, fmt.Sprint("slow", i), time.Second, "hang")
+	slow := func(tenant string) {
+		t.Helper()
+		if _, _, err := do(t.Context(), p, tenant, time.Second, "hang"); !errors.Is(err, worker.ErrTimeout) {
+			t.Errorf("error is %v", err)
+		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, took, err := do(ctx, p, "slow0", limit, "x")
-	if !errors.Is(err, context.DeadlineExceeded) || took != 0 || !strings.Contains(err.Error(), "took too much") {
-		t.Errorf("it does not rest: %s, %v", took, err)
+	rests := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, took, err := do(ctx, p, "slow too", limit, "x")
+		return errors.Is(err, context.DeadlineExceeded) && took == 0 && strings.Contains(err.Error(), "took too much")
 	}
-	if _, _, err := do(t.Context(), p, "other", limit, "x"); err != nil {
-		t.Errorf("another tenant: %v", err)
+	slow("slow too")
+	slow("slow")
+	// On a busy machine the rest may be over before somebody looks.
+	eventually(t, "another one rests as well", func() bool {
+		slow("slow")
+		return rests()
+	})
+	if _, _, err := do(t.Context(), p, "quick", limit, "x"); err != nil {
+		t.Errorf("a tenant that is not slow: %v", err)
 	}
-	if _, _, err := do(t.Context(), p, "slow0", limit, "x"); err != nil {
-		t.Errorf("after its rest: %v", err)
+	if _, _, err := do(t.Context(), p, "slow too", limit, "x"); err != nil {
+		t.Errorf("after the rest: %v", err)
 	}
 }
 

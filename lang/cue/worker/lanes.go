@@ -243,10 +243,12 @@ func (l *lanes) done(t *turn, u usage) {
 	if u.recycled {
 		lane.recycles++
 	}
+	// No rest follows a first overrun. Otherwise new names could keep the others resting for good.
+	again := lane.overran(now)
 	if u.ended {
 		lane.overruns++
 	}
-	if lane.overran(now) {
+	if again {
 		from := l.restUntil
 		if from.Before(now) {
 			from = now
