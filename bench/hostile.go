@@ -310,7 +310,7 @@ func (s *siege) judge(w io.Writer, phases []*phase) error {
 		ratio := float64(p99) / float64(alone)
 		if _, err := fmt.Fprintf(w, "%-22s %5d answered, %d failed, p50 %s, p99 %s (%.2f times that alone), the slowest %s; CPU of the server %s a second, of workers %s\n",
 			p.name, all.Answered, all.Failed()+all.Unsent, short(all.Latency.Quantile(0.5)), short(p99), ratio, short(all.Latency.Quantile(1)),
-			short(p.server/time.Duration(s.rounds)*time.Second/s.round), short(p.workers/time.Duration(s.rounds)*time.Second/s.round)); err != nil {
+			short(s.aSecond(p.server)), short(s.aSecond(p.workers))); err != nil {
 			return err
 		}
 		if s.most > 0 && ratio > s.most {
@@ -319,6 +319,11 @@ func (s *siege) judge(w io.Writer, phases []*phase) error {
 		errs = append(errs, p.failures(all))
 	}
 	return errors.Join(errs...)
+}
+
+// aSecond returns how much of what was used in all rounds is that of one second.
+func (s *siege) aSecond(used time.Duration) time.Duration {
+	return time.Duration(float64(used) / (float64(s.rounds) * s.round.Seconds()))
 }
 
 // failures tells which requests were not answered as they should be, and why.
