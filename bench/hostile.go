@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,7 +73,8 @@ func (s *siege) run(ctx context.Context, w io.Writer) error {
 	defer server.stop()
 	honest, err := load.Connect(ctx, load.Options{
 		Requests: []load.Request{{URL: server.url + "/mutate?timeout=10s", Body: honestReview()}},
-		TLS:      r.tls, Connections: 32, Timeout: 10 * time.Second,
+		// Enough that requests are sent when they are due while the machine does something else for a second.
+		TLS: r.tls, Connections: 200, Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		return err
@@ -303,7 +305,13 @@ func (s *siege) judge(w io.Writer, phases []*phase) error {
 	var alone time.Duration
 	for _, p := range phases {
 		all := load.Merge(p.rounds...)
-		p99 := all.Latency.Quantile(0.99)
+		// That of the round in the middle: on a machine that others use, some rounds tell nothing.
+		var p99s []time.Duration
+		for _, r := range p.rounds {
+			p99s = append(p99s, r.Latency.Quantile(0.99))
+		}
+		slices.Sort(p99s)
+		p99 := p99s[len(p99s)/2]
 		if alone == 0 {
 			alone = p99
 		}
