@@ -69,6 +69,15 @@ func operatorOf(cond v1alpha1.Cond) (operator, error) {
 	return operator{}, fmt.Errorf("use %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
+// packages returns the packages of CUE that the comparison uses.
+func (o *operator) packages() []string {
+	name, _, called := strings.Cut(strings.TrimPrefix(o.cue, "!"), ".")
+	if !called {
+		return nil
+	}
+	return []string{name}
+}
+
 // expr returns the comparison in CUE.
 func (o *operator) expr(data, right string) string {
 	if o.takes == nothing {

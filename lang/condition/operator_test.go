@@ -74,7 +74,7 @@ func TestUnknownOperator(t *testing.T) {
 		template := compare(t, "Equal", "/metadata/name", ", value: {string: a}")
 		template.Condition.Cond = v1alpha1.Cond(cond)
 		program, problems := condition.Compile(template)
-		if program != nil || len(problems) != 1 || !strings.Contains(problems[0].What, "unknown cond") || !strings.Contains(problems[0].Do, "Lt or Lte") {
+		if program != nil || len(problems) != 1 || !strings.Contains(problems[0].What, "unknown cond") || !strings.Contains(problems[0].Do, "use Equal, ") {
 			t.Errorf("cond %q: compiled to %v, problems %v", cond, program, problems)
 		}
 		if source, problems := condition.Render(template); source != "" || len(problems) != 1 {

@@ -15,9 +15,9 @@ func (c *comparison) render() string {
 		guards = append(guards, data+" != _|_")
 	}
 	packages := append(c.message.Packages(), c.data.Packages()...)
+	packages = append(packages, c.operator.packages()...)
 	switch {
 	case c.members != nil:
-		packages = append(packages, "list")
 		for i := range c.members {
 			packages = append(packages, c.members[i].text.Packages()...)
 		}
