@@ -6,14 +6,13 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A dimension tells by what a request says which rules may match it. The sets may hold rules
-// that do not, never too few.
+// A dimension selects rules by one value of a request. The sets may contain rules that do not
+// match, but miss none that do.
 type dimension struct {
 	// any are the rules for every value, open those whose values depend on the request.
 	any, open set
 	exact     map[string]*set
-	// prefixes and suffixes are those of patterns; what stands behind a prefix, or before a
-	// suffix, is not looked at.
+	// prefixes and suffixes are those of patterns; the rest of the text is not compared.
 	prefixes, suffixes affixes
 	// all are the rules that match a request for every value.
 	all set
@@ -46,7 +45,7 @@ func into[K comparable](sets *map[K]*set, key K) *set {
 	return s
 }
 
-// add files a rule under the values that it is for.
+// add files a rule under its values.
 func (d *dimension) add(id int32, s *authz.Set, e authz.Effect) {
 	if s.Any || e != authz.Allow && len(s.Patterns) > 0 {
 		d.all.add(id)
@@ -118,7 +117,7 @@ func (d *dimension) collectText(w *work, text string) {
 type resources struct {
 	every set
 	exact map[authz.Resource]*set
-	// rules are all that are for resources.
+	// rules are all rules for resources.
 	rules set
 }
 

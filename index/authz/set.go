@@ -20,7 +20,7 @@ func (s *set) add(id int32) {
 	s.ids = append(s.ids, id)
 }
 
-// arrange makes a bitset of a list that would take more memory.
+// arrange turns a list into a bitset if that takes less memory.
 func (s *set) arrange(words int) {
 	s.size = len(s.ids)
 	if s.size <= 2*words {
@@ -53,14 +53,14 @@ func (s *set) unite(sum []uint64) {
 	}
 }
 
-// A work is what one look-up needs: the sets that the request leads to in each dimension.
+// A work is the buffers of one look-up: the sets of each dimension for the request.
 type work struct {
 	// rules is how many rules there are.
 	rules int
 	sets  []*set
 	spans []span
 	few   []int32
-	// sum is the union of the sets of one dimension, product what is in all dimensions.
+	// sum is the union of the sets of one dimension, product the intersection of all dimensions.
 	sum, product []uint64
 }
 
@@ -77,7 +77,7 @@ func (w *work) use(s *set) {
 	}
 }
 
-// end ends a dimension. One in which every rule is left says nothing.
+// end ends a dimension. A dimension with every rule is ignored.
 func (w *work) end() {
 	d := span{to: len(w.sets)}
 	if n := len(w.spans); n > 0 {

@@ -25,11 +25,11 @@ const (
 	manager   = "usher"
 )
 
-// An IncompleteError says what is missing, although everything that can be registered was.
+// An IncompleteError reports what is missing, although everything else was registered.
 type IncompleteError struct {
 	// Kinds are those that the cluster does not have (yet), such as "example.com/v1 Widget",
-	// sorted. They were registered under the names that their resources most likely will have.
-	// Apply again later: their resources may be called otherwise.
+	// sorted. They were registered under the most likely names of their resources. Apply again
+	// later: their resources may have other names.
 	Kinds []string
 	// Dropped are entries for converted objects that are too many, sorted: policies that name
 	// only their versions do not see requests in others.
@@ -49,8 +49,8 @@ func (e *IncompleteError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// A ForeignError tells that a configuration has the name of Usher's, but not its label. It
-// is left as it is.
+// A ForeignError reports that a configuration has the name of Usher's, but not its label. It is
+// left as it is.
 type ForeignError struct{ Kind, Name string }
 
 // Error implements error.
@@ -143,9 +143,8 @@ func carries(got, want metav1.Object) bool {
 	return maps.Equal(labels, got.GetLabels())
 }
 
-// same reports whether the entries that are registered, those of others left out, are the
-// expected ones. Entries that somebody else has added are their business. of returns the name
-// of an entry and how it is reached.
+// same reports whether the registered entries are the expected ones. It ignores entries that others
+// have added. of returns the name of an entry and its client configuration.
 func same[W any](got, want []W, of func(*W) (string, *admissionv1.WebhookClientConfig)) bool {
 	own := slices.DeleteFunc(slices.Clone(got), func(w W) bool {
 		name, _ := of(&w)

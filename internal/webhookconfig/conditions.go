@@ -35,7 +35,7 @@ var recovery = []admissionv1.MatchCondition{
 			`!(has(request.subResource) && request.subResource == 'proxy')))`,
 	},
 	{
-		// Who somebody is and what they may do, which API servers and webhooks ask.
+		// Authentication and authorization requests of API servers and webhooks.
 		Name:       "not-reviews",
 		Expression: `!(request.resource.group in ['authentication.k8s.io', 'authorization.k8s.io'])`,
 	},
@@ -56,9 +56,8 @@ var changesMetadata = admissionv1.MatchCondition{
 		`object.metadata.?finalizers != oldObject.metadata.?finalizers`,
 }
 
-// kubeSystem lets the control plane and the nodes bring up what the network, names and
-// storage of the cluster depend on, and with them Usher itself. What people write in
-// kube-system is sent.
+// kubeSystem exempts what the control plane and the nodes need to start the network, names and
+// storage of the cluster, and with them Usher itself. Writes of people in kube-system are sent.
 var kubeSystem = admissionv1.MatchCondition{
 	Name: "not-kube-system-by-the-cluster",
 	Expression: `!(has(request.namespace) && request.namespace == 'kube-system' && has(request.userInfo.username) && ` +
@@ -76,8 +75,8 @@ func (e *Enroller) always() []admissionv1.MatchCondition {
 	return conditions
 }
 
-// conditions are those of every entry for other objects than policies, and one that leaves
-// out the namespaces that no policy is for, if all policies are for a few.
+// conditions are those of every entry for other objects than policies, and one that excludes
+// namespaces without policies, if all policies are for a few.
 func (e *Enroller) conditions(found []*located) []admissionv1.MatchCondition {
 	conditions := append(e.always(), notPolicies)
 	namespaces, limited := namespacesOf(found)

@@ -21,8 +21,8 @@ import (
 // kind, or one of them and everything, each set of versions therefore needs an entry of its
 // own for converted objects: see [rule.Entry]. A kind is contested if that is so.
 
-// maxConverted bounds the entries for converted objects of one phase and part. Policies can
-// name any number of versions that nobody serves.
+// maxConverted limits the entries for converted objects of one phase and part. Policies can name
+// any number of versions that are not served.
 const maxConverted = 32
 
 // A family is what policies name of a kind, in any group: resources of several groups can be
@@ -72,12 +72,12 @@ func (e *Enroller) contested(found []*located) (kinds []schema.GroupKind, droppe
 	return slices.Compact(kinds), dropped, nil
 }
 
-// isWithin reports whether what is found is everything, and objects of the family among it.
+// isWithin reports whether found is everything, including objects of the family.
 func (f *family) isWithin(every *located) bool {
 	return every.Kind == "" && (every.Namespaces == nil || slices.ContainsFunc(f.found, func(l *located) bool { return !l.cluster }))
 }
 
-// served returns the versions of the family that discovery tells.
+// served returns the versions of the family in discovery.
 func (e *Enroller) served(f *family) ([]schema.GroupVersion, error) {
 	var all []schema.GroupVersion
 	for _, l := range f.found {
@@ -115,8 +115,8 @@ func (f *family) several(served []schema.GroupVersion) bool {
 	return len(builtIn) != 1
 }
 
-// assign gives each set of versions the name of an entry, but not one whose versions are
-// known not to be served, and not one that leaves out no version of a kind of Kubernetes.
+// assign gives each set of versions the name of an entry, except sets of versions that are known
+// not to be served, and sets with all versions of a kind of Kubernetes.
 func (f *family) assign(served []schema.GroupVersion) {
 	short := map[string]int{}
 	for _, members := range f.sets {
@@ -178,7 +178,7 @@ func limit(found []*located) (dropped []string) {
 	return names[maxConverted:]
 }
 
-// isKind matches what can be the kind of an object, and a group in a condition.
+// isKind matches a possible kind of an object, and a group in a condition.
 var isKind = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 
 // converted leaves out objects in the version that the client used.

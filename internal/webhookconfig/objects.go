@@ -18,9 +18,9 @@ const (
 	domain = ".usher.dev"
 )
 
-// Objects returns the configurations that a coverage needs. Equal coverages give equal
-// objects, to the byte. Everything that API servers would fill in is there. They are
-// complete unless there is an error other than [IncompleteError].
+// Objects returns the configurations that a coverage needs. Equal coverages have identical objects.
+// They include the defaults of API servers. They are complete unless there is an error other than
+// [IncompleteError].
 func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
 	entries, err := e.Entries(coverage)
 	var unknown *IncompleteError
@@ -56,8 +56,8 @@ func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClien
 	}
 }
 
-// namespaces excludes Usher's own namespace by the label that API servers set, and which
-// nobody can change.
+// namespaces excludes Usher's own namespace by the label that API servers set and nobody can
+// change.
 func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
 	if n.OfPolicies() {
@@ -110,7 +110,7 @@ func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebho
 	}
 }
 
-// validating is the mutating webhook of an entry, but for what only those have.
+// validating is the mutating webhook of an entry, without the fields that only those have.
 func (e *Enroller) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
 	w := e.mutating(n, caBundle)
 	return admissionv1.ValidatingWebhook{

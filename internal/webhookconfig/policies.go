@@ -43,14 +43,14 @@ func withRights() []schema.GroupVersionResource {
 const changesPolicy = `(request.operation != 'UPDATE' || object.?spec != oldObject.?spec || ` +
 	`object.metadata.?annotations != oldObject.metadata.?annotations)`
 
-// notDeletion also lets go what finalizers keep of a policy that is being deleted.
+// notDeletion also exempts changes of finalizers of a policy that is being deleted.
 var notDeletion = admissionv1.MatchCondition{
 	Name:       "not-deletion-of-policies",
 	Expression: `!(request.operation == 'UPDATE' && has(object.metadata.deletionTimestamp))`,
 }
 
-// policies is the entry for writes of policies that need no rights, which no selector leaves
-// out. What nobody answers is stored, and refused or compiled when it is loaded.
+// policies is the entry for writes of policies that need no rights, which no selector excludes.
+// Without a response the policy is stored, and rejected or compiled when it is loaded.
 func (e *Enroller) policies(phase usher.Phase) Entry {
 	var names []string
 	for _, r := range withRights() {
@@ -66,9 +66,9 @@ func (e *Enroller) policies(phase usher.Phase) Entry {
 	}
 }
 
-// rights is the entry for writes of policies whose writers need rights. Without an answer nobody
-// could tell whether they have them, so that nothing is stored. No identity is exempt: none of
-// the control plane writes such policies.
+// rights is the entry for writes of policies whose writers need rights. Without a response the
+// rights are unknown, so nothing is stored. No identity is exempt: the control plane writes no such
+// policies.
 func (e *Enroller) rights(phase usher.Phase) Entry {
 	return Entry{
 		Entry: rule.Entry{Phase: phase, Part: rule.Rights}, Rules: join(writesOf(withRights())),
@@ -85,8 +85,8 @@ func writesOf(resources []schema.GroupVersionResource) map[spot][]usher.Operatio
 	return spots
 }
 
-// deletions is the entry for deletions of what denies in the tier platform. All others pass
-// unasked, and these when nobody answers at once: a policy that must go can be deleted.
+// deletions is the entry for deletions of denials in the tier platform. All other deletions are not
+// sent, and these pass without a response in time: a policy can always be deleted.
 func (e *Enroller) deletions() Entry {
 	kind, _ := api.KindOf(&v1alpha1.ClusterAuthorizationPolicy{})
 	r := kind.GroupVersionResource()

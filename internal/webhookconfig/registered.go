@@ -21,9 +21,8 @@ type Registered struct {
 	Rules []admissionv1.RuleWithOperations
 }
 
-// Registered reads what API servers are told now. Configurations that do not exist, or that
-// are not Usher's, have no entries, and neither count the entries that somebody else has
-// added.
+// Registered reads the current webhook configurations. Configurations that do not exist, or that
+// are not Usher's, have no entries; entries that others have added are ignored.
 func (e *Enroller) Registered(ctx context.Context) ([]Registered, error) {
 	client := e.kube.AdmissionregistrationV1()
 	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, e.o.Name, metav1.GetOptions{})

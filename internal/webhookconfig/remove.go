@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Remove deletes the registration. What is already gone is fine, what is not Usher's is
-// left, with a [ForeignError]. It needs no running server.
+// Remove deletes the webhook configurations. It ignores those that do not exist; those that are not
+// Usher's are left, with a [ForeignError]. It needs no running server.
 func (e *Enroller) Remove(ctx context.Context) error {
 	return Remove(ctx, e.kube, e.o.Name, func(kind, name string) {
 		e.o.Log.Info("registration removed", "kind", kind, "name", name)
 	})
 }
 
-// Remove deletes the configurations of a name, as [Enroller.Remove] does, and tells each
-// that it has deleted. It tries both, whatever becomes of the first.
+// Remove deletes the configurations with a name, like [Enroller.Remove], and reports each that it
+// has deleted. It tries both, even after an error.
 func Remove(ctx context.Context, kube kubernetes.Interface, name string, deleted func(kind, name string)) error {
 	client := kube.AdmissionregistrationV1()
 	remove := func(kind string, get func() (metav1.Object, error), del func(metav1.DeleteOptions) error) error {

@@ -24,8 +24,7 @@ func policyGroups() string {
 	return "[" + strings.Join(sorted(set), ", ") + "]"
 }
 
-// A place is an endpoint whose requests carry objects of a kind, and which operations
-// there are.
+// A place is an endpoint whose requests contain objects of a kind, and its operations.
 type place struct {
 	group, version string
 	// resource has the subresource behind a slash.
@@ -69,7 +68,7 @@ type Subresource struct {
 }
 
 // Subresources returns where objects of a kind are written, if that is not, or not only, the
-// resource that discovery tells; none if it is.
+// resource in discovery; none if it is.
 func Subresources(gvk schema.GroupVersionKind) []Subresource {
 	var all []Subresource
 	for _, p := range places[gvk] {

@@ -24,8 +24,8 @@ import (
 	"github.com/usher-dev/usher/internal/webhookconfig/credential"
 )
 
-// DefaultServer is how webhook configurations name Usher if it is installed as docs/install.md
-// says.
+// DefaultServer is the name of Usher in webhook configurations if it is installed as in
+// docs/install.md.
 const DefaultServer = "usher.usher-system.svc"
 
 // Options say which webhooks an API server shows what. Only Client is needed.
@@ -50,7 +50,7 @@ const (
 	kubeconfigFile    = "admission.kubeconfig"
 )
 
-// configurationVersion is that of what is written.
+// configurationVersion is that of the written configuration.
 const configurationVersion = "apiserver.config.k8s.io/v1"
 
 // plugins are those that call webhooks.
@@ -146,8 +146,8 @@ func User(server string) (string, error) {
 	return host, nil
 }
 
-// configuration is an AdmissionConfiguration, base if there is one, whose plugins for webhooks
-// read the kubeconfig.
+// configuration is an AdmissionConfiguration, base if there is one, whose plugins for webhooks read
+// the kubeconfig.
 func configuration(base []byte, kubeconfig string) ([]byte, error) {
 	c := map[string]any{"apiVersion": configurationVersion, "kind": configurationKind}
 	if base != nil {
@@ -185,8 +185,8 @@ func configuration(base []byte, kubeconfig string) ([]byte, error) {
 	return content, nil
 }
 
-// keepable returns why a plugin of another configuration cannot be taken over: what it says
-// would be lost, or would mean something else in another folder.
+// keepable returns why a plugin of another configuration cannot be kept: its settings would be
+// lost, or mean something else in another folder.
 func keepable(entry any, kubeconfig string) error {
 	plugin, ok := entry.(map[string]any)
 	if !ok {

@@ -21,7 +21,7 @@ const (
 	webhookKind       = "WebhookAdmissionConfiguration"
 )
 
-// An admissionConfiguration is what counts of that of kube-apiserver.
+// An admissionConfiguration is the relevant part of that of kube-apiserver.
 type admissionConfiguration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -38,9 +38,9 @@ type webhookConfiguration struct {
 	KubeConfigFile string `json:"kubeConfigFile"`
 }
 
-// Lint says what is wrong with the AdmissionConfiguration in a file: what stops an API server,
-// and what makes webhooks refuse it. Servers are the webhooks to which it has to show
-// something, in the forms of [Options]. What is not on this machine is not looked at.
+// Lint checks the AdmissionConfiguration in a file: for what stops an API server, and for what
+// makes webhooks reject it. Servers are the webhooks that need credentials, in the forms of
+// [Options]. Files that do not exist on this machine are not checked.
 func Lint(file string, servers []string) ([]rule.Problem, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -149,7 +149,7 @@ func (k *check) webhooks(field string, w *webhookConfiguration) bool {
 	return true
 }
 
-// kubeconfig asks the code of API servers what they would show.
+// kubeconfig uses the code of API servers to find the credentials that they would send.
 func (k *check) kubeconfig(field, name string) {
 	if _, err := os.Stat(name); err != nil {
 		return

@@ -33,7 +33,7 @@ type Options struct {
 	// /etc/kubernetes/usher if empty. Other names of files, unless they begin with a
 	// slash, are relative to it.
 	Dir string
-	// CAFile vouches for the server. Client shows the server who asks.
+	// CAFile is the CA of the server. Client authenticates the API server.
 	CAFile string
 	Client credential.Credential
 
@@ -43,10 +43,10 @@ type Options struct {
 	// Timeout is how long API servers wait for an answer, at most 30 seconds; 0 means one
 	// second.
 	Timeout time.Duration
-	// AuthorizedTTL is how long API servers remember that a request is allowed, and
-	// UnauthorizedTTL that it is not: 0 means 30 and 10 seconds, negative that they do not.
+	// AuthorizedTTL is how long API servers cache that a request is allowed, and UnauthorizedTTL
+	// that it is not: 0 means 30 and 10 seconds, negative that they do not cache.
 	AuthorizedTTL, UnauthorizedTTL time.Duration
-	// Self is the user that Usher is to its API server, whose requests are not sent.
+	// Self is the user of Usher at its API server, whose requests are not sent.
 	Self string
 	// Rules are those in force. Only requests that they may deny are sent to the webhook
 	// that denies, which has to be written again when they change. Any sends all, and does not.
@@ -54,12 +54,12 @@ type Options struct {
 	Any   bool
 }
 
-// Timeouts of the webhooks. A denial, and a new one, takes as long to be noticed as API
-// servers remember that there was none.
+// Timeouts of the webhooks. A denial, or the end of one, takes effect when the API servers' cached
+// decisions expire.
 const (
 	defaultTimeout = time.Second
 	maxTimeout     = 30 * time.Second
-	// DefaultAuthorizedTTL and DefaultUnauthorizedTTL are how long API servers remember answers.
+	// DefaultAuthorizedTTL and DefaultUnauthorizedTTL are how long API servers cache decisions.
 	DefaultAuthorizedTTL   = 30 * time.Second
 	DefaultUnauthorizedTTL = 10 * time.Second
 )
@@ -111,8 +111,8 @@ func Generate(o Options) ([]credential.File, error) {
 	return files, nil
 }
 
-// Legacy returns the file for --authorization-webhook-config-file, by which an API server
-// asks one webhook for everything.
+// Legacy returns the file for --authorization-webhook-config-file, with which an API server calls
+// one webhook for everything.
 func Legacy(o Options) (credential.File, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -166,8 +166,8 @@ func (o Options) webhook(file, failurePolicy string, conditions []apiserverv1.We
 	}
 }
 
-// caches returns false for answers that are not to be remembered, since API servers take a TTL
-// of 0 for their default, and else nil.
+// caches returns false for decisions that must not be cached, since API servers take a TTL of 0 for
+// their default, and nil otherwise.
 func caches(ttl time.Duration) *bool {
 	if ttl < 0 {
 		return new(bool)

@@ -9,14 +9,15 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// Limits on what is written. Beyond them fewer distinctions are made, until nothing is left.
+// Limits of the generated conditions. Above them conditions are less precise, until nothing is
+// left.
 const (
 	maxClauses    = 64
 	maxExpression = 16 << 10
 )
 
-// ControlPlane are who is never sent to the webhook that denies: what keeps a cluster alive
-// waits for nobody. The first are users, the others groups.
+// ControlPlane are the users and groups that are never sent to the webhook that denies: what keeps
+// a cluster running must not wait. The first are users, the others groups.
 var (
 	controlPlaneUsers  = []string{"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"}
 	controlPlaneGroups = []string{"system:masters", "system:nodes", "system:serviceaccounts:kube-system"}
@@ -44,9 +45,8 @@ func (o Options) conditions() []apiserverv1.WebhookMatchCondition {
 	return all
 }
 
-// Target is a CEL expression that holds for every request that a Deny among rules may
-// match, and for few others; empty if that cannot be said in brief. It is about attributes
-// only: it cannot fail.
+// Target is a CEL expression that holds for every request that a Deny among rules may match, and
+// for few others; empty if it would be too long. It only uses attributes: it cannot fail.
 func Target(rules []*authz.Rule) string {
 	var denying []*authz.Rule
 	for _, r := range rules {
@@ -64,7 +64,7 @@ func Target(rules []*authz.Rule) string {
 	return ""
 }
 
-// A detail is how much is said of each rule.
+// A detail is how much of each rule the expression includes.
 type detail int
 
 const (
@@ -131,7 +131,7 @@ func member(attribute string, s *authz.Set, more ...string) string {
 	return anyOf(append([]string{attribute + " in " + list(texts)}, clauses...))
 }
 
-// resources says that an attribute is one of the resources, whatever their subresources.
+// resources is a condition that an attribute is one of the resources, with any subresource.
 func resources(attribute string, all []authz.Resource) string {
 	texts := []string{"*"}
 	for _, r := range all {
@@ -143,7 +143,7 @@ func resources(attribute string, all []authz.Resource) string {
 	return attribute + " in " + list(texts)
 }
 
-// subjects says that the user is one of them; empty if everybody may be.
+// subjects is a condition that the user is one of them; empty if any user may be.
 func subjects(all []authz.Subject) string {
 	var users, groups []string
 	for _, s := range all {

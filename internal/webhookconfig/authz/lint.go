@@ -17,15 +17,15 @@ import (
 
 // A Lint is what an AuthorizationConfiguration is compared with.
 type Lint struct {
-	// ReadFile reads a kubeconfig that the configuration names. One that cannot be read is
-	// not looked at: it is on another host.
+	// ReadFile reads a kubeconfig of the configuration. One that cannot be read is not checked: it
+	// is on another host.
 	ReadFile func(name string) ([]byte, error)
-	// Rules are those that are to be enforced; nil if they are not known.
+	// Rules are the rules to enforce; nil if unknown.
 	Rules []*authz.Rule
 }
 
-// Check says what is wrong with an AuthorizationConfiguration: what stops an API server or
-// lets it down, and what makes Usher's answers come too late.
+// Check checks an AuthorizationConfiguration: for what stops an API server or makes it fail, and
+// for what makes Usher's responses come too late.
 func (l Lint) Check(configuration []byte) []rule.Problem {
 	var c apiserverv1.AuthorizationConfiguration
 	if err := yaml.UnmarshalStrict(configuration, &c); err != nil {
@@ -47,10 +47,10 @@ func (l Lint) Check(configuration []byte) []rule.Problem {
 type check struct {
 	lint          Lint
 	configuration *apiserverv1.AuthorizationConfiguration
-	// at is the field that is looked at.
+	// at is the field that is checked.
 	at       string
 	problems []rule.Problem
-	// endpoints are the paths of the webhooks, by place; empty if they are not known.
+	// endpoints are the paths of the webhooks, by place; empty if unknown.
 	endpoints map[int]string
 }
 
@@ -151,14 +151,14 @@ func (k *check) conditions(w *apiserverv1.WebhookConfiguration) {
 	}
 }
 
-// canFail says for which requests an expression fails, as far as one can see by looking.
+// canFail returns for which requests an expression fails, as far as its text shows.
 func canFail(expression string) (string, bool) {
 	for _, attributes := range []struct{ name, of string }{
 		{"resourceAttributes", "paths"}, {"nonResourceAttributes", "resources"},
 	} {
 		used := strings.Index(expression, "request."+attributes.name+".")
 		tested := strings.Index(expression, "has(request."+attributes.name+")")
-		// What is one is not the other, and the generated conditions test only for one.
+		// A request has one or the other, and the generated conditions test only for one.
 		other := strings.Index(expression, "has(request.resourceAttributes) ?")
 		if used >= 0 && (tested < 0 || tested > used) && (other < 0 || other > used) {
 			return "it fails for requests for " + attributes.of, true
@@ -273,7 +273,7 @@ func (k *check) target(i int, w *apiserverv1.WebhookConfiguration) {
 	}
 }
 
-// order looks at which authorizer is asked when.
+// order checks the order of authorizers.
 func (k *check) order() {
 	k.at = "authorizers"
 	place := func(kind string) int {

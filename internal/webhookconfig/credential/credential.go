@@ -41,8 +41,8 @@ func (c Credential) User(dir string) clientcmdv1.AuthInfo {
 	}
 }
 
-// Dir is the folder of the files on the hosts of the API servers: /etc/kubernetes/usher if dir
-// is empty. API servers do not know what a relative path is relative to.
+// Dir is the folder of the files on the hosts of the API servers: /etc/kubernetes/usher if dir is
+// empty. Relative paths mean nothing to API servers.
 func Dir(dir string) (string, error) {
 	if dir == "" {
 		return "/etc/kubernetes/usher", nil
