@@ -12,7 +12,7 @@ import (
 // avoidedNames maps parts of identifiers to the plainer word for them.
 func avoidedNames() map[string]string {
 	return map[string]string{
-		"complaint": "lastError", "disarm": "killSwitch", "disarmed": "killSwitch", "enroll": "webhookconfig",
+		"complaint": "lastError", "disarm": "killSwitch", "disarmed": "killSwitch", "enroll": "webhookconfig", "enroller": "applier",
 		"fate": "outcome", "graft": "merge", "immune": "protected", "immunity": "protection", "insist": "require",
 		"mirror": "reflector", "outline": "skipIndex", "patience": "timeout", "spared": "wouldDeny",
 		"stranger": "unknown caller", "survey": "prescan", "surveyed": "prescanned",

@@ -29,10 +29,10 @@ func WithUsher(objects []map[string]any, rules []rule.Rule) ([]map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	enroller := webhookconfig.New(nil, known.Mapper(), webhookconfig.Options{
+	applier := webhookconfig.New(nil, known.Mapper(), webhookconfig.Options{
 		Name: registered, Namespace: "usher-system", Service: registered, Log: slog.New(slog.DiscardHandler),
 	})
-	mutating, validating, err := enroller.Objects(rule.Cover(rules), nil)
+	mutating, validating, err := applier.Objects(rule.Cover(rules), nil)
 	if unknown := (*webhookconfig.IncompleteError)(nil); err != nil && !errors.As(err, &unknown) {
 		return nil, fmt.Errorf("register usher: %w", err)
 	}

@@ -64,7 +64,7 @@ func (e *ForeignError) Error() string {
 //
 // Call it when the server is ready: with the failure policy Fail, requests are denied from then on
 // if it is not. After an [IncompleteError], call it again later.
-func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error {
+func (e *Applier) Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mutating, validating, err := e.Objects(coverage, caBundle)
@@ -82,7 +82,7 @@ func (e *Enroller) Apply(ctx context.Context, coverage rule.Coverage, caBundle [
 }
 
 // tellExempt logs the kinds that policies select and API servers never send, once until they change.
-func (e *Enroller) tellExempt(coverage rule.Coverage) {
+func (e *Applier) tellExempt(coverage rule.Coverage) {
 	kinds := strings.Join(e.exemptKinds(coverage), ", ")
 	if kinds != "" && kinds != e.told {
 		e.o.Log.Warn("policies select kinds that are never sent to webhooks, so that the cluster can recover", "kinds", kinds)
@@ -98,7 +98,7 @@ type client[C metav1.Object] interface {
 
 // applyTo writes the configuration of one phase, unless the one that is registered is the same.
 // Another replica may write at the same time: then it tries again.
-func applyTo[C metav1.Object](ctx context.Context, e *Enroller, kind string, c client[C], want C, same func(got, want C) bool) error {
+func applyTo[C metav1.Object](ctx context.Context, e *Applier, kind string, c client[C], want C, same func(got, want C) bool) error {
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error {

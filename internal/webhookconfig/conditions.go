@@ -67,7 +67,7 @@ var kubeSystem = admissionv1.MatchCondition{
 }
 
 // always are the conditions of every entry.
-func (e *Enroller) always() []admissionv1.MatchCondition {
+func (e *Applier) always() []admissionv1.MatchCondition {
 	conditions := slices.Clone(recovery)
 	if !e.o.Compat {
 		conditions = append(conditions, kubeSystem)
@@ -77,7 +77,7 @@ func (e *Enroller) always() []admissionv1.MatchCondition {
 
 // conditions are those of every entry for other objects than policies, and one that excludes
 // namespaces without policies, if all policies are for a few.
-func (e *Enroller) conditions(found []*located) []admissionv1.MatchCondition {
+func (e *Applier) conditions(found []*located) []admissionv1.MatchCondition {
 	conditions := append(e.always(), notPolicies)
 	namespaces, limited := namespacesOf(found)
 	if !limited {

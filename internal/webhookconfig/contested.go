@@ -36,7 +36,7 @@ type family struct {
 // contested notes for all that is found to which entry for converted objects it belongs, and
 // returns the kinds that need any, sorted, and the versions of entries that are too many. It needs
 // as few as possible.
-func (e *Enroller) contested(found []*located) (kinds []schema.GroupKind, dropped []string, err error) {
+func (e *Applier) contested(found []*located) (kinds []schema.GroupKind, dropped []string, err error) {
 	families := map[string]*family{}
 	for _, l := range found {
 		if !l.convertible {
@@ -78,7 +78,7 @@ func (f *family) isWithin(every *located) bool {
 }
 
 // served returns the versions of the family in discovery.
-func (e *Enroller) served(f *family) ([]schema.GroupVersion, error) {
+func (e *Applier) served(f *family) ([]schema.GroupVersion, error) {
 	var all []schema.GroupVersion
 	for _, l := range f.found {
 		if l.unknown {

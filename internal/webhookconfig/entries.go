@@ -43,7 +43,7 @@ func isEntry(webhook string) bool {
 
 // Entries returns the entries that a coverage needs. API servers ask the mutating ones in
 // this order. They are complete unless there is an error other than [IncompleteError].
-func (e *Enroller) Entries(coverage rule.Coverage) ([]Entry, error) {
+func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 	var all []Entry
 	var missing IncompleteError
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
@@ -62,7 +62,7 @@ func (e *Enroller) Entries(coverage rule.Coverage) ([]Entry, error) {
 
 // part returns the entries for a part of a phase: the one for objects in the version that
 // the client used, and those for converted objects. It adds to what is missing.
-func (e *Enroller) part(base rule.Entry, covered []rule.Covered, missing *IncompleteError) (entries []Entry, err error) {
+func (e *Applier) part(base rule.Entry, covered []rule.Covered, missing *IncompleteError) (entries []Entry, err error) {
 	found, unknown, err := e.locate(covered, base.Part)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (e *Enroller) part(base rule.Entry, covered []rule.Covered, missing *Incomp
 	return entries, nil
 }
 
-func (e *Enroller) entry(at rule.Entry, found []*located) Entry {
+func (e *Applier) entry(at rule.Entry, found []*located) Entry {
 	entry := Entry{Entry: at, Rules: ruleset(found), Conditions: e.conditions(found), FailurePolicy: e.o.FailurePolicy, TimeoutSeconds: e.o.TimeoutSeconds}
 	if at.Part == rule.Metadata {
 		entry.Conditions = append(entry.Conditions, changesMetadata)
@@ -136,7 +136,7 @@ func (l *located) group() string { return l.places[0].group }
 
 // locate finds the places of all that is covered by an entry of a part. The second result
 // are kinds that the cluster does not know.
-func (e *Enroller) locate(covered []rule.Covered, part rule.Part) (all []*located, unknown []string, err error) {
+func (e *Applier) locate(covered []rule.Covered, part rule.Part) (all []*located, unknown []string, err error) {
 	for _, c := range covered {
 		l, err := e.find(c)
 		if err != nil {

@@ -21,7 +21,7 @@ const (
 // Objects returns the configurations that a coverage needs. Equal coverages have identical objects.
 // They include the defaults of API servers. They are complete unless there is an error other than
 // [IncompleteError].
-func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
+func (e *Applier) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
 	entries, err := e.Entries(coverage)
 	var unknown *IncompleteError
 	if err != nil && !errors.As(err, &unknown) {
@@ -45,7 +45,7 @@ func (e *Enroller) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv
 	return mutating, validating, err
 }
 
-func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
+func (e *Applier) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
 	if e.o.URL != "" {
 		url := strings.TrimSuffix(e.o.URL, "/") + path
 		return admissionv1.WebhookClientConfig{URL: &url, CABundle: caBundle}
@@ -58,7 +58,7 @@ func (e *Enroller) client(path string, caBundle []byte) admissionv1.WebhookClien
 
 // namespaces excludes Usher's own namespace by the label that API servers set and nobody can
 // change.
-func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
+func (e *Applier) namespaces(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
 	if n.OfPolicies() {
 		return selector
@@ -74,7 +74,7 @@ func (e *Enroller) namespaces(n *Entry) *metav1.LabelSelector {
 	return selector
 }
 
-func (e *Enroller) objects(n *Entry) *metav1.LabelSelector {
+func (e *Applier) objects(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
 	if n.OfPolicies() {
 		return selector
@@ -88,11 +88,11 @@ func (e *Enroller) objects(n *Entry) *metav1.LabelSelector {
 	return selector
 }
 
-func (e *Enroller) metadata() metav1.ObjectMeta {
+func (e *Applier) metadata() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: e.o.Name, Labels: map[string]string{managedBy: manager}}
 }
 
-func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
+func (e *Applier) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
 	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
 	return admissionv1.MutatingWebhook{
 		Name:                    Webhook(n.String()),
@@ -111,7 +111,7 @@ func (e *Enroller) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebho
 }
 
 // validating is the mutating webhook of an entry, without the fields that only those have.
-func (e *Enroller) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
+func (e *Applier) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
 	w := e.mutating(n, caBundle)
 	return admissionv1.ValidatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,

@@ -51,7 +51,7 @@ var notDeletion = admissionv1.MatchCondition{
 
 // policies is the entry for writes of policies that need no rights, which no selector excludes.
 // Without a response the policy is stored, and rejected or compiled when it is loaded.
-func (e *Enroller) policies(phase usher.Phase) Entry {
+func (e *Applier) policies(phase usher.Phase) Entry {
 	var names []string
 	for _, r := range withRights() {
 		names = append(names, "'"+r.Resource+"'")
@@ -69,7 +69,7 @@ func (e *Enroller) policies(phase usher.Phase) Entry {
 // rights is the entry for writes of policies whose writers need rights. Without a response the
 // rights are unknown, so nothing is stored. No identity is exempt: the control plane writes no such
 // policies.
-func (e *Enroller) rights(phase usher.Phase) Entry {
+func (e *Applier) rights(phase usher.Phase) Entry {
 	return Entry{
 		Entry: rule.Entry{Phase: phase, Part: rule.Rights}, Rules: join(writesOf(withRights())),
 		Conditions:    []admissionv1.MatchCondition{{Name: "changes-policies", Expression: changesPolicy}},
@@ -87,7 +87,7 @@ func writesOf(resources []schema.GroupVersionResource) map[spot][]usher.Operatio
 
 // deletions is the entry for deletions of denials in the tier platform. All other deletions are not
 // sent, and these pass without a response in time: a policy can always be deleted.
-func (e *Enroller) deletions() Entry {
+func (e *Applier) deletions() Entry {
 	kind, _ := api.KindOf(&v1alpha1.ClusterAuthorizationPolicy{})
 	r := kind.GroupVersionResource()
 	return Entry{

@@ -23,7 +23,7 @@ type Registered struct {
 
 // Registered reads the current webhook configurations. Configurations that do not exist, or that
 // are not Usher's, have no entries; entries that others have added are ignored.
-func (e *Enroller) Registered(ctx context.Context) ([]Registered, error) {
+func (e *Applier) Registered(ctx context.Context) ([]Registered, error) {
 	client := e.kube.AdmissionregistrationV1()
 	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, e.o.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func (e *Enroller) Registered(ctx context.Context) ([]Registered, error) {
 	return all, nil
 }
 
-func (e *Enroller) appendRegistered(all []Registered, name string, c *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) []Registered {
+func (e *Applier) appendRegistered(all []Registered, name string, c *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) []Registered {
 	at, ok := EntryOf(name)
 	path := e.pathOf(c)
 	if !ok || path == "" {
@@ -60,7 +60,7 @@ func (e *Enroller) appendRegistered(all []Registered, name string, c *admissionv
 
 // pathOf is the path that an entry has here. A URL may lead through a proxy, which has a
 // path of its own.
-func (e *Enroller) pathOf(c *admissionv1.WebhookClientConfig) string {
+func (e *Applier) pathOf(c *admissionv1.WebhookClientConfig) string {
 	switch {
 	case c.Service != nil && c.Service.Path != nil:
 		return *c.Service.Path

@@ -12,13 +12,13 @@ import (
 
 // Remove deletes the webhook configurations. It ignores those that do not exist; those that are not
 // Usher's are left, with a [ForeignError]. It needs no running server.
-func (e *Enroller) Remove(ctx context.Context) error {
+func (e *Applier) Remove(ctx context.Context) error {
 	return Remove(ctx, e.kube, e.o.Name, func(kind, name string) {
 		e.o.Log.Info("registration removed", "kind", kind, "name", name)
 	})
 }
 
-// Remove deletes the configurations with a name, like [Enroller.Remove], and reports each that it
+// Remove deletes the configurations with a name, like [Applier.Remove], and reports each that it
 // has deleted. It tries both, even after an error.
 func Remove(ctx context.Context, kube kubernetes.Interface, name string, deleted func(kind, name string)) error {
 	client := kube.AdmissionregistrationV1()

@@ -99,7 +99,7 @@ func (p *place) isSubresource() bool { return strings.Contains(p.resource, "/") 
 // find returns where objects of a kind are written: nowhere if they are never sent, not from
 // the namespaces that are covered, or are policies. An unknown kind is at the place that it most likely
 // will have. An error means that it cannot be told now.
-func (e *Enroller) find(c rule.Covered) (*located, error) {
+func (e *Applier) find(c rule.Covered) (*located, error) {
 	l := &located{Covered: c}
 	if c.Kind == "" {
 		l.places = everything
@@ -152,7 +152,7 @@ func exempt(gvk schema.GroupVersionKind) bool {
 }
 
 // exemptKinds returns the kinds of a coverage that are never sent, sorted.
-func (e *Enroller) exemptKinds(coverage rule.Coverage) []string {
+func (e *Applier) exemptKinds(coverage rule.Coverage) []string {
 	set := map[string]bool{}
 	for _, c := range slices.Concat(coverage.Mutate, coverage.Validate) {
 		gvk := schema.FromAPIVersionAndKind(c.APIVersion, c.Kind)

@@ -60,8 +60,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// An Enroller keeps the registration. It is safe for concurrent use.
-type Enroller struct {
+// An Applier writes the webhook configurations. It is safe for concurrent use.
+type Applier struct {
 	kube   kubernetes.Interface
 	mapper meta.RESTMapper
 	o      Options
@@ -71,9 +71,9 @@ type Enroller struct {
 	told string
 }
 
-// New returns an Enroller. The mapper tells the resources of kinds; it should ask the API
+// New returns an Applier. The mapper maps kinds to resources; it should ask the API
 // server again about kinds that it does not know.
-func New(kube kubernetes.Interface, mapper meta.RESTMapper, o Options) *Enroller {
+func New(kube kubernetes.Interface, mapper meta.RESTMapper, o Options) *Applier {
 	o.Name = cmp.Or(o.Name, "usher")
 	o.Port = cmp.Or(o.Port, 443)
 	o.FailurePolicy = cmp.Or(o.FailurePolicy, admissionv1.Ignore)
@@ -88,5 +88,5 @@ func New(kube kubernetes.Interface, mapper meta.RESTMapper, o Options) *Enroller
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Enroller{kube: kube, mapper: mapper, o: o}
+	return &Applier{kube: kube, mapper: mapper, o: o}
 }
