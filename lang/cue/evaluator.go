@@ -156,6 +156,8 @@ func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *
 // nothing.
 func verdictOf(err error, took, limit time.Duration) verdict {
 	switch {
+	case errors.Is(err, worker.ErrStarved):
+		return unknown
 	case errors.Is(err, ErrOverrun):
 		return overran
 	case took == 0, errors.Is(err, context.Canceled):

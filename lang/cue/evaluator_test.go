@@ -177,7 +177,12 @@ validate: valid: len([for i in list.Range(0, object.n, 1) for j in list.Range(0,
 		if _, err := p.Run(context.Background(), in); !errors.Is(err, cue.ErrOverrun) {
 			t.Errorf("%s: error is %v", tt.reason, err)
 		}
-		if _, err := p.Run(context.Background(), in); !errors.Is(err, cue.ErrSuspended) {
+		// On a busy machine it may hardly have had the processor, which does not count.
+		_, err := p.Run(context.Background(), in)
+		for deadline := time.Now().Add(time.Minute); errors.Is(err, cue.ErrOverrun) && time.Now().Before(deadline); {
+			_, err = p.Run(context.Background(), in)
+		}
+		if !errors.Is(err, cue.ErrSuspended) {
 			t.Errorf("%s: then the error is %v", tt.reason, err)
 		}
 	}

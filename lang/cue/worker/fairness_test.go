@@ -195,7 +195,7 @@ func TestLeastUsedIsNext(t *testing.T) {
 // Each request that had to be ended makes the time shorter for the next ones.
 func TestOverrunsShortenTheLimit(t *testing.T) {
 	t.Parallel()
-	p := pool(t, worker.Options{Workers: 2})
+	p := pool(t, worker.Options{Workers: 2, Slice: time.Microsecond})
 	for _, want := range []string{"800ms", "400ms", "200ms", "100ms", "100ms"} {
 		_, _, err := do(t.Context(), p, "slow", 800*time.Millisecond, "hang")
 		if !errors.Is(err, worker.ErrTimeout) || !strings.HasSuffix(err.Error(), "ended after "+want) {
@@ -210,7 +210,7 @@ func TestOverrunsShortenTheLimit(t *testing.T) {
 // Tenants whose requests had to be ended rest together after each of them, and the others have the processor meanwhile.
 func TestOverrunsAreFollowedByRests(t *testing.T) {
 	t.Parallel()
-	p := pool(t, worker.Options{Workers: 2})
+	p := pool(t, worker.Options{Workers: 2, Slice: time.Microsecond})
 	slow := func(tenant string) {
 		t.Helper()
 		if _, _, err := do(t.Context(), p, tenant, time.Second, "hang"); !errors.Is(err, worker.ErrTimeout) {
@@ -235,6 +235,24 @@ func TestOverrunsAreFollowedByRests(t *testing.T) {
 	}
 	if _, _, err := do(t.Context(), p, "slow too", limit, "x"); err != nil {
 		t.Errorf("after the rest: %v", err)
+	}
+}
+
+// On a machine that is busy, requests that hardly have the processor do not count against their tenant.
+func TestStarvedRequestsCountForNobody(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2, Slice: time.Hour})
+	for range 2 {
+		_, _, err := do(t.Context(), p, "quick", 100*time.Millisecond, "stop")
+		if !errors.Is(err, worker.ErrTimeout) || !errors.Is(err, worker.ErrStarved) || !strings.Contains(err.Error(), "ended after 100ms") {
+			t.Errorf("error is %v", err)
+		}
+	}
+	if s := p.Stats(); s.Overran != 2 || len(s.LowTenants) > 0 {
+		t.Errorf("counted %+v", s)
+	}
+	if _, _, err := do(t.Context(), p, "quick", limit, "x"); err != nil {
+		t.Errorf("then %v", err)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 var (
 	// ErrTimeout is the error of a request whose worker was killed because it took too long.
 	ErrTimeout = errors.New("no answer in time")
+	// ErrStarved is, besides ErrTimeout, the error of a request that hardly had the processor meanwhile:
+	// the machine was busy, and the request may be a quick one.
+	ErrStarved = errors.New("it hardly had the processor")
 	// ErrMemory is the error of a request whose worker ran out of memory.
 	ErrMemory = errors.New("it needs more memory than it may have")
 	// ErrCrashed is the error of a request whose worker crashed, or answered something else.
@@ -242,7 +245,11 @@ func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]b
 		defer timer.Stop()
 	}
 	reply, last, err := w.ask(payload, limit)
-	return reply, p.release(w, t, outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err})
+	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
+	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
+		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
+	}
+	return reply, p.release(w, t, o)
 }
 
 // Ended returns why ctx is done, as its error and as the cause that it was given.
@@ -336,7 +343,7 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	}
 	p.lastUse = time.Now()
 	w.turn, w.used = nil, p.lastUse
-	u := usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted, recycled: o.err == nil && o.last}
+	u := usage{cpu: o.cpu, long: o.cpu >= p.options.Slice && !t.lane.background, ended: o.err != nil && !w.preempted && !errors.Is(o.err, ErrStarved), recycled: o.err == nil && o.last}
 	if o.last {
 		u.cpu += w.startup
 	}

@@ -72,6 +72,8 @@ func behave(request []byte) []byte {
 		}
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		// The signal may be late.
+		select {}
 	case "close":
 		_ = syscall.Close(1)
 		select {}
