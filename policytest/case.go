@@ -42,6 +42,9 @@ type Case struct {
 
 	// File is where the case was loaded from.
 	File string `json:"-"`
+
+	// files are the names in PolicyFiles of the policies from there, which are the last ones.
+	files []string
 	// Limits say what policies may do, as the operator of the cluster decides.
 	Limits rule.Limits `json:"-"`
 }

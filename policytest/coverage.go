@@ -9,12 +9,14 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Coverage is what the cases of one suite of authorization policies exercise.
+// A Coverage is what cases exercise of a suite of authorization policies, or of another policy.
 type Coverage struct {
 	Set  string `json:"set"`
 	File string `json:"file"`
 	// Policies and Rules are exercised by a case that they decide, or would decide in Audit mode;
-	// Conditions by a case in which they hold and one in which they do not.
+	// Conditions by a case in which they hold and one in which they do not. Of other policies, rules
+	// are exercised by a case that they change or reject, and the condition of a rule that validates
+	// by a case that it rejects and one that it lets pass.
 	Policies   Share `json:"policies"`
 	Rules      Share `json:"rules"`
 	Conditions Share `json:"conditions"`
@@ -35,8 +37,8 @@ func (s *Share) count(exercised bool) {
 	}
 }
 
-// Cover returns what tests exercise of their authorization policies. It ignores tests of other
-// formats.
+// Cover returns what tests exercise of their policies: of each suite of authorization policies, and
+// of each other policy.
 func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
 	var all []Coverage
 	for _, s := range suites(tests) {
@@ -52,6 +54,13 @@ func Cover(ctx context.Context, tests []Test) ([]Coverage, error) {
 			seen.note(x)
 		}
 		all = append(all, seen.coverage(s))
+	}
+	for _, s := range subjects(tests) {
+		coverage, err := s.cover(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, coverage)
 	}
 	return all, nil
 }

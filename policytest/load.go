@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/json"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // ErrNoCases is the error of [Load] when there is nothing to run.
@@ -98,7 +99,13 @@ func (c *Case) readPolicyFiles() error {
 			if err := json.UnmarshalCaseSensitivePreserveInts(d.json, &policy); err != nil {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
-			c.Policies = append(c.Policies, policy)
+			err := manifest.Each(policy, func(policy map[string]any) error {
+				c.Policies, c.files = append(c.Policies, policy), append(c.files, name)
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
 		}
 	}
 	return nil

@@ -24,9 +24,10 @@ type Survivor struct {
 	Without string `json:"without"`
 }
 
-// Mutate leaves out one part after the other of the policies that tests are about: each
-// policy, rule and condition, the excluded subjects and the selectors. A case should fail
-// each time; otherwise none tests that part. Tests of other formats do not count.
+// Mutate leaves out one part after the other of the policies that tests are about. Of
+// authorization policies these are policies, rules, conditions, excluded subjects and selectors; of
+// others, policies, rules, operations, clauses of selectors, what templates and plaintext set, and
+// conditions, also those of CUE. A case should fail each time; otherwise none tests that part.
 func Mutate(ctx context.Context, tests []Test) Mutants {
 	var result Mutants
 	for _, s := range suites(tests) {
@@ -36,6 +37,11 @@ func Mutate(ctx context.Context, tests []Test) Mutants {
 				result.Survivors = append(result.Survivors, Survivor{Set: s.name(), File: s.file, Without: m.without})
 			}
 		}
+	}
+	for _, s := range subjects(tests) {
+		mutants := s.mutate(ctx)
+		result.Total += mutants.Total
+		result.Survivors = append(result.Survivors, mutants.Survivors...)
 	}
 	return result
 }

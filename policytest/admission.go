@@ -1,0 +1,205 @@
+package policytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A subject is an admission policy with the cases that are about it.
+type subject struct {
+	policy   map[string]any
+	key      string
+	file     string
+	compiled compile.Compiled
+	cases    []*Case
+}
+
+// subjects are the policies of admission cases, in the order of the cases. Policies that do not
+// compile are left out: their cases fail, or are about that.
+func subjects(tests []Test) []*subject {
+	var all []*subject
+	for _, t := range tests {
+		c := t.admission
+		if c == nil || c.Skip != "" {
+			continue
+		}
+		for i, policy := range c.Policies {
+			key := text(policy)
+			at := slices.IndexFunc(all, func(s *subject) bool { return s.key == key })
+			if at < 0 {
+				s, ok := newSubject(c, i, key)
+				if !ok {
+					continue
+				}
+				at, all = len(all), append(all, s)
+			}
+			if !slices.Contains(all[at].cases, c) {
+				all[at].cases = append(all[at].cases, c)
+			}
+		}
+	}
+	return all
+}
+
+func newSubject(c *Case, i int, key string) (*subject, bool) {
+	s := &subject{policy: c.Policies[i], key: key, file: c.File}
+	if first := len(c.Policies) - len(c.files); i >= first {
+		s.file = filepath.Join(filepath.Dir(c.File), c.files[i-first])
+	}
+	var ok bool
+	s.compiled, ok = compiled(s.policy, c.Limits)
+	return s, ok
+}
+
+// compiled compiles a policy; false if it has errors.
+func compiled(policy map[string]any, limits rule.Limits) (compile.Compiled, bool) {
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		return compile.Compiled{}, false
+	}
+	decoded, err := api.Decode(encoded)
+	if err != nil {
+		return compile.Compiled{}, false
+	}
+	c := compile.Options{Limits: limits}.Policy(context.Background(), decoded)
+	return c, len(rule.Errors(c.Problems)) == 0
+}
+
+// mutate leaves out one part of the policy after the other.
+func (s *subject) mutate(ctx context.Context) Mutants {
+	mutants := policyMutants(s.policy)
+	noticed := make([]bool, len(mutants))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, m := range mutants {
+		if m.policy != nil {
+			if _, ok := compiled(m.policy, s.cases[0].Limits); !ok {
+				// Nobody can write it.
+				mutants[i].without = ""
+				continue
+			}
+		}
+		group.Go(func() error {
+			noticed[i] = s.notices(ctx, m)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var result Mutants
+	for i, m := range mutants {
+		if m.without == "" {
+			continue
+		}
+		result.Total++
+		if !noticed[i] {
+			result.Survivors = append(result.Survivors, Survivor{Set: s.compiled.Ref.String(), File: s.file, Without: m.without})
+		}
+	}
+	return result
+}
+
+// notices reports whether the answer of a case is another one with the mutant.
+func (s *subject) notices(ctx context.Context, m policyMutant) bool {
+	return slices.ContainsFunc(s.cases, func(c *Case) bool {
+		changed := *c
+		changed.Policies = nil
+		for _, policy := range c.Policies {
+			switch {
+			case text(policy) != s.key:
+				changed.Policies = append(changed.Policies, policy)
+			case m.policy != nil:
+				changed.Policies = append(changed.Policies, m.policy)
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+		defer cancel()
+		return len(recovered(ctx, changed.wrongAnswers)) > 0
+	})
+}
+
+// wrongAnswers are faults without those that say that an answer proves nothing.
+func (c *Case) wrongAnswers(ctx context.Context) []string {
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer s.close()
+	a, err := s.decide(ctx, c)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return c.Expected().faults(a)
+}
+
+// cover tells which rules of the policy do something in a case, and which of those that validate
+// also let a request pass.
+func (s *subject) cover(ctx context.Context) (Coverage, error) {
+	seen := map[string]map[usher.Outcome]bool{}
+	for _, c := range s.cases {
+		findings, err := c.findings(ctx)
+		if err != nil {
+			return Coverage{}, fmt.Errorf("cover %s: case %s: %w", s.compiled.Ref, c.Name, err)
+		}
+		for _, f := range findings {
+			if f.Policy != s.compiled.Ref {
+				continue
+			}
+			if seen[f.Rule] == nil {
+				seen[f.Rule] = map[usher.Outcome]bool{}
+			}
+			seen[f.Rule][f.Outcome] = true
+		}
+	}
+	coverage := Coverage{Set: s.compiled.Ref.String(), File: s.file}
+	counted := map[string]bool{}
+	for i := range s.compiled.Rules {
+		if r := &s.compiled.Rules[i]; !counted[r.Name] {
+			counted[r.Name] = true
+			coverage.rule(r, seen[r.Name])
+		}
+	}
+	coverage.Policies.count(coverage.Rules.Exercised > 0)
+	return coverage, nil
+}
+
+func (c *Case) findings(ctx context.Context) ([]usher.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+	defer cancel()
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	a, err := s.decide(ctx, c)
+	return a.decision.Findings, err
+}
+
+// rule counts a rule by its outcomes in all cases.
+func (c *Coverage) rule(r *rule.Rule, outcomes map[usher.Outcome]bool) {
+	if r.Phase == usher.Mutate {
+		c.Rules.count(outcomes[usher.Changed])
+		if !outcomes[usher.Changed] {
+			c.Missing = append(c.Missing, fmt.Sprintf("%s %s: changes nothing in any case", r.Policy, r.Name))
+		}
+		return
+	}
+	c.Rules.count(outcomes[usher.Rejected])
+	if !outcomes[usher.Rejected] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: rejects no case", r.Policy, r.Name))
+	}
+	c.Conditions.count(outcomes[usher.Rejected] && outcomes[usher.Passed])
+	if !outcomes[usher.Passed] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: passes no case", r.Policy, r.Name))
+	}
+}
