@@ -117,8 +117,8 @@ race: ## the race detector on the packages with concurrency
 cases: build ## the case files of the examples and of the original's behaviour, and the example policies
 	$(USHER) check --strict examples/policies examples/cookbook
 	$(USHER) check --strict examples/authorization/policies
-	$(USHER) test examples/cases examples/cookbook docs/policies/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
-	$(USHER) test --coverage --mutate examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
+	$(USHER) test docs/policies/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
+	$(USHER) test --coverage --mutate examples/cases examples/cookbook examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 	@$(GOTEST) -run TestCases ./door/authorization ./simulate/authz
 
 .PHONY: format-check

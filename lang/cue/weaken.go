@@ -19,7 +19,8 @@ type Weaker struct {
 
 // Weaken returns the programs that come of source when one of its conditions is left out: the
 // condition of an if, or an operand of && or ||. It returns none for what cannot be parsed. Tests
-// of policies should notice each.
+// of policies should notice each. Comparisons that ask whether a field exists (!= _|_) stay: they
+// mostly guard what follows, and programs often say the same without them.
 func Weaken(source string) []Weaker {
 	var all []Weaker
 	for i := 0; ; i++ {
@@ -39,6 +40,9 @@ func weakened(source string, number int) (Weaker, bool) {
 	}
 	var left ast.Expr
 	leave := func(e ast.Expr, neutral bool) ast.Expr {
+		if isGuard(e) {
+			return e
+		}
 		number--
 		if number != -1 {
 			return e
@@ -66,4 +70,14 @@ func weakened(source string, number int) (Weaker, bool) {
 	}
 	text, err := format.Node(file)
 	return Weaker{Condition: strings.Join(strings.Fields(string(condition)), " "), Source: string(text)}, err == nil
+}
+
+// isGuard reports whether e asks whether a field exists.
+func isGuard(e ast.Expr) bool {
+	comparison, ok := e.(*ast.BinaryExpr)
+	if !ok || comparison.Op != token.NEQ {
+		return false
+	}
+	_, bottom := comparison.Y.(*ast.BottomLit)
+	return bottom
 }

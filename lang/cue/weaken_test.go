@@ -30,10 +30,10 @@ func TestWeaken(t *testing.T) {
 			},
 		},
 		{
-			reason: "each if of several, in a list", source: "a: [for x in y if x != _|_ if x.z {x}]\n",
+			reason: "each if of several, in a list, without guards", source: "a: [for x in y if x != _|_ if x.z if x.w {x}]\n",
 			want: []cue.Weaker{
-				{Condition: "x != _|_", Source: "a: [for x in y if true if x.z {x}]\n"},
-				{Condition: "x.z", Source: "a: [for x in y if x != _|_ if true {x}]\n"},
+				{Condition: "x.z", Source: "a: [for x in y if x != _|_ if true if x.w {x}]\n"},
+				{Condition: "x.w", Source: "a: [for x in y if x != _|_ if x.z if true {x}]\n"},
 			},
 		},
 	} {

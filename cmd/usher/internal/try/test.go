@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -34,14 +35,15 @@ func Test(s cli.Streams) *cobra.Command {
 		Long: `Test runs the case files in files and folders. A case names policies, a request and the
 answer that it must get; docs/test-format.md describes the formats. No cluster is needed.
 
-Of suites of authorization policies --coverage tells which policies, rules and conditions no
-case exercises. With --mutate one of these after the other is left out: a case must fail
-each time, or else the exit status is 1.
+With --coverage it tells which policies, rules and conditions no case exercises. With
+--mutate it leaves out one part of the policies after the other, such as a rule, a label of a
+selector or a condition: a case must fail each time, or else the exit status is 1.
 
 The exit status is 0 if every case passes, 1 if one fails, and 2 if the cases cannot be
 run at all.`,
 		Example: `  usher test cases/
   usher test --run 'replicas|labels' cases/
+  usher test --coverage --mutate cases/
   usher test -o junit cases/ > report.xml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,8 +75,7 @@ run at all.`,
 	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder with cases (repeatable); the same as PATH")
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print more: the cases that pass, too")
-	cmd.Flags().BoolVar(&extent.coverage, "coverage", false, "tell what of authorization policies no case exercises")
-	cmd.Flags().BoolVar(&extent.mutate, "mutate", false, "leave out one part of authorization policies after the other; a case must fail each time")
+	extent.register(cmd.Flags())
 	limits.Register(cmd.Flags())
 	output.Register(cmd, "text", "json", "yaml", "junit")
 	color.Register(cmd)
@@ -164,6 +165,11 @@ type testReport struct {
 // A testExtent is what to find out besides whether cases pass.
 type testExtent struct {
 	coverage, mutate bool
+}
+
+func (e *testExtent) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&e.coverage, "coverage", false, "list the policies, rules and conditions that no case exercises")
+	flags.BoolVar(&e.mutate, "mutate", false, "leave out one part of the policies after the other, such as a rule or a condition; a case must fail each time")
 }
 
 // examine measures the coverage of the cases. It tests mutants only if no case fails.
