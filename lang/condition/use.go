@@ -1,6 +1,8 @@
 package condition
 
 import (
+	"slices"
+
 	"github.com/cockroachdb/apd/v3"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
@@ -22,7 +24,7 @@ func (c *comparison) Uses() []rule.Use {
 func (c *comparison) compared() []rule.Comparison {
 	constants := c.members
 	if c.constant != nil && c.process == nil {
-		constants = append(constants[:len(constants):len(constants)], *c.constant)
+		constants = append(slices.Clip(constants), *c.constant)
 	}
 	var all []rule.Comparison
 	for i := range constants {
