@@ -59,6 +59,8 @@ type Options struct {
 	CompileTimeout time.Duration
 	// Trial tries policies when they are written; nil does so without a cluster. See [trial.Trial].
 	Trial func(context.Context, compile.Compiled) []rule.Problem
+	// Stored tries the policies of sources, for their states; nil does not.
+	Stored *trial.Trial
 	// Quota bounds the policies of each namespace.
 	Quota Quota
 	// Log gets one record for each update that changes something, and one for each
@@ -81,6 +83,7 @@ type Live struct {
 	lengths  lengths
 	index    *index.Index
 	settler  settler
+	tries    *tries
 }
 
 // A snapshot is everything that holds at one time. It is immutable and replaced whole.
@@ -106,7 +109,7 @@ func New(o Options) *Live {
 		o.Trial = trial.New(trial.Options{}).Problems
 	}
 	o.Quota = o.Quota.withDefaults()
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler()}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
 }
@@ -169,6 +172,9 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	settling.Go(func() { l.settle(ctx) })
+	if l.options.Stored != nil {
+		settling.Go(func() { l.tryStored(ctx) })
+	}
 	if len(sources) == 0 {
 		l.update(nil)
 	}
@@ -235,7 +241,7 @@ func (l *Live) build(sets []*merged) built {
 	for _, v := range versions {
 		problems = append(problems, v.newest.Problems...)
 		status.add(v)
-		policies = append(policies, v.state())
+		policies = append(policies, l.tries.state(v))
 		if v.good != nil {
 			enforced = append(enforced, *v.good)
 		}
@@ -247,6 +253,7 @@ func (l *Live) build(sets []*merged) built {
 		!slices.EqualFunc(l.unused, c.unused, sameObject)
 	l.known, l.unused = known, c.unused
 	l.settler.expect(versions)
+	l.tries.expect(versions)
 	if !changed {
 		return built{}
 	}

@@ -154,6 +154,10 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return c, settled
 	}
+	if p.NoSuchKind != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoSuchKind, short(p.NoSuchKind)
+		return c, settled
+	}
 	switch o.calls.State {
 	case CallsAssumed, CallsSeen:
 	case CallsAwaited:

@@ -25,6 +25,8 @@ type State struct {
 	// Surplus: the policy is neither compiled nor in force, because its namespace has too many
 	// policies.
 	Surplus bool
+	// NoSuchKind says of a policy none of whose kinds the cluster has, which these are; else "".
+	NoSuchKind string
 	// Problems are those of the newest version.
 	Problems []Problem
 	// Slow names a rule of the newest version that runs slowly, with the reason; "" if none does,

@@ -48,6 +48,11 @@ type Result struct {
 	Problems []rule.Problem
 	// Skipped says which kinds were not tried, and why.
 	Skipped []string
+	// NoSuchKind says that the cluster has none of the kinds that the policy selects; "" if it has, or
+	// the kinds are not those of a cluster.
+	NoSuchKind string
+	// Unsettled says that a later try may tell otherwise, because kinds or rights have changed.
+	Unsettled bool
 }
 
 // Problems returns what the author of a policy should know; also what was not tried.
@@ -74,7 +79,10 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}
 	if len(c.Rules) > 0 {
 		result.Problems = selectorProblems(set, c.Rules[0].Match.Selectors)
-		result.Problems = append(result.Problems, t.unreadable(ctx, set, c)...)
+		unreadable := t.unreadable(ctx, set, c)
+		result.NoSuchKind = noSuchKind(set, c.Rules[0].Match.Selectors)
+		result.Unsettled = len(unreadable) > 0 || missesKind(set, kinds)
+		result.Problems = append(result.Problems, unreadable...)
 		result.Skipped = skipped(set, c.Rules[0].Match.Selectors, t.options.Objects)
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
@@ -92,6 +100,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 		position := c.Policy.Position(p.Field)
 		p.Policy, p.File, p.Line = c.Ref, position.File, position.Line
 	}
+	result.Unsettled = result.Unsettled || ctx.Err() != nil
 	rule.SortProblems(result.Problems)
 	result.Problems = slices.CompactFunc(result.Problems, func(a, b rule.Problem) bool { return a == b })
 	return result
@@ -119,6 +128,24 @@ func kindsOf(selectors []rule.Selector) []schema.GroupVersionKind {
 		}
 	}
 	return kinds
+}
+
+// missesKind reports whether one of the kinds may come later.
+func missesKind(set *kind.Set, kinds []schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(kinds, func(of schema.GroupVersionKind) bool { return set.Schema(of) == nil })
+}
+
+// noSuchKind says that a cluster has none of the kinds, if that is so.
+func noSuchKind(set *kind.Set, selectors []rule.Selector) string {
+	kinds := kindsOf(selectors)
+	if !set.Complete || len(kinds) == 0 || slices.ContainsFunc(kinds, set.Has) {
+		return ""
+	}
+	apiVersion, name := kinds[0].ToAPIVersionAndKind()
+	if p, unknown := unknownKind(set, kinds[0]); unknown && len(kinds) == 1 {
+		return fmt.Sprintf("the cluster has no kind %s in %s; %s", name, apiVersion, p.Do)
+	}
+	return fmt.Sprintf("the cluster has none of the kinds that the policy selects, such as %s in %s", name, apiVersion)
 }
 
 // skipped says which kinds have no schema, and no object that is given.

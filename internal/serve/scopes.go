@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
@@ -20,6 +21,13 @@ type scopes struct {
 	discovery discovery.DiscoveryInterface
 	log       *slog.Logger
 	known     atomic.Pointer[map[schema.GroupResource]authz.Scope]
+	lists     atomic.Pointer[discovered]
+}
+
+// A discovered is what discovery returned; complete says that all groups answered.
+type discovered struct {
+	lists    []*metav1.APIResourceList
+	complete bool
 }
 
 // rediscover is how often discovery is read.
@@ -69,6 +77,7 @@ func (s *scopes) read() {
 	if len(lists) == 0 {
 		return
 	}
+	s.lists.Store(&discovered{lists, err == nil})
 	next := map[schema.GroupResource]authz.Scope{}
 	maps.Copy(next, *s.known.Load())
 	for _, list := range lists {

@@ -38,6 +38,7 @@ import (
 	"github.com/usher-dev/usher/observe/metrics"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
+	"github.com/usher-dev/usher/trial"
 )
 
 // A Server is a webhook server. Use [New], which opens its ports, and then [Server.Run].
@@ -156,6 +157,8 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, s.cluster.places
 		o.Proofs = &s.cluster.proofs.prover
+		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable})
+		o.Trial = o.Stored.Problems
 	}
 	return o
 }

@@ -75,6 +75,8 @@ const (
 	// ReasonNotEnforced: the policy compiles, but something else stands in for it, such as
 	// a policy of the same name in a file.
 	ReasonNotEnforced = "NotEnforced"
+	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects.
+	ReasonNoSuchKind = "NoSuchKind"
 	// ReasonPropagating: a live replica does not decide by the newest version yet.
 	ReasonPropagating = "Propagating"
 	// ReasonNotRegistered: the webhook configurations could not be written, so that API

@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/usher-dev/usher/sandbox"
+)
+
+// warned collects the warnings that kubectl would print.
+type warned struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements [rest.WarningHandler].
+func (w *warned) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warned) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := strings.Join(w.texts, "\n")
+	w.texts = nil
+	return text
+}
+
+// slip is a policy as a new user writes it.
+func slip(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	return documents(t, fmt.Appendf(nil, "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n", kind, name, spec))[0]
+}
+
+// TestSlipsAreTold: who writes a policy that does not do what it says reads an error or a warning, and
+// finds it in the status; a policy that refuses everything can be corrected.
+func TestSlipsAreTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sandbox.Options{Exclusive: true})
+	r.serve(t)
+	handler := &warned{}
+	config := rest.CopyConfig(r.RESTConfig)
+	config.WarningHandler = handler
+	client := dynamic.NewForConfigOrDie(config)
+	for _, test := range []struct {
+		reason, kind, spec string
+		// refused and warning are part of what is read; enforced is the condition.
+		refused, warning string
+		enforced, why    string
+	}{
+		{
+			"nobody reads vaild", "ClusterValidatePolicy",
+			`{resourceSelectors: [{apiVersion: v1, kind: Pod}], validateRules: [{cue: "object: _\nvalidate: {vaild: false}"}]}`,
+			"did you mean valid", "", "", "",
+		},
+		{
+			"a path that no Pod has", "ClusterOverridePolicy",
+			`{resourceSelectors: [{apiVersion: v1, kind: Pod}], overrideRules: [{targetOperations: [CREATE], overriders: {plaintext: [{op: add, path: /spec/hostNetwrk, value: true}]}}]}`,
+			"", "no Pod has spec.hostNetwrk (did you mean spec.hostNetwork?)", "True", "",
+		},
+		{
+			"a kind that does not exist", "ClusterOverridePolicy",
+			`{resourceSelectors: [{apiVersion: v1, kind: Pods}], overrideRules: [{overriders: {template: {type: labels, operation: add, path: a, value: {string: b}}}}]}`,
+			"", "the cluster has no kind Pods in v1: the selector selects nothing (did you mean kind: Pod?)", "False", "NoSuchKind",
+		},
+		{
+			"a kind of a CustomResourceDefinition", "ClusterValidatePolicy",
+			`{resourceSelectors: [{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: OverridePolicy}], validateRules: [{targetOperations: [CREATE], template: {type: condition, condition: {cond: Exist, dataRef: {from: current, path: /spec/overideRules}, message: stop}}}]}`,
+			"", "no OverridePolicy has spec.overideRules (did you mean spec.overrideRules?)", "", "",
+		},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			policy := slip(t, test.kind, strings.ReplaceAll(strings.ToLower(test.reason), " ", "-"), test.spec)
+			resource := client.Resource(schema.GroupVersionResource{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Resource: map[string]string{
+				"ClusterValidatePolicy": "clustervalidatepolicies", "ClusterOverridePolicy": "clusteroverridepolicies",
+			}[test.kind]})
+			created, err := resource.Create(testContext(t), policy, metav1.CreateOptions{})
+			warnings := handler.take()
+			if test.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), test.refused) {
+					t.Errorf("error %v, want one that says %q", err, test.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.remove(created) })
+			if !strings.Contains(warnings, test.warning) {
+				t.Errorf("warnings %q, want one that says %q", warnings, test.warning)
+			}
+			if test.enforced == "" {
+				return
+			}
+			await := "the status has the warning, and Enforced is " + test.enforced
+			eventually(t, await, func() error {
+				now, err := resource.Get(testContext(t), created.GetName(), metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				status := fmt.Sprint(now.Object["status"])
+				what, _, _ := strings.Cut(test.warning, " (did")
+				if !strings.Contains(status, what) || !strings.Contains(status, test.why) || !conditionIs(now, "Enforced", test.enforced) {
+					return errors.New(status)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("a policy that refuses everything is corrected", func(t *testing.T) {
+		closed := r.enforce(t, slip(t, "ClusterValidatePolicy", "closed", `{validateRules: [{cue: "validate: {valid: false, reason: \"closed\"}"}]}`))
+		fixed := closed.DeepCopy()
+		if err := unstructured.SetNestedSlice(fixed.Object, []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "name": "none"}}, "spec", "resourceSelectors"); err != nil {
+			t.Fatal(err)
+		}
+		fixed.SetManagedFields(nil)
+		fixed.SetResourceVersion("")
+		if _, err := r.apply(testContext(t), fixed); err != nil {
+			t.Errorf("correct the policy: %v", err)
+		}
+	})
+}
+
+func conditionIs(object *unstructured.Unstructured, kind, status string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, ok := c.(map[string]any); ok && condition["type"] == kind && condition["status"] == status {
+			return true
+		}
+	}
+	return false
+}
