@@ -66,14 +66,15 @@ var mayImport = []struct {
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	{"trial/kind", nil},
 	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "index", "engine", "internal/jsonpatch", "trial/kind"}},
-	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/..."}},
+	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
+	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "internal/jsonpatch", "internal/manifest"}},
-	{"plugin", []string{".", "compile", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/..."}},
+	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},

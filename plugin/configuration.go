@@ -40,6 +40,10 @@ type Configuration struct {
 	// FromAPI says whether to read policies from the API that the server serves or, if it is an
 	// extension of another one, from that. The default is true if there are no Policies.
 	FromAPI *bool `json:"fromAPI,omitempty"`
+	// ProofKeys are files with the keys of policy proofs, 32 bytes each, such as those of the Secret
+	// usher-proofs. Policies in the API that need a proof then count only with one by any of them;
+	// the first makes proofs. Without keys, what is written is asked about, and no proof is needed.
+	ProofKeys []string `json:"proofKeys,omitempty"`
 	// FailurePolicy is how to handle a request when a rule fails: Fail (the default) or Ignore.
 	FailurePolicy engine.FailurePolicy `json:"failurePolicy,omitempty"`
 	// RequestTimeout is how long a decision may take, unless set 10s; RuleTimeout how long the
@@ -112,6 +116,9 @@ func (c *Configuration) complete() error {
 	}
 	if c.FactTTL.Duration == 0 {
 		c.FactTTL.Duration = defaultFactTTL
+	}
+	if !c.fromAPI() && len(c.ProofKeys) > 0 {
+		return fmt.Errorf("read configuration: proofKeys are for policies in the API: remove them, or set fromAPI to true")
 	}
 	if !c.fromAPI() && len(c.Policies) == 0 {
 		return fmt.Errorf("read configuration: there are no policies: name folders under policies, or set fromAPI to true")

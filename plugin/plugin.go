@@ -24,11 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
@@ -67,6 +69,8 @@ type Plugin struct {
 
 	config  Configuration
 	log     *slog.Logger
+	may     guard.Asker
+	proofs  *proofs
 	client  dynamic.Interface
 	mapper  meta.RESTMapper
 	drained <-chan struct{}
@@ -75,6 +79,7 @@ type Plugin struct {
 var (
 	_ admission.MutationInterface          = (*Plugin)(nil)
 	_ admission.ValidationInterface        = (*Plugin)(nil)
+	_ initializer.WantsAuthorizer          = (*Plugin)(nil)
 	_ initializer.WantsDynamicClient       = (*Plugin)(nil)
 	_ initializer.WantsRESTMapper          = (*Plugin)(nil)
 	_ initializer.WantsDrainedNotification = (*Plugin)(nil)
@@ -92,7 +97,21 @@ func New(config io.Reader) (*Plugin, error) {
 			return nil, fmt.Errorf("configure admission plugin %s: load policies: %w", Name, err)
 		}
 	}
-	return &Plugin{config: *c, log: slog.New(logr.ToSlogHandler(klog.Background().WithName("usher")))}, nil
+	p := &Plugin{config: *c, log: slog.New(logr.ToSlogHandler(klog.Background().WithName("usher")))}
+	if len(c.ProofKeys) > 0 {
+		p.proofs = &proofs{files: c.ProofKeys, log: p.log}
+		if _, err := p.proofs.read(); err != nil {
+			return nil, fmt.Errorf("configure admission plugin %s: %w", Name, err)
+		}
+	}
+	return p, nil
+}
+
+// SetAuthorizer implements [initializer.WantsAuthorizer]: who writes a policy is asked about there.
+func (p *Plugin) SetAuthorizer(a authorizer.Authorizer) {
+	if a != nil {
+		p.may = apiserver.May(a)
+	}
 }
 
 // SetDynamicClient implements [initializer.WantsDynamicClient].
@@ -121,17 +140,17 @@ func (p *Plugin) ValidateInitialization() error {
 		return fmt.Errorf("initialize admission plugin %s: %w", Name, err)
 	}
 	facts, watching := p.facts()
-	l := live.New(live.Options{
+	l := live.New(p.writers(live.Options{
 		Facts:   facts,
 		Quota:   live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
 		Engine:  engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
 		Compile: compile.Options{Limits: limits},
 		Log:     p.log,
-	})
-	// A server converts nothing for a plugin: each request has one entry.
+	}, watching))
+	// A server converts nothing for a plugin: each request has one entry. Nobody else can make one.
 	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		one := *r
-		one.Entry = live.EntryOf(r)
+		one.Entry, one.Trusted = live.EntryOf(r), true
 		return l.Decide(ctx, &one)
 	})
 	p.Plugin = apiserver.New(decisionlog.Wrap(asked, p.log), apiserver.Options{
@@ -140,7 +159,7 @@ func (p *Plugin) ValidateInitialization() error {
 	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
 	// It is never done if the server does not say when it is.
 	ctx := wait.ContextForChannel(p.drained)
-	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources()...) })
+	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources(ctx)...) })
 	if watching != nil {
 		p.follow(ctx, "facts", func() error { return watching.Run(ctx) })
 	}
@@ -157,15 +176,39 @@ func (p *Plugin) follow(ctx context.Context, what string, run func() error) {
 }
 
 // sources are the sources of policies; the earlier ones win.
-func (p *Plugin) sources() []source.Source {
+func (p *Plugin) sources(ctx context.Context) []source.Source {
 	var all []source.Source
 	if len(p.config.Policies) > 0 {
 		all = append(all, dir.New(p.config.Policies...))
 	}
-	if p.config.fromAPI() {
-		all = append(all, clustersource.New(p.client, clustersource.Options{Wait: absent, Log: p.log}))
+	if !p.config.fromAPI() {
+		return all
 	}
-	return all
+	o := clustersource.Options{Wait: absent, Log: p.log}
+	if p.proofs != nil {
+		o.Proofs = &p.proofs.prover
+	}
+	policies := clustersource.New(p.client, o)
+	if p.proofs != nil {
+		p.follow(ctx, "keys of policy proofs", func() error { return p.proofs.follow(ctx, policies.Recheck) })
+	}
+	return append(all, policies)
+}
+
+// writers adds to options what is asked about those who write policies to the API. Policies in
+// files are written by operators.
+func (p *Plugin) writers(o live.Options, objects *clusterfact.Resolver) live.Options {
+	if !p.config.fromAPI() {
+		return o
+	}
+	o.May = p.may
+	if objects != nil {
+		o.Places = live.Places(objects.Resource)
+	}
+	if p.proofs != nil {
+		o.Proofs = &p.proofs.prover
+	}
+	return o
 }
 
 // facts is where rules get what their requests do not carry: objects through the API, HTTP

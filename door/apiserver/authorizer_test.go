@@ -201,3 +201,40 @@ func TestRulesFor(t *testing.T) {
 		t.Errorf("without a lister: incomplete %t, %v", incomplete, err)
 	}
 }
+
+// TestMay: the authorizer of a server is asked what a request to authorize asks.
+func TestMay(t *testing.T) {
+	t.Parallel()
+	who := usher.User{Name: "jane", UID: "1", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}}}
+	for _, row := range []struct {
+		reason  string
+		request usher.Request
+		answer  usher.Decision
+		want    bool
+		err     string
+	}{
+		{"a resource", usher.Request{
+			Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Subresource: "scale", Namespace: "shop", Name: "web",
+			Access: &usher.Access{Verb: "update"},
+		}, usher.Allowed(), true, ""},
+		{"a path", usher.Request{Access: &usher.Access{Verb: "get", NonResource: true, Path: "/metrics"}}, usher.Allowed(), true, ""},
+		{"no opinion", usher.Request{Access: &usher.Access{Verb: "get"}}, usher.Decision{}, false, ""},
+		{"denied", usher.Request{Access: &usher.Access{Verb: "get"}}, usher.Denied("no"), false, ""},
+		{"no answer", usher.Request{Access: &usher.Access{Verb: "get"}}, usher.Decision{Verdict: "maybe"}, false, "authorize jane: no decision was reached"},
+	} {
+		row.request.Phase, row.request.User = usher.Authorize, who
+		var seen *usher.Request
+		z := apiserver.NewAuthorizer(usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+			seen = r
+			return row.answer, nil
+		}), silently(apiserver.AuthorizerOptions{}))
+		got, err := apiserver.May(z)(t.Context(), &row.request)
+		if got != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
+			t.Errorf("%s: %v, %v, want %v", row.reason, got, err, row.want)
+		}
+		row.request.UID = seen.UID
+		if diff := cmp.Diff(&row.request, seen, cmp.AllowUnexported(usher.Request{})); diff != "" {
+			t.Errorf("%s: -asked +seen:\n%s", row.reason, diff)
+		}
+	}
+}

@@ -155,7 +155,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		OnUpdate: s.observe,
 	}
 	if s.cluster != nil {
-		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, s.cluster.places
+		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = &s.cluster.proofs.prover
 		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable})
 		o.Trial = o.Stored.Problems

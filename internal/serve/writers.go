@@ -6,13 +6,9 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/compile/guard"
-	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
 // reviewTimeout bounds how long an API server may think about one question.
@@ -42,39 +38,4 @@ func (m *clusterRuntime) may(ctx context.Context, r *usher.Request) (bool, error
 		return false, fmt.Errorf("review access of %s: %w", r.User.Name, err)
 	}
 	return answer.Status.Allowed, nil
-}
-
-// places tells where objects of a kind are written.
-func (m *clusterRuntime) places(ctx context.Context, gvk schema.GroupVersionKind) ([]guard.Place, error) {
-	var all []guard.Place
-	for _, s := range webhookconfig.Subresources(gvk) {
-		place := guard.Place{GroupResource: s.GroupResource, Subresource: s.Name}
-		for _, operation := range s.Operations {
-			place.Verbs = append(place.Verbs, verbOf(operation))
-		}
-		all = append(all, place)
-	}
-	if all != nil {
-		return all, nil
-	}
-	resource, err := m.resolver.Resource(ctx, gvk)
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return []guard.Place{{GroupResource: resource.GroupResource()}}, nil
-}
-
-// verbOf is the verb that API servers authorize for an operation.
-func verbOf(operation usher.Operation) string {
-	switch operation {
-	case usher.Update:
-		return "update"
-	case usher.Delete:
-		return "delete"
-	case usher.Create, usher.Connect:
-	}
-	return "create"
 }

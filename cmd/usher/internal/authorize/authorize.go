@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -123,6 +124,13 @@ func (w *World) enforce(policies []api.Policy) {
 		if kind, ok := api.KindOf(policy.Object); !ok || !kind.Authorizes {
 			continue
 		}
+		if why := policy.Proof.Why; why != "" {
+			// The condition says whether it is in force.
+			w.warnings = append(w.warnings, fmt.Sprintf("%s is %s", compile.Ref(policy.Object), why))
+		}
+		if policy.Proof.State == api.Unproven {
+			continue
+		}
 		c := compile.Policy(policy)
 		if known[c.Ref] {
 			continue
@@ -154,7 +162,7 @@ func (f *worldFlags) loadPolicies(cmd *cobra.Command, s cli.Streams, w *World) (
 		if !kind.Authorizes {
 			continue
 		}
-		found, err := clusterPolicies(cmd.Context(), w.clients, kind)
+		found, err := ClusterPolicies(cmd.Context(), w.clients.Policies, kind)
 		if apierrors.IsNotFound(err) {
 			if len(f.policies) == 0 {
 				w.warnings = append(w.warnings, "the cluster does not know "+kind.GroupVersionResource().GroupResource().String())
@@ -177,8 +185,10 @@ func readPolicySet(cmd *cobra.Command, s cli.Streams, paths []string, w *World) 
 	return set, err
 }
 
-func clusterPolicies(ctx context.Context, clients *serve.Clients, kind api.Kind) ([]api.Policy, error) {
-	list, err := clients.Policies.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{})
+// ClusterPolicies returns the policies of a kind in a cluster. Without the key of proofs, what is
+// known of a proof is what the status of a policy says: Unproven are those that are not in force.
+func ClusterPolicies(ctx context.Context, client dynamic.Interface, kind api.Kind) ([]api.Policy, error) {
+	list, err := client.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
 	}
@@ -192,6 +202,7 @@ func clusterPolicies(ctx context.Context, clients *serve.Clients, kind api.Kind)
 		if err != nil {
 			return nil, fmt.Errorf("decode policy %s: %w", list.Items[i].GetName(), err)
 		}
+		policy.Proof = stored(kind, &list.Items[i]).known()
 		policies = append(policies, policy)
 	}
 	return policies, nil

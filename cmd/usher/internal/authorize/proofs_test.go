@@ -414,3 +414,41 @@ func TestAdopt(t *testing.T) {
 		})
 	}
 }
+
+// TestClusterPoliciesThatAreNotProven: without the key, what their status says counts.
+func TestClusterPoliciesThatAreNotProven(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.create("proven", nil, "True")
+	w.create("planted", map[string]string{}, "False")
+	w.create("untold", map[string]string{}, "Unknown")
+	untold := w.stored("untold").DeepCopy()
+	unstructured.RemoveNestedField(untold.Object, "status")
+	w.create("recorded", map[string]string{}, "False")
+	recorded := w.stored("recorded").DeepCopy()
+	recorded.Object["status"].(map[string]any)["conditions"] = []any{
+		map[string]any{"type": "Proven", "status": "False", "observedGeneration": int64(1), "message": "in force all the same: why"},
+		map[string]any{"type": "Enforced", "status": "True", "observedGeneration": int64(1)},
+	}
+	for _, o := range []*unstructured.Unstructured{untold, recorded} {
+		if err := w.policies.Tracker().Update(grants, o, "shop"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kind, _ := api.KindNamed(schema.GroupVersionKind{Group: "usher.dev", Version: "v1alpha1", Kind: "AuthorizationPolicy"})
+	policies, err := authorize.ClusterPolicies(t.Context(), w.policies, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]api.Proof{}
+	for _, p := range policies {
+		got[p.Object.GetName()] = p.Proof
+	}
+	want := map[string]api.Proof{
+		"proven": {State: api.Proven}, "planted": {State: api.Unproven, Why: "not in force: of planted"},
+		"untold": {}, "recorded": {State: api.Recorded, Why: "in force all the same: why"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -28,7 +28,23 @@ type Stored struct {
 	// says; empty if it is.
 	Proof, Unproven string
 
-	version string
+	// enforced tells whether its status says that it is in force.
+	enforced bool
+	version  string
+}
+
+// known is what the status says of the proof. A status that does not tell is of a version without
+// proofs, or will tell soon.
+func (s Stored) known() api.Proof {
+	switch {
+	case s.Unproven == "":
+		return api.Proof{State: api.Proven}
+	case s.Unproven == untold:
+		return api.Proof{}
+	case s.enforced:
+		return api.Proof{State: api.Recorded, Why: s.Unproven}
+	}
+	return api.Proof{State: api.Unproven, Why: s.Unproven}
 }
 
 // String names the policy.
@@ -121,11 +137,14 @@ func stored(kind api.Kind, object *unstructured.Unstructured) Stored {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, item := range conditions {
 		c, _ := item.(map[string]any)
-		if c["type"] != v1alpha1.ConditionProven || c["observedGeneration"] != object.GetGeneration() {
-			continue
-		}
-		s.Unproven = ""
-		if c["status"] != string(metav1.ConditionTrue) {
+		holds := c["status"] == string(metav1.ConditionTrue)
+		switch {
+		case c["observedGeneration"] != object.GetGeneration():
+		case c["type"] == v1alpha1.ConditionEnforced:
+			s.enforced = holds
+		case c["type"] == v1alpha1.ConditionProven && holds:
+			s.Unproven = ""
+		case c["type"] == v1alpha1.ConditionProven:
 			s.Unproven, _ = c["message"].(string)
 		}
 	}
