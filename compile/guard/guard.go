@@ -83,19 +83,27 @@ func (g *guard) decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 		return d, nil
 	}
 	if !writesPolicy(r) || sameSpecTree(r) {
-		return g.next.Decide(ctx, r)
+		return g.unchanged(ctx, r)
 	}
 	policy, err := decode(r)
 	if err != nil {
 		return undecodable(r, err), nil
 	}
 	if sameSpec(policy.Object, r) {
-		return g.next.Decide(ctx, r)
+		return g.unchanged(ctx, r)
 	}
 	if r.Phase == usher.Mutate {
 		return g.mutate(ctx, r, policy)
 	}
 	return g.validate(ctx, r, policy)
+}
+
+// unchanged decides what does not change what a policy says.
+func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	if d, refused := g.confirmation(ctx, r); refused {
+		return d, nil
+	}
+	return g.next.Decide(ctx, r)
 }
 
 // mutate renders templates, and notes when a policy that has to be confirmed was written. A

@@ -380,3 +380,39 @@ func TestWhatCannotBeReadHasNoProof(t *testing.T) {
 		t.Error(message)
 	}
 }
+
+// TestWhoMayConfirm: when a Deny ends is part of what it says, although annotations say it.
+func TestWhoMayConfirm(t *testing.T) {
+	t.Parallel()
+	const since, confirmed = "usher.dev/since", "usher.dev/confirmed"
+	for _, row := range []struct {
+		reason  string
+		user    string
+		change  map[string]any
+		message string
+	}{
+		{"confirmed by a user who may write it", "admin", map[string]any{since: "2026-01-02T03:00:00Z", confirmed: "1"}, ""},
+		{"confirmed by mallory", "mallory", map[string]any{since: "2026-01-02T03:00:00Z", confirmed: "1"}, "say when it ends: the tier platform needs permission to use"},
+		{"ended by mallory", "mallory", map[string]any{since: "2020-01-02T03:00:00Z"}, "say when it ends: the tier platform needs permission to use"},
+		{"the time of the change removed by mallory", "mallory", map[string]any{}, "say when it ends: the tier platform needs permission to use"},
+		{"something else by mallory", "mallory", map[string]any{since: "2026-01-02T03:00:00Z", "note": "x"}, ""},
+	} {
+		p := newProving(t)
+		deny := object(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterAuthorizationPolicy, metadata: {name: p, generation: 1}, spec: {
+	effect: Deny, tier: platform, confirmWithin: 10m, subjects: [{users: [jane]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}}`)
+		stored, message := p.put("admin", nil, deny)
+		if message != "" {
+			t.Fatal(message)
+		}
+		proven := proofOf(stored)
+		stored = annotated(with(stored, map[string]any{"metadata.annotations": map[string]any{since: "2026-01-02T03:00:00Z"}}), proven)
+		written := annotated(with(stored, map[string]any{"metadata.annotations": row.change}), proven)
+		if _, message := p.put(row.user, stored, written); !strings.Contains(message, row.message) || row.message == "" && message != "" {
+			t.Errorf("%s: %q, want %q", row.reason, message, row.message)
+		}
+		terminating := with(stored, map[string]any{"metadata.deletionTimestamp": "2026-01-02T03:00:00Z", "metadata.annotations": nil})
+		if _, message := p.put("mallory", stored, terminating); message != "" {
+			t.Errorf("%s: what is being deleted: %s", row.reason, message)
+		}
+	}
+}

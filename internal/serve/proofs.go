@@ -189,10 +189,21 @@ func (p *proofs) first(ctx context.Context) (string, error) {
 	return proof.RecordLost(time.Now()).Encode()
 }
 
-// mark makes the Lease that tells that there is a key.
+// mark makes the Lease that tells that there is a key. The leader makes another one when somebody
+// has deleted it.
 func (p *proofs) mark(ctx context.Context) error {
 	if p.marked {
-		return nil
+		if !p.peers.Leads() {
+			return nil
+		}
+		_, err := p.leases.Get(ctx, proofLease, metav1.GetOptions{})
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("find out whether it is marked that there is a key of policy proofs: %w", err)
+		}
+		p.log.Warn("the Lease that marks that there is a key of policy proofs was deleted, another one is made", "lease", proofLease)
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{report.LeaseLabel: servesProofs}}}
 	_, err := p.leases.Create(ctx, lease, metav1.CreateOptions{})

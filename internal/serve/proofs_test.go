@@ -347,6 +347,30 @@ func TestLostKeysAreNotAFirstStart(t *testing.T) {
 	})
 }
 
+// TestTheMarkOfAKeyComesBack: who may delete Leases would otherwise have the next loss of the key
+// taken for a first start.
+func TestTheMarkOfAKeyComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		_, end := b.join("one")
+		time.Sleep(time.Minute)
+		if err := b.kube.CoordinationV1().Leases("usher-system").Delete(t.Context(), "usher-proofs", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		end()
+		if err := b.kube.CoreV1().Secrets("usher-system").Delete(t.Context(), serve.DefaultProofSecret, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		planted := b.exists("planted")
+		u, end := b.join("one")
+		defer end()
+		time.Sleep(time.Minute)
+		expectProof(t, "stored past Usher", u, planted, api.Unproven)
+	})
+}
+
 // TestUnknownKeysDoNotFloodTheAPIServer: anybody who may annotate a policy can name a key.
 func TestUnknownKeysDoNotFloodTheAPIServer(t *testing.T) {
 	t.Parallel()

@@ -191,8 +191,52 @@ func TestProofs(t *testing.T) {
 	_, err = theirs.Namespace(namespace).Update(ctx, wider, metav1.UpdateOptions{})
 	refused("another spec", beyond, err)
 
+	r.confirmation(t)
 	r.clients(t, mine, theirs.Namespace(namespace), text)
 	r.managers(t, namespace, text)
+}
+
+// confirmation has mallory end a Deny that is to be confirmed, and confirm it. That is annotations.
+func (r *rig) confirmation(t *testing.T) {
+	t.Helper()
+	ctx := testContext(t)
+	deny := parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterAuthorizationPolicy
+metadata: {name: no-exec}
+spec:
+  effect: Deny
+  tier: platform
+  confirmWithin: 1h
+  subjects: [{users: [jane]}]
+  rules: [{verbs: [create], apiGroups: [""], resources: [pods/exec]}]
+`)
+	if _, err := r.apply(ctx, deny); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(r.RESTConfig)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "mallory", Groups: []string{"system:authenticated"}}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := client.Resource(grants.GroupVersion().WithResource("clusterauthorizationpolicies"))
+	for _, body := range []string{
+		`{"metadata": {"annotations": {"usher.dev/since": "2020-01-01T00:00:00Z"}}}`, `{"metadata": {"annotations": {"usher.dev/since": null}}}`,
+		`{"metadata": {"annotations": {"usher.dev/confirmed": "1"}}}`,
+	} {
+		_, err := theirs.Patch(ctx, "no-exec", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "say when it ends") {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	if _, err := theirs.Patch(ctx, "no-exec", types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("a label: %v", err)
+	}
+	if _, err := r.dynamic.Resource(grants.GroupVersion().WithResource("clusterauthorizationpolicies")).
+		Patch(ctx, "no-exec", types.MergePatchType, []byte(`{"metadata": {"annotations": {"usher.dev/confirmed": "1"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("confirmed by an administrator: %v", err)
+	}
 }
 
 // clients write a policy without changing what it says: the proof stays what it is.
@@ -277,6 +321,12 @@ func (r *rig) managers(t *testing.T, namespace, text string) {
 	r.awaitProven(t, got, "True", "True")
 }
 
+// canI asks usher authz can-i by the policies and RBAC of the cluster.
+func (r *rig) canI(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	return r.authz(t, append([]string{"can-i"}, args...)...)
+}
+
 // authz runs a command of usher authz against the cluster.
 func (r *rig) authz(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
@@ -342,8 +392,11 @@ func TestProofsOverTheYears(t *testing.T) {
 	o.adopts(t, "adopted AuthorizationPolicy "+namespace+"/read\n")
 	o.awaitProven(t, policy, "True", "True")
 
+	saved := o.backup(t, stamp, policy)
 	o.rotation(t, binary, namespace, stamp)
+	o.restored(t, binary, namespace, saved)
 	o.loss(t, binary, namespace, stamp, policy)
+	o.uninstalled(t, binary)
 }
 
 // awaitRecord waits until the policies from before are recorded.
@@ -417,10 +470,7 @@ func (o *rollout) rotation(t *testing.T, binary, namespace string, stamp *unstru
 // cluster with another key comes to.
 func (o *rollout) loss(t *testing.T, binary, namespace string, stamp, policy *unstructured.Unstructured) {
 	t.Helper()
-	for _, process := range o.running {
-		process.Stop()
-	}
-	o.running = nil
+	o.stopAll()
 	if err := o.kube.CoreV1().Secrets(usher.Namespace).Delete(testContext(t), "usher-proofs", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -434,6 +484,9 @@ func (o *rollout) loss(t *testing.T, binary, namespace string, stamp, policy *un
 	page, err := readyz(o.running[0])
 	if err != nil || !strings.Contains(page, "the key was found lost at ") || !strings.Contains(page, "usher authz adopt") {
 		t.Errorf("/readyz?verbose says, %v:\n%s", err, page)
+	}
+	if out, code := o.canI(t, "get", "pods", "--as", "jane", "-n", namespace); code != 1 || !strings.Contains(out, "AuthorizationPolicy "+namespace+"/read is not in force: ") {
+		t.Errorf("can-i, with exit status %d:\n%s", code, out)
 	}
 	// Who writes the same again changes nothing, and neither does who writes something else.
 	label := []byte(`{"metadata": {"labels": {"a": "b"}}}`)
@@ -450,7 +503,7 @@ func (o *rollout) loss(t *testing.T, binary, namespace string, stamp, policy *un
 	}
 	o.awaitProven(t, stamp, "True", "True")
 	o.acting(t, namespace, "edited")
-	if out, code := o.authz(t, "adopt", "--all", "-n", namespace); code != 0 || strings.Count(out, "adopted ") != 6 {
+	if out, code := o.authz(t, "adopt", "--all", "-n", namespace); code != 0 || strings.Count(out, "adopted ") != 7 {
 		t.Errorf("adopt the rest: exit status %d:\n%s", code, out)
 	}
 	o.awaitProven(t, policy, "True", "True")
