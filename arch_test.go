@@ -157,7 +157,7 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
-	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "internal/delegated", "simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "internal/delegated", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
