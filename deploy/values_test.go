@@ -1,99 +1,131 @@
 package deploy_test
 
 import (
-	"os"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The values of everything.yaml are all there are, so that a new option is tested, too.
-func TestEveryOptionIsTested(t *testing.T) {
+// rightsByDefault are all rights of the replicas and of the Job that uninstalls, by role.
+const rightsByDefault = registration + uninstallation + getOwners + `
+ClusterRole usher: create subjectaccessreviews.authorization.k8s.io
+ClusterRole usher: create,patch clustervalidatepolicies.policy.kcloudlabs.io usher-probe
+ClusterRole usher: get,list,watch authorizationpolicies.usher.dev
+ClusterRole usher: get,list,watch clusterauthorizationpolicies.usher.dev
+ClusterRole usher: get,list,watch clusteroverridepolicies.policy.kcloudlabs.io
+ClusterRole usher: get,list,watch clustervalidatepolicies.policy.kcloudlabs.io
+ClusterRole usher: get,list,watch overridepolicies.policy.kcloudlabs.io
+ClusterRole usher: patch authorizationpolicies/status.usher.dev
+ClusterRole usher: patch clusterauthorizationpolicies/status.usher.dev
+ClusterRole usher: patch clusteroverridepolicies/status.policy.kcloudlabs.io
+ClusterRole usher: patch clustervalidatepolicies/status.policy.kcloudlabs.io
+ClusterRole usher: patch overridepolicies/status.policy.kcloudlabs.io
+Role usher-system/usher: create secrets
+Role usher-system/usher: get,list,watch,create,update,patch,delete leases.coordination.k8s.io
+Role usher-system/usher: get,update secrets usher-cert
+Role usher-system/usher: get,update secrets usher-paths
+Role usher-system/usher: get,update secrets usher-proofs`
+
+// Rights that values remove.
+const (
+	registration = `
+ClusterRole usher-registration: get,create,patch,delete mutatingwebhookconfigurations.admissionregistration.k8s.io usher
+ClusterRole usher-registration: get,create,patch,delete validatingwebhookconfigurations.admissionregistration.k8s.io usher`
+	uninstallation = `
+Role usher-system/usher-uninstall: get,delete secrets usher-paths
+Role usher-system/usher-uninstall: get,delete secrets usher-proofs
+Role usher-system/usher-uninstall: list,delete leases.coordination.k8s.io`
+	getOwners = `
+ClusterRole usher: get cronjobs.batch
+ClusterRole usher: get daemonsets.apps
+ClusterRole usher: get deployments.apps
+ClusterRole usher: get jobs.batch
+ClusterRole usher: get replicasets.apps
+ClusterRole usher: get statefulsets.apps`
+)
+
+// TestEachRightHasItsValue lists every right of the chart, and which value adds or removes it: a
+// right that is new has to be written down here.
+func TestEachRightHasItsValue(t *testing.T) {
 	t.Parallel()
-	defaults, set := values(t, "helm/usher/values.yaml"), values(t, "testdata/everything.yaml")
-	// With these off, nothing of what they switch could be tested.
-	for _, path := range []string{"webhookConfiguration.enabled", "serviceAccount.create", "metrics.enabled"} {
-		delete(defaults, path)
-	}
-	for path, value := range defaults {
-		other, ok := set[path]
-		if !ok {
-			t.Errorf("%s is not set in testdata/everything.yaml", path)
-		} else if cmp.Equal(value, other) {
-			t.Errorf("%s has its default in testdata/everything.yaml", path)
-		}
-	}
-}
-
-// values returns what a file with values sets, by path. Lists and empty maps are values.
-func values(t *testing.T, file string) map[string]any {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tree map[string]any
-	if err := yaml.UnmarshalStrict(text, &tree); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]any{}
-	var walk func(prefix string, tree map[string]any)
-	walk = func(prefix string, tree map[string]any) {
-		for key, value := range tree {
-			switch child, _ := value.(map[string]any); {
-			case len(child) > 0 && prefix == "" && key != "resources" && key != "affinity" && !isLabels(key):
-				walk(key+".", child)
-			case len(child) > 0 && prefix == "metrics.":
-				walk(prefix+key+".", child)
-			default:
-				found[prefix+key] = value
-			}
-		}
-	}
-	walk("", tree)
-	return found
-}
-
-func isLabels(key string) bool {
-	return slices.Contains([]string{"commonLabels", "podLabels", "podAnnotations", "nodeSelector"}, key)
-}
-
-func TestWrongValuesAreRefused(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		set, want, reason string
+	for _, test := range []struct {
+		reason, set    string
+		added, removed string
 	}{
-		{"replica=3", "replica", "a misspelt name would be ignored"},
-		{"image.tags=v1", "tags", "the same one level down"},
-		{"replicas=0", "replicas", "nobody would answer the API server"},
-		{"replicas=three", "replicas", "no number"},
-		{"failurePolicy=Maybe", "failurePolicy", "neither Fail nor Ignore"},
-		{"webhookConfiguration.failurePolicy=fail", "failurePolicy", "the case matters"},
-		{"webhookConfiguration.timeoutSeconds=60", "timeoutSeconds", "API servers wait 30 seconds at most"},
-		{"log.level=loud", "level", "not a level"},
-		{"image.digest=sha256:123", "digest", "no digest"},
-		{"facts.resources[0].apiGroups={*},facts.resources[0].resources={pods}", "apiGroups", "rights on every group"},
-		{"facts.resources[0].apiGroups={apps},facts.resources[0].resources={*}", "resources", "rights on every resource"},
-		{"facts.resources[0].resources={pods}", "apiGroups", "the core group has to be written out as an empty string"},
-		{"extraArgs={rule-timeout=1s}", "extraArgs", "no flag"},
-		{"clientAuth.clientNames={kube-apiserver}", "clientCASecret", "names that nobody vouches for"},
-		{"shutdownGraceSeconds=0", "shutdownGraceSeconds", "requests in flight would be cut off"},
-		{"cue.workerMemory=128", "workerMemory", "bytes: nothing could be evaluated"},
-		{"goMemLimit=460Mi", "goMemLimit", "the unit of Kubernetes, with which Go ends at once"},
-	}
-	for _, test := range tests {
-		t.Run(test.set, func(t *testing.T) {
+		{"by default", "", rightsByDefault, ""},
+		{"callers of the API are asked about, and may get roles", "api.enabled=true", `
+ClusterRole usher-admin: get,list,watch recordings.usher.dev
+ClusterRole usher-api: create tokenreviews.authentication.k8s.io
+ClusterRole usher-edit: get,list,watch decisions.usher.dev
+ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
+		{"no policy asks for owners", "facts.owners=false", "", getOwners},
+		{"owners are kept, not asked for one by one", "facts.watchOwners=true", strings.ReplaceAll(getOwners, ": get ", ": get,list,watch "), getOwners},
+		{"somebody else registers", "webhookConfiguration.enabled=false", "", registration + uninstallation + `
+Role usher-system/usher: get,update secrets usher-paths`},
+		{"somebody else makes the certificate", "certificate.existingSecret=tls", "", "Role usher-system/usher: get,update secrets usher-cert"},
+		{
+			"the key of policy proofs has another name", "proofs.secret=keys",
+			"Role usher-system/usher-uninstall: get,delete secrets keys\nRole usher-system/usher: get,update secrets keys",
+			"Role usher-system/usher-uninstall: get,delete secrets usher-proofs\nRole usher-system/usher: get,update secrets usher-proofs",
+		},
+		{"what policies may do is no right of Usher", "limits.namespaced.kinds={Secret}", "", ""},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			text, err := template(t, "--set", test.set)
-			if err == nil {
-				t.Fatalf("accepted: %s", test.reason)
+			before := map[string]bool{}
+			if test.set != "" {
+				before = rights((&rendering{}).objects(t))
 			}
-			if !strings.Contains(text, "values don't meet the specifications of the schema") || !strings.Contains(text, test.want) {
-				t.Errorf("the refusal does not name %s:\n%s", test.want, text)
+			after := rights((&rendering{args: []string{"--set", test.set}}).objects(t))
+			if diff := cmp.Diff(lines(test.added), without(after, before)); diff != "" {
+				t.Errorf("rights that are added (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(lines(test.removed), without(before, after)); diff != "" {
+				t.Errorf("rights that are removed (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+func lines(text string) []string {
+	return slices.Sorted(slices.Values(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })))
+}
+
+func without(all, some map[string]bool) []string {
+	left := maps.Clone(all)
+	maps.DeleteFunc(left, func(right string, _ bool) bool { return some[right] })
+	return slices.Sorted(maps.Keys(left))
+}
+
+// rights are the rights in all roles, one object or resource each.
+func rights(objects []runtime.Object) map[string]bool {
+	all := map[string]bool{}
+	add := func(role string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			names := rule.ResourceNames
+			if len(names) == 0 {
+				names = []string{""}
+			}
+			for _, resource := range rule.Resources {
+				if group := strings.Join(rule.APIGroups, ","); group != "" {
+					resource += "." + group
+				}
+				for _, name := range names {
+					all[strings.TrimSpace(role+": "+strings.Join(rule.Verbs, ",")+" "+resource+" "+name)] = true
+				}
+			}
+		}
+	}
+	for _, role := range only[*rbacv1.ClusterRole](objects) {
+		add("ClusterRole "+role.Name, role.Rules)
+	}
+	for _, role := range only[*rbacv1.Role](objects) {
+		add("Role "+role.Namespace+"/"+role.Name, role.Rules)
+	}
+	return all
 }
