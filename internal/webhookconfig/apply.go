@@ -75,8 +75,8 @@ func (e *Applier) Apply(ctx context.Context, coverage rule.Coverage, caBundle []
 	e.tellExempt(coverage)
 	registration := e.kube.AdmissionregistrationV1()
 	return errors.Join(
-		applyTo(ctx, e, mutatingKind, registration.MutatingWebhookConfigurations(), mutating, sameMutating),
-		applyTo(ctx, e, validatingKind, registration.ValidatingWebhookConfigurations(), validating, sameValidating),
+		applyTo(ctx, e, mutatingKind, registration.MutatingWebhookConfigurations(), mutating, sameMutating, staleMutating),
+		applyTo(ctx, e, validatingKind, registration.ValidatingWebhookConfigurations(), validating, sameValidating, staleValidating),
 		err,
 	)
 }
@@ -97,8 +97,11 @@ type client[C metav1.Object] interface {
 }
 
 // applyTo writes the configuration of one phase, unless the one that is registered is the same.
-// Another replica may write at the same time: then it tries again.
-func applyTo[C metav1.Object](ctx context.Context, e *Applier, kind string, c client[C], want C, same func(got, want C) bool) error {
+// Another replica may write at the same time: then it tries again. The stale entries, which another
+// field manager owns, too, such as one that has restored a backup, are not removed by applying.
+func applyTo[C metav1.Object](
+	ctx context.Context, e *Applier, kind string, c client[C], want C, same func(got, want C) bool, stale func(got, want C) map[int]string,
+) error {
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error {
@@ -117,8 +120,11 @@ func applyTo[C metav1.Object](ctx context.Context, e *Applier, kind string, c cl
 			return err
 		}
 		force := true
-		_, err = c.Patch(ctx, e.o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
-		return err
+		got, err = c.Patch(ctx, e.o.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
+		if err != nil {
+			return err
+		}
+		return removeEntries(ctx, e, c, stale(got, want))
 	})
 	switch {
 	case errors.Is(err, errSame):
@@ -128,6 +134,44 @@ func applyTo[C metav1.Object](ctx context.Context, e *Applier, kind string, c cl
 	}
 	e.o.Log.Info("registered", "kind", kind, "name", e.o.Name)
 	return nil
+}
+
+// removeEntries removes entries by index, if they still have their names.
+func removeEntries[C metav1.Object](ctx context.Context, e *Applier, c client[C], stale map[int]string) error {
+	if len(stale) == 0 {
+		return nil
+	}
+	var operations []map[string]any
+	for _, i := range slices.Backward(slices.Sorted(maps.Keys(stale))) {
+		path := fmt.Sprintf("/webhooks/%d", i)
+		operations = append(operations, map[string]any{"op": "test", "path": path + "/name", "value": stale[i]}, map[string]any{"op": "remove", "path": path})
+	}
+	data, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	_, err = c.Patch(ctx, e.o.Name, types.JSONPatchType, data, metav1.PatchOptions{FieldManager: manager})
+	return err
+}
+
+// staleEntries are the indexes and names of entries of Usher that the rules in force do not need.
+func staleEntries[W any](got, want []W, name func(*W) string) map[int]string {
+	stale := map[int]string{}
+	for i := range got {
+		n := name(&got[i])
+		if isEntry(n) && !slices.ContainsFunc(want, func(w W) bool { return name(&w) == n }) {
+			stale[i] = n
+		}
+	}
+	return stale
+}
+
+func staleMutating(got, want *admissionv1.MutatingWebhookConfiguration) map[int]string {
+	return staleEntries(got.Webhooks, want.Webhooks, func(w *admissionv1.MutatingWebhook) string { return w.Name })
+}
+
+func staleValidating(got, want *admissionv1.ValidatingWebhookConfiguration) map[int]string {
+	return staleEntries(got.Webhooks, want.Webhooks, func(w *admissionv1.ValidatingWebhook) string { return w.Name })
 }
 
 // errSame ends an attempt that has nothing to write.

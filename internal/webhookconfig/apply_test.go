@@ -138,6 +138,67 @@ func TestApplyReportsUnknownKindsAndWritesTheRest(t *testing.T) {
 	}
 }
 
+// TestEntriesOfARestoredBackupGo: applying does not remove what another field manager owns, too. Such
+// an entry leads to a path that is not served any more.
+func TestEntriesOfARestoredBackupGo(t *testing.T) {
+	t.Parallel()
+	kube := fake.NewClientset()
+	e := webhookconfig.New(kube, mapper(), webhookconfig.Options{Namespace: "usher-system", Service: "usher", Log: silent})
+	pods := rule.Coverage{Mutate: []rule.Covered{covered("v1", "Pod", usher.Create)}, Validate: []rule.Covered{covered("v1", "Secret")}}
+	if err := e.Apply(t.Context(), pods, []byte("CA")); err != nil {
+		t.Fatal(err)
+	}
+	m, v := kube.AdmissionregistrationV1().MutatingWebhookConfigurations(), kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	savedMutating, err := m.Get(t.Context(), "usher", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	savedValidating, err := v.Get(t.Context(), "usher", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	savedMutating.ManagedFields, savedMutating.ResourceVersion = nil, ""
+	savedValidating.ManagedFields, savedValidating.ResourceVersion = nil, ""
+	own := savedMutating.Webhooks[0].DeepCopy()
+	own.Name = "own.example.com"
+	savedMutating.Webhooks = append(savedMutating.Webhooks, *own)
+	if _, err := m.Create(t.Context(), savedMutating, metav1.CreateOptions{FieldManager: "velero"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Create(t.Context(), savedValidating, metav1.CreateOptions{FieldManager: "velero"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Apply(t.Context(), rule.Coverage{}, []byte("CA")); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	gotMutating, err := m.Get(t.Context(), "usher", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range gotMutating.Webhooks {
+		names = append(names, gotMutating.Webhooks[i].Name)
+	}
+	gotValidating, err := v.Get(t.Context(), "usher", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range gotValidating.Webhooks {
+		names = append(names, gotValidating.Webhooks[i].Name)
+	}
+	slices.Sort(names)
+	if slices.Contains(names, "mutate.usher.dev") || slices.Contains(names, "validate.usher.dev") || !slices.Contains(names, "own.example.com") {
+		t.Errorf("entries are %v", names)
+	}
+	kube.ClearActions()
+	if err := e.Apply(t.Context(), rule.Coverage{}, []byte("CA")); err != nil || len(written(kube)) > 0 {
+		t.Errorf("it is written again: %v", err)
+	}
+}
+
 func TestApplyMeetsOtherReplicas(t *testing.T) {
 	t.Parallel()
 	kube := fake.NewClientset()
