@@ -30,7 +30,9 @@ const (
 	pollEvery  = time.Second
 	pollSlowly = 5 * time.Second
 	idleEvery  = 10 * time.Second
-	// The status is read again every reloadEvery, in case someone changed it.
+	// The status is read again after reloadFirst, since the leader before may have written after
+	// this one had read, and then every reloadEvery, in case someone changed it.
+	reloadFirst = 30 * time.Second
 	reloadEvery = 30 * time.Minute
 	// A status that was refused is tried again after refusedFor. When refusalsInRow were,
 	// the others are taken to be refused too.

@@ -154,7 +154,8 @@ func (r *Reporter) view() *view {
 // Leads reports whether this replica is the one that writes status.
 func (r *Reporter) Leads() bool { return r.leads.Load() }
 
-// Run reports until ctx is done, when it returns nil. It begins with the first snapshot:
+// Run reports until ctx is done, when it returns nil. The last replica that ends in order writes
+// that policies are not enforced any more. It begins with the first snapshot:
 // a replica that does not know the policies neither publishes nor writes. An error means
 // that it could not start; that the API server does not answer is none.
 func (r *Reporter) Run(ctx context.Context) error {
@@ -168,10 +169,12 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-first.superseded:
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.publish(ctx) })
-	group.Go(func() error { return r.campaign(ctx) })
-	return group.Wait()
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.publish(running) })
+	group.Go(func() error { return r.campaign(running) })
+	err := group.Wait()
+	r.withdraw(ctx)
+	return err
 }
 
 // pause waits, less long if ctx is done.

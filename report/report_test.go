@@ -322,11 +322,12 @@ func TestANewLeaderKeepsTheStatusUntilItKnowsBetter(t *testing.T) {
 		one.Observe(s)
 		time.Sleep(time.Second)
 		c.wantEnforced("a", "True Enforced 1")
-		stop()
-		c.clear()
 		c.verify = func(ctx context.Context, tell func(report.Calls)) { <-ctx.Done() }
 		two := c.replica("two")
 		two.Observe(s)
+		time.Sleep(time.Second)
+		c.clear()
+		stop()
 		time.Sleep(time.Minute)
 		if !two.Leads() || c.patches() > 0 {
 			t.Errorf("two leads: %t, %d status writes, want none", two.Leads(), c.patches())
@@ -461,6 +462,8 @@ func TestALeaderTakesOverAndWritesOnlyDifferences(t *testing.T) {
 		}
 		one, stop := c.stoppable("one")
 		one.Observe(s)
+		two := c.replica("two")
+		two.Observe(s)
 		time.Sleep(10 * time.Second)
 		stop()
 		if n := c.patches(); n != 10 {
@@ -471,7 +474,7 @@ func TestALeaderTakesOverAndWritesOnlyDifferences(t *testing.T) {
 
 		next := report.Snapshot{Policies: append([]rule.State(nil), s.Policies...)}
 		next.Policies[4].Generation = 2
-		c.replica("two").Observe(next)
+		two.Observe(next)
 		time.Sleep(10 * time.Second)
 		if n := c.patches(); n != 1 {
 			t.Errorf("%d status writes, want 1: the policy that changed", n)

@@ -34,6 +34,8 @@ type writer struct {
 	resources map[string]schema.GroupVersionResource
 	known     map[types.UID]v1alpha1.PolicyStatus
 	stale     time.Time
+	// reads counts how often it was read.
+	reads int
 	// refused are the policies whose status could not be written, with the time at which
 	// to try again, and mute the kinds that have no status.
 	refused map[types.UID]time.Time
@@ -74,8 +76,14 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
 	}
-	w.known, w.stale = known, now.Add(wait.Jitter(reloadEvery, 0.2))
-	w.refused, w.mute = map[types.UID]time.Time{}, map[string]bool{}
+	every := reloadEvery
+	if w.known == nil {
+		every = reloadFirst
+	}
+	if w.reads++; w.reads != 2 {
+		w.refused, w.mute = map[types.UID]time.Time{}, map[string]bool{}
+	}
+	w.known, w.stale = known, now.Add(wait.Jitter(every, 0.2))
 	return nil
 }
 

@@ -84,6 +84,10 @@ const (
 	ReasonNotRegistered = "NotRegistered"
 	// ReasonNotCalled: API servers do not call the webhooks, or get no answer from them.
 	ReasonNotCalled = "NotCalled"
+	// ReasonNoServer: the last server has ended.
+	ReasonNoServer = "NoServer"
+	// ReasonUninstalled: the webhook configurations have been deleted.
+	ReasonUninstalled = "Uninstalled"
 	// ReasonNotVerified: every live replica decides by the newest version, and whether API
 	// servers ask them is not known.
 	ReasonNotVerified = "NotVerified"

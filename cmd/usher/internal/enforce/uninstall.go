@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/serve"
@@ -35,7 +37,7 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
 it, and then the Leases of its servers and the Secrets with the keys of their URL paths and of
-policy proofs. It works when no server runs any more, also if every write is refused because
+policy proofs. The status of policies says then that they are not enforced. It works when no server runs any more, also if every write is refused because
 of that, and can be repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
@@ -52,9 +54,14 @@ be reached.`,
 			if err != nil {
 				return err
 			}
+			policies, err := f.policies()
+			if err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
 			err = Remove(ctx, kube, f.Installation, s.Out)
+			withdraw(ctx, policies, s)
 			if err == nil || !Answered(err) {
 				return err
 			}
@@ -81,6 +88,31 @@ func (f *uninstallFlags) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
 	return kube, nil
+}
+
+// policies returns a client for policies of the cluster that the flags name.
+func (f *uninstallFlags) policies() (dynamic.Interface, error) {
+	config, err := cluster.Find(f.kubeconfig, f.context)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("find cluster: %w", err)
+	}
+	return client, nil
+}
+
+// withdraw writes into the status of policies that nobody enforces them any more. That it cannot
+// keeps nothing from being uninstalled.
+func withdraw(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
+	n, err := report.Withdraw(ctx, policies, v1alpha1.ReasonUninstalled, "Usher was uninstalled: API servers do not ask it")
+	if n > 0 {
+		fmt.Fprintf(s.Out, "policies whose status says now that they are not enforced: %d\n", n)
+	}
+	if err != nil {
+		fmt.Fprintf(s.Err, "usher: the status of policies may still say that they are enforced: %v\n", err)
+	}
 }
 
 // registerCluster registers the flags that say where Usher is.

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/rule"
+)
+
+const (
+	// The last replica that ends says so within withdrawTimeout, for withdrawParallel policies at a
+	// time.
+	withdrawTimeout  = 10 * time.Second
+	withdrawParallel = 8
+)
+
+// Withdraw writes into the status of every policy that nobody enforces it, for a reason, and
+// returns how many it has written. It is for when no replica is left to write status.
+func Withdraw(ctx context.Context, client dynamic.Interface, reason, message string) (int, error) {
+	w := newWriter(client, Options{Log: slog.New(slog.DiscardHandler), WritesPerSecond: 1})
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(withdrawParallel)
+	var written atomic.Int32
+	for kind, resource := range w.resources {
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(resource).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			policy, ok := item.(*unstructured.Unstructured)
+			if !ok {
+				return nil
+			}
+			status := statusOf(policy)
+			if !withdraw(&status, reason, message) {
+				return nil
+			}
+			ref := usher.PolicyRef{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}
+			group.Go(func() error {
+				err := w.patch(ctx, write{policy: &rule.State{Policy: ref, UID: policy.GetUID()}, status: status})
+				// A policy that is gone, or another one now, is nobody's business any more.
+				if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+					return nil
+				}
+				if err != nil {
+					return fmt.Errorf("status of %s: %w", ref, err)
+				}
+				written.Add(1)
+				return nil
+			})
+			return nil
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return int(written.Load()), fmt.Errorf("list %s: %w", resource.Resource, err)
+		}
+	}
+	err := group.Wait()
+	return int(written.Load()), err
+}
+
+// withdraw reports whether the status said that the policy may be enforced, which it does no more.
+func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
+	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+	if enforced == nil || enforced.Status == metav1.ConditionFalse {
+		return false
+	}
+	enforced.Status, enforced.Reason, enforced.Message = metav1.ConditionFalse, reason, message
+	enforced.LastTransitionTime = metav1.NewTime(time.Now().Truncate(time.Second))
+	return true
+}
+
+// withdraw says that nothing is enforced any more, unless another replica lives. The Lease of
+// this one is deleted already.
+func (r *Reporter) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	peers, err := r.Peers(ctx)
+	if err != nil {
+		r.options.Log.Warn("status of policies may still say that they are enforced", "error", err)
+		return
+	}
+	for _, peer := range peers {
+		if peer.Live && time.Since(peer.Renewed) < leaseDuration {
+			return
+		}
+	}
+	n, err := Withdraw(ctx, r.policies, v1alpha1.ReasonNoServer,
+		"the last server of Usher has ended: the failurePolicy of the webhook configurations answers")
+	if err != nil {
+		r.options.Log.Warn("status of policies may still say that they are enforced", "error", err)
+		return
+	}
+	if n > 0 {
+		r.options.Log.Info("no server is left: policies are not enforced any more", "policies", n)
+	}
+}
