@@ -61,6 +61,8 @@ type Options struct {
 	Trial func(context.Context, compile.Compiled) []rule.Problem
 	// Stored tries the policies of sources, for their states; nil does not.
 	Stored *trial.Trial
+	// KeepSpecs leaves specs of policies as they are written. See [guard.Options].
+	KeepSpecs bool
 	// Quota bounds the policies of each namespace.
 	Quota Quota
 	// Log gets one record for each update that changes something, and one for each
@@ -342,7 +344,7 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: o.Trial,
+		Trial: o.Trial, KeepSpecs: o.KeepSpecs,
 	}
 }
 

@@ -146,6 +146,8 @@ func (p *Plugin) ValidateInitialization() error {
 		Engine:  engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
 		Compile: compile.Options{Limits: limits},
 		Log:     p.log,
+		// Nobody is to see other specs than those that were written.
+		KeepSpecs: true,
 	}, watching))
 	// A server converts nothing for a plugin: each request has one entry. Nobody else can make one.
 	asked := usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {

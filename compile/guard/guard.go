@@ -48,6 +48,9 @@ type Options struct {
 	Compile compile.Options
 	// Trial returns what is found when a policy that compiles is tried; nil does not try it.
 	Trial func(context.Context, compile.Compiled) []rule.Problem
+	// KeepSpecs leaves specs as they are written. Otherwise renderedCue and the defaults of
+	// templates are filled in, as kinitiras does.
+	KeepSpecs bool
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
@@ -121,7 +124,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 		d.Code = http.StatusInternalServerError
 		return d, nil
 	}
-	if rendered.templates == 0 {
+	if rendered.templates == 0 || g.options.KeepSpecs {
 		return g.next.Decide(ctx, r)
 	}
 	d := usher.Patched(rendered.patch...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -419,4 +420,46 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestSpecsAreKept: nothing is filled in where specs stay as they are written, templates are
+// checked nevertheless, and other policies may change the policy.
+func TestSpecsAreKept(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		template, message string
+		reason            string
+	}{
+		{`{type: condition, condition: {cond: Exist, dataRef: {from: current, path: /spec/x}}}`, "", "affectMode and renderedCue are left out"},
+		{`{type: condition, condition: {cond: Nope, dataRef: {from: current, path: /spec/x}}}`, `unknown cond "Nope"`, "a template that cannot be rendered"},
+	} {
+		behind := false
+		d, err := guard.Wrap(usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+			behind = true
+			return usher.Allowed(), nil
+		}), guard.Options{KeepSpecs: true}).Decide(t.Context(), &usher.Request{
+			Phase: usher.Mutate, Operation: usher.Create,
+			Kind: schema.GroupVersionKind{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Kind: "ClusterValidatePolicy"},
+			Object: usher.RawObject([]byte(yamlToJSON(t, `
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterValidatePolicy
+metadata: {name: a}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: Pod}]
+  validateRules: [{template: `+test.template+`}]
+`))),
+		})
+		if err != nil || len(d.Patch) > 0 || !strings.Contains(d.Message, test.message) || behind != (test.message == "") {
+			t.Errorf("%s: %+v, %v, asked others: %t", test.reason, d, err, behind)
+		}
+	}
+}
+
+func yamlToJSON(t *testing.T, text string) string {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

@@ -28,6 +28,9 @@ type Config struct {
 	// Cluster is what the server takes part in; nil means that it knows nothing of one.
 	Cluster *Cluster
 
+	// WriteSpecs fills in renderedCue and defaults when policies are written, as kinitiras does.
+	WriteSpecs bool
+
 	// BindAddress is 127.0.0.1 if empty; Port 0 lets the system choose.
 	BindAddress string
 	Port        int

@@ -146,13 +146,14 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
 	s.metrics.Workers(s.workerState)
 	o := live.Options{
-		Facts:    facts,
-		Compile:  compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
-		Engine:   engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
-		Access:   authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
-		Quota:    s.config.Quota,
-		Log:      s.config.Log,
-		OnUpdate: s.observe,
+		Facts:     facts,
+		Compile:   compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
+		Engine:    engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
+		Access:    authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
+		Quota:     s.config.Quota,
+		Log:       s.config.Log,
+		OnUpdate:  s.observe,
+		KeepSpecs: !s.config.WriteSpecs,
 	}
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)

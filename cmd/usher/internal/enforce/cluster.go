@@ -35,6 +35,7 @@ type clusterFlags struct {
 	namespaceSelector string
 	objectSelector    string
 	compat            bool
+	writeSpecs        bool
 
 	certSecret  string
 	pathSecret  string
@@ -57,11 +58,20 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "label selector of the namespaces whose objects API servers send, such as 'env in (test, prod)'")
 	flags.StringVar(&f.objectSelector, "webhook-object-selector", "", "label selector of the objects that API servers send; it applies to policies, too, which are checked only if they match")
 	flags.BoolVar(&f.compat, "compat-label", false, "make API servers send only objects with the label kinitiras.kcloudlabs.io/webhook: enabled")
+	flags.BoolVar(&f.writeSpecs, "write-specs", false, "when policies are written, fill in renderedCue and affectMode, as kinitiras does; GitOps tools report that as drift (default with --compat-label: true)")
 	flags.StringVar(&f.certSecret, "cert-secret", "", "Secret in --namespace in which replicas keep the CA and certificate that they share (default with --in-cluster: usher-cert)")
 	flags.StringVar(&f.pathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace with the keys of the URL paths; replicas share it, so that nobody else can guess the paths")
 	flags.StringVar(&f.proofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; without a proof, authorization policies and OverridePolicies do not count")
 	flags.StringVar(&f.identity, "identity", "", "unique name of this replica (default: $POD_NAME, or derived from the host name)")
 	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
+}
+
+// writesSpecs reports whether specs of policies are filled in; given says that the flag is set.
+func (f *clusterFlags) writesSpecs(given bool) bool {
+	if given {
+		return f.writeSpecs
+	}
+	return f.compat
 }
 
 // complete turns the flags into what the server is told of the cluster; nil if it is to

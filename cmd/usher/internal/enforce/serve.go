@@ -267,6 +267,7 @@ func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 	if f.cluster.InCluster && !given("bind-address") {
 		c.BindAddress = "0.0.0.0"
 	}
+	c.WriteSpecs = f.cluster.writesSpecs(given("write-specs"))
 	var err error
 	c.Cluster, err = f.cluster.complete(c.CertFile != "", c.Log)
 	if err == nil && c.Cluster != nil && c.Cluster.CertSecret != "" && c.CertDir != "" {

@@ -57,7 +57,7 @@ func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
 		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})
 	}
-	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: compile.Options{Limits: p.limits}}), by)
+	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: compile.Options{Limits: p.limits}, KeepSpecs: true}), by)
 }
 
 // HTTPFacts returns a resolver that asks HTTP services; local includes those on loopback and
