@@ -15,6 +15,7 @@ import (
 const rightsByDefault = registration + uninstallation + getOwners + `
 ClusterRole usher: create subjectaccessreviews.authorization.k8s.io
 ClusterRole usher: create,patch clustervalidatepolicies.policy.kcloudlabs.io usher-probe
+ClusterRole usher: create,patch events
 ClusterRole usher: get,list,watch authorizationpolicies.usher.dev
 ClusterRole usher: get,list,watch clusterauthorizationpolicies.usher.dev
 ClusterRole usher: get,list,watch clusteroverridepolicies.policy.kcloudlabs.io
@@ -37,6 +38,16 @@ const (
 ClusterRole usher-registration: get,create,patch,delete mutatingwebhookconfigurations.admissionregistration.k8s.io usher
 ClusterRole usher-registration: get,create,patch,delete validatingwebhookconfigurations.admissionregistration.k8s.io usher`
 	uninstallation = `
+ClusterRole usher-uninstall: list authorizationpolicies.usher.dev
+ClusterRole usher-uninstall: list clusterauthorizationpolicies.usher.dev
+ClusterRole usher-uninstall: list clusteroverridepolicies.policy.kcloudlabs.io
+ClusterRole usher-uninstall: list clustervalidatepolicies.policy.kcloudlabs.io
+ClusterRole usher-uninstall: list overridepolicies.policy.kcloudlabs.io
+ClusterRole usher-uninstall: patch authorizationpolicies/status.usher.dev
+ClusterRole usher-uninstall: patch clusterauthorizationpolicies/status.usher.dev
+ClusterRole usher-uninstall: patch clusteroverridepolicies/status.policy.kcloudlabs.io
+ClusterRole usher-uninstall: patch clustervalidatepolicies/status.policy.kcloudlabs.io
+ClusterRole usher-uninstall: patch overridepolicies/status.policy.kcloudlabs.io
 Role usher-system/usher-uninstall: get,delete secrets usher-paths
 Role usher-system/usher-uninstall: get,delete secrets usher-proofs
 Role usher-system/usher-uninstall: list,delete leases.coordination.k8s.io`
