@@ -88,8 +88,7 @@ func fieldPath(path string) string {
 }
 
 func inWords(err error) error {
-	var typed *stdjson.UnmarshalTypeError
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
 		return &typeError{typed}
 	}
 	return err

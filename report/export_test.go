@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +35,7 @@ func Rounds(s Snapshot) (first, later func() int) {
 
 // Term is what a leader writes of one policy in a term, second by second, without the API
 // server. It begins with a status.
-func Term(known v1alpha1.PolicyStatus, p rule.State, begin time.Time, seconds int, failing func(second int) []rule.Failure) []v1alpha1.PolicyStatus {
+func Term(ctx context.Context, known v1alpha1.PolicyStatus, p rule.State, begin time.Time, seconds int, failing func(second int) []rule.Failure) []v1alpha1.PolicyStatus {
 	var current []rule.Failure
 	o := Options{WritesPerSecond: 1, Failing: func() []rule.Failure { return current }}
 	l := &leader{
@@ -51,7 +52,7 @@ func Term(known v1alpha1.PolicyStatus, p rule.State, begin time.Time, seconds in
 		due, _ := l.due(v, now)
 		for i := range due {
 			l.known[p.UID] = due[i].status
-			l.note(nil, &due[i], now)
+			l.note(ctx, &due[i], now)
 			written = append(written, due[i].status)
 		}
 	}

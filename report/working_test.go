@@ -185,8 +185,8 @@ func TestWorkingIsRarelyWritten(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := good(1).Policies[0]
-	enforced := report.Term(v1alpha1.PolicyStatus{}, state, begin, 1, func(int) []rule.Failure { return nil })[0]
-	failing := report.Term(enforced, state, begin, 1, func(int) []rule.Failure { return []rule.Failure{failure(1, 1, begin)} })[0]
+	enforced := report.Term(t.Context(), v1alpha1.PolicyStatus{}, state, begin, 1, func(int) []rule.Failure { return nil })[0]
+	failing := report.Term(t.Context(), enforced, state, begin, 1, func(int) []rule.Failure { return []rule.Failure{failure(1, 1, begin)} })[0]
 	failing.Conditions[2].LastTransitionTime = metav1.NewTime(begin)
 	for _, test := range []struct {
 		known    v1alpha1.PolicyStatus
@@ -208,7 +208,7 @@ func TestWorkingIsRarelyWritten(t *testing.T) {
 			return []rule.Failure{failure(1, 1, begin)}[:1-min(s/100, 1)]
 		}, 1, 1, "True", "a new leader sees it fail, and then no more"},
 	} {
-		written := report.Term(test.known, state, begin.Add(time.Second), 60*test.minutes, test.failing)
+		written := report.Term(t.Context(), test.known, state, begin.Add(time.Second), 60*test.minutes, test.failing)
 		if len(written) < test.min || len(written) > test.max {
 			t.Errorf("%s: written %d times, want %d to %d", test.reason, len(written), test.min, test.max)
 			continue

@@ -36,7 +36,7 @@ func (a *access) condition(field string, r *authz.Rule, c *authz.Condition) {
 			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
 				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)
 			} else if cause, has, ok := strings.Cut(err.Error(), ": ask has("); ok {
-				err, do = errors.New(cause), "ask has("+strings.Replace(has, ") first", ") first", 1)
+				err, do = errors.New(cause), "ask has("+has
 			}
 			a.warn(field, fmt.Sprintf("the condition fails for %s, and the policy %s: %v", sample.name, effect, err), do)
 			break

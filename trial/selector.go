@@ -71,6 +71,8 @@ func contradiction(s *rule.Selector, warn func(field, what, do string)) {
 			}
 		case "!":
 			mustNot[r.Key()] = true
+		default:
+			// The others exclude values, of which there is no end.
 		}
 	}
 	for key := range mustNot {

@@ -391,7 +391,9 @@ func TestUnknownKeysDoNotFloodTheAPIServer(t *testing.T) {
 		}
 		// Four times a second and once at the begin two objects are read, and once because it is time.
 		if n := len(b.kube.Actions()) - before; n > 12 {
-			for _,a:=range b.kube.Actions()[before:] { t.Log(a.GetVerb(), a.GetResource().Resource) }
+			for _, a := range b.kube.Actions()[before:] {
+				t.Log(a.GetVerb(), a.GetResource().Resource)
+			}
 			t.Errorf("%d requests within a second", n)
 		}
 	})

@@ -82,7 +82,7 @@ type checker struct {
 	found []Violation
 }
 
-func (c *checker) wrong(path []string, fields []string, format string, args ...any) {
+func (c *checker) wrongf(path []string, fields []string, format string, args ...any) {
 	if len(c.found) < mostViolations {
 		c.found = append(c.found, Violation{Path: slices.Clone(path), What: fmt.Sprintf(format, args...), Fields: fields})
 	}
@@ -97,12 +97,12 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 	}
 	kind := of.Kind()
 	if !Holds(kind, value) {
-		c.wrong(path, nil, "%s, not %s", Describe(kind), describe(value))
+		c.wrongf(path, nil, "%s, not %s", Describe(kind), describe(value))
 		return
 	}
 	if len(of.Enum) > 0 && !slices.Contains(of.Enum, value) {
 		if text, ok := value.(string); ok && text != "" {
-			c.wrong(path, of.Texts(), "one of %s, not %s", strings.Join(of.Texts(), ", "), text)
+			c.wrongf(path, of.Texts(), "one of %s, not %s", strings.Join(of.Texts(), ", "), text)
 		}
 	}
 	switch v := value.(type) {
@@ -116,7 +116,7 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 			if i < len(old) {
 				was = old[i]
 			}
-			c.value(of.Items, element, was, append(path[:len(path):len(path)], "[]"))
+			c.value(of.Items, element, was, append(slices.Clip(path), "[]"))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (c *checker) fields(of *Schema, object, before map[string]any, path []strin
 		if had && same(object[name], was) {
 			continue
 		}
-		next := append(path[:len(path):len(path)], name)
+		next := append(slices.Clip(path), name)
 		field, ok := of.Properties[name]
 		switch {
 		case ok:
@@ -151,7 +151,7 @@ func (c *checker) fields(of *Schema, object, before map[string]any, path []strin
 			c.value(of.Values.Schema, object[name], was, next)
 			c.key(path, name, object[name])
 		case !had && of.Kind() == Object && !of.Open && !of.Embedded:
-			c.wrong(next, slices.Sorted(maps.Keys(of.Properties)), "no field")
+			c.wrongf(next, slices.Sorted(maps.Keys(of.Properties)), "no field")
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (c *checker) key(path []string, name string, value any) {
 		return
 	}
 	if path[len(path)-2] == "resources" && !strings.Contains(name, "/") && !strings.HasPrefix(name, "hugepages-") && !slices.Contains(computeResources(), name) {
-		c.wrong(path, computeResources(), "one of %s or a name with a domain, not %s", strings.Join(computeResources(), ", "), name)
+		c.wrongf(path, computeResources(), "one of %s or a name with a domain, not %s", strings.Join(computeResources(), ", "), name)
 	}
 	if path[len(path)-2] != "metadata" {
 		return
@@ -172,10 +172,10 @@ func (c *checker) key(path []string, name string, value any) {
 		return
 	}
 	if problems := validation.IsQualifiedName(strings.ToLower(name)); len(problems) > 0 {
-		c.wrong(path, nil, "no %s has the key %q: keys are letters, digits and -_. with a domain and a slash in front, if any", what, name)
+		c.wrongf(path, nil, "no %s has the key %q: keys are letters, digits and -_. with a domain and a slash in front, if any", what, name)
 	}
 	if text, ok := value.(string); ok && what == "label" && len(validation.IsValidLabelValue(text)) > 0 {
-		c.wrong(path, nil, "no label has the value %q: values are up to 63 letters, digits and -_. and begin and end with a letter or digit", text)
+		c.wrongf(path, nil, "no label has the value %q: values are up to 63 letters, digits and -_. and begin and end with a letter or digit", text)
 	}
 }
 

@@ -66,16 +66,17 @@ func (m *sampler) value(of *Schema, path []string) any {
 	case Map:
 		return m.entries(resolved, path)
 	case List:
-		return []any{m.value(resolved.Items, append(path[:len(path):len(path)], "[]"))}
+		return []any{m.value(resolved.Items, append(slices.Clip(path), "[]"))}
+	default:
+		return scalar(resolved)
 	}
-	return scalar(resolved)
 }
 
 func (m *sampler) object(of *Schema, path []string) map[string]any {
 	object := map[string]any{}
 	var members []string
 	for name := range of.Properties {
-		next := append(path[:len(path):len(path)], name)
+		next := append(slices.Clip(path), name)
 		required := slices.Contains(of.Required, name)
 		if skipped(next) || m.Least && !required {
 			continue
@@ -89,7 +90,7 @@ func (m *sampler) object(of *Schema, path []string) map[string]any {
 	if len(members) > 0 {
 		slices.Sort(members)
 		name := members[(m.Alone-1)%len(members)]
-		object[name] = m.value(of.Properties[name], append(path[:len(path):len(path)], name))
+		object[name] = m.value(of.Properties[name], append(slices.Clip(path), name))
 	}
 	return object
 }
@@ -125,7 +126,7 @@ func (m *sampler) entries(of *Schema, path []string) map[string]any {
 		keys = []string{"x"}
 	}
 	for _, key := range keys {
-		next := append(path[:len(path):len(path)], key)
+		next := append(slices.Clip(path), key)
 		if values != nil {
 			object[key] = m.value(values, next)
 			continue
@@ -161,8 +162,9 @@ func scalar(of *Schema) any {
 			return "eA=="
 		}
 		return "x"
+	default:
+		return map[string]any{}
 	}
-	return map[string]any{}
 }
 
 // Members counts the optional members of a schema of which samples with [Sampling.Alone] have one.

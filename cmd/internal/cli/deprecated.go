@@ -30,7 +30,7 @@ func RenamedTo(flag *pflag.Flag) string {
 func warnDeprecated(cmd *cobra.Command, s Streams) {
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if name := RenamedTo(flag); name != "" {
-			Note(cmd, s, "warning", "--%s is deprecated: use --%s", flag.Name, name)
+			Notef(cmd, s, "warning", "--%s is deprecated: use --%s", flag.Name, name)
 			cmd.Flags().Lookup(name).Changed = true
 		}
 	})

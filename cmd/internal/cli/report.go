@@ -83,9 +83,9 @@ func codeOf(err error) string {
 	return CodeUnusable
 }
 
-// Note prints a line on s.Err that is not the result of cmd: as text, or as one line of JSON
+// Notef prints a line on s.Err that is not the result of cmd: as text, or as one line of JSON
 // beside JSON output. Kind is note or warning.
-func Note(cmd *cobra.Command, s Streams, kind, format string, args ...any) {
+func Notef(cmd *cobra.Command, s Streams, kind, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if ForMachines(cmd) {
 		encodeLine(s.Err, map[string]string{kind: text})

@@ -272,6 +272,6 @@ const (
 // warn prints what may make an answer less than exact.
 func (w *World) warn(cmd *cobra.Command, s cli.Streams) {
 	for _, warning := range w.warnings {
-		cli.Note(cmd, s, "warning", "%s", warning)
+		cli.Notef(cmd, s, "warning", "%s", warning)
 	}
 }

@@ -63,7 +63,7 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
 	files := slices.DeleteFunc(slices.Clone(set.Skipped), hasCases)
 	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
-		cli.Note(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
+		cli.Notef(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
 	}
 }
 
