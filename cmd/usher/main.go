@@ -1,5 +1,5 @@
-// Command usher decides what may enter a Kubernetes cluster: it serves admission webhooks,
-// and shows on the command line what they would decide, and why.
+// Command usher decides what may enter a Kubernetes cluster: it serves admission and authorization
+// webhooks, and shows on the command line what they would decide, and why.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	// The image has no files with certificates of authorities.
+	// The container image contains no root certificates.
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"

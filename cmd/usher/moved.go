@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// moved is a command that is in usher-samples now. It says so for a release, whatever its
-// arguments are.
+// moved returns a command that is part of usher-samples now. It says so for one release, with any
+// arguments.
 func moved(name string) *cobra.Command {
 	return &cobra.Command{
 		Use:                name,

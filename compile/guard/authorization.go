@@ -14,8 +14,8 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// stamp notes when a policy that has to be confirmed was written: the time for that begins
-// again with every change of what it says.
+// stamp records when a policy that has to be confirmed was written: the time to confirm it starts
+// again with every change of its spec.
 func (g *guard) stamp(object api.Object) usher.Patch {
 	p, ok := object.(*v1alpha1.ClusterAuthorizationPolicy)
 	if !ok || p.Spec.ConfirmWithin == nil {
@@ -30,7 +30,7 @@ func (g *guard) stamp(object api.Object) usher.Patch {
 }
 
 // authorize decides on a policy that compiles: whether a Deny would harm the cluster, and whether
-// the writer has the rights that the policy needs. If it refuses, d is why.
+// the writer has the rights that the policy needs. If it refuses the policy, d says why.
 func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compiled) (warnings []string, d usher.Decision, refused bool) {
 	var why string
 	if len(c.Access) > 0 {
@@ -62,13 +62,13 @@ func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compile
 		return fmt.Sprintf("which rights it needs cannot be told for now: %v", err)
 	}
 	if r.Operation == usher.Update && deniesForPlatform(r.OldObject) != nil {
-		// To turn it into something else is to delete it.
+		// A change of the tier or the effect deletes the platform denial.
 		rights = append(rights, useTier(r.User, authz.Platform))
 	}
 	return rights.Missing(ctx, g.options.May)
 }
 
-// beginning is advice for those who begin to deny.
+// beginning returns advice for users who start to deny.
 func beginning(p *authz.Policy) []string {
 	if p.Effect != authz.Deny || p.Audit || !p.Confirm.IsZero() {
 		return nil
@@ -76,11 +76,11 @@ func beginning(p *authz.Policy) []string {
 	return []string{"spec.enforcement: the policy denies at once (begin with Audit, or set confirmWithin, to see whom it would deny)"}
 }
 
-// shown is how many requests a message names.
+// shown is the number of requests that a message names.
 const shown = 5
 
-// replay tries a Deny on the requests that a cluster needs. It returns why the policy is denied, if
-// it is: it would deny some of them, and is not in Audit mode.
+// replay evaluates a Deny on the requests that a cluster needs. If the policy would deny some of
+// them and is not in Audit mode, replay returns the reason to refuse it.
 func (g *guard) replay(ctx context.Context, p *authz.Policy, rules []*authz.Rule) (warnings []string, why string) {
 	if g.options.Judge == nil || p.Effect != authz.Deny {
 		return nil, ""
@@ -129,12 +129,12 @@ func some(texts []string) string {
 	return fmt.Sprintf("%s; and %d more", strings.Join(texts[:shown], "; "), len(texts)-shown)
 }
 
-// describe is a request to authorize in a few words.
+// describe summarizes a request to authorize.
 func describe(r *usher.Request) string {
 	return r.User.Name + " " + asked(r)
 }
 
-// asked is what a request asks for.
+// asked describes the verb and target of a request.
 func asked(r *usher.Request) string {
 	if r.Access.NonResource {
 		return r.Access.Verb + " " + r.Access.Path

@@ -11,7 +11,7 @@ import (
 )
 
 // confirmation refuses to change when a Deny ends if the user may not write the policy: two
-// annotations say that, and it does not change the spec.
+// annotations set that time, so the spec stays the same.
 func (g *guard) confirmation(ctx context.Context, r *usher.Request) (d usher.Decision, refused bool) {
 	if g.options.May == nil || !writesPolicy(r) || r.Phase != usher.Validate || r.OldObject == nil {
 		return usher.Decision{}, false

@@ -12,14 +12,13 @@ import (
 type identity struct {
 	user   string
 	groups string
-	// asks are lines of verbs, what they are for, and the name and namespace of an object if
-	// that is known: "get,list nodes", "get configmaps kubeadm-config@kube-system",
-	// "get /livez". Resources are such as leases.coordination.k8s.io or pods/binding.
+	// asks holds lines with verbs, their target, and the name and namespace of an object if known:
+	// "get,list nodes", "get configmaps kubeadm-config@kube-system", "get /livez". Resources are
+	// written as leases.coordination.k8s.io or pods/binding.
 	asks string
 }
 
-// identities are the users of clusters as kubeadm and others make them: those that are
-// protected, and those that are not.
+// identities returns the users of clusters that kubeadm and other tools create, protected or not.
 var identities = []identity{
 	{"system:apiserver", "system:masters", `
 		list,watch namespaces,secrets,services,nodes

@@ -13,9 +13,9 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// deletion decides on requests that delete policies. Everything that can be deleted may be, but
-// for what denies in the tier platform: that takes what writing it takes. It reports whether the
-// request is one to decide on; other policies are not asked then.
+// deletion decides on requests that delete policies. All policies may be deleted, except denials in
+// the tier platform: deleting these needs the same rights as writing them. The second result
+// reports whether the guard decides the request; if so, other policies are not evaluated.
 func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision, bool) {
 	at, _ := rule.ParseEntry(r.Entry)
 	if r.Phase != usher.Validate || r.Operation != usher.Delete || r.Subresource != "" {
@@ -37,7 +37,8 @@ func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision,
 	return d, true
 }
 
-// deniesForPlatform returns the policy that an object is if it denies in the tier platform.
+// deniesForPlatform decodes an object and returns the policy if it denies in the tier platform; nil
+// otherwise.
 func deniesForPlatform(object *usher.Object) *v1alpha1.ClusterAuthorizationPolicy {
 	raw, err := object.Raw()
 	if err != nil || raw == nil {
@@ -54,8 +55,8 @@ func deniesForPlatform(object *usher.Object) *v1alpha1.ClusterAuthorizationPolic
 	return p
 }
 
-// exemptFromDeletion are those on whom the deletion of namespaces, of what nobody owns, and the
-// rescue of a cluster depend.
+// exemptFromDeletion reports whether the user is exempt: controllers that delete namespaces and
+// objects without owners, and users who rescue a cluster.
 func exemptFromDeletion(user usher.User) bool {
 	switch user.Name {
 	case "system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:kube-system:generic-garbage-collector":

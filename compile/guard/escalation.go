@@ -11,11 +11,11 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// questions bounds how much is asked about one policy. One that allows more different things
-// needs the verb escalate.
+// questions limits the authorization requests for one policy. A policy that allows more needs the
+// verb escalate.
 const questions = 200
 
-// accessRights are what the writer of an authorization policy needs.
+// accessRights returns the rights that the writer of an authorization policy needs.
 //
 // A cluster policy needs the verb use on the tier, and an Allow that the writer may do
 // everything that it allows, whatever its subjects and conditions, or the verb escalate on the
@@ -44,7 +44,7 @@ func accessRights(user usher.User, c compile.Compiled) Rights {
 	return append(rights, covers...)
 }
 
-// useTier is the right to write policies of a tier, or to remove its denials.
+// useTier returns the right to write policies of a tier, or to remove its denials.
 func useTier(user usher.User, tier authz.Tier) Right {
 	use := ask(user, "use", "authorizationtiers")
 	use.Name = tier.String()
@@ -59,8 +59,8 @@ func ask(user usher.User, verb, resource string) *usher.Request {
 	}
 }
 
-// requests are what one has to be allowed to be allowed everything that a rule is for.
-// Patterns count as everything, for that alone covers them for certain.
+// requests returns the requests that a user must be allowed to have everything that a rule allows.
+// A pattern counts as everything, because only that certainly covers it.
 func requests(user usher.User, r *authz.Rule) []*usher.Request {
 	var all []*usher.Request
 	for _, verb := range values(&r.Verbs, "*") {
@@ -107,7 +107,7 @@ func objects(user usher.User, r *authz.Rule, verb, group string, resource *authz
 	return all
 }
 
-// values are those of a set, or the word for everything.
+// values returns the values of a set, or the word for everything.
 func values(s *authz.Set, everything string) []string {
 	if s.Any {
 		return []string{everything}

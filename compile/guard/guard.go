@@ -1,10 +1,9 @@
-// Package guard decides writes of policies themselves: it renders their templates when
-// they are mutated, and refuses what does not compile when they are validated. Writes of
-// everything else, and writes that do not change what a policy says, are none of its
-// business.
+// Package guard decides writes of policies themselves: it renders their templates in the mutating
+// phase, and rejects policies that do not compile in the validating phase. It does not decide on
+// other objects, or on writes that do not change what a policy says.
 //
-// Policies are objects too: unless the guard has an answer of its own, the policies that
-// select them decide on.
+// Policies are objects too: unless the guard decides a write, the policies that select the object
+// do.
 package guard
 
 import (
@@ -28,25 +27,25 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// Options say what else is asked about authorization policies. The zero value works, and
-// asks nothing else.
+// Options configure the additional checks of policies. The zero value works and adds none.
 type Options struct {
-	// Judge returns what decides requests to authorize by rules. A Deny that is written is
-	// tried on the requests without which a cluster cannot be operated; nil does not try it.
+	// Judge returns a decider that authorizes requests by rules. The guard uses it to evaluate a
+	// Deny on the requests without which a cluster cannot be operated; nil disables that check.
 	Judge func([]*authz.Rule) usher.Decider
-	// May tells whether a user may do something: who writes a policy needs the rights that
-	// [RightsOf] returns. Nil does not ask.
+	// May answers whether a user is allowed a request: the writer of a policy needs the rights that
+	// [RightsOf] returns. Nil disables that check.
 	May Asker
-	// Places tells the resources of kinds; nil knows none.
+	// Places finds the resources of kinds; nil finds none.
 	Places Places
-	// Check returns what else keeps a policy from being written. The old one is nil if there is none.
-	// Nil checks nothing else.
+	// Check returns further reasons to reject a policy, such as quotas. The old policy is nil on
+	// creation. Nil means no further checks.
 	Check func(policy, old api.Object) []rule.Problem
 	// Proofs makes and checks the proofs of policies that count only with one; nil does neither.
 	Proofs Proofs
 	// Compile says where policies are compiled.
 	Compile compile.Options
-	// Trial returns what is found when a policy that compiles is tried; nil does not try it.
+	// Trial tries a policy that compiles on sample objects and returns what it finds; nil disables
+	// that.
 	Trial func(context.Context, compile.Compiled) []rule.Problem
 	// KeepSpecs leaves specs as they are written. Otherwise renderedCue and the defaults of
 	// templates are filled in, as kinitiras does.
@@ -55,7 +54,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Wrap returns a Decider that decides writes of policies and asks next about the rest.
+// Wrap returns a Decider that decides writes of policies and passes other requests to next.
 func Wrap(next usher.Decider, o Options) usher.Decider {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -80,7 +79,7 @@ func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 	return g.proven(ctx, r, d)
 }
 
-// decide decides without proofs.
+// decide decides the request, without regard to proofs.
 func (g *guard) decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if d, decided := g.deletion(ctx, r); decided {
 		return d, nil
@@ -101,7 +100,7 @@ func (g *guard) decide(ctx context.Context, r *usher.Request) (usher.Decision, e
 	return g.validate(ctx, r, policy)
 }
 
-// unchanged decides what does not change what a policy says.
+// unchanged decides a write that does not change what a policy says.
 func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if d, refused := g.confirmation(ctx, r); refused {
 		return d, nil
@@ -109,8 +108,8 @@ func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision
 	return g.next.Decide(ctx, r)
 }
 
-// mutate renders templates, and notes when a policy that has to be confirmed was written. A
-// policy that it changes is not changed by other policies.
+// mutate renders templates, and records when a policy that has to be confirmed was written. If it
+// changes the policy, other policies do not change it.
 func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	rendered := render(policy.Object)
 	ref := compile.Ref(policy.Object)
@@ -134,8 +133,8 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 	return d, nil
 }
 
-// validate compiles the policy. What only the API server can have put up with, such as
-// fields that the kind does not have, it has dropped or warned of itself.
+// validate compiles the policy. It ignores what the API server has handled already: the API server
+// drops unknown fields or warns about them.
 func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	policy.Unknown, policy.Duplicate = nil, nil
 	if errs := g.check(r, policy); len(errs) > 0 {
@@ -176,7 +175,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	return d, nil
 }
 
-// check asks whether the policy may be written at all.
+// check returns the further reasons to reject the policy.
 func (g *guard) check(r *usher.Request, policy api.Policy) []rule.Problem {
 	if g.options.Check == nil {
 		return nil
@@ -200,7 +199,7 @@ func oldPolicy(r *usher.Request) api.Object {
 	return old.Object
 }
 
-// longestTrial is what trying a policy may take.
+// longestTrial limits the time to try a policy.
 const longestTrial = 100 * time.Millisecond
 
 // try tries a policy on sample objects. Its findings are warnings.
@@ -213,7 +212,7 @@ func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	return g.options.Trial(ctx, c)
 }
 
-// writesPolicy reports whether r creates or changes a policy.
+// writesPolicy reports whether r creates or updates a policy.
 func writesPolicy(r *usher.Request) bool {
 	if r.Phase != usher.Mutate && r.Phase != usher.Validate || r.Subresource != "" || r.Object == nil {
 		return false
@@ -224,8 +223,7 @@ func writesPolicy(r *usher.Request) bool {
 	return api.IsPolicy(kindOf(r))
 }
 
-// kindOf is the kind of the object that is written, which the request itself may leave
-// out.
+// kindOf returns the kind of the written object, which the request itself may omit.
 func kindOf(r *usher.Request) schema.GroupVersionKind {
 	if !r.Kind.Empty() {
 		return r.Kind
@@ -239,8 +237,8 @@ func kindOf(r *usher.Request) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// sameSpecTree reports whether an update leaves the spec as it is, to the letter. It does
-// not look inside: a policy that cannot even be decoded can still lose a finalizer.
+// sameSpecTree reports whether an update leaves the spec unchanged. It compares undecoded trees:
+// finalizers can be removed even from a policy that cannot be decoded.
 func sameSpecTree(r *usher.Request) bool {
 	object, err := r.Object.Tree()
 	if err != nil || r.OldObject == nil {
@@ -256,8 +254,8 @@ func sameSpec(object api.Object, r *usher.Request) bool {
 	return old != nil && proof.Same(object, old)
 }
 
-// decode returns the policy that is written. Its name may still have to be generated, and
-// its namespace may be that of the request only.
+// decode returns the written policy. Its name may not be generated yet, and only the request may
+// have its namespace.
 func decode(r *usher.Request) (api.Policy, error) {
 	policy, err := decodeObject(r, r.Object)
 	if err == nil && policy.Object.GetName() == "" {
@@ -305,7 +303,7 @@ func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
 	return d
 }
 
-// sentence is a problem without what its reader knows already: the policy and the severity.
+// sentence returns a problem without the policy and the severity, which the message has already.
 func sentence(p rule.Problem) string {
 	s := p.What
 	if p.Field != "" {

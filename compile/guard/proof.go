@@ -22,7 +22,7 @@ type Proofs interface {
 	Prove(context.Context, api.Object) (why string)
 }
 
-// needsProof reports whether the request writes a policy that counts only with a proof.
+// needsProof reports whether the request writes a policy that has an effect only with a proof.
 func (g *guard) needsProof(r *usher.Request) bool {
 	if g.options.Proofs == nil || !writesPolicy(r) {
 		return false
@@ -35,7 +35,7 @@ func (g *guard) needsProof(r *usher.Request) bool {
 type proving struct {
 	*guard
 	request *usher.Request
-	// object is the policy as it is written, old the one that is stored; nil if there is none.
+	// object is the policy to write, old the stored one; old is nil if there is none.
 	object, old api.Object
 	// same reports whether both say the same.
 	same bool
@@ -56,9 +56,9 @@ func (g *guard) newProving(r *usher.Request, object *usher.Object) *proving {
 	return p
 }
 
-// prove adds the proof to a policy that is mutated as d says: after the rights of the writer
-// were asked, or because what is stored says the same and is proven. It takes away whatever else
-// the request has in its place.
+// prove adds the proof to the patch of d: after it has checked the rights of the writer, or because
+// the stored policy says the same and is proven. It removes any other value of the annotation that
+// the request has.
 func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (usher.Decision, error) {
 	tree, err := r.Object.Tree()
 	if err != nil {
@@ -87,7 +87,8 @@ func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (
 	return d, nil
 }
 
-// proof is what the annotation of the policy is to be. If the policy is refused, why says so.
+// proof returns the new value of the policy's annotation. If the policy is refused, why is the
+// reason.
 func (p *proving) proof(ctx context.Context) (text, why string) {
 	stored := ""
 	if p.old != nil {
@@ -104,7 +105,7 @@ func (p *proving) proof(ctx context.Context) (text, why string) {
 		}
 		return p.make()
 	case !p.request.Trusted || p.rights(ctx) != "":
-		// When the policy is validated, the writer is told what is missing.
+		// In the validating phase the writer learns which right is missing.
 		return "", ""
 	}
 	return p.make()
@@ -118,21 +119,21 @@ func (p *proving) make() (text, why string) {
 	return text, ""
 }
 
-// Prove says why a policy has no valid proof.
+// Prove returns the reason why a policy has no valid proof.
 func (p *proving) Prove(ctx context.Context, object api.Object) string {
 	return p.options.Proofs.Prove(ctx, object)
 }
 
-// adopts reports whether the request asks for a proof of a policy that it does not change. That
-// the annotation is set again tells it from whatever else may be written to a policy, by
-// controllers with every right, who know nothing of what it says.
+// adopts reports whether the request asks for a proof of a policy that it does not change. The
+// request must set the annotation again: that distinguishes it from other writes, for example of
+// controllers with all rights that do not check what the policy says.
 func (p *proving) adopts() bool {
 	value := p.object.GetAnnotations()[proof.Annotation]
 	return p.old != nil && strings.HasPrefix(value, proof.Adopt) && value != p.old.GetAnnotations()[proof.Annotation]
 }
 
-// adoption says why the writer may not adopt the policy; empty if they may. It takes the verb
-// escalate, besides what it takes to write the policy.
+// adoption returns the reason why the writer may not adopt the policy; empty if they may. Adopting
+// needs the verb escalate, and the rights to write the policy.
 func (p *proving) adoption(ctx context.Context) string {
 	if !p.request.Trusted {
 		return untrusted
@@ -147,7 +148,7 @@ func (p *proving) adoption(ctx context.Context) string {
 	return p.rights(ctx)
 }
 
-// rights says which right the writer does not have; empty if none is missing.
+// rights returns the right that the writer lacks; empty if none.
 func (p *proving) rights(ctx context.Context) string {
 	if p.options.May == nil || p.request.User.Name == "" {
 		return "whether its writer may write it cannot be asked"
@@ -161,8 +162,8 @@ func (p *proving) rights(ctx context.Context) string {
 
 const untrusted = "Usher proves policies only for API servers that prove who they are: let Usher keep the registration, or start it with --client-ca-file or --token-file"
 
-// proven lets a policy be stored as d says if it has the proof that it needs. The rights of who
-// changes what it says have been asked.
+// proven returns d if the policy has the proof that it needs, and a denial otherwise. If the
+// request changes what the policy says, the rights of its user were checked before.
 func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) (usher.Decision, error) {
 	p := g.newProving(r, r.Object)
 	if p == nil {
@@ -188,17 +189,17 @@ func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) 
 	return refused, nil
 }
 
-// kept says why the proof of a policy must not be what it is after a write that changes nothing
-// else about it; why is what is wrong with the proof.
+// kept returns the reason to refuse the proof of a policy after a write that changes nothing else;
+// why says what is wrong with the proof.
 func (p *proving) kept(ctx context.Context, why string) string {
 	stored := p.old.GetAnnotations()[proof.Annotation]
 	unproven := p.Prove(ctx, p.old) != ""
 	switch {
 	case p.object.GetDeletionTimestamp() != nil:
-		// Nothing keeps a policy from going.
+		// A policy can always be deleted.
 		return ""
 	case why == "" && unproven:
-		// It was adopted: that is asked about here too, wherever the proof comes from.
+		// The policy was adopted: check that here too, because the proof may come from elsewhere.
 		return p.adoption(ctx)
 	case why == "" || p.object.GetAnnotations()[proof.Annotation] == stored:
 		return ""
@@ -210,7 +211,7 @@ func (p *proving) kept(ctx context.Context, why string) string {
 	return "its annotation " + proof.Annotation + " was changed after Usher set it; what wrote it, such as another webhook, has to leave policies alone"
 }
 
-// generated refuses a policy that has no name yet.
+// generated refuses a policy whose name is still to be generated.
 func (g *guard) generated(r *usher.Request) usher.Decision {
 	kind := kindOf(r).Kind
 	d := usher.Denied("%s: metadata.generateName is not for policies of this kind, which are proven under their name: set metadata.name", kind)
@@ -229,7 +230,7 @@ func (p *proving) refuse(why string) usher.Decision {
 	return d
 }
 
-// names returns the name of an object, and whether it is one that is still to be generated.
+// names returns the name of an object, and whether the API server still has to generate it.
 func names(tree map[string]any, r *usher.Request) (name string, generated bool) {
 	metadata, _ := tree["metadata"].(map[string]any)
 	name, _ = metadata["name"].(string)

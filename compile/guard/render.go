@@ -11,8 +11,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A rendering is what the templates of one policy come to. Its patch holds what the
-// policy does not say already.
+// A rendering is the result of the templates of one policy. Its patch holds what the policy does
+// not contain yet.
 type rendering struct {
 	templates int
 	patch     usher.Patch
@@ -61,7 +61,7 @@ func (r *rendering) validations(rules []v1alpha1.ValidateRule) {
 	}
 }
 
-// defaults patches what t has and written has not.
+// defaults adds to the patch the fields that t has and written lacks.
 func (r *rendering) defaults(path string, written, t *v1alpha1.ValidateRuleTemplate) {
 	if t.Condition != nil {
 		r.set(path+"/condition/affectMode", string(written.Condition.AffectMode), string(t.Condition.AffectMode))
@@ -78,7 +78,8 @@ func (r *rendering) defaults(path string, written, t *v1alpha1.ValidateRuleTempl
 	}
 }
 
-// set patches a text that is not as wanted: add also replaces one that is there.
+// set patches a text that differs from the wanted one: the operation add also replaces existing
+// values.
 func (r *rendering) set(path, is, want string) {
 	if is != want {
 		r.patch = append(r.patch, usher.PatchOp{Op: "add", Path: path, Value: want})

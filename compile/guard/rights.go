@@ -23,22 +23,22 @@ type Place struct {
 	schema.GroupResource
 
 	Subresource string
-	// Verbs are those by which objects are written there.
+	// Verbs are the verbs that write objects there.
 	Verbs []string
 }
 
-// Places tells where objects of a kind are written; nowhere if the cluster does not have the
-// kind. An error means that it cannot be told now.
+// Places returns where objects of a kind are written; nothing if the cluster does not have the
+// kind. An error means that this is unknown for now.
 type Places func(context.Context, schema.GroupVersionKind) ([]Place, error)
 
 // Rights are what the writer of a policy needs: every one of them.
 type Rights []Right
 
-// A Right is one thing that a writer has to be allowed.
+// A Right is one request that a writer must be allowed.
 type Right struct {
-	// What needs the right, such as "the tier platform needs".
+	// What names what needs the right, such as "the tier platform needs".
 	What string
-	// Ask is the request that has to be allowed.
+	// Ask is the request that must be allowed.
 	Ask *usher.Request
 	// Or, if it is set and allowed, makes Ask unnecessary.
 	Or *usher.Request
@@ -46,9 +46,8 @@ type Right struct {
 	Help string
 }
 
-// RightsOf returns what user has to be allowed to write a policy that compiles: nothing for
-// policies whose kind needs no rights. It asks nobody but places, and depends on nothing but
-// its arguments.
+// RightsOf returns the rights that a user needs to write a policy that compiles; none for policies
+// whose kind needs no rights. It depends only on its arguments, and calls only places.
 //
 // An authorization policy needs the verb use on its tier if it is for the cluster, and an Allow
 // everything that it allows, or escalate on the policy. A policy of a namespace needs create and
@@ -63,8 +62,8 @@ func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places P
 	return nil, nil
 }
 
-// Missing asks about the rights in turn and says of the first that is missing why the policy
-// may not be written; empty if none is. That a question cannot be answered counts as missing.
+// Missing checks the rights in order. If one is missing, it returns why the policy may not be
+// written; otherwise the empty text. A right that cannot be checked counts as missing.
 func (rs Rights) Missing(ctx context.Context, may Asker) string {
 	var last *usher.Request
 	instead := false
@@ -98,13 +97,13 @@ func (r *Right) missing(ctx context.Context, may Asker) string {
 	return why
 }
 
-// everything is what covers all kinds, those that nobody knows yet among them.
+// everything returns the places that cover all kinds, including unknown ones.
 func everything() []Place {
 	return []Place{{GroupResource: schema.GroupResource{Group: "*", Resource: "*"}, Verbs: []string{"create", "update"}}}
 }
 
-// namespacedRights are what the writer of a policy of a namespace needs: the rights for the actions
-// of the policy on the objects of others.
+// namespacedRights returns what the writer of a policy of a namespace needs: the rights for the
+// actions of the policy on the objects of others.
 func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
 	a := &asking{user: user, namespace: c.Ref.Namespace, places: places, seen: map[question]bool{}}
 	coverage := rule.Cover(c.Rules)
@@ -126,7 +125,7 @@ func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, 
 	return a.rights, nil
 }
 
-// An asking gathers the rights that the writer of a policy of a namespace needs, each once.
+// An asking collects the rights that the writer of a policy of a namespace needs, each once.
 type asking struct {
 	user      usher.User
 	namespace string
@@ -135,7 +134,7 @@ type asking struct {
 	seen      map[question]bool
 }
 
-// A question is what one right asks about.
+// A question identifies a right.
 type question struct{ verb, group, resource, subresource, name string }
 
 func (a *asking) acts(ctx context.Context, c rule.Covered) error {

@@ -1,5 +1,5 @@
-// Package answer turns decisions into what API servers and their clients are told. The doors
-// for admission share it, so that they say the same.
+// Package answer turns decisions into responses to API servers and their clients. The doors for
+// admission share it, so that their responses are the same.
 package answer
 
 import (
@@ -18,13 +18,13 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// Limits on what is answered, since rules can be made to say anything at any length.
+// Limits of a response: messages of rules can have any content and length.
 const (
 	maxMessage = 16 << 10
 	maxAudit   = 4 << 10
 	maxCauses  = 100
-	// An API server that gets more than maxWarnings characters in all cuts each warning to
-	// maxWarning, and then drops what is still too much.
+	// If all warnings together have more than maxWarnings characters, an API server cuts each one
+	// to maxWarning and then drops the excess.
 	maxWarnings = 4096
 	maxWarning  = 256
 	// maxAuditKey is the longest key of an audit annotation.
@@ -37,8 +37,8 @@ const (
 	policyFailed   metav1.CauseType = "PolicyFailed"
 )
 
-// Denial is the status of what a decision refuses: nil if it refuses nothing. Its message names
-// the policies that do, which that of the decision leaves out. A verdict that is none is an error.
+// Denial returns the status of a decision that denies, and nil otherwise. Its message names the
+// policies that deny, which the message of the decision omits. An unknown verdict is an error.
 func Denial(q *usher.Request, d usher.Decision) (*metav1.Status, error) {
 	switch d.Verdict {
 	case usher.Allow, usher.NoOpinion:
@@ -51,16 +51,16 @@ func Denial(q *usher.Request, d usher.Decision) (*metav1.Status, error) {
 	return nil, fmt.Errorf("verdict %q is not known", d.Verdict)
 }
 
-// Undecided is the status of a request about which no decision was reached.
+// Undecided returns the status of a request without a decision.
 func Undecided(reason error) *metav1.Status {
 	return Refusal(http.StatusInternalServerError, fmt.Sprintf("no decision was reached: %v", reason))
 }
 
-// Message returns text as it may be said: valid, and not too long.
+// Message returns text as valid UTF-8, cut to the limit of a response.
 func Message(text string) string { return cut(text, maxMessage) }
 
-// Patch is what a decision changes about the object of q: nothing where nothing may be
-// changed.
+// Patch returns the changes of a decision to the object of q: none in phases and operations that
+// allow none.
 func Patch(q *usher.Request, d usher.Decision) usher.Patch {
 	if q.Phase != usher.Mutate || q.Operation == usher.Delete || q.Object == nil || d.Verdict == usher.Deny {
 		return nil
@@ -68,8 +68,8 @@ func Patch(q *usher.Request, d usher.Decision) usher.Patch {
 	return d.Patch
 }
 
-// Error is what an API server makes of the status of a denial. By is who denied, such as
-// admission webhook "validate.usher.dev".
+// Error returns the error that an API server makes from the status of a denial. By names the source
+// of the denial, such as admission webhook "validate.usher.dev".
 func Error(by string, status *metav1.Status) *apierrors.StatusError {
 	told := *status
 	if told.Code < http.StatusBadRequest {
@@ -87,7 +87,7 @@ func Error(by string, status *metav1.Status) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: told}
 }
 
-// Refusal is the status of a request that was not decided.
+// Refusal returns the status of a request that was not decided.
 func Refusal(code int32, message string) *metav1.Status {
 	reason := metav1.StatusReasonBadRequest
 	switch code {
@@ -108,7 +108,7 @@ func failure(code int32, reason, message string) *metav1.Status {
 	}
 }
 
-// details names the fields and the policies that are the reason of a denial.
+// details returns the fields and the policies that caused a denial.
 func details(q *usher.Request, d *usher.Decision) *metav1.StatusDetails {
 	causes := append(fieldCauses(d.Fields), findingCauses(d.Findings)...)
 	if len(causes) == 0 {
@@ -159,7 +159,7 @@ func failureOf(f *usher.Finding) string {
 func cut(text string, limit int) string {
 	const more = "…"
 	if len(text) > limit {
-		// A character that is cut in two is not valid, and goes.
+		// This removes a character that was cut in two, which is invalid.
 		return strings.ToValidUTF8(text[:limit-len(more)], "") + more
 	}
 	return strings.ToValidUTF8(text, string(utf8.RuneError))
@@ -195,7 +195,7 @@ func Warnings(warnings []string) []string {
 	return clean
 }
 
-// oneLine replaces what may not stand in a header.
+// oneLine replaces characters that are invalid in a header.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -216,13 +216,13 @@ func cutRunes(text string, limit int) string {
 	return text
 }
 
-// Audit returns the annotations with keys that an API server takes.
+// Audit returns the annotations with keys that an API server accepts.
 func Audit(audit map[string]string) map[string]string {
 	if len(audit) == 0 {
 		return nil
 	}
 	clean := make(map[string]string, len(audit))
-	// In order, so that of two keys that become one always the same is kept.
+	// Sorted, so that of two keys that become equal the same one is always kept.
 	for _, key := range slices.Sorted(maps.Keys(audit)) {
 		valid := auditKey(key)
 		if _, taken := clean[valid]; valid != "" && !taken {

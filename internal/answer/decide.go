@@ -10,11 +10,11 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// errPanic is all that a caller learns about a panic; the log knows more.
+// errPanic is all that a caller learns about a panic; the log has the details.
 var errPanic = errors.New("the decider panicked")
 
-// Decide asks a decider. One that panics has not decided; http.ErrAbortHandler is left to
-// the server, which hangs up without an answer.
+// Decide calls a decider and turns a panic into an error, except http.ErrAbortHandler, on which the
+// server closes the connection without a response.
 func Decide(ctx context.Context, d usher.Decider, r *usher.Request, log *slog.Logger) (decision usher.Decision, err error) {
 	defer func() {
 		switch reason := recover(); reason {

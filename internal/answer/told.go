@@ -8,12 +8,12 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// noReason is told of a policy that rejects without a reason.
+// noReason is the reason of a policy that gives none.
 const noReason = "no reason given"
 
-// told is the message of a denial as clients get it: that of the decision, with the policy
-// behind each reason, as in "label team is required (ClusterValidatePolicy require-team)".
-// Reasons that are too long in all are cut, so that the policies remain.
+// told returns the message of a denial for clients: that of the decision, with the policy behind
+// each reason, as in "label team is required (ClusterValidatePolicy require-team)". Reasons that
+// are too long in total are cut, so that the policies remain.
 func told(d *usher.Decision) string {
 	reasons := reasonsOf(d.Findings)
 	if len(reasons) == 0 {
@@ -42,16 +42,16 @@ func told(d *usher.Decision) string {
 	return cut(strings.Join(parts, "; "), maxMessage)
 }
 
-// A reason is what one policy said against a request.
+// A reason is why one policy denies a request.
 type reason struct {
 	text string
 	// by names the policy in parentheses; empty for built-in rules.
 	by string
-	// bare is how the message of a decision tells it.
+	// bare is the reason as it occurs in the message of a decision.
 	bare string
 }
 
-// told returns the reason in about limit bytes.
+// told returns the reason, cut to about limit bytes.
 func (r reason) told(limit int) string {
 	text := cut(cmp.Or(strings.TrimSpace(r.text), noReason), max(limit-len(r.by)-len("; "), len(noReason)))
 	if r.by == "" {
@@ -60,8 +60,8 @@ func (r reason) told(limit int) string {
 	return text + " " + r.by
 }
 
-// reasonsOf returns what stands against a request; nothing if no policy does. That a policy may
-// not be written is no reason of that policy.
+// reasonsOf returns the reasons of the policies that deny a request. A refusal to write a policy is
+// not a reason of that policy.
 func reasonsOf(findings []usher.Finding) []reason {
 	var reasons []reason
 	named := false
@@ -94,8 +94,7 @@ func reasonsOf(findings []usher.Finding) []reason {
 	return reasons
 }
 
-// composed reports whether message is made of reasons, as that of an engine is. Some may be
-// missing in it.
+// composed reports whether message consists of reasons, like that of an engine. It may omit some.
 func composed(message string, reasons []reason) bool {
 	for _, r := range reasons {
 		rest, ok := strings.CutPrefix(message, r.bare)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The values of a Secret.
+// The keys of the Secret's data.
 const (
 	currentKey  = "current"
 	previousKey = "previous"
@@ -26,11 +26,11 @@ const (
 	manager   = "usher"
 	// requestTimeout is how long an API server may take for one attempt.
 	requestTimeout = 15 * time.Second
-	// races is how often in a row another replica may be faster.
+	// races limits the consecutive conflicts with other replicas.
 	races = 4
 )
 
-// Secrets are those of one namespace. The clients of client-go are such.
+// Secrets reads and writes the Secrets of one namespace, like a client of client-go.
 type Secrets interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
 	Create(ctx context.Context, secret *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error)
@@ -75,8 +75,7 @@ func (k *Keeper) Load(ctx context.Context) (Keys, error) {
 	return k.update(ctx, func(keys Keys) (Keys, error) { return keys, nil })
 }
 
-// Rotate replaces the current key if it is one that is due, and returns the keys in the
-// Secret.
+// Rotate replaces the current key if due reports true for it, and returns the keys in the Secret.
 func (k *Keeper) Rotate(ctx context.Context, due func(Keys) bool) (Keys, error) {
 	return k.update(ctx, func(keys Keys) (Keys, error) {
 		if !due(keys) {
@@ -86,7 +85,7 @@ func (k *Keeper) Rotate(ctx context.Context, due func(Keys) bool) (Keys, error) 
 	})
 }
 
-// SetNote replaces the note by the result of next for the keys, and returns the keys in the Secret.
+// SetNote replaces the note with the result of next, and returns the keys in the Secret.
 func (k *Keeper) SetNote(ctx context.Context, next func(Keys) (string, error)) (Keys, error) {
 	return k.update(ctx, func(keys Keys) (Keys, error) {
 		var err error
@@ -174,7 +173,7 @@ func (k *Keeper) create(ctx context.Context) (Keys, error) {
 	return next, nil
 }
 
-// first returns keys for a Secret without any: they follow those that were known, if any.
+// first returns keys for a Secret without any: the previous key is the one known before, if any.
 func (k *Keeper) first(ctx context.Context) (Keys, error) {
 	last := k.known
 	if last.Current.IsZero() && k.options.First != nil {
@@ -188,8 +187,8 @@ func (k *Keeper) first(ctx context.Context) (Keys, error) {
 
 var errForeign = errors.New("it holds something else: name another Secret")
 
-// read returns the keys of a Secret. The current one is zero if the Secret is Usher's, or empty,
-// and has no usable key: nothing else needs its content.
+// read returns the keys of a Secret. The current key is zero if the Secret is empty, or belongs to
+// Usher and has no usable key: its content can be replaced.
 func read(secret *corev1.Secret) (Keys, error) {
 	current, err := KeyOf(secret.Data[currentKey])
 	if err != nil {
@@ -200,7 +199,7 @@ func read(secret *corev1.Secret) (Keys, error) {
 	}
 	keys := Keys{Current: current, Note: string(secret.Data[noteKey])}
 	keys.Previous, _ = KeyOf(secret.Data[previousKey])
-	// Without a time the previous key has been replaced long ago.
+	// Without a time, the previous key counts as replaced long ago.
 	keys.Replaced, _ = time.Parse(time.RFC3339, string(secret.Data[replacedKey]))
 	return keys, nil
 }

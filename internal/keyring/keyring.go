@@ -21,7 +21,7 @@ import (
 // KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// A Key is secret. Its zero value is no key.
+// A Key is secret. The zero value is not a key.
 type Key struct{ bytes string }
 
 var errKeySize = errors.New("a key has 32 bytes")
@@ -43,7 +43,7 @@ func newKey() (Key, error) {
 	return Key{string(bytes)}, nil
 }
 
-// IsZero reports whether k is no key.
+// IsZero reports whether k is the zero value.
 func (k Key) IsZero() bool { return k.bytes == "" }
 
 // MAC returns the HMAC-SHA256 of a message.

@@ -16,10 +16,10 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// defaults are the fields of specs to which API servers give a value if nobody else does, by
-// kind. A test compares them with the CustomResourceDefinitions.
+// defaults are the fields of specs to which API servers give a default value, by kind. A test
+// compares them with the CustomResourceDefinitions.
 //
-// Package variables are otherwise for sentinels; this table is one of the API, and never changes.
+// This package variable is a constant table of the API.
 var defaults = map[string]map[string]any{
 	"AuthorizationPolicy":        {"enforcement": "Enforce"},
 	"ClusterAuthorizationPolicy": {"enforcement": "Enforce", "tier": "cluster"},
@@ -27,11 +27,11 @@ var defaults = map[string]map[string]any{
 
 var errNoPolicy = errors.New("it is of no kind of policy")
 
-// Canonical returns what a policy says in one form: two policies have the same if and only if
-// whatever compiles them sees the same. It is JSON with sorted keys, made from the Go value
-// that is compiled, and not from the text: so defaults, fields that API servers drop, the order
-// of keys and other ways to write a number, a time or a quantity do not count. What Go tells
-// apart does, such as a list that is empty and one that is absent.
+// Canonical returns a canonical form of a policy: two policies have the same form if and only if
+// they are the same to the compiler. It is JSON with sorted keys, made from the Go value that is
+// compiled and not from the text. So defaults, fields that API servers drop, the order of keys, and
+// different notations of a number, time or quantity make no difference. Differences between Go
+// values do, such as between an empty list and an absent one.
 func Canonical(object api.Object) ([]byte, error) {
 	kind, ok := api.KindOf(object)
 	if !ok {
@@ -68,7 +68,7 @@ func canonical(v reflect.Value) (any, error) {
 	}
 	switch value := v.Interface().(type) {
 	case metav1.Time:
-		// Its own JSON has no fractions of a second, and what is compiled does.
+		// The JSON of metav1.Time has no fractions of a second, but the compiled value has.
 		return value.UTC().Format(time.RFC3339Nano), nil
 	case json.Marshaler:
 		return marshalled(value)
@@ -115,8 +115,8 @@ func entries(v reflect.Value) (any, error) {
 	return all, nil
 }
 
-// structure adds the fields of a struct that are not zero: nobody can tell those from absent
-// ones. A pointer to a zero value is not zero.
+// structure adds the fields of a struct that are not zero: a zero field is the same as an absent
+// one. A pointer to a zero value is not zero.
 func structure(v reflect.Value, fields map[string]any) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -141,7 +141,7 @@ func structure(v reflect.Value, fields map[string]any) error {
 	return nil
 }
 
-// marshalled is a value that knows how to encode itself, such as a quantity or a part of the
+// marshalled returns the JSON of a value with its own encoding, such as a quantity or a part of the
 // spec that is free JSON.
 func marshalled(value json.Marshaler) (any, error) {
 	text, err := value.MarshalJSON()
@@ -157,8 +157,8 @@ func marshalled(value json.Marshaler) (any, error) {
 	return withNumbers(tree)
 }
 
-// withNumbers replaces numbers by what API servers make of them: integers of 64 bits, and
-// otherwise floating-point numbers, which become integers again when they are written as such.
+// withNumbers converts numbers as API servers do: to 64-bit integers, and otherwise to
+// floating-point numbers, which are written as integers if they are whole.
 func withNumbers(tree any) (any, error) {
 	var err error
 	switch tree := tree.(type) {

@@ -1,11 +1,11 @@
-// Package proof makes and checks proofs that the writer of a policy had the right to write
-// it. A proof is a MAC over what the policy says and what it is called, by a key that only
-// replicas of Usher have. It stands in an annotation of the policy.
+// Package proof makes and checks proofs that the writer of a policy had the right to write it. A
+// proof is a MAC over the spec and the name of the policy, by a key that only replicas of Usher
+// have. It is stored in an annotation of the policy.
 //
-// Who holds a proof that is valid for a policy knows this: a replica asked whether a user may
-// write exactly that, under that name, and the answer was yes. It does not tell when: a policy
-// that was proven once, and changed since, is proven again if somebody puts the old text back
-// past Usher. Writes that Usher sees are asked about whatever proof they carry.
+// A valid proof means: a replica checked that a user had the right to write exactly this policy,
+// under this name. It does not say when: if a proven policy changes, and someone restores the old
+// text without Usher, the old proof is valid again. Usher checks the rights for every write that it
+// sees, regardless of the proof in it.
 package proof
 
 import (
@@ -24,15 +24,15 @@ import (
 const (
 	// Annotation holds the proof of a policy.
 	Annotation = "usher.dev/proof"
-	// Adopt is what the annotation is set to, or what a new value of it begins with, to have a
-	// policy proven whose spec does not change.
+	// Adopt is the value of the annotation, or the prefix of a new value, that requests a proof of
+	// a policy without a change of its spec.
 	Adopt = "adopt"
 
-	// version is the first part of a proof, and of what it is made of.
+	// version is the first part of a proof, and of the message that it authenticates.
 	version = "v1"
 )
 
-// Make returns the proof of a policy by a key. The policy has its name and namespace.
+// Make returns the proof of a policy by a key. The policy must have its name and namespace.
 func Make(key keyring.Key, object api.Object) (string, error) {
 	mac, err := sum(key, object)
 	if err != nil {
@@ -53,7 +53,7 @@ func sum(key keyring.Key, object api.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The version of the API is left out: conversion changes it, and nothing else.
+	// The version of the API is left out: conversion changes only it.
 	var message bytes.Buffer
 	for _, part := range []string{"usher.dev/proof " + version, kind.Group, kind.Kind, object.GetNamespace(), object.GetName(), string(spec)} {
 		var size [8]byte
@@ -64,7 +64,7 @@ func sum(key keyring.Key, object api.Object) ([]byte, error) {
 	return key.MAC(message.Bytes()), nil
 }
 
-// parse takes a proof apart.
+// parse splits a proof into its parts.
 func parse(text string) (fingerprint string, mac []byte, ok bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 || parts[0] != version {
@@ -74,17 +74,17 @@ func parse(text string) (fingerprint string, mac []byte, ok bool) {
 	return parts[1], mac, err == nil
 }
 
-// Is reports whether an annotation holds a proof, whatever it is worth.
+// Is reports whether an annotation holds a proof, valid or not.
 func Is(text string) bool { return KeyOf(text) != "" }
 
-// KeyOf returns the fingerprint of the key of a proof; empty if text is none.
+// KeyOf returns the fingerprint of the key of a proof; empty if text is not a proof.
 func KeyOf(text string) string {
 	fingerprint, _, _ := parse(text)
 	return fingerprint
 }
 
-// check says why a policy is not proven by one of the keys; empty if it is. Known reports
-// whether its proof is by one of them.
+// check returns why a policy is not proven by one of the keys; empty if it is proven. Known reports
+// whether one of the keys made the proof.
 func check(keys []keyring.Key, object api.Object) (why string, known bool) {
 	text := object.GetAnnotations()[Annotation]
 	if text == "" {

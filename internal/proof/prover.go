@@ -10,9 +10,9 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 )
 
-// A State is what proofs are made and checked with at one time. It is immutable.
+// A State holds the keys and the record to make and check proofs with. It is immutable.
 type State struct {
-	// Sign is the key that makes proofs, and Valid are those whose proofs count.
+	// Sign is the key that makes proofs, and Valid are the keys whose proofs are valid.
 	Sign  keyring.Key
 	Valid []keyring.Key
 	// Record is what stays in force without a proof.
@@ -35,7 +35,7 @@ type Prover struct {
 	state   atomic.Pointer[State]
 }
 
-// Use replaces what proofs are made and checked with.
+// Use replaces the state.
 func (p *Prover) Use(s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,10 +43,10 @@ func (p *Prover) Use(s State) {
 	p.version.Add(1)
 }
 
-// Version changes whenever Check may answer otherwise than before. It is never 0 after Use.
+// Version changes whenever the results of Check may change. It is never 0 after Use.
 func (p *Prover) Version() uint64 { return p.version.Load() }
 
-// State returns what was last handed to Use; nil before.
+// State returns the state that Use set last; nil before the first call.
 func (p *Prover) State() *State { return p.state.Load() }
 
 var errNoKey = errors.New("make proof: there is no key yet")
@@ -60,8 +60,8 @@ func (p *Prover) Make(object api.Object) (string, error) {
 	return Make(s.Sign, object)
 }
 
-// Prove reports whether a policy that is being written has a valid proof, and otherwise says
-// why it has not.
+// Prove reports whether a policy that is being written has a valid proof, and otherwise returns why
+// not.
 func (p *Prover) Prove(ctx context.Context, object api.Object) (why string) {
 	why, known := p.check(object)
 	if known || p.Refresh == nil {
@@ -81,7 +81,7 @@ func (p *Prover) check(object api.Object) (why string, known bool) {
 	return check(s.Valid, object)
 }
 
-// Check says what is known of a policy that is stored.
+// Check returns what is known about the proof of a stored policy.
 func (p *Prover) Check(object api.Object) api.Proof {
 	kind, ok := api.KindOf(object)
 	if !ok || !kind.NeedsProof {

@@ -15,32 +15,33 @@ import (
 	"github.com/usher-dev/usher/api"
 )
 
-// MostRecorded bounds the policies of a record: it has to fit into a Secret.
+// MostRecorded limits the policies of a record: it has to fit into a Secret.
 const MostRecorded = 20_000
 
-// A Record is what is kept with the keys: which policies are from before there were proofs.
-// It is immutable.
+// A Record is stored with the keys and lists the policies that are older than proofs. It is
+// immutable.
 type Record struct {
-	// Lost is when a key was made because the one before was gone; nil if it is the first.
-	// Nothing is recorded then: what has no proof may have been written past Usher.
+	// Lost is when a key was created because the previous one was lost; nil for the first key.
+	// After a loss nothing is recorded: a policy without a proof may have been written without
+	// Usher.
 	Lost *time.Time `json:"lost,omitempty"`
 	// Made is when the policies were recorded; nil if they have not been yet.
 	Made *time.Time `json:"made,omitempty"`
 	// Policies are the generations that stay in force without a proof.
 	Policies map[types.UID]int64 `json:"policies,omitempty"`
-	// LeftOut counts the policies for which there was no place.
+	// LeftOut counts the policies that exceed the limit.
 	LeftOut int `json:"leftOut,omitempty"`
 }
 
-// RecordLost returns the record of a key that takes the place of one that was lost.
+// RecordLost returns the record of a key that replaces a lost one.
 func RecordLost(now time.Time) Record {
 	now = now.UTC().Truncate(time.Second)
 	return Record{Lost: &now, Made: &now}
 }
 
-// RecordOf returns the record of the policies that there are when the first key is made. Those
-// that carry a proof are not among them: they come from where there was another key. If there
-// are too many, the youngest are left out.
+// RecordOf returns the record of the policies that exist when the first key is created. It omits
+// policies that carry a proof: they come from another installation with another key. If there are
+// too many, it omits the youngest.
 func RecordOf(policies []api.Object, now time.Time) Record {
 	now = now.UTC().Truncate(time.Second)
 	r := Record{Made: &now, Policies: map[types.UID]int64{}}
@@ -61,8 +62,8 @@ func RecordOf(policies []api.Object, now time.Time) Record {
 	return r
 }
 
-// has reports whether a policy stays in force without a proof. Until the record is made, those
-// do that carry none.
+// has reports whether a policy stays in force without a proof. Until the record is made, policies
+// without a proof do.
 func (r Record) has(object api.Object) bool {
 	if r.Made == nil {
 		return object.GetAnnotations()[Annotation] == ""
@@ -84,11 +85,11 @@ func (r Record) Encode() (string, error) {
 	return text.String(), nil
 }
 
-// mostText bounds a record that is decompressed.
+// mostText limits the size of a decompressed record.
 const mostText = 16 << 20
 
-// DecodeRecord returns the record in a text that Encode returned. The empty text is that of a
-// record that is not made yet.
+// DecodeRecord returns the record in a text that Encode returned. The empty text means that the
+// record has not been made yet.
 func DecodeRecord(text string) (Record, error) {
 	var r Record
 	if text == "" {

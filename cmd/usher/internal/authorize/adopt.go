@@ -116,15 +116,15 @@ func list(out io.Writer, policies []Stored) error {
 	return err
 }
 
-// Adopt has policies proven, or asks whether that would be allowed. It goes on after a policy
-// that is refused.
+// Adopt requests proofs of policies, or with a dry run asks whether that would be allowed. It
+// continues after a policy that is refused.
 func Adopt(ctx context.Context, client dynamic.Interface, policies []Stored, dryRun bool, s cli.Streams) error {
 	refused := 0
 	for i := range policies {
 		p := &policies[i]
 		text := proof.Adopt
 		if strings.HasPrefix(p.Proof, proof.Adopt) {
-			// Only a new word asks for it.
+			// Only a new value of the annotation requests a proof.
 			text = fmt.Sprintf("%s-%d", proof.Adopt, time.Now().UnixNano())
 		}
 		o := metav1.PatchOptions{FieldManager: "usher-adopt"}

@@ -1,5 +1,5 @@
-// Package authorize has the commands about authorization: who may do what, why, and what API
-// servers need to ask Usher.
+// Package authorize has the commands about authorization: which users are allowed which requests,
+// and why, and what API servers need to call Usher.
 package authorize
 
 import (
@@ -77,13 +77,13 @@ func (f *worldFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cluster.Context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
-// A World is all that answers depend on.
+// A World holds everything that answers depend on.
 type World struct {
 	rules    []*authz.Rule
 	Engine   *authzengine.Engine
 	RBAC     *simulate.RBAC
 	warnings []string
-	// clients is nil without a cluster.
+	// clients is nil if there is no cluster.
 	clients *serve.Clients
 }
 
@@ -116,7 +116,8 @@ func (f *worldFlags) load(cmd *cobra.Command, s cli.Streams) (*World, error) {
 	return w, nil
 }
 
-// enforce makes an engine of policies; of two with the same name the first one counts.
+// enforce creates an engine from policies. Of two policies with the same name, the first one is
+// used.
 func (w *World) enforce(policies []api.Policy) {
 	known := map[usher.PolicyRef]bool{}
 	var compiled []compile.Compiled
@@ -125,7 +126,7 @@ func (w *World) enforce(policies []api.Policy) {
 			continue
 		}
 		if why := policy.Proof.Why; why != "" {
-			// The condition says whether it is in force.
+			// The condition of the policy says whether it is in force.
 			w.warnings = append(w.warnings, fmt.Sprintf("%s is %s", compile.Ref(policy.Object), why))
 		}
 		if policy.Proof.State == api.Unproven {
@@ -185,8 +186,9 @@ func readPolicySet(cmd *cobra.Command, s cli.Streams, paths []string, w *World) 
 	return set, err
 }
 
-// ClusterPolicies returns the policies of a kind in a cluster. Without the key of proofs, what is
-// known of a proof is what the status of a policy says: Unproven are those that are not in force.
+// ClusterPolicies returns the policies of a kind in a cluster. Without the key, a proof cannot be
+// checked: the status of a policy says whether it has one, and Unproven holds the policies that are
+// not in force.
 func ClusterPolicies(ctx context.Context, client dynamic.Interface, kind api.Kind) ([]api.Policy, error) {
 	list, err := client.Resource(kind.GroupVersionResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -251,7 +253,7 @@ func clusterRBAC(ctx context.Context, clients *serve.Clients) (simulate.Objects,
 	}, nil
 }
 
-// chain are the authorizers, in the order that 'usher authz config' writes.
+// chain returns the authorizers, in the order that 'usher authz config' writes.
 func (w *World) chain() simulate.Chain {
 	return simulate.Chain{
 		{Name: "system:masters", Authorizer: simulate.Privileged()},
@@ -269,7 +271,7 @@ const (
 	allowStage = "usher (allow)"
 )
 
-// warn prints what may make an answer less than exact.
+// warn prints the reasons why an answer may be inexact.
 func (w *World) warn(cmd *cobra.Command, s cli.Streams) {
 	for _, warning := range w.warnings {
 		cli.Notef(cmd, s, "warning", "%s", warning)

@@ -107,7 +107,8 @@ func (f *canIFlags) answer(cmd *cobra.Command, s cli.Streams, args []string) (*c
 	return report, nil
 }
 
-// asker is the user of the flags, or who the cluster takes the caller for.
+// asker returns the user that the flags name, or the user as which the cluster authenticates the
+// caller.
 func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
 	if f.user.Given() {
 		return f.user.User()
@@ -130,7 +131,7 @@ func (f *canIFlags) asker(ctx context.Context, w *World) (usher.User, error) {
 	return u, nil
 }
 
-// A canIReport is the answer, with all that it depends on.
+// A canIReport is the answer, with everything that it depends on.
 type canIReport struct {
 	Request string     `json:"request"`
 	User    usher.User `json:"user"`
@@ -141,7 +142,7 @@ type canIReport struct {
 	Reason  string        `json:"reason,omitempty"`
 	HTTP    int           `json:"http"`
 	Stages  []stageReport `json:"stages"`
-	// Passes are requests that would not be denied, or be allowed.
+	// Passes are similar requests that would not be denied, or that would be allowed.
 	Passes  []string       `json:"passes,omitempty"`
 	Cluster *clusterAnswer `json:"cluster,omitempty"`
 }
@@ -151,7 +152,7 @@ type stageReport struct {
 	Asked   bool   `json:"asked"`
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Rules are those of policies that match, NearMatches those that nearly do.
+	// Rules are those of policies that match, NearMatches those that almost match.
 	Rules       []ruleReport `json:"rules,omitempty"`
 	NearMatches []ruleReport `json:"nearMatches,omitempty"`
 	// Near is a deprecated name of NearMatches.
@@ -167,7 +168,7 @@ type ruleReport struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Fate is a deprecated name of Outcome.
 	Fate string `json:"fate,omitempty"`
-	// Why says more, and what keeps one that nearly matches from it.
+	// Why gives details; for a rule that almost matches, what does not match.
 	Why        string   `json:"why,omitempty"`
 	Conditions []string `json:"conditions,omitempty"`
 }
@@ -179,7 +180,7 @@ type clusterAnswer struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Explain answers a request, and tells what every stage says.
+// Explain answers a request, and reports the answer of every stage.
 func (w *World) Explain(ctx context.Context, r *usher.Request) (*canIReport, error) {
 	x, err := w.Engine.Explain(ctx, r)
 	if err != nil {
@@ -214,8 +215,8 @@ func verdictWord(v usher.Verdict) string {
 	return string(v)
 }
 
-// add tells which policies have a part in what the stage says: those that deny in the one,
-// those that allow or abstain in the other.
+// add reports the policies behind the answer of the stage: in one stage those that deny, in the
+// other those that allow or abstain.
 func (s *stageReport) add(x authzengine.Explanation) {
 	belongs := func(r *authz.Rule) bool { return (r.Policy.Effect == authz.Deny) == (s.Name == denyStage) }
 	for _, step := range x.Steps {
@@ -248,7 +249,7 @@ func reportRule(r *authz.Rule) ruleReport {
 	return ruleReport{Policy: policyName(r.Policy.Ref), Tier: r.Policy.Tier.String(), Effect: r.Policy.Effect.String(), Rule: r.Name}
 }
 
-// policyName is a policy as kubectl would be told it.
+// policyName returns the name of a policy as an argument for kubectl.
 func policyName(ref usher.PolicyRef) string {
 	if ref.Namespace != "" {
 		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
@@ -256,7 +257,7 @@ func policyName(ref usher.PolicyRef) string {
 	return ref.Kind + "/" + ref.Name
 }
 
-// passes are changes of a request that would make a difference.
+// passes returns changes of a request that would change the answer.
 func passes(r *usher.Request, x authzengine.Explanation, answer simulate.Answer) []string {
 	var all []string
 	add := func(hint string) {
@@ -290,7 +291,7 @@ func denialHints(r *usher.Request, step authzengine.Step, add func(string)) {
 	}
 }
 
-// selectorFlags are the flags that say what the selectors of a policy want.
+// selectorFlags are the flags that say what the selectors of a policy require.
 func selectorFlags(p *authz.Policy) string {
 	var flags []string
 	for flag, wanted := range map[string][]authz.Requirement{"-l": p.Labels, "--field-selector": p.Fields} {

@@ -125,7 +125,7 @@ func (f *authzConfigFlags) files(cmd *cobra.Command) ([]credential.File, error) 
 	return webhookconfig.Generate(*o)
 }
 
-// ttls turns 0, by which users mean that nothing is remembered, into what Options have for it.
+// ttls translates 0, which disables the cache, into the value that means the same in Options.
 func (f *authzConfigFlags) ttls(cmd *cobra.Command) error {
 	for name, ttl := range map[string]*time.Duration{"authorized-ttl": &f.options.AuthorizedTTL, "unauthorized-ttl": &f.options.UnauthorizedTTL} {
 		switch {

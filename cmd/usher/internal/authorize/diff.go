@@ -67,12 +67,12 @@ type diffReport struct {
 	Removed []string       `json:"removed"`
 	Added   []string       `json:"added"`
 	Answers []answerChange `json:"answers"`
-	// Asked is how many requests were compared; Complete tells whether these were all.
+	// Asked is how many requests were compared; Complete reports whether these were all of them.
 	Asked    int  `json:"asked"`
 	Complete bool `json:"complete"`
 }
 
-// An answerChange is a request that is answered differently.
+// An answerChange is a request whose answer differs.
 type answerChange struct {
 	User    usher.User `json:"user"`
 	Request string     `json:"request"`
@@ -81,7 +81,7 @@ type answerChange struct {
 	Reason  string     `json:"reason,omitempty"`
 }
 
-// maxProbes bounds the requests that are compared: it takes a second.
+// maxProbes bounds the requests that are compared: comparing that many takes a second.
 const maxProbes = 200_000
 
 func compareWorlds(ctx context.Context, before, after *World) (*diffReport, error) {
@@ -137,7 +137,7 @@ func (d *diffReport) ask(ctx context.Context, before, after *World, r *usher.Req
 	return nil
 }
 
-// ruleLines are the rules with all that their policies say besides.
+// ruleLines returns the rules, each with the subjects and conditions of its policy.
 func ruleLines(w *World) []string {
 	var lines []string
 	for _, r := range w.rules {
@@ -154,7 +154,7 @@ func ruleLines(w *World) []string {
 	return lines
 }
 
-// probeUsers are the users that rules speak of, and one that they do not.
+// probeUsers returns the users that rules name, and one that no rule names.
 func probeUsers(rules []*authz.Rule) []usher.User {
 	users := []usher.User{user.Complete(usher.User{Name: "somebody-else"})}
 	known := map[string]bool{}
@@ -171,10 +171,10 @@ func probeUsers(rules []*authz.Rule) []usher.User {
 	return users
 }
 
-// sample is one text that matches a pattern.
+// sample returns a text that matches a pattern.
 func sample(pattern string) string { return strings.ReplaceAll(pattern, "*", "sample") }
 
-// probeTargets are the requests that rules speak of, each once.
+// probeTargets returns the requests that rules are about, without duplicates.
 func probeTargets(rules []*authz.Rule) []*usher.Request {
 	var all []*usher.Request
 	known := map[string]bool{}
@@ -225,7 +225,7 @@ func resourceProbes(r *authz.Rule, verb string, add func(*usher.Request)) {
 	}
 }
 
-// examples are texts of a set, or others for a set of all.
+// examples returns texts of a set, or others if the set contains everything.
 func examples(s *authz.Set, others ...string) []string {
 	if s.Any {
 		return others

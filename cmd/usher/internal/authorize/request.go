@@ -15,7 +15,7 @@ import (
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
 
-// describeUser is the user in one line.
+// describeUser describes the user in one line.
 func describeUser(u usher.User) string {
 	name := u.Name
 	if name == "" {
@@ -24,7 +24,7 @@ func describeUser(u usher.User) string {
 	return name + " (" + strings.Join(u.Groups, ", ") + ")"
 }
 
-// targetFlags say what is asked for.
+// targetFlags describe the request to authorize.
 type targetFlags struct {
 	namespace, subresource string
 	labels, fields         string
@@ -39,7 +39,7 @@ func (f *targetFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "url", "", "HTTP request to ask about in place of VERB and RESOURCE, as METHOD:PATH, such as 'GET:/api/v1/pods?labelSelector=a%3Db'")
 }
 
-// request is what is asked for, by u.
+// request returns the request to authorize, made by u.
 func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Request, error) {
 	if f.url != "" {
 		method, path, ok := strings.Cut(f.url, ":")
@@ -80,7 +80,7 @@ func (f *targetFlags) request(args []string, u usher.User, w *World) (*usher.Req
 	return r, nil
 }
 
-// nameFrom names the object that a field selector asks for, as API servers do.
+// nameFrom sets the name to that which a field selector selects, as API servers do.
 func (f *targetFlags) nameFrom(r *usher.Request) {
 	if !slices.Contains([]string{"list", "watch", "deletecollection"}, r.Access.Verb) || r.Name != "" {
 		return
@@ -92,11 +92,11 @@ func (f *targetFlags) nameFrom(r *usher.Request) {
 	}
 }
 
-// subresources are those that people take for names, and the other way round.
+// subresources are subresources that are easily mistaken for names, and vice versa.
 var subresources = []string{"approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward", "proxy", "scale", "status", "token"}
 
-// resource finds out the group of a resource: from the cluster, from a suffix, or because
-// everybody knows it.
+// resource finds the group of a resource: from the cluster, from a suffix, or from the resources of
+// every cluster.
 func (w *World) resource(text string) schema.GroupVersionResource {
 	if text == "*" {
 		return schema.GroupVersionResource{Group: "*", Resource: "*"}
@@ -113,7 +113,7 @@ func (w *World) resource(text string) schema.GroupVersionResource {
 	return resource.WithVersion("")
 }
 
-// groupOf is the API group of a resource that every cluster has.
+// groupOf returns the API group of a resource that every cluster has.
 func groupOf(resource string) string {
 	for group, resources := range map[string][]string{
 		"apps":                         {"controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"},
@@ -142,7 +142,7 @@ func groupOf(resource string) string {
 	return ""
 }
 
-// describeRequest is what is asked for in one line.
+// describeRequest describes the request in one line.
 func describeRequest(r *usher.Request) string {
 	if r.Access.NonResource {
 		return r.Access.Verb + " " + r.Access.Path

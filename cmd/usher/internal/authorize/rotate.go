@@ -73,13 +73,13 @@ type Rotation struct {
 	Kube              kubernetes.Interface
 	Namespace, Secret string
 	Streams           cli.Streams
-	// Replicas returns the replicas of Usher; if nil, their Leases tell.
+	// Replicas returns the replicas of Usher; if nil, their Leases name them.
 	Replicas func(context.Context) ([]report.Peer, error)
-	// Pause waits; if nil, for a moment.
+	// Pause waits between two checks; if nil, for rotationPause.
 	Pause func(context.Context)
 }
 
-// Run replaces the key and renews all proofs by the one before.
+// Run replaces the key and renews all proofs by the previous key.
 func (r *Rotation) Run(ctx context.Context) error {
 	if r.Replicas == nil {
 		r.Replicas = report.New(nil, r.Kube, report.Options{Namespace: r.Namespace}).Peers
@@ -113,8 +113,8 @@ func (r *Rotation) Run(ctx context.Context) error {
 	return r.renew(ctx, keys)
 }
 
-// settle waits until no replica makes proofs by another key than the current one. Proofs that
-// were renewed before could be replaced by such of the key before again.
+// settle waits until every replica makes proofs by the current key. Proofs that were renewed
+// earlier could be replaced by proofs of the previous key again.
 func (r *Rotation) settle(ctx context.Context, keys keyring.Keys) error {
 	for {
 		replicas, err := r.Replicas(ctx)
@@ -132,8 +132,8 @@ func (r *Rotation) settle(ctx context.Context, keys keyring.Keys) error {
 	}
 }
 
-// renew has proofs by the previous key replaced by such of the current one, when all replicas
-// use it. A proof that is known not to be valid stays as it is.
+// renew replaces proofs by the previous key with proofs by the current one, when all replicas use
+// it. It leaves proofs that are known to be invalid.
 func (r *Rotation) renew(ctx context.Context, keys keyring.Keys) error {
 	if err := r.settle(ctx, keys); err != nil || keys.Previous.IsZero() {
 		return err
@@ -150,7 +150,8 @@ func (r *Rotation) renew(ctx context.Context, keys keyring.Keys) error {
 			if skipped[p.String()] || proof.KeyOf(p.Proof) != keys.Previous.Fingerprint() {
 				continue
 			}
-			// Usher makes a new proof of every write. If it is not asked, the old one stays.
+			// Usher makes a new proof for every write. If no webhook is called, the old proof
+			// stays.
 			text, err := p.annotate(ctx, r.Client, p.Proof, metav1.PatchOptions{FieldManager: "usher-rotate"})
 			switch {
 			case apierrors.IsNotFound(err):

@@ -24,17 +24,17 @@ import (
 type Stored struct {
 	Kind            api.Kind
 	Namespace, Name string
-	// Proof is what its annotation holds, and Unproven why it is not proven, as its status
-	// says; empty if it is.
+	// Proof is the value of its annotation. Unproven is the reason in its status why it is not
+	// proven; empty if it is proven.
 	Proof, Unproven string
 
-	// enforced tells whether its status says that it is in force.
+	// enforced reports whether its status says that it is in force.
 	enforced bool
 	version  string
 }
 
-// known is what the status says of the proof. A status that does not tell is of a version without
-// proofs, or will tell soon.
+// known returns what the status says about the proof. A status that says nothing was written by a
+// version without proofs, or will be updated soon.
 func (s Stored) known() api.Proof {
 	switch {
 	case s.Unproven == "":
@@ -47,7 +47,7 @@ func (s Stored) known() api.Proof {
 	return api.Proof{State: api.Unproven, Why: s.Unproven}
 }
 
-// String names the policy.
+// String returns the kind and name of the policy.
 func (s Stored) String() string {
 	if s.Namespace == "" {
 		return s.Kind.Kind + " " + s.Name
@@ -55,15 +55,15 @@ func (s Stored) String() string {
 	return s.Kind.Kind + " " + s.Namespace + "/" + s.Name
 }
 
-// untold is why a policy is not known to be proven that nobody has said anything about yet.
+// untold is the reason given for a policy whose status says nothing about its proof yet.
 const untold = "its status does not tell yet"
 
-// provable are the kinds whose policies need a proof.
+// provable returns the kinds whose policies need a proof.
 func provable() []api.Kind {
 	return slices.DeleteFunc(api.Kinds(), func(k api.Kind) bool { return !k.NeedsProof })
 }
 
-// kindNames are the beginnings of the names of policies that need a proof.
+// kindNames returns the prefixes of the names of policies that need a proof.
 func kindNames() []string {
 	var names []string
 	for _, kind := range provable() {
@@ -72,7 +72,7 @@ func kindNames() []string {
 	return names
 }
 
-// find returns the policies that are named, or those that are not proven.
+// find returns the named policies, or those that are not proven.
 func find(ctx context.Context, client dynamic.Interface, namespace string, names []string) ([]Stored, error) {
 	if len(names) == 0 {
 		all, err := Policies(ctx, client, namespace)

@@ -71,21 +71,21 @@ type whoReport struct {
 	Who     []whoCan `json:"who"`
 }
 
-// A whoCan is a subject that something allows the request.
+// A whoCan is a subject for which RBAC or a policy allows the request.
 type whoCan struct {
 	// Kind is User, Group or ServiceAccount; Name may be a pattern.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Via is what allows it, If on what conditions.
+	// Via is what allows the request, If its conditions.
 	Via string   `json:"via"`
 	If  []string `json:"if,omitempty"`
 	// DeniedBy are policies that deny it.
 	DeniedBy []string `json:"deniedBy,omitempty"`
-	// Allowed tells whether the request comes through.
+	// Allowed reports whether the request is allowed in the end.
 	Allowed bool `json:"allowed"`
 }
 
-// whoCan lists the subjects that RBAC or a policy allows a request.
+// whoCan lists the subjects for which RBAC or a policy allows a request.
 func (w *World) whoCan(ctx context.Context, r *usher.Request) []whoCan {
 	var all []whoCan
 	for _, grant := range w.RBAC.Granting(r) {
@@ -116,7 +116,7 @@ func (w *World) whoCan(ctx context.Context, r *usher.Request) []whoCan {
 	return slices.CompactFunc(all, func(a, b whoCan) bool { return a.Kind == b.Kind && a.Name == b.Name && a.Via == b.Via })
 }
 
-// subjectsOf are those whom a policy is for.
+// subjectsOf returns the subjects of a policy.
 func subjectsOf(p *authz.Policy) []whoCan {
 	var all []whoCan
 	for _, subject := range p.Subjects {
@@ -133,7 +133,7 @@ func subjectsOf(p *authz.Policy) []whoCan {
 	return all
 }
 
-// conditionsOf are the conditions of a policy and its selectors.
+// conditionsOf returns the conditions of a policy and its selectors.
 func conditionsOf(p *authz.Policy) []string {
 	var all []string
 	if p.Audit {
@@ -161,7 +161,7 @@ func conditionsOf(p *authz.Policy) []string {
 	return all
 }
 
-// userOf is a user who is the subject and nothing else; ok is false for patterns.
+// userOf returns a user who matches the subject and nothing else; ok is false for patterns.
 func (who *whoCan) userOf() (u usher.User, ok bool) {
 	if strings.Contains(who.Name, "*") && who.Name != "*" {
 		return u, false
@@ -180,7 +180,7 @@ func (who *whoCan) userOf() (u usher.User, ok bool) {
 	return user.Complete(u), true
 }
 
-// deny finds out whether the subject is denied what it is allowed.
+// deny finds out whether the subject is denied a request that something allows.
 func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 	u, known := who.userOf()
 	asked := *r
@@ -200,11 +200,11 @@ func (w *World) deny(ctx context.Context, r *usher.Request, who *whoCan) {
 		}
 	}
 	answer := simulate.Chain.Authorize(w.chain(), ctx, &asked)
-	// What depends on conditions may be allowed to some.
+	// A request that depends on conditions may be allowed for some.
 	who.Allowed = len(who.DeniedBy) == 0 && (answer.Verdict == usher.Allow || len(who.If) > 0) && !slices.Contains(who.If, "in Audit mode: it allows nothing")
 }
 
-// mayDeny are the policies that deny a request to somebody.
+// mayDeny returns the policies that deny a request for at least one user.
 func (w *World) mayDeny(r *usher.Request) []string {
 	var names []string
 	q := authz.QueryOf(r, nil)

@@ -16,10 +16,10 @@ import (
 	"github.com/usher-dev/usher/internal/serve"
 )
 
-// DefaultNamespace is the one that Usher is installed in if nobody says otherwise.
+// DefaultNamespace is the namespace of Usher by default.
 const DefaultNamespace = "usher-system"
 
-// Flags say which cluster a command talks to, and in which namespace Usher is.
+// Flags select the cluster that a command talks to, and the namespace of Usher.
 type Flags struct {
 	Kubeconfig, Context string
 	InCluster           bool
@@ -41,7 +41,7 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 // Given reports whether there is a cluster to talk to.
 func (f *Flags) Given() bool { return f.Kubeconfig != "" || f.InCluster }
 
-// Complete checks the flags and finds out the namespace.
+// Complete checks the flags and determines the namespace.
 func (f *Flags) Complete() error {
 	switch {
 	case f.Kubeconfig != "" && f.InCluster:
@@ -53,7 +53,7 @@ func (f *Flags) Complete() error {
 	}
 	f.Namespace = cmp.Or(f.Namespace, os.Getenv("POD_NAMESPACE"), os.Getenv("NAMESPACE"))
 	if f.Namespace == "" && f.InCluster {
-		// Not to be able to read it means that it is not there.
+		// An unreadable file counts as absent.
 		mounted, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 		f.Namespace = strings.TrimSpace(string(mounted))
 	}

@@ -1,4 +1,4 @@
-// Package connect prints and writes what commands say that connect API servers to Usher.
+// Package connect prints and writes the output of commands that connect API servers to Usher.
 package connect
 
 import (
@@ -23,7 +23,7 @@ const (
 	TokenUsage = "file with bearer tokens; API servers send the one in it"
 )
 
-// RegisterOut adds the flag --out, which had a shorthand that is --output elsewhere.
+// RegisterOut adds the flag --out. Its deprecated shorthand is that of --output in other commands.
 func RegisterOut(flags *pflag.FlagSet, out *string) {
 	flags.StringVarP(out, "out", "o", "", "folder to write the files to (default: print them)")
 	flags.Lookup("out").ShorthandDeprecated = "use --out"

@@ -11,7 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/serve"
 )
 
-// apiFlags say how the server's own API is served.
+// apiFlags configure the server's own API.
 type apiFlags struct{ config serve.API }
 
 func (f *apiFlags) register(flags *pflag.FlagSet) {

@@ -11,10 +11,10 @@ import (
 	"github.com/usher-dev/usher/internal/serve"
 )
 
-// authorizationFlags say how authorization webhooks are answered.
+// authorizationFlags configure the authorization webhooks.
 type authorizationFlags struct {
 	config serve.Authorization
-	// anonymous lets everybody ask.
+	// anonymous accepts callers without credentials.
 	anonymous bool
 }
 
@@ -31,7 +31,7 @@ func (f *authorizationFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Shadow, "authorization-shadow", false, "always answer NoOpinion; log and count the decisions that would have been made")
 }
 
-// complete returns nil if there is nothing to answer.
+// complete returns nil if authorization webhooks are not served.
 func (f *authorizationFlags) complete(given func(flag string) bool) (*serve.Authorization, error) {
 	c := f.config
 	if c.Address == "" {

@@ -92,7 +92,7 @@ func (f *certsFlags) check() error {
 }
 
 func (f *certsFlags) run(out io.Writer) error {
-	// What cannot be patched should be known before anything is made.
+	// A file that cannot be patched is reported before anything is created.
 	for _, file := range f.patch {
 		if _, _, err := patched(file, []byte("a CA")); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (f *certsFlags) run(out io.Writer) error {
 	return nil
 }
 
-// advise says what to do with what was made.
+// advise prints what to do with the created files.
 func (f *certsFlags) advise(out io.Writer, issued *cert.Issued) {
 	fmt.Fprintf(out, "\nNext, start the webhook with\n  --tls-cert-file %s --tls-private-key-file %s\n", issued.CertFile, issued.KeyFile)
 	for _, name := range f.dns {
@@ -142,7 +142,7 @@ func (f *certsFlags) advise(out io.Writer, issued *cert.Issued) {
 	fmt.Fprintf(out, "and register it with clientConfig.caBundle set to what this prints, or let --patch do that:\n  base64 < %s | tr -d '\\n'\n", issued.CAFile)
 }
 
-// patched returns a file with the CA in it, and for how many webhooks.
+// patched returns a file with the CA in it, and the number of its webhooks.
 func patched(file string, ca []byte) ([]byte, int, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -155,7 +155,7 @@ func patched(file string, ca []byte) ([]byte, int, error) {
 	return content, webhooks, nil
 }
 
-// replace writes a file as a whole, and leaves its mode and links to it alone.
+// replace writes a whole file. It keeps the mode of the file and links to it.
 func replace(file string, content []byte) error {
 	path, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
-// clusterFlags say how a server takes part in a cluster.
+// clusterFlags configure how a server takes part in a cluster.
 type clusterFlags struct {
 	cluster.Flags
 
@@ -74,8 +74,8 @@ func (f *clusterFlags) writesSpecs(given bool) bool {
 	return f.compat
 }
 
-// complete turns the flags into what the server is told of the cluster; nil if it is to
-// know nothing of one. ownCert says that there is a certificate in files.
+// complete turns the flags into the configuration of the cluster; nil if the server does not use
+// one. ownCert reports whether the certificate is in files.
 func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster, error) {
 	if err := f.Flags.Complete(); err != nil {
 		return nil, err
@@ -113,7 +113,8 @@ func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster,
 	}, nil
 }
 
-// registration is what the flags, and the variables of the original, say about it.
+// registration returns the options of the webhook configurations, from the flags and the
+// environment variables of kinitiras.
 func (f *clusterFlags) registration(log *slog.Logger) (webhookconfig.Options, error) {
 	o := webhookconfig.Options{
 		Name: f.name, Service: f.service, Port: f.port, URL: f.url, TimeoutSeconds: f.timeoutSeconds, Compat: f.compat,
@@ -168,7 +169,7 @@ func (f *clusterFlags) checkAddress(o webhookconfig.Options) error {
 	return nil
 }
 
-// replica is the name of this replica. A host may have several, a pod has one.
+// replica returns the name of this replica. A host may run several replicas, a pod runs one.
 func (f *clusterFlags) replica() string {
 	if name := cmp.Or(f.identity, os.Getenv("POD_NAME")); name != "" {
 		return name
@@ -194,7 +195,7 @@ func parseSelector(flag, text string) (*metav1.LabelSelector, error) {
 	return selector, nil
 }
 
-// parseKinds reads kinds as the original writes them.
+// parseKinds reads kinds in the notation of kinitiras.
 func parseKinds(texts []string) ([]schema.GroupVersionKind, error) {
 	var kinds []schema.GroupVersionKind
 	for _, text := range texts {

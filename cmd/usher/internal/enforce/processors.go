@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// limitProcessors heeds the original's variable, unless Go's own says otherwise.
+// limitProcessors applies the environment variable of kinitiras, unless GOMAXPROCS is set.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

@@ -51,8 +51,8 @@ Nothing that is printed tells a path.`,
 	return cmd
 }
 
-// RotatePaths replaces the key in a Secret that is there: one for which no server asks would
-// do nothing.
+// RotatePaths replaces the key in an existing Secret: a new Secret would have no effect, because no
+// server reads it.
 func RotatePaths(ctx context.Context, kube kubernetes.Interface, namespace, name string) (keyring.Key, error) {
 	secrets := kube.CoreV1().Secrets(namespace)
 	if _, err := secrets.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {

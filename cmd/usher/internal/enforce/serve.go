@@ -1,4 +1,4 @@
-// Package enforce has the commands that put policies into force in a cluster, and end that.
+// Package enforce has the commands that start and stop enforcing policies in a cluster.
 package enforce
 
 import (
@@ -152,13 +152,13 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.Offer(cmd, "webhook-failure-policy", string(admissionv1.Fail), string(admissionv1.Ignore))
 }
 
-// takeLimits says what policies may do.
+// takeLimits sets the limits on what policies may do.
 func (f *serveFlags) takeLimits() (err error) {
 	f.config.Limits, err = f.limits.Limits()
 	return err
 }
 
-// complete turns what flags say in words into the configuration.
+// complete parses the flags that hold text and completes the configuration.
 func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	c := &f.config
 	var err error
@@ -218,7 +218,7 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	return nil
 }
 
-// checkWorkers takes over what flags say of the processes that evaluate CUE.
+// checkWorkers checks and applies the flags for the processes that evaluate CUE.
 func (f *serveFlags) checkWorkers() error {
 	c := &f.config.CUE
 	if c.Workers < 0 {
@@ -234,7 +234,7 @@ func (f *serveFlags) checkWorkers() error {
 	return nil
 }
 
-// checkQuota takes over what flags say of the policies of a namespace.
+// checkQuota checks and applies the flags that limit the policies of a namespace.
 func (f *serveFlags) checkQuota() error {
 	q := &f.config.Quota
 	if q.Policies == 0 || q.Policies < -1 {
@@ -248,7 +248,8 @@ func (f *serveFlags) checkQuota() error {
 	return nil
 }
 
-// chooseCluster finds out whether there is a cluster, and what else follows from that.
+// chooseCluster determines whether the server uses a cluster, and sets the defaults that depend on
+// it.
 func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 	c := &f.config
 	given := cmd.Flags().Changed

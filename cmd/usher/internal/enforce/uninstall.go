@@ -103,8 +103,8 @@ func (f *uninstallFlags) policies() (dynamic.Interface, error) {
 	return client, nil
 }
 
-// withdraw writes into the status of policies that nobody enforces them any more. That it cannot
-// keeps nothing from being uninstalled.
+// withdraw writes into the status of policies that no server enforces them any more. An error does
+// not stop the uninstallation.
 func withdraw(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
 	n, err := report.Withdraw(ctx, policies, v1alpha1.ReasonUninstalled, "Usher was uninstalled: API servers do not ask it")
 	if n > 0 {
