@@ -82,8 +82,11 @@ func fields(p api.Policy) []rule.Problem {
 			Severity: rule.Error, Field: path, What: "unknown field",
 			Do: "remove it: the API server drops it",
 		}
-		if near := nearField(reflect.TypeOf(p.Object), path); near != "" {
+		switch near, others := nearField(reflect.TypeOf(p.Object), path); {
+		case near != "":
 			problem.Do = "did you mean " + near + "?"
+		case len(others) > 0 && len(others) <= 6:
+			problem.Do = "remove it, or use one of the fields here (" + strings.Join(others, ", ") + "): the API server drops it"
 		}
 		problems = append(problems, problem)
 	}
@@ -97,20 +100,21 @@ func fields(p api.Policy) []rule.Problem {
 }
 
 // nearField returns the name of a field of the struct at the parent of path that is
-// nearly the last name of path, or "".
-func nearField(t reflect.Type, path string) string {
+// nearly the last name of path, or "", and the names of all its fields, sorted.
+func nearField(t reflect.Type, path string) (near string, all []string) {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
 		name, _, _ = strings.Cut(name, "[")
 		if t = elem(t); t == nil || t.Kind() != reflect.Struct {
-			return ""
+			return "", nil
 		}
 		t = jsonFields(t)[name]
 	}
 	if t = elem(t); t == nil || t.Kind() != reflect.Struct {
-		return ""
+		return "", nil
 	}
-	return rule.Nearest(names[len(names)-1], slices.Collect(maps.Keys(jsonFields(t))))
+	all = slices.Sorted(maps.Keys(jsonFields(t)))
+	return rule.Nearest(names[len(names)-1], all), all
 }
 
 // elem returns what pointers, slices and maps of t are made of.

@@ -76,7 +76,7 @@ type maker struct {
 	// choices are the values that a field is given, by its path.
 	choices map[string][]any
 	edits   []path
-	// owned says that the rule reads the owner, and so who that is.
+	// owned says that the rule reads the owner of objects that need not have one.
 	owned bool
 }
 
@@ -87,9 +87,17 @@ func newMaker(set *kind.Set, of schema.GroupVersionKind, words words, r *rule.Ru
 	m.uses, m.edits = usesOf(r), editsOf(r)
 	for i := range m.uses {
 		m.choose(&m.uses[i])
-		m.owned = m.owned || m.uses[i].Of == rule.OwnerObject
+		m.owned = m.owned || m.uses[i].Of == rule.OwnerObject && !isChoosy(r.Match.Selectors)
 	}
 	return m
+}
+
+// isChoosy reports whether all selectors pick objects by more than their kind and namespace. Labels
+// that pick the pods of a workload say that these have an owner.
+func isChoosy(selectors []rule.Selector) bool {
+	return len(selectors) > 0 && !slices.ContainsFunc(selectors, func(s rule.Selector) bool {
+		return s.Name == "" && (s.Labels == nil || s.Labels.Empty()) && len(s.Fields) == 0
+	})
 }
 
 // choose notes the values that decide what a rule does with one field.
