@@ -167,13 +167,15 @@ type Finding struct {
 	// Rule is the rule's place in its policy, such as spec.validateRules[0].
 	Rule    string  `json:"rule"`
 	Outcome Outcome `json:"outcome"`
-	// Message is the reason of a rejection. It may be empty. The message of the decision can be
+	// Message is the reason of a rejection, or of a rule that was skipped. It may be empty. The message of the decision can be
 	// empty where this one is not: as kinitiras has it, affectMode allow rejects without one.
 	Message string `json:"message,omitempty"`
 	// Err is set when the rule failed. Ignored reports that the failure policy allowed the request
 	// nevertheless.
 	Err     error `json:"-"`
 	Ignored bool  `json:"ignored,omitempty"`
+	// Checks are the parts of the rule that had something to say.
+	Checks []Check `json:"checks,omitempty"`
 	// Patch is what this rule changed.
 	Patch Patch         `json:"patch,omitempty"`
 	Took  time.Duration `json:"took"`
@@ -183,6 +185,27 @@ type Finding struct {
 	Confidential bool `json:"confidential,omitempty"`
 }
 
+// A Check is what one part of a rule said, such as one validation of an admission policy.
+type Check struct {
+	// Name is the place of the part in its policy, such as spec.validations[0].
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	// Actions are what follows from it.
+	Actions []Action `json:"actions,omitempty"`
+	// Failed says that the part came to no result; Message then is the error.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// An Action is what follows from a [Check].
+type Action string
+
+// The actions, as in the validationActions of a ValidatingAdmissionPolicyBinding.
+const (
+	ActDeny  Action = "Deny"
+	ActWarn  Action = "Warn"
+	ActAudit Action = "Audit"
+)
+
 // An Outcome is the summary of a [Finding] in one word.
 type Outcome string
 
@@ -190,6 +213,8 @@ type Outcome string
 const (
 	// Passed: the rule ran, had no objection and changed nothing.
 	Passed Outcome = "passed"
+	// Skipped: the rule turned out not to be for the request; Message says why.
+	Skipped Outcome = "skipped"
 	// Changed: the rule changed the object.
 	Changed Outcome = "changed"
 	// Rejected: the rule denied the request.

@@ -19,14 +19,16 @@ const (
 // maxAudit limits the list of rules in one annotation, in bytes.
 const maxAudit = 1024
 
-// audit names the rules that changed or denied the request and those that failed, also
-// when that was ignored. It is nil when all
-// passed.
-func audit(findings []usher.Finding) map[string]string {
-	if !slices.ContainsFunc(findings, func(f usher.Finding) bool { return f.Outcome != usher.Passed }) {
-		return nil
+// audit adds annotations that name the rules that changed or denied the request and those that
+// failed, also when that was ignored. It adds nothing when all passed.
+func (d *evaluation) audit() {
+	findings := d.decision.Findings
+	if !slices.ContainsFunc(findings, func(f usher.Finding) bool { return f.Outcome != usher.Passed && f.Outcome != usher.Skipped }) {
+		return
 	}
-	annotations := map[string]string{}
+	if d.decision.Audit == nil {
+		d.decision.Audit = map[string]string{}
+	}
 	for _, a := range []struct {
 		key     string
 		applies func(*usher.Finding) bool
@@ -38,10 +40,9 @@ func audit(findings []usher.Finding) map[string]string {
 		{failedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Failed }},
 	} {
 		if value := places(findings, a.applies); value != "" {
-			annotations[a.key] = value
+			d.decision.Audit[a.key] = value
 		}
 	}
-	return annotations
 }
 
 // places lists the rules of the findings that apply. Above the limit it counts them.

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/rule"
@@ -29,27 +27,26 @@ type Matcher interface {
 // A kindFilter is a [Matcher] that can tell by the kind alone that no rule matches an object, which
 // then need not be decoded.
 type kindFilter interface {
-	MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool
+	MayMatch(r *usher.Request) bool
 }
 
 // A looker is a [Matcher] that returns the paths that it reads in objects of a kind.
 type looker interface {
-	ReadPaths(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths
+	ReadPaths(r *usher.Request) *usher.Paths
 }
 
-// A FailurePolicy is how to handle a request when a rule fails.
-type FailurePolicy string
+// A FailurePolicy says how to handle a request when a rule fails.
+type FailurePolicy = rule.FailurePolicy
 
+// The failure policies.
 const (
-	// Fail denies the request with code 500.
-	Fail FailurePolicy = "Fail"
-	// Ignore continues as if the rule did not exist.
-	Ignore FailurePolicy = "Ignore"
+	Fail   = rule.Fail
+	Ignore = rule.Ignore
 )
 
 // Options tune an [Engine]. The zero value works.
 type Options struct {
-	// FailurePolicy is Fail unless set.
+	// FailurePolicy is that of rules that have none; it is Fail unless set.
 	FailurePolicy FailurePolicy
 	// RuleTimeout limits the run time of the programs of one rule for one request, without the time
 	// to resolve facts, which the request's timeout limits. 0 means one second.
@@ -116,7 +113,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	}
 	looks := usher.AllPaths()
 	if e.looker != nil {
-		looks = e.looker.ReadPaths(r.Phase, r.Kind)
+		looks = e.looker.ReadPaths(r)
 	}
 	tree, err := r.Target().Part(looks)
 	if err != nil {
@@ -133,7 +130,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 // object.
 func (e *Engine) mayMatch(r *usher.Request) bool {
 	return e.kinds == nil || r.Kind.Version == "" || r.Kind.Kind == "" ||
-		e.kinds.MayMatch(r.Phase, r.Operation, r.Kind)
+		e.kinds.MayMatch(r)
 }
 
 // undecodable denies an object that cannot be decoded, but never a deletion in the mutating phase,

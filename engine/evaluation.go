@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -191,15 +192,17 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	}
 	d.keep()
 	d.now = time.Now()
-	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed()}
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed(), Checks: res.checks}
 	switch {
 	case err != nil:
-		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores()
+		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
 		if ctx.Err() != nil {
 			return res, finding, fmt.Errorf("decide request: %s: %w", place(r.Policy, r.Name), context.Cause(ctx))
 		}
 	case res.rejected:
 		finding.Outcome, finding.Message = usher.Rejected, cmp.Or(res.message, res.note)
+	case res.skipped != "":
+		finding.Outcome, finding.Message = usher.Skipped, res.skipped
 	case len(res.patch) > 0 && !d.discards():
 		finding.Outcome, finding.Patch = usher.Changed, res.patch
 	}
@@ -217,9 +220,9 @@ func (d *evaluation) factsOf(r *rule.Rule) *fact.Known {
 	return d.bound
 }
 
-// ignores reports whether the request continues after a rule failed.
-func (d *evaluation) ignores() bool {
-	return d.engine.options.FailurePolicy == Ignore || d.discards()
+// ignores reports whether the request goes on when a rule has failed.
+func (d *evaluation) ignores(r *rule.Rule) bool {
+	return cmp.Or(r.FailurePolicy, d.engine.options.FailurePolicy) == Ignore || d.discards()
 }
 
 // discards reports whether changes come to nothing: an object about to go is not changed.
@@ -229,18 +232,35 @@ func (d *evaluation) discards() bool {
 
 // record keeps a finding and the warnings that came with it. A finding of a built-in rule
 // is of interest only when the rule made a difference.
-func (d *evaluation) record(f usher.Finding, warnings []string) {
+func (d *evaluation) record(f usher.Finding, res *result) {
 	if f.Outcome != usher.Passed || !builtIn(f.Policy) {
 		if d.decision.Findings == nil {
 			d.decision.Findings = make([]usher.Finding, 0, len(d.matched))
 		}
 		d.decision.Findings = append(d.decision.Findings, f)
 	}
-	for _, w := range warnings {
+	for _, w := range res.warnings {
 		if !slices.Contains(d.decision.Warnings, w) {
 			d.decision.Warnings = append(d.decision.Warnings, w)
 		}
 	}
+	for key, value := range res.audit {
+		if d.decision.Audit == nil {
+			d.decision.Audit = map[string]string{}
+		}
+		d.decision.Audit[key] = join(d.decision.Audit[key], value)
+	}
+}
+
+// join adds value to the values of an audit annotation, unless it is one of them.
+func join(values, value string) string {
+	if values == "" {
+		return value
+	}
+	if slices.Contains(strings.Split(values, ", "), value) {
+		return values
+	}
+	return values + ", " + value
 }
 
 func builtIn(p usher.PolicyRef) bool { return p == usher.PolicyRef{} }

@@ -24,14 +24,14 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 			if err != nil && !d.discards() {
 				return usher.Decision{}, err
 			}
-			d.record(finding, res.warnings)
+			d.record(finding, &res)
 			switch {
 			case err != nil:
 				return d.allow(nil), nil
 			case finding.Outcome == usher.Rejected:
-				return d.deny(0, res.message), nil
+				return d.deny(status{code: res.code, reason: res.reason}, res.message), nil
 			case finding.Outcome == usher.Failed && !finding.Ignored:
-				return d.deny(http.StatusInternalServerError, failure(&finding)), nil
+				return d.deny(status{code: http.StatusInternalServerError}, failure(&finding)), nil
 			}
 		}
 	}
@@ -43,12 +43,18 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 
 func (d *evaluation) allow(patch usher.Patch) usher.Decision {
 	d.decision.Verdict, d.decision.Patch = usher.Allow, patch
-	d.decision.Audit = audit(d.decision.Findings)
+	d.audit()
 	return d.decision
 }
 
-func (d *evaluation) deny(code int32, message string) usher.Decision {
-	d.decision.Verdict, d.decision.Code, d.decision.Message = usher.Deny, code, message
-	d.decision.Audit = audit(d.decision.Findings)
+// A status is what a denial says to programs.
+type status struct {
+	code   int32
+	reason string
+}
+
+func (d *evaluation) deny(s status, message string) usher.Decision {
+	d.decision.Verdict, d.decision.Code, d.decision.Reason, d.decision.Message = usher.Deny, s.code, s.reason, message
+	d.audit()
 	return d.decision
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -19,6 +20,12 @@ type result struct {
 	rejected bool
 	message  string
 	note     string
+	reason   string
+	code     int32
+	// skipped, unless empty, is why the rule turned out not to be for the request.
+	skipped string
+	audit   map[string]string
+	checks  []usher.Check
 	// patch is what the rule changed.
 	patch    usher.Patch
 	warnings []string
@@ -89,9 +96,14 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		res.warnings = append(res.warnings, out.Warnings...)
+		res.add(&out)
 		if out.Verdict == usher.Deny {
-			return result{rejected: true, message: out.Message, note: out.Note, warnings: res.warnings}, nil
+			res.rejected, res.message, res.note = true, out.Message, out.Note
+			res.reason, res.code = out.Reason, out.Code
+			return res, nil
+		}
+		if out.Skipped != "" {
+			break
 		}
 		if len(out.Patch) == 0 || a.request.Phase != usher.Mutate {
 			continue
@@ -103,6 +115,20 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 	}
 	res.patch = a.changed()
 	return res, nil
+}
+
+// add takes over what a step says besides its verdict.
+func (r *result) add(out *rule.Outcome) {
+	r.warnings = append(r.warnings, out.Warnings...)
+	r.checks = append(r.checks, out.Checks...)
+	r.skipped = out.Skipped
+	if len(out.Audit) == 0 {
+		return
+	}
+	if r.audit == nil {
+		r.audit = make(map[string]string, len(out.Audit))
+	}
+	maps.Copy(r.audit, out.Audit)
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 // validate runs the rules in order. The first rejection of a policy, or its first failure that is
@@ -19,41 +20,45 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			return undecodable(ctx, d.request, err)
 		}
 		for _, r := range matched {
-			if problems.endedBy(r.Policy) {
+			if !r.Independent && problems.endedBy(r.Policy) {
 				continue
 			}
 			res, finding, err := d.run(ctx, r)
 			if err != nil {
 				return usher.Decision{}, err
 			}
-			d.record(finding, res.warnings)
+			d.record(finding, &res)
 			switch {
 			case finding.Outcome == usher.Rejected:
-				problems.add(r.Policy, 0, res.message)
+				problems.add(r, status{code: res.code, reason: res.reason}, res.message)
 			case finding.Outcome == usher.Failed && !finding.Ignored:
-				problems.add(r.Policy, http.StatusInternalServerError, failure(&finding))
+				problems.add(r, status{code: http.StatusInternalServerError}, failure(&finding))
 			}
 		}
 	}
 	if len(problems.policies) > 0 {
-		return d.deny(problems.code, strings.Join(problems.messages, "; ")), nil
+		return d.deny(problems.status, strings.Join(problems.messages, "; ")), nil
 	}
 	return d.allow(nil), nil
 }
 
-// problems are the objections to one request. The code is that of the first.
+// problems are the objections to one request. The status is that of the first.
 type problems struct {
-	code     int32
+	status   status
 	messages []string
 	policies []usher.PolicyRef
+	// independent says that one of them is of a rule that is [rule.Rule.Independent].
+	independent bool
 }
 
-func (p *problems) add(policy usher.PolicyRef, code int32, message string) {
+func (p *problems) add(r *rule.Rule, s status, message string) {
 	if len(p.policies) == 0 {
-		p.code = code
+		p.status = s
 	}
-	p.policies = append(p.policies, policy)
-	if message != "" {
+	p.policies = append(p.policies, r.Policy)
+	told := r.Independent && p.independent
+	p.independent = p.independent || r.Independent
+	if message != "" && !told {
 		p.messages = append(p.messages, message)
 	}
 }

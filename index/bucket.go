@@ -11,12 +11,19 @@ type entry struct {
 	selector int32
 }
 
-const noSelector = -1
+// The entries that are for no selector: that of a rule without selectors, and that of a rule
+// that names resources.
+const (
+	noSelector = -1
+	byResource = -2
+)
 
 // matches checks what the bucket has not: its key is operation and kind.
 func (e entry) matches(m *rule.Match, s *rule.Target) bool {
-	return m.InScope(s) &&
-		(e.selector == noSelector || m.Selectors[e.selector].Matches(s))
+	if e.selector < 0 {
+		return m.Matches(s)
+	}
+	return m.MatchesBy(&m.Selectors[e.selector], s)
 }
 
 // A bucket holds the entries for one operation and kind. Each is filed under what the

@@ -7,8 +7,7 @@ package index
 import (
 	"reflect"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
@@ -22,6 +21,8 @@ type Index struct {
 	// a kind want besides, where that may be worth while.
 	readPaths *usher.Paths
 	likely    map[likelyKey]*usher.Paths
+	// likelyAt has the same for resources that rules name.
+	likelyAt map[resourceOf]*usher.Paths
 }
 
 // A stage holds the rules of one pass of one phase.
@@ -32,6 +33,15 @@ type stage struct {
 	// selectors.
 	kinds map[kindKey]*bucket
 	all   map[operation]*bucket
+	// resources has the rules that name resources, by what they name; nil if there are none.
+	// Lists are in emission order.
+	resources map[resourceKey][]entry
+}
+
+// A resourceKey is a resource without its subresource, or "*".
+type resourceKey struct {
+	operation operation
+	resource  string
 }
 
 type kindKey struct {
@@ -86,7 +96,7 @@ func Update(last *Index, rules []rule.Rule) *Index {
 func sameRequests(a, b rule.Rule) bool {
 	return a.Phase == b.Phase && a.Pass == b.Pass && a.Match.Namespace == b.Match.Namespace &&
 		(a.Match.Excluded == b.Match.Excluded || reflect.DeepEqual(a.Match.Excluded, b.Match.Excluded)) &&
-		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors)
+		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors) && same(a.Match.Resources, b.Match.Resources)
 }
 
 // same reports whether two slices are one, or say the same.
@@ -118,6 +128,10 @@ func (ix *Index) find(phase usher.Phase, pass int) *stage {
 }
 
 func (st *stage) add(rank int32, m *rule.Match) {
+	if len(m.Resources) > 0 {
+		st.addResources(rank, m)
+		return
+	}
 	if len(m.Operations) == 0 {
 		st.addFor(operation{every: true}, rank, m)
 	}
@@ -136,6 +150,37 @@ func (st *stage) addFor(op operation, rank int32, m *rule.Match) {
 		sel := &m.Selectors[i]
 		add(st.kinds, kindKey{op, sel.APIVersion, sel.Kind}, entry{rank: rank, selector: int32(i)})
 	}
+}
+
+// addResources files a rule under what the first of its matches names that names anything.
+func (st *stage) addResources(rank int32, m *rule.Match) {
+	if st.resources == nil {
+		st.resources = map[resourceKey][]entry{}
+	}
+	for key := range resourceKeys(m) {
+		st.resources[key] = append(st.resources[key], entry{rank: rank, selector: byResource})
+	}
+}
+
+func resourceKeys(m *rule.Match) map[resourceKey]bool {
+	keys := map[resourceKey]bool{}
+	for i := range m.Resources {
+		for _, r := range m.Resources[i].Rules {
+			for _, resource := range r.Resources {
+				resource, _, _ = strings.Cut(resource, "/")
+				if len(r.Operations) == 0 {
+					keys[resourceKey{operation{every: true}, resource}] = true
+				}
+				for _, name := range r.Operations {
+					keys[resourceKey{operation{name: name}, resource}] = true
+				}
+			}
+		}
+		if len(keys) > 0 {
+			return keys
+		}
+	}
+	return map[resourceKey]bool{{operation{every: true}, "*"}: true}
 }
 
 func add[K comparable](buckets map[K]*bucket, key K, e entry) {
@@ -162,17 +207,20 @@ func (ix *Index) Passes(phase usher.Phase) []int {
 	return passes
 }
 
-// MayMatch reports whether some rule of the phase is for objects of that kind, whatever
-// their names, labels and fields. When it is not, Matching finds nothing for any of them.
-func (ix *Index) MayMatch(phase usher.Phase, op usher.Operation, kind schema.GroupVersionKind) bool {
-	apiVersion := kind.GroupVersion().String()
+// MayMatch reports whether some rule of the phase of r is for objects of its kind or for its
+// resource, whatever names, labels and fields. When it is not, Matching finds nothing.
+func (ix *Index) MayMatch(r *usher.Request) bool {
+	apiVersion := r.Kind.GroupVersion().String()
 	for i := range ix.stages {
 		st := &ix.stages[i]
-		if st.phase != phase {
+		if st.phase != r.Phase {
 			continue
 		}
-		for _, op := range operations(op) {
-			if st.all[op] != nil || st.kinds[kindKey{op, apiVersion, kind.Kind}] != nil {
+		for _, op := range operations(r.Operation) {
+			if st.all[op] != nil || st.kinds[kindKey{op, apiVersion, r.Kind.Kind}] != nil {
+				return true
+			}
+			if st.resources != nil && (st.resources[resourceKey{op, r.Resource.Resource}] != nil || st.resources[resourceKey{op, "*"}] != nil) {
 				return true
 			}
 		}
@@ -196,6 +244,10 @@ func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule
 		}
 		if b := st.all[op]; b != nil {
 			lists = b.collect(lists, s)
+		}
+		if r := s.Request(); r != nil && st.resources != nil {
+			lists = collect(lists, st.resources[resourceKey{op, r.Resource.Resource}])
+			lists = collect(lists, st.resources[resourceKey{op, "*"}])
 		}
 	}
 	return ix.merge(dst, lists, s)

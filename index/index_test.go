@@ -86,7 +86,7 @@ func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 	var all []*rule.Rule
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		found := 0
-		part := partOf(t, s, ix.ReadPaths(phase, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)))
+		part := partOf(t, s, ix.ReadPaths(&usher.Request{Phase: phase, Kind: schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)}))
 		for _, pass := range []int{-3, 0, 1} {
 			before := []*rule.Rule{nil}
 			got, want := ix.Matching(before, phase, pass, s), ix.Scan(before, phase, pass, s)
@@ -103,7 +103,7 @@ func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 			}
 		}
 		kind := schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)
-		if found > 0 && !ix.MayMatch(phase, s.Operation, kind) {
+		if found > 0 && !ix.MayMatch(&usher.Request{Phase: phase, Operation: s.Operation, Kind: kind}) {
 			t.Fatalf("MayMatch says that no rule is for %s of %s, but %d match", s.Operation, kind, found)
 		}
 	}
@@ -258,7 +258,7 @@ func TestMayMatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
-			if got := ix.MayMatch(tt.phase, tt.operation, tt.kind); got != tt.want {
+			if got := ix.MayMatch(&usher.Request{Phase: tt.phase, Operation: tt.operation, Kind: tt.kind}); got != tt.want {
 				t.Errorf("MayMatch(%s, %s, %s) = %t", tt.phase, tt.operation, tt.kind, got)
 			}
 		})

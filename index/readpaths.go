@@ -1,8 +1,6 @@
 package index
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
@@ -18,10 +16,19 @@ type likelyKey struct {
 	kind       string
 }
 
-// ReadPaths returns the paths to all that Matching looks at in objects of a kind, and to what
-// the rules want that are likely to match.
-func (ix *Index) ReadPaths(phase usher.Phase, kind schema.GroupVersionKind) *usher.Paths {
-	if looks := ix.likely[likelyKey{phase, kind.GroupVersion().String(), kind.Kind}]; looks != nil {
+// A resourceOf is a phase and a resource of any group and version.
+type resourceOf struct {
+	phase    usher.Phase
+	resource string
+}
+
+// ReadPaths returns the paths to all that Matching looks at in the object of r, and to what the
+// rules want that are likely to match.
+func (ix *Index) ReadPaths(r *usher.Request) *usher.Paths {
+	if looks := ix.likely[likelyKey{r.Phase, r.Kind.GroupVersion().String(), r.Kind.Kind}]; looks != nil {
+		return looks
+	}
+	if looks := ix.likelyAt[resourceOf{r.Phase, r.Resource.Resource}]; looks != nil {
 		return looks
 	}
 	return ix.readPaths
@@ -30,9 +37,12 @@ func (ix *Index) ReadPaths(phase usher.Phase, kind schema.GroupVersionKind) *ush
 // findReadPaths finds out what is looked at.
 func (ix *Index) findReadPaths() {
 	ix.readPaths = rule.TargetPaths()
-	wants := map[likelyKey]*kindReadPaths{}
+	wants, wantsAt := map[likelyKey]*kindReadPaths{}, map[resourceOf]*kindReadPaths{}
 	for i := range ix.rules {
 		r := &ix.rules[i]
+		if len(r.Match.Resources) > 0 {
+			addAt(wantsAt, r)
+		}
 		for j := range r.Match.Selectors {
 			sel := &r.Match.Selectors[j]
 			for _, field := range sel.Fields {
@@ -45,14 +55,35 @@ func (ix *Index) findReadPaths() {
 			wants[key].add(r)
 		}
 	}
-	ix.likely = make(map[likelyKey]*usher.Paths, len(wants))
+	ix.likely, ix.likelyAt = likely(wants, ix.readPaths), likely(wantsAt, ix.readPaths)
+}
+
+// likely returns what is read besides readPaths, where that may be worth while.
+func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths) map[K]*usher.Paths {
+	all := make(map[K]*usher.Paths, len(wants))
 	for key, w := range wants {
-		if w.rules > fewRules || w.paths.Within(ix.readPaths) {
+		if w.rules > fewRules || w.paths.Within(readPaths) {
 			continue
 		}
-		looks := ix.readPaths.Clone()
+		looks := readPaths.Clone()
 		looks.Merge(&w.paths)
-		ix.likely[key] = looks
+		all[key] = looks
+	}
+	return all
+}
+
+// addAt adds what a rule wants to all resources that it names.
+func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule) {
+	named := map[string]bool{}
+	for key := range resourceKeys(&r.Match) {
+		named[key.resource] = true
+	}
+	for resource := range named {
+		key := resourceOf{r.Phase, resource}
+		if wants[key] == nil {
+			wants[key] = &kindReadPaths{}
+		}
+		wants[key].add(r)
 	}
 }
 

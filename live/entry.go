@@ -14,7 +14,7 @@ import (
 // EntryOf returns the name of the entry at which a request is decided as it is: for doors
 // that see every request, and convert no objects.
 func EntryOf(r *usher.Request) string {
-	at := rule.EntryOf(r)
+	at := rule.CompleteEntryOf(r)
 	if api.IsGroup(r.Resource.Group) {
 		at.Part = partOf(r)
 	}

@@ -16,6 +16,8 @@ type Coverage struct {
 	// MutateMetadata and ValidateMetadata are the objects whose metadata must not change through
 	// subresources without a decision; they have no operation but UPDATE.
 	MutateMetadata, ValidateMetadata []Covered
+	// MutateResources and ValidateResources are the endpoints of rules that name resources.
+	MutateResources, ValidateResources []ResourceRule
 }
 
 // Covered are the requests for the objects of one kind.
@@ -42,7 +44,7 @@ func Cover(rules []Rule) Coverage {
 	mutate, validate, metadata := reaches{}, reaches{}, map[usher.Phase]reaches{usher.Mutate: {}, usher.Validate: {}}
 	for i := range rules {
 		r := &rules[i]
-		if r.Policy == (usher.PolicyRef{}) {
+		if r.Policy == (usher.PolicyRef{}) || len(r.Match.Resources) > 0 {
 			continue
 		}
 		if r.Phase == usher.Mutate {
@@ -61,6 +63,7 @@ func Cover(rules []Rule) Coverage {
 	return Coverage{
 		Mutate: mutate.covered(), Validate: validate.covered(),
 		MutateMetadata: metadata[usher.Mutate].covered(), ValidateMetadata: metadata[usher.Validate].covered(),
+		MutateResources: coveredResources(rules, usher.Mutate), ValidateResources: coveredResources(rules, usher.Validate),
 	}
 }
 
@@ -83,6 +86,10 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	switch {
 	case part.isOfPolicies():
 		return nil
+	case part == Beside:
+		part = Metadata
+	}
+	switch {
 	case phase == usher.Mutate && part == Metadata:
 		return c.MutateMetadata
 	case phase == usher.Mutate:
@@ -91,6 +98,46 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 		return c.ValidateMetadata
 	}
 	return c.Validate
+}
+
+// Resources returns the endpoints that are covered of the requests that an entry is for.
+func (c Coverage) Resources(e Entry) []ResourceRule {
+	switch {
+	case e.Versions != "" || e.Part != Objects && e.Part != Beside:
+		return nil
+	case e.Phase == usher.Mutate:
+		return c.MutateResources
+	}
+	return c.ValidateResources
+}
+
+// coveredResources returns the endpoints of the rules of a phase that name resources, sorted.
+// Several matches of a rule all have to hold: one of them covers the rule.
+func coveredResources(rules []Rule, phase usher.Phase) []ResourceRule {
+	every := ResourceRule{Groups: []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"}}
+	texts := map[string]ResourceRule{}
+	for i := range rules {
+		m := &rules[i].Match
+		if rules[i].Phase != phase || len(m.Resources) == 0 {
+			continue
+		}
+		covering := []ResourceRule{every}
+		for j := range m.Resources {
+			if len(m.Resources[j].Rules) > 0 {
+				covering = m.Resources[j].Rules
+				break
+			}
+		}
+		for _, r := range covering {
+			r.Names = nil
+			texts[r.String()] = r
+		}
+	}
+	var all []ResourceRule
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, texts[text])
+	}
+	return all
 }
 
 // Entries returns the names of all entries that may be called, for any versions that the cluster
@@ -110,6 +157,9 @@ func (c Coverage) Entries() []string {
 					names = append(names, Entry{phase, part, short}.String(), Entry{phase, part, full}.String())
 				}
 			}
+		}
+		if len(c.Resources(Entry{Phase: phase})) > 0 {
+			names = append(names, Entry{Phase: phase}.String(), Entry{Phase: phase, Part: Beside}.String())
 		}
 	}
 	names = append(names, Entry{Phase: usher.Validate, Part: Deletions}.String())

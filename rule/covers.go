@@ -18,9 +18,12 @@ import (
 func (c Coverage) Covers(r *usher.Request) bool {
 	e, named := ParseEntry(r.Entry)
 	if !named {
-		e = EntryOf(r)
+		e = CompleteEntryOf(r)
 	}
-	if e.Phase != r.Phase || (e.Part == Metadata) != writesBeside(r) || e.Part == Metadata && !changesMetadata(r) {
+	if e.Phase == r.Phase && !isAdmissionConfiguration(r) && anyMatches(c.Resources(e), r) {
+		return true
+	}
+	if e.Phase != r.Phase || (e.Part == Metadata || e.Part == Beside) != writesBeside(r) || e.Part != Objects && !changesMetadata(r) {
 		return false
 	}
 	return slices.ContainsFunc(c.Of(e), func(c Covered) bool { return c.covers(r) })

@@ -22,7 +22,9 @@ import (
 //   - an entry with Versions, such as validate-v1, only gets objects that were converted, and
 //     runs the rules that name just these versions of the object's kind;
 //   - an entry with the part [Metadata] gets writes of status and finalize subresources that
-//     change metadata, and runs the rules that read it;
+//     change metadata, and runs the rules that read it; rules that name resources belong to the
+//     entry of the phase, whatever the subresource;
+//   - an entry with the part [Beside] is both of these, for callers that ask once;
 //   - an entry with the part [Policies] gets writes of policies, but for those that an entry with
 //     the part [Rights] gets: whatever may change what a policy says whose writer needs rights;
 //   - the entry with the part [Deletions] gets deletions of policies that deny in the tier platform.
@@ -41,6 +43,9 @@ type Part string
 const (
 	Objects  Part = ""
 	Metadata Part = "metadata"
+	// Beside is for callers that see every request: it has the rules of Metadata and those that
+	// name resources. It is not registered.
+	Beside   Part = "beside"
 	Policies Part = "policies"
 	// Rights and Deletions are for guards of policies only: Deletions has no rules, and Rights has
 	// those of Policies.
@@ -68,7 +73,7 @@ func ParseEntry(name string) (Entry, bool) {
 	if e.Phase != usher.Mutate && e.Phase != usher.Validate || more && rest == "" {
 		return Entry{}, false
 	}
-	if part, versions, _ := strings.Cut(rest, "-"); Part(part) == Metadata || Part(part).isOfPolicies() {
+	if part, versions, _ := strings.Cut(rest, "-"); Part(part) == Metadata || Part(part) == Beside || Part(part).isOfPolicies() {
 		e.Part, rest = Part(part), versions
 	}
 	e.Versions = rest
@@ -81,7 +86,7 @@ func (e Entry) OfPolicies() bool { return e.Part.isOfPolicies() }
 func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == Deletions }
 
 // Whole reports whether all rules belong to the entry.
-func (e Entry) Whole() bool { return e.Part != Metadata && e.Versions == "" }
+func (e Entry) Whole() bool { return e.Part != Metadata && e.Part != Beside && e.Versions == "" }
 
 // EntryOf returns the entry that is called for a request without conversion. Only the caller knows
 // which kinds are policies.
@@ -89,6 +94,18 @@ func EntryOf(r *usher.Request) Entry {
 	e := Entry{Phase: r.Phase}
 	if writesBeside(r) {
 		e.Part = Metadata
+	}
+	return e
+}
+
+// CompleteEntryOf is [EntryOf] for callers that see every request and ask once about it.
+func CompleteEntryOf(r *usher.Request) Entry {
+	e := EntryOf(r)
+	switch {
+	case e.Part == Metadata && changesMetadata(r):
+		e.Part = Beside
+	case e.Part == Metadata:
+		e.Part = Objects
 	}
 	return e
 }
@@ -156,7 +173,10 @@ func (e Entry) Of(rules []Rule) []Rule {
 
 // narrow leaves of a rule what belongs to e, and reports whether anything does.
 func (e Entry) narrow(r *Rule) bool {
-	if e.Part == Metadata && !r.readsMetadata() {
+	if len(r.Match.Resources) > 0 {
+		return e.Part == Beside
+	}
+	if e.Part != Objects && !r.readsMetadata() {
 		return false
 	}
 	if e.Versions == "" {

@@ -19,6 +19,9 @@ type Match struct {
 	Excluded *Excluded
 	// Selectors are alternatives; none means every object of every kind.
 	Selectors []Selector
+	// Resources are by endpoint what Selectors are by kind; all of them have to match. A match
+	// that has them has no Selectors, and is for subresources as far as they say so.
+	Resources []ResourceMatch
 }
 
 // Matches reports whether the rule matches s. It allocates nothing.
@@ -34,9 +37,32 @@ func (m *Match) Matches(s *Target) bool {
 	return len(m.Selectors) == 0
 }
 
+// MatchesBy reports whether the rule is for s by one of its selectors; the operation is known to be
+// that of s.
+func (m *Match) MatchesBy(sel *Selector, s *Target) bool {
+	return s.sent != sentToResources && m.InScope(s) && sel.Matches(s)
+}
+
 // fits reports whether the operation is that of s, and s is in scope.
 func (m *Match) fits(s *Target) bool {
-	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) && m.InScope(s)
+	return (len(m.Operations) == 0 || slices.Contains(m.Operations, s.Operation)) && m.InScope(s) && m.unfitResource(s) == ""
+}
+
+// unfitResource returns the empty string if the endpoint of s is one that m is for, and
+// otherwise the reason why not.
+func (m *Match) unfitResource(s *Target) string {
+	if len(m.Resources) == 0 {
+		return s.leftOut(len(m.Selectors) > 0)
+	}
+	if s.request == nil {
+		return "the request is not known"
+	}
+	for i := range m.Resources {
+		if why := m.Resources[i].Mismatch(s.request); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // InScope reports whether s is in the policy's own namespace, if it has one, and of a kind that
@@ -58,6 +84,9 @@ func (m *Match) Mismatch(s *Target) string {
 	if m.Excluded.Has(s.APIVersion, s.Kind) {
 		return fmt.Sprintf("%s %s is a kind that policies of a namespace do not act on", s.APIVersion, s.Kind)
 	}
+	if why := m.unfitResource(s); why != "" {
+		return why
+	}
 	if len(m.Selectors) == 0 {
 		return ""
 	}
@@ -71,7 +100,7 @@ func (m *Match) Hit(s *Target) string {
 	if !m.fits(s) {
 		return ""
 	}
-	narrow := Match{Operations: m.Operations, Namespace: m.Namespace}
+	narrow := Match{Operations: m.Operations, Namespace: m.Namespace, Resources: m.Resources}
 	if len(m.Selectors) == 0 {
 		return narrow.String()
 	}
@@ -108,6 +137,13 @@ func (m *Match) closest(s *Target) (*Selector, depth) {
 // String formats the match as one stable line.
 func (m *Match) String() string {
 	var b strings.Builder
+	if len(m.Resources) > 0 {
+		texts := make([]string, len(m.Resources))
+		for i := range m.Resources {
+			texts[i] = m.Resources[i].String()
+		}
+		return strings.Join(texts, ", and ")
+	}
 	if len(m.Operations) == 0 {
 		b.WriteString("every operation")
 	} else {

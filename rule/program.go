@@ -51,7 +51,16 @@ type Outcome struct {
 	// Note is the reason of a rejection that has no Message, because kinitiras gives none:
 	// clients are told, and the message of the decision stays empty.
 	Note string
+	// Reason and Code are the status of a denial, as in usher.Decision.
+	Reason string
+	Code   int32
+	// Skipped, unless empty, says why the program turned out not to be for the request.
+	Skipped string
 	// Patch changes the object; it is applied as one, in order.
 	Patch    usher.Patch
 	Warnings []string
+	// Audit goes into the audit log of the API server.
+	Audit map[string]string
+	// Checks are the parts of the program that have something to say.
+	Checks []usher.Check
 }

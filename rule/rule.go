@@ -23,12 +23,28 @@ type Rule struct {
 	// in which they were emitted.
 	Pass  int
 	Match Match
+	// FailurePolicy says how to handle a request when the rule fails; empty leaves that to the
+	// engine.
+	FailurePolicy FailurePolicy
+	// Independent rules run although another rule of their policy has denied the request. Of
+	// their denials users are told the first, as API servers do with admission policies.
+	Independent bool
 	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds
 	// Steps run in order, each on the result of the step before, all or nothing: if one fails or
 	// rejects, the changes of the others are dropped.
 	Steps []Step
 }
+
+// A FailurePolicy says how to handle a request when a rule fails.
+type FailurePolicy string
+
+const (
+	// Fail denies the request with code 500.
+	Fail FailurePolicy = "Fail"
+	// Ignore goes on as if the rule had not been there.
+	Ignore FailurePolicy = "Ignore"
+)
 
 // A Step is one program of a rule, with its name in findings and logs: template, cue, origin,
 // plaintext.

@@ -16,6 +16,45 @@ type Target struct {
 	Object     map[string]any
 
 	labels objectLabels
+	// request is nil if the target was made without one; sent says to which rules it was sent.
+	request *usher.Request
+	sent    sent
+}
+
+// A sent says for which rules without Resources an API server would send a request to the
+// entry at which it is asked.
+type sent byte
+
+const (
+	sentToAll sent = iota
+	// sentToKinds: for those that name the kind of the object.
+	sentToKinds
+	// sentToResources: for none of them. The request is there for rules that have Resources.
+	sentToResources
+)
+
+// sentTo finds out for which rules a request was sent to an entry. A request that names no
+// entry is for all of them.
+func sentTo(r *usher.Request) sent {
+	switch {
+	case r.Subresource == "" || r.Entry != string(r.Phase) || r.Operation == usher.Connect:
+		return sentToAll
+	case writesBeside(r):
+		return sentToResources
+	case wholeObject(r):
+		return sentToAll
+	case ownKind(r.Subresource):
+		return sentToKinds
+	}
+	return sentToResources
+}
+
+// leftOut returns why s is not for a rule without Resources, which names kinds or not.
+func (s *Target) leftOut(namesKinds bool) string { //nolint:revive // what a rule is, not what to do
+	if s.sent == sentToResources || s.sent == sentToKinds && !namesKinds {
+		return "the policy is not for this subresource"
+	}
+	return ""
 }
 
 // TargetPaths returns the paths that [TargetOf] reads.
@@ -33,7 +72,7 @@ func TargetPaths() *usher.Paths {
 // namespace are those of the object; for an object without metadata, such as the options of a
 // CONNECT, those of the request.
 func TargetOf(r *usher.Request, object map[string]any) Target {
-	s := Target{Operation: r.Operation, Object: object}
+	s := Target{Operation: r.Operation, Object: object, request: r, sent: sentTo(r)}
 	s.APIVersion, _ = object["apiVersion"].(string)
 	s.Kind, _ = object["kind"].(string)
 	metadata, ok := object["metadata"].(map[string]any)
@@ -46,6 +85,9 @@ func TargetOf(r *usher.Request, object map[string]any) Target {
 	s.labels, _ = metadata["labels"].(map[string]any)
 	return s
 }
+
+// Request returns the request, or nil if the target was made without one.
+func (s *Target) Request() *usher.Request { return s.request }
 
 // Labels returns the object's labels.
 func (s *Target) Labels() labels.Labels { return s.labels }

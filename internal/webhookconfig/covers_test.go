@@ -73,7 +73,7 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 					if l.Covers(&r) {
 						want = []string{webhookconfig.Webhook(live.EntryOf(&r))}
 					}
-					if !slices.Equal(sent, want) {
+					if !slices.Equal(once(phase, sent), want) {
 						t.Errorf("%s %s %s/%s %s in %q by %s: sent to %q, covered for %q",
 							phase, r.Operation, r.Resource.Resource, r.Subresource, r.Kind.Kind, r.Namespace, r.User.Name, sent, want)
 					}
@@ -81,6 +81,18 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// once returns the entries that were sent to as callers ask that ask once.
+func once(phase usher.Phase, sent []string) []string {
+	beside := webhookconfig.Webhook(rule.Entry{Phase: phase, Part: rule.Metadata}.String())
+	if !slices.Contains(sent, beside) {
+		return sent
+	}
+	sent = slices.DeleteFunc(slices.Clone(sent), func(name string) bool {
+		return name == beside || name == webhookconfig.Webhook(string(phase))
+	})
+	return append(sent, webhookconfig.Webhook(rule.Entry{Phase: phase, Part: rule.Beside}.String()))
 }
 
 // accessors are the webhooks of each phase, in order, as an API server has them.

@@ -49,7 +49,7 @@ func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		for _, part := range []rule.Part{rule.Objects, rule.Metadata} {
 			at := rule.Entry{Phase: phase, Part: part}
-			entries, err := e.part(at, coverage.Of(at), &missing)
+			entries, err := e.part(at, coverage, &missing)
 			if err != nil {
 				return nil, err
 			}
@@ -62,10 +62,13 @@ func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 
 // part returns the entries for a part of a phase: the one for objects in the version that
 // the client used, and those for converted objects. It adds to what is missing.
-func (e *Applier) part(base rule.Entry, covered []rule.Covered, missing *IncompleteError) (entries []Entry, err error) {
-	found, unknown, err := e.locate(covered, base.Part)
+func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *IncompleteError) (entries []Entry, err error) {
+	found, unknown, err := e.locate(coverage.Of(base), base.Part)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range coverage.Resources(base) {
+		found = append(found, endpoints(r))
 	}
 	missing.Kinds = append(missing.Kinds, unknown...)
 	kinds, dropped, err := e.contested(found)
@@ -118,6 +121,8 @@ type located struct {
 	// cluster says that the objects are in no namespace, convertible that they may be
 	// served in several versions, and unknown that discovery does not tell.
 	cluster, convertible, unknown bool
+	// scope is that of the places, if they are those of a rule that names resources.
+	scope rule.Scope
 	// versions name the entry for converted objects, if there is one.
 	versions string
 	// unserved is how many of the named versions are known not to be served.
@@ -133,6 +138,24 @@ func (l *located) named() []string {
 }
 
 func (l *located) group() string { return l.places[0].group }
+
+// endpoints are the places of a rule that names resources. It names no kind, so that it may
+// mean any.
+func endpoints(r rule.ResourceRule) *located {
+	operations := r.Operations
+	if len(operations) == 0 {
+		operations = usher.Operations()
+	}
+	l := &located{scope: r.Scope}
+	for _, group := range r.Groups {
+		for _, version := range r.Versions {
+			for _, resource := range r.Resources {
+				l.places = append(l.places, place{group, version, resource, operations})
+			}
+		}
+	}
+	return l
+}
 
 // locate finds the places of all that is covered by an entry of a part. The second result
 // are kinds that the cluster does not know.

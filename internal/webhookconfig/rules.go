@@ -30,7 +30,10 @@ func ruleset(found []*located) []admissionv1.RuleWithOperations {
 	for _, l := range found {
 		for _, p := range l.places {
 			s := spot{p.group, p.version, p.resource, admissionv1.AllScopes}
-			if l.Kind == "" && l.Namespaces != nil && p.group == "*" {
+			switch {
+			case l.scope != "":
+				s.scope = admissionv1.ScopeType(l.scope)
+			case l.Kind == "" && l.Namespaces != nil && p.group == "*":
 				s.scope = admissionv1.NamespacedScope
 			}
 			for _, operation := range p.operations {
