@@ -157,7 +157,11 @@ var homes = []struct {
 	{"github.com/google/cel-go", []string{"lang/cel/..."}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
-	{"k8s.io/apiserver/pkg/authorization", []string{"door/apiserver", "internal/delegated", "plugin", "simulate"}},
+	{"k8s.io/apiserver/pkg/authorization", []string{
+		"door/apiserver", "internal/delegated", "plugin", "simulate",
+		// CEL's variable authorizer asks one; here it is made of facts.
+		"lang/cel/admission",
+	}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.

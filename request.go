@@ -49,6 +49,8 @@ type Request struct {
 	// Requested is the kind in the version that the client used, if the API server converted the
 	// object to another version for this request; otherwise it is zero.
 	Requested schema.GroupVersionKind
+	// RequestedResource is the resource that the client used, if Requested is set.
+	RequestedResource schema.GroupVersionResource
 	// Entry is the name of the webhook entry that was called, such as validate or mutate-v1: only
 	// its rules decide. If it is empty, all rules decide.
 	Entry string

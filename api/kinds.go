@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
@@ -24,6 +25,9 @@ type Kind struct {
 	// NeedsProof tells that policies of a cluster count only if their writer is known to have had
 	// the right to write them: they give rights, or act with more than those of their author.
 	NeedsProof bool
+	// Foreign tells that the kind is one of Kubernetes: it is read from files, and what a cluster
+	// has of it is its own business.
+	Foreign bool
 	// New makes an empty policy.
 	New func() Object
 
@@ -49,7 +53,27 @@ var kinds = []Kind{
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
+	foreign("v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
+	foreign("v1beta1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
+	foreign("v1alpha1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
+	foreign("v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
+	foreign("v1beta1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
+	foreign("v1alpha1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
 }
+
+// foreign is the row of a kind of admissionregistration.k8s.io, whose versions all have the same
+// fields.
+func foreign[T any, P interface {
+	*T
+	Object
+}](version, kind, resource string, spec func(P) any) Kind {
+	gvk := schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: kind}
+	return row(Kind{GroupVersionKind: gvk, Resource: resource, Foreign: true}, spec)
+}
+
+func specOfPolicy(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec }
+
+func specOfBinding(p *admissionv1.ValidatingAdmissionPolicyBinding) any { return &p.Spec }
 
 // row completes a kind whose policies are of the Go type T; spec returns a pointer to the spec.
 func row[T any, P interface {
@@ -62,25 +86,28 @@ func row[T any, P interface {
 	return k
 }
 
-// Kinds returns every kind of policy, sorted by group, version and name.
+// Kinds returns every kind of policy that Usher has of its own, sorted by group, version and name.
 func Kinds() []Kind {
-	return slices.SortedFunc(slices.Values(kinds), func(a, b Kind) int {
+	own := slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k.Foreign })
+	return slices.SortedFunc(slices.Values(own), func(a, b Kind) int {
 		return cmp.Compare(a.String(), b.String())
 	})
 }
 
-// KindNamed returns the kind with this name.
+// KindNamed returns the kind with this name, which may be foreign.
 func KindNamed(gvk schema.GroupVersionKind) (Kind, bool) {
 	return find(func(k *Kind) bool { return k.GroupVersionKind == gvk })
 }
 
 // KindServed returns the kind whose policies API servers have under a resource.
 func KindServed(resource schema.GroupResource) (Kind, bool) {
-	return find(func(k *Kind) bool { return k.Group == resource.Group && k.Resource == resource.Resource })
+	return find(func(k *Kind) bool {
+		return !k.Foreign && k.Group == resource.Group && k.Resource == resource.Resource
+	})
 }
 
 // KindOf returns the kind of an object, by its Go type: typed clients leave the name out of
-// the object.
+// the object. Of a foreign kind that is v1.
 func KindOf(object Object) (Kind, bool) {
 	t := reflect.TypeOf(object)
 	return find(func(k *Kind) bool { return k.object == t })
@@ -95,15 +122,15 @@ func find(is func(*Kind) bool) (Kind, bool) {
 	return Kind{}, false
 }
 
-// IsPolicy reports whether objects of this kind are policies.
+// IsPolicy reports whether objects of this kind are policies of a kind of Usher's own.
 func IsPolicy(kind schema.GroupVersionKind) bool {
-	_, ok := KindNamed(kind)
-	return ok
+	k, ok := KindNamed(kind)
+	return ok && !k.Foreign
 }
 
-// IsGroup reports whether the kinds of an API group are policies.
+// IsGroup reports whether the kinds of an API group are policies of Usher's own.
 func IsGroup(group string) bool {
-	_, ok := find(func(k *Kind) bool { return k.Group == group })
+	_, ok := find(func(k *Kind) bool { return !k.Foreign && k.Group == group })
 	return ok
 }
 

@@ -12,10 +12,13 @@ import (
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile/admissionregistration"
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/lang/cue"
@@ -32,8 +35,12 @@ type Compiled struct {
 	// use them.
 	Rules []rule.Rule
 	// Access are the rules of an authorization policy, which has no others.
-	Access   []*authz.Rule
-	Problems []rule.Problem
+	Access []*authz.Rule
+	// Admission and Binding are an admission policy and a binding of one, which have rules
+	// together: see [Order].
+	Admission *admissionregistration.Policy
+	Binding   *admissionregistration.Binding
+	Problems  []rule.Problem
 }
 
 // Options are where policies are compiled, and where their programs run. The zero Options works.
@@ -65,6 +72,10 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
 		c.Access, problems = compileusher.AuthorizationPolicy(object)
+	case *admissionv1.ValidatingAdmissionPolicy:
+		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(object)
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		c.Binding, problems = admissionregistration.ValidatingAdmissionPolicyBinding(object)
 	default:
 		problems = []rule.Problem{{
 			Severity: rule.Error, Field: "kind", What: fmt.Sprintf("%T is not a policy", p.Object),
@@ -114,6 +125,7 @@ func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.P
 		problems = append(problems, compiled[i].Problems...)
 	}
 	problems = append(problems, Duplicates(compiled)...)
+	problems = append(problems, Unbound(compiled)...)
 	rule.SortProblems(problems)
 	return compiled, problems
 }
@@ -131,6 +143,10 @@ func Order(cs []Compiled) []rule.Rule {
 		for j := range cs[i].Rules {
 			all = append(all, &cs[i].Rules[j])
 		}
+	}
+	linked := link(cs)
+	for i := range linked {
+		all = append(all, &linked[i])
 	}
 	phases := []usher.Phase{usher.Mutate, usher.Validate}
 	slices.SortStableFunc(all, func(a, b *rule.Rule) int {

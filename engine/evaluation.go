@@ -40,6 +40,8 @@ type evaluation struct {
 	matched  []*rule.Rule
 	frames   []frame
 	decision usher.Decision
+	// annotations are the values that rules have for the audit log, by key.
+	annotations map[string][]string
 	// now is when the rule before ended, and the next one begins; zero for the first of a
 	// pass.
 	now time.Time
@@ -244,23 +246,25 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 			d.decision.Warnings = append(d.decision.Warnings, w)
 		}
 	}
-	for key, value := range res.audit {
-		if d.decision.Audit == nil {
-			d.decision.Audit = map[string]string{}
-		}
-		d.decision.Audit[key] = join(d.decision.Audit[key], value)
+	for _, a := range res.audit {
+		d.annotate(a)
 	}
 }
 
-// join adds value to the values of an audit annotation, unless it is one of them.
-func join(values, value string) string {
-	if values == "" {
-		return value
+// annotate adds an audit annotation.
+func (d *evaluation) annotate(a rule.Annotation) {
+	if d.decision.Audit == nil {
+		d.decision.Audit = map[string]string{}
 	}
-	if slices.Contains(strings.Split(values, ", "), value) {
-		return values
+	values := d.annotations[a.Key]
+	if slices.Contains(values, a.Value) || len(values) > 0 && !a.Joined {
+		return
 	}
-	return values + ", " + value
+	values = append(values, a.Value)
+	if d.annotations == nil {
+		d.annotations = map[string][]string{}
+	}
+	d.annotations[a.Key], d.decision.Audit[a.Key] = values, strings.Join(values, ", ")
 }
 
 func builtIn(p usher.PolicyRef) bool { return p == usher.PolicyRef{} }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"time"
 
@@ -24,7 +23,7 @@ type result struct {
 	code     int32
 	// skipped, unless empty, is why the rule turned out not to be for the request.
 	skipped string
-	audit   map[string]string
+	audit   []rule.Annotation
 	checks  []usher.Check
 	// patch is what the rule changed.
 	patch    usher.Patch
@@ -121,14 +120,8 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 func (r *result) add(out *rule.Outcome) {
 	r.warnings = append(r.warnings, out.Warnings...)
 	r.checks = append(r.checks, out.Checks...)
+	r.audit = append(r.audit, out.Audit...)
 	r.skipped = out.Skipped
-	if len(out.Audit) == 0 {
-		return
-	}
-	if r.audit == nil {
-		r.audit = make(map[string]string, len(out.Audit))
-	}
-	maps.Copy(r.audit, out.Audit)
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.

@@ -46,6 +46,8 @@ func (b *Bounds) Check(ref Ref) error {
 		return b.checkHTTP(ref.HTTP)
 	case ref.Object != nil && b.Namespace != "":
 		return b.checkObject(ref.Object)
+	case ref.Access != nil && b.Namespace != "":
+		return fmt.Errorf("a policy of namespace %s does not ask what users may do", b.Namespace)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 type Ref struct {
 	Object *Object
 	HTTP   *HTTP
+	Access *Access
 }
 
 // Key returns a text that is equal for refs that mean the same fact and tells apart all
@@ -28,6 +29,8 @@ func (r Ref) Key() string {
 		return r.Object.key()
 	case r.HTTP != nil:
 		return r.HTTP.key()
+	case r.Access != nil:
+		return r.Access.key()
 	}
 	return ""
 }
@@ -39,6 +42,8 @@ func (r Ref) String() string {
 		return r.Object.String()
 	case r.HTTP != nil:
 		return r.HTTP.String()
+	case r.Access != nil:
+		return r.Access.String()
 	}
 	return "nothing"
 }
@@ -81,6 +86,9 @@ type Object struct {
 	Name      string
 	// Selector is used when Name is empty.
 	Selector Selector
+	// All says that the value is a list of all objects that Selector chooses, by namespace and
+	// name; it is empty if none is.
+	All bool
 	// AnyScope says that Namespace counts only if the kind is namespaced: the owner of a
 	// namespaced object may be cluster-scoped.
 	AnyScope bool
@@ -117,8 +125,17 @@ func (o *Object) key() string {
 	if o.Name == "" && o.Selector != nil {
 		selector = o.Selector.String()
 	}
-	return fmt.Sprintf("object %q %q %q %q %q %t", o.APIVersion, o.Kind, o.Namespace, o.Name, selector, o.AnyScope)
+	return fmt.Sprintf("object %q %q %q %q %q %t %t", o.APIVersion, o.Kind, o.Namespace, o.Name, selector, o.AnyScope, o.All)
 }
+
+// A NotFound is the error of an object that does not exist.
+type NotFound struct {
+	Kind string
+	// Name has the namespace before a slash.
+	Name string
+}
+
+func (e *NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind, e.Name) }
 
 // An HTTP is one HTTP request. Its value is {"body": object, "header": {Name: [values]},
 // "trailer": {…}}; a body that is not a JSON object is an error, whatever the status,

@@ -60,7 +60,14 @@ type Outcome struct {
 	Patch    usher.Patch
 	Warnings []string
 	// Audit goes into the audit log of the API server.
-	Audit map[string]string
+	Audit []Annotation
 	// Checks are the parts of the program that have something to say.
 	Checks []usher.Check
+}
+
+// An Annotation goes into the audit log.
+type Annotation struct {
+	Key, Value string
+	// Joined says that different values for the key are joined; otherwise the first counts.
+	Joined bool
 }

@@ -43,7 +43,7 @@ func (r *review) decode(body []byte) error {
 		return fmt.Errorf("decode AdmissionReview: %w", err)
 	}
 	if r.request.Requested == r.request.Kind {
-		r.request.Requested = schema.GroupVersionKind{}
+		r.request.Requested, r.request.RequestedResource = schema.GroupVersionKind{}, schema.GroupVersionResource{}
 	}
 	return r.check()
 }
@@ -74,6 +74,8 @@ func (r *review) requestField(s *jsonscan.Scanner, key []byte) error {
 		return triple(s, &q.Kind.Group, &q.Kind.Version, &q.Kind.Kind)
 	case "requestKind":
 		return triple(s, &q.Requested.Group, &q.Requested.Version, &q.Requested.Kind)
+	case "requestResource":
+		return triple(s, &q.RequestedResource.Group, &q.RequestedResource.Version, &q.RequestedResource.Resource)
 	case "resource":
 		return triple(s, &q.Resource.Group, &q.Resource.Version, &q.Resource.Resource)
 	case "subResource":

@@ -103,11 +103,18 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if o.Name != "" {
 		return r.named(ctx, m, o, namespace)
 	}
-	if !m.namespaced && namespace != "" {
+	memory := r.memory(m.kind)
+	switch {
+	case !m.namespaced && namespace != "" && o.All:
+		return []any{}, nil
+	case !m.namespaced && namespace != "":
 		return nil, nil
-	}
-	if memory := r.memory(m.kind); memory != nil {
+	case memory != nil && o.All:
+		return memory.all(namespace, o.Selector)
+	case memory != nil:
 		return value(memory.first(namespace, o.Selector)), nil
+	case o.All:
+		return r.selectAll(ctx, m, o, namespace)
 	}
 	return r.selectOne(ctx, m, o, namespace)
 }

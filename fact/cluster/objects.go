@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,6 +59,30 @@ func (s *objects) first(namespace string, selector fact.Selector) map[string]any
 		}
 	}
 	return first
+}
+
+// all returns the objects that are selected, by namespace and name. An empty namespace means all
+// of them.
+func (s *objects) all(namespace string, selector fact.Selector) ([]any, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	namespaces := []string{namespace}
+	if namespace == "" {
+		namespaces = slices.Sorted(maps.Keys(s.namespaces))
+	}
+	all := []any{}
+	for _, n := range namespaces {
+		for _, name := range slices.Sorted(maps.Keys(s.namespaces[n])) {
+			tree := s.namespaces[n][name]
+			if !selector.Matches(tree) {
+				continue
+			}
+			if all = append(all, tree); len(all) > maxSelected {
+				return nil, fmt.Errorf("more than %d objects are selected by %s", maxSelected, selector)
+			}
+		}
+	}
+	return all, nil
 }
 
 func firstOf(trees map[string]map[string]any, selector fact.Selector) map[string]any {

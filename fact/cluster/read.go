@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,9 @@ import (
 
 // page is how many objects are listed at once.
 const page = 500
+
+// maxSelected bounds the objects of one fact.
+const maxSelected = 1000
 
 // get reads one object from the API server.
 func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
@@ -28,30 +32,65 @@ func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace
 // selectOne lists objects of the API server and returns the first that is selected, nil
 // if none is. It looks at all of them: the server sorts namespace a-b before a.
 func (r *Resolver) selectOne(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	var first *unstructured.Unstructured
+	err := r.eachSelected(ctx, m, o, namespace, func(object *unstructured.Unstructured) error {
+		if first == nil || nameOf(object).compare(nameOf(first)) < 0 {
+			first = object
+		}
+		return nil
+	})
+	if err != nil || first == nil {
+		return nil, err
+	}
+	return first.Object, nil
+}
+
+// selectAll lists objects of the API server and returns those that are selected, in order.
+func (r *Resolver) selectAll(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	var all []*unstructured.Unstructured
+	err := r.eachSelected(ctx, m, o, namespace, func(object *unstructured.Unstructured) error {
+		if all = append(all, object); len(all) > maxSelected {
+			return fmt.Errorf("get %s: more than %d objects are selected", o, maxSelected)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return nameOf(a).compare(nameOf(b)) })
+	trees := make([]any, len(all))
+	for i := range all {
+		trees[i] = all[i].Object
+	}
+	return trees, nil
+}
+
+// eachSelected calls visit with each object of the API server that is selected.
+func (r *Resolver) eachSelected(ctx context.Context, m mapping, o *fact.Object, namespace string, visit func(*unstructured.Unstructured) error) error {
 	options := metav1.ListOptions{Limit: page}
 	if s, ok := o.Selector.(fact.LabelSelector); ok {
 		options.LabelSelector = s.LabelSelector()
 	}
-	var first map[string]any
-	var at name
 	for ctx.Err() == nil {
 		list, err := r.client.Resource(m.resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
-			return nil, r.explain(err, m, o, namespace)
+			return r.explain(err, m, o, namespace)
 		}
 		for i := range list.Items {
 			object := &list.Items[i]
-			n := nameOf(object)
-			if (first == nil || n.compare(at) < 0) && o.Selector.Matches(object.Object) {
-				first, at = object.Object, n
+			if !o.Selector.Matches(object.Object) {
+				continue
+			}
+			unstructured.RemoveNestedField(object.Object, "metadata", "managedFields")
+			if err := visit(object); err != nil {
+				return err
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
-			unstructured.RemoveNestedField(first, "metadata", "managedFields")
-			return value(first), nil
+			return nil
 		}
 	}
-	return nil, fmt.Errorf("get %s: %w", o, ctx.Err())
+	return fmt.Errorf("get %s: %w", o, ctx.Err())
 }
 
 // unmapped says what it means that the resource of an object is not known.
@@ -92,5 +131,5 @@ func absent(o *fact.Object, namespace string) error {
 	if namespace != "" {
 		full = namespace + "/" + full
 	}
-	return fmt.Errorf("%s %q not found", o.Kind, full)
+	return &fact.NotFound{Kind: o.Kind, Name: full}
 }

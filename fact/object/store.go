@@ -68,6 +68,9 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	if o.Selector == nil {
 		return nil, nil
 	}
+	if o.All {
+		return of.all(o), nil
+	}
 	for _, tree := range of.ordered {
 		if (o.Namespace == "" || o.Namespace == nameOf(tree).namespace) && o.Selector.Matches(tree) {
 			return tree, nil
@@ -89,7 +92,18 @@ func (of objects) named(o *fact.Object) (any, error) {
 	if o.Namespace != "" {
 		full = o.Namespace + "/" + o.Name
 	}
-	return nil, fmt.Errorf("%s %q not found", o.Kind, full)
+	return nil, &fact.NotFound{Kind: o.Kind, Name: full}
+}
+
+func (of objects) all(o *fact.Object) []any {
+	all := []any{}
+	for _, tree := range of.ordered {
+		in := nameOf(tree).namespace
+		if (o.Namespace == "" || o.Namespace == in || o.AnyScope && in == "") && o.Selector.Matches(tree) {
+			all = append(all, tree)
+		}
+	}
+	return all
 }
 
 func kindOf(tree map[string]any) kind {

@@ -198,13 +198,13 @@ func examine(raw []byte, p *places, prefix string) []found {
 	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &head)
 	kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
 	switch {
-	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group)):
+	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group) || isForeign(kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))):
 		var all []found
 		for i, item := range head.Items {
 			all = append(all, examine(ofList(item, kind), p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
 		}
 		return all
-	case ours(kind.Group):
+	case ours(kind.Group) || isForeign(kind):
 		return []found{examinePolicy(raw, p, prefix)}
 	case head.APIVersion == "":
 		return examineUnversioned(head.Kind, p.position(prefix, "kind"))
@@ -242,6 +242,12 @@ func examineUnversioned(kind string, at api.Position) []found {
 // ours reports whether an API group is one of those that have policies.
 func ours(group string) bool {
 	return strings.HasSuffix(group, ".usher.dev") || api.IsGroup(group)
+}
+
+// isForeign reports whether a kind is one of Kubernetes that says something to Usher.
+func isForeign(gvk schema.GroupVersionKind) bool {
+	kind, ok := api.KindNamed(gvk)
+	return ok && kind.Foreign
 }
 
 // kindNames are the kinds of policies, with their versions.

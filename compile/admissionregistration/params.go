@@ -1,0 +1,132 @@
+package admissionregistration
+
+import (
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/rule"
+)
+
+// params is the paramRef of a binding.
+type params struct {
+	namespace, name string
+	// selector is used if there is no name.
+	selector labels.Selector
+	// required says that having no object of params is an error.
+	required bool
+}
+
+func (c *compilation) paramKind(k *admissionv1.ParamKind) {
+	if k == nil {
+		return
+	}
+	if gv, err := schema.ParseGroupVersion(k.APIVersion); err != nil || gv.Version == "" {
+		c.fail("spec.paramKind.apiVersion", fmt.Sprintf("%q is not an API version", k.APIVersion), "write GROUP/VERSION, or v1")
+	}
+	if k.Kind == "" {
+		c.fail("spec.paramKind.kind", "missing", "name the kind of the objects with params")
+	}
+}
+
+func (c *compilation) paramRef(ref *admissionv1.ParamRef) *params {
+	if ref == nil {
+		return nil
+	}
+	p := &params{namespace: ref.Namespace, name: ref.Name}
+	switch {
+	case ref.Name != "" && ref.Selector != nil:
+		c.fail("spec.paramRef", "name and selector exclude each other", "remove one of them")
+	case ref.Name == "" && ref.Selector == nil:
+		c.fail("spec.paramRef", "neither name nor selector is set: there are no params", "name an object, or select some")
+	case ref.Selector != nil:
+		// An empty selector chooses everything.
+		if p.selector = c.selector("spec.paramRef.selector", ref.Selector); p.selector == nil {
+			p.selector = labels.Everything()
+		}
+	}
+	switch action := ref.ParameterNotFoundAction; {
+	case action == nil:
+		c.fail("spec.paramRef.parameterNotFoundAction", "missing: what to do without params is not known", "use Allow or Deny")
+	case *action == admissionv1.DenyAction:
+		p.required = true
+	case *action != admissionv1.AllowAction:
+		c.fail("spec.paramRef.parameterNotFoundAction", fmt.Sprintf("%q is not an action", *action), "use Allow or Deny")
+	}
+	return p
+}
+
+// errNoParams is upstream's.
+var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+
+// collect returns the objects of params to evaluate a policy with: one nil object if there are to
+// be none, and no object if the policy is not evaluated. The error is [*fact.Missing], or about
+// the configuration.
+func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *fact.Known) ([]map[string]any, error) {
+	if kind == nil || p == nil {
+		return []map[string]any{nil}, nil
+	}
+	// Whether the kind is namespaced is known to whoever resolves the fact.
+	o := &fact.Object{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: namespace, Name: p.name, AnyScope: p.namespace == ""}
+	if p.namespace != "" {
+		o.Namespace = p.namespace
+	}
+	if o.Namespace == "" && isNamespaced(kind) {
+		return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+	}
+	if p.name == "" {
+		o.Selector, o.All = chosen{p.selector}, true
+	}
+	value, err := known.Value(fact.Ref{Object: o})
+	if _, absent := errors.AsType[*fact.NotFound](err); absent {
+		value, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	objects := objectsOf(value)
+	if len(objects) == 0 && p.required {
+		return nil, errNoParams
+	}
+	return objects, nil
+}
+
+func objectsOf(value any) []map[string]any {
+	switch v := value.(type) {
+	case map[string]any:
+		return []map[string]any{v}
+	case []any:
+		objects := make([]map[string]any, 0, len(v))
+		for _, item := range v {
+			if object, ok := item.(map[string]any); ok {
+				objects = append(objects, object)
+			}
+		}
+		return objects
+	}
+	return nil
+}
+
+// isNamespaced reports whether objects of a kind are known to be in namespaces.
+func isNamespaced(kind *admissionv1.ParamKind) bool {
+	return kind.APIVersion == "v1" && (kind.Kind == "ConfigMap" || kind.Kind == "Secret")
+}
+
+// A chosen selector chooses objects by their labels, as [fact.LabelSelector].
+type chosen struct{ selector labels.Selector }
+
+// Matches implements [fact.Selector].
+func (c chosen) Matches(object map[string]any) bool {
+	target := rule.TargetOf(emptyRequest, object)
+	return c.selector.Matches(target.Labels())
+}
+
+// String implements [fact.Selector].
+func (c chosen) String() string { return c.selector.String() }
+
+// LabelSelector implements [fact.LabelSelector].
+func (c chosen) LabelSelector() string { return c.selector.String() }

@@ -1,0 +1,306 @@
+package admissionregistration
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel/admission"
+	"github.com/usher-dev/usher/rule"
+)
+
+const (
+	policyKind  = "ValidatingAdmissionPolicy"
+	bindingKind = "ValidatingAdmissionPolicyBinding"
+	// failureKey is the key of the audit annotation for validations that fail in bindings with the
+	// action Audit.
+	failureKey = "validation.policy.admission.k8s.io/validation_failure"
+	// maxAnnotation is the longest value of an audit annotation, in bytes.
+	maxAnnotation = 10 << 10
+)
+
+// emptyRequest is what selectors of labels need of a request.
+var emptyRequest = &usher.Request{}
+
+// Link returns a rule for each of bindings whose policy is one of policies, in order of the
+// names of policies and bindings.
+func Link(policies []*Policy, bindings []*Binding) []rule.Rule {
+	byName := make(map[string]*Policy, len(policies))
+	for _, p := range policies {
+		byName[p.name] = p
+	}
+	var rules []rule.Rule
+	for _, b := range bindings {
+		if p := byName[b.policy]; p != nil {
+			rules = append(rules, bind(p, b))
+		}
+	}
+	slices.SortStableFunc(rules, func(a, b rule.Rule) int {
+		return cmp.Or(cmp.Compare(a.Policy.Name, b.Policy.Name), cmp.Compare(a.Name, b.Name))
+	})
+	return rules
+}
+
+func bind(p *Policy, b *Binding) rule.Rule {
+	r := rule.Rule{
+		Policy:        usher.PolicyRef{Kind: policyKind, Name: p.name},
+		Name:          "binding " + b.name,
+		Phase:         usher.Validate,
+		FailurePolicy: rule.Fail,
+		Independent:   true,
+		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.resources}},
+		Steps:         []rule.Step{{Name: "cel", Program: &program{policy: p, binding: b}}},
+	}
+	if own := b.match.resources; len(own.Rules)+len(own.Excluded) > 0 || own.Exact {
+		r.Match.Resources = append(r.Match.Resources, own)
+	}
+	if p.ignore {
+		r.FailurePolicy = rule.Ignore
+	}
+	return r
+}
+
+// A program is a policy with one of its bindings.
+type program struct {
+	policy  *Policy
+	binding *Binding
+}
+
+// String implements [rule.Program].
+func (p *program) String() string {
+	actions := make([]string, len(p.binding.actions))
+	for i, a := range p.binding.actions {
+		actions[i] = string(a)
+	}
+	return fmt.Sprintf("%s/%s: %s", p.policy.name, p.binding.name, strings.Join(actions, ", "))
+}
+
+// Run implements [rule.Program]. It is Dispatch of
+// k8s.io/apiserver/pkg/admission/plugin/policy/validating, for one policy and binding.
+func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	for _, m := range []struct {
+		match *matching
+		what  string
+		from  string
+	}{{&p.policy.match, "policy", ""}, {&p.binding.match, "binding", "binding: "}} {
+		skipped, err := m.match.skips(in)
+		if err != nil {
+			return p.misconfigured(m.what, err)
+		}
+		if skipped != "" {
+			return rule.Outcome{Skipped: m.from + skipped}, nil
+		}
+	}
+	objects, err := p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts)
+	if err != nil {
+		return p.misconfigured("binding", err)
+	}
+	if len(objects) == 0 {
+		return rule.Outcome{Skipped: fmt.Sprintf("there is no %s that the binding refers to", p.policy.params.Kind)}, nil
+	}
+	evaluation := inputOf(in)
+	said := saying{program: p}
+	for _, object := range objects {
+		evaluation.Params = object
+		result, err := p.policy.program.Evaluate(ctx, &evaluation)
+		if err != nil {
+			return rule.Outcome{}, err
+		}
+		said.add(&result)
+	}
+	return said.outcome(), nil
+}
+
+// inputOf is what expressions see of a request. They know an object that is about to go as the
+// old one.
+func inputOf(in *rule.Input) admission.Input {
+	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
+	if in.Request.Object == nil {
+		evaluation.Object, evaluation.OldObject = nil, in.Object
+	}
+	return evaluation
+}
+
+// misconfigured is the outcome of an error of the policy or the binding, unless it is that a fact
+// is missing.
+func (p *program) misconfigured(what string, err error) (rule.Outcome, error) {
+	if _, missing := errors.AsType[*fact.Missing](err); missing {
+		return rule.Outcome{}, err
+	}
+	if p.policy.ignore {
+		return rule.Outcome{Skipped: err.Error()}, nil
+	}
+	by := fmt.Sprintf("%s '%s'", policyKind, p.policy.name)
+	if what == "binding" {
+		by += fmt.Sprintf(" with binding '%s'", p.binding.name)
+	}
+	return rule.Outcome{
+		Verdict: usher.Deny, Reason: "Invalid", Code: http.StatusUnprocessableEntity,
+		Message: fmt.Sprintf("%s denied request: failed to configure %s: %v", by, what, err),
+		Checks:  []usher.Check{{Name: what, Message: err.Error(), Actions: []usher.Action{usher.ActDeny}, Failed: true}},
+	}, nil
+}
+
+// skips returns why a request is not one that m is for, empty if it is. Its resource has matched.
+// The error is [*fact.Missing], or that of getting the namespace.
+func (m *matching) skips(in *rule.Input) (string, error) {
+	if m.labels != nil && !selects(m.labels, in.Object) && !selects(m.labels, in.OldObject) {
+		return fmt.Sprintf("labels do not match the objectSelector %q", m.labels), nil
+	}
+	if m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
+		return "", nil
+	}
+	namespace, err := namespaceOf(in)
+	if err != nil {
+		return "", err
+	}
+	if !selects(m.namespaces, namespace) {
+		return fmt.Sprintf("the labels of the namespace do not match the namespaceSelector %q", m.namespaces), nil
+	}
+	return "", nil
+}
+
+// selects reports whether a selector selects an object. It does not if there is none, or if it
+// has no metadata, as the options of a CONNECT.
+func selects(selector labels.Selector, object map[string]any) bool {
+	_, ok := object["metadata"].(map[string]any)
+	return ok && chosen{selector}.Matches(object)
+}
+
+// namespaceOf returns the namespace whose labels count: one that is being written is the object.
+func namespaceOf(in *rule.Input) (map[string]any, error) {
+	r := in.Request
+	if r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update) {
+		return in.Object, nil
+	}
+	value, err := in.Facts.Value(admission.NamespaceFact(r.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	namespace, _ := value.(map[string]any)
+	return namespace, nil
+}
+
+// A saying gathers what a policy says with all its params.
+type saying struct {
+	program *program
+	out     rule.Outcome
+}
+
+func (s *saying) add(r *admission.Result) {
+	if r.Skipped != "" {
+		s.out.Skipped = r.Skipped
+		return
+	}
+	for i := range r.Denials {
+		s.deny(&r.Denials[i])
+	}
+	for _, a := range r.Annotations {
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: s.program.policy.name + "/" + a.Key, Value: cut(a.Value), Joined: true})
+	}
+	for _, refused := range r.Refused {
+		s.reject(refused, "")
+		s.check("spec.auditAnnotations", refused, []usher.Action{usher.ActDeny}, true)
+	}
+}
+
+// deny does what the binding says follows from a denial.
+func (s *saying) deny(d *admission.Denial) {
+	p := s.program
+	for _, action := range p.binding.actions {
+		switch action {
+		case usher.ActDeny:
+			s.reject(d.Message, d.Reason)
+		case usher.ActWarn:
+			warning := fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", p.policy.name, p.binding.name, d.Message)
+			s.out.Warnings = append(s.out.Warnings, warning)
+		case usher.ActAudit:
+			s.auditFailure(d)
+		}
+	}
+	s.check(fmt.Sprintf("spec.validations[%d]", d.Index), d.Message, p.binding.actions, d.Failed)
+}
+
+func (s *saying) check(name, message string, actions []usher.Action, failed bool) {
+	s.out.Checks = append(s.out.Checks, usher.Check{Name: name, Message: message, Actions: actions, Failed: failed})
+}
+
+// reject denies the request. Of several reasons users are told the first.
+func (s *saying) reject(message, reason string) {
+	if s.out.Verdict == usher.Deny {
+		return
+	}
+	p := s.program
+	s.out.Verdict, s.out.Reason = usher.Deny, cmp.Or(reason, "Invalid")
+	s.out.Code = cmp.Or(codeOf(s.out.Reason), http.StatusUnprocessableEntity)
+	s.out.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", policyKind, p.policy.name, p.binding.name, message)
+}
+
+// A validationFailure is ValidationFailureValue of
+// k8s.io/apiserver/pkg/admission/plugin/policy/validating.
+type validationFailure struct {
+	Message           string                         `json:"message"`
+	Policy            string                         `json:"policy"`
+	Binding           string                         `json:"binding"`
+	ExpressionIndex   int                            `json:"expressionIndex"`
+	ValidationActions []admissionv1.ValidationAction `json:"validationActions"`
+}
+
+// auditFailure notes a denial for the audit log.
+func (s *saying) auditFailure(d *admission.Denial) {
+	p := s.program
+	failure := validationFailure{Message: d.Message, Policy: p.policy.name, Binding: p.binding.name, ExpressionIndex: d.Index}
+	for _, a := range p.binding.actions {
+		failure.ValidationActions = append(failure.ValidationActions, admissionv1.ValidationAction(a))
+	}
+	value, err := json.Marshal([]validationFailure{failure})
+	if err != nil {
+		return
+	}
+	s.out.Audit = append(s.out.Audit, rule.Annotation{Key: failureKey, Value: string(value)})
+}
+
+// outcome is what all params say together: a policy that is for none of them is skipped.
+func (s *saying) outcome() rule.Outcome {
+	if len(s.out.Checks) > 0 || len(s.out.Audit) > 0 {
+		s.out.Skipped = ""
+	}
+	return s.out
+}
+
+func cut(value string) string {
+	if len(value) <= maxAnnotation {
+		return value
+	}
+	value = value[:maxAnnotation]
+	for !utf8.ValidString(value) && len(value) > 0 {
+		value = value[:len(value)-1]
+	}
+	return value
+}
+
+// codeOf returns the HTTP status of a reason, 0 for one that validations cannot have.
+func codeOf(reason string) int32 {
+	switch reason {
+	case "Unauthorized":
+		return http.StatusUnauthorized
+	case "Forbidden":
+		return http.StatusForbidden
+	case "Invalid":
+		return http.StatusUnprocessableEntity
+	case "RequestEntityTooLarge":
+		return http.StatusRequestEntityTooLarge
+	}
+	return 0
+}

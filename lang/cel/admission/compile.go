@@ -1,0 +1,216 @@
+// Package admission compiles and evaluates the CEL expressions of Kubernetes' admission policies:
+// conditions, variables, validations, messages and audit annotations.
+//
+// Expressions mean what they mean to an API server, down to the texts of errors and to the
+// budgets at which it stops them. They are evaluated over the decoded objects of a request; what
+// they read besides, such as the namespace of the object, are facts.
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/traits"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Source is the expressions of one policy, as they are written.
+type Source struct {
+	// Params says that there is a variable params.
+	Params      bool
+	Variables   []Named
+	Conditions  []Named
+	Validations []Validation
+	Annotations []Annotation
+	// Ignore says that errors of evaluation count as if the expression had not been there.
+	Ignore bool
+}
+
+// A Named is an expression with a name.
+type Named struct{ Name, Expression string }
+
+// A Validation denies a request when its expression is false.
+type Validation struct {
+	Expression string
+	// Message, or the result of MessageExpression, tells why.
+	Message, MessageExpression string
+	// Reason is a metav1.StatusReason; empty is Invalid.
+	Reason string
+}
+
+// An Annotation goes into the audit log.
+type Annotation struct{ Key, ValueExpression string }
+
+// A Program is the compiled expressions of one policy. It is immutable.
+type Program struct {
+	source      Source
+	variables   []variable
+	conditions  []expression
+	validations []expression
+	// messages has no program where a validation has no messageExpression.
+	messages    []expression
+	annotations []expression
+}
+
+// An expression is one that is compiled, or the error that compiling gave. The zero expression is
+// none.
+type expression struct {
+	text    string
+	program cel.Program
+	err     error
+}
+
+// A variable is the expression of a variable.
+type variable struct {
+	name string
+	expression
+}
+
+// Compile compiles expressions. Problems have no Policy and no File; their fields are below spec.
+// With problems of severity Error the program evaluates to what an API server makes of expressions
+// that do not compile.
+func Compile(s Source) (*Program, []rule.Problem) {
+	e, err := takeEnvironments()
+	if err != nil {
+		return nil, []rule.Problem{{Severity: rule.Error, Field: "spec", What: err.Error(), Do: "report this as a defect"}}
+	}
+	defer e.release()
+	c := compilation{environments: e, declared: declared{params: s.Params, authorizer: true}}
+	p := &Program{source: s}
+	for i, v := range s.Variables {
+		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, cel.AnyType, cel.DynType)
+		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		p.variables = append(p.variables, variable{name: v.Name, expression: compiled})
+	}
+	for i, m := range s.Conditions {
+		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, cel.BoolType)
+		p.conditions = append(p.conditions, compiled)
+	}
+	for i, v := range s.Validations {
+		compiled, _ := c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, cel.BoolType)
+		p.validations = append(p.validations, compiled)
+	}
+	for i, a := range s.Annotations {
+		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, cel.StringType, cel.NullType)
+		p.annotations = append(p.annotations, compiled)
+	}
+	c.declared.authorizer = false
+	for i, v := range s.Validations {
+		var compiled expression
+		if v.MessageExpression != "" {
+			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, cel.StringType)
+		}
+		p.messages = append(p.messages, compiled)
+	}
+	return p, c.problems
+}
+
+type compilation struct {
+	*environments
+
+	declared declared
+	problems []rule.Problem
+}
+
+// compile compiles one expression, whose value has to be of one of the types; any does for
+// [cel.AnyType]. The type is nil if there is an error.
+func (c *compilation) compile(field, text string, outputs ...*cel.Type) (expression, *cel.Type) {
+	env := c.of[c.declared]
+	failed := func(what string) (expression, *cel.Type) {
+		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
+		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
+	}
+	ast, issues := env.Compile(text)
+	if issues != nil {
+		return failed("compilation failed: " + issues.String())
+	}
+	if !isOneOf(ast.OutputType(), outputs) {
+		if len(outputs) == 1 {
+			return failed(fmt.Sprintf("must evaluate to %v but got %v", outputs[0].String(), ast.OutputType().String()))
+		}
+		return failed(fmt.Sprintf("must evaluate to one of %v but got %v", outputs, ast.OutputType().String()))
+	}
+	program, err := env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	if err != nil {
+		return failed("program instantiation failed: " + err.Error())
+	}
+	return expression{text: text, program: program}, ast.OutputType()
+}
+
+func isOneOf(t *cel.Type, outputs []*cel.Type) bool {
+	for _, output := range outputs {
+		if t.IsExactType(output) || cel.AnyType.IsExactType(output) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneLine leaves out the picture of the expression that CEL draws below each error.
+func oneLine(what string) string {
+	var lines []string
+	for line := range strings.SplitSeq(what, "\n") {
+		if !strings.HasPrefix(line, " | ") && strings.TrimSpace(line) != "" {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// advice says what to do about an error of the compiler.
+func advice(what string) string {
+	switch {
+	case strings.Contains(what, "undeclared reference to 'params'"):
+		return "set spec.paramKind: without it there are no params"
+	case strings.Contains(what, "undeclared reference to 'authorizer'"):
+		return "use authorizer in an expression that decides: message expressions have none"
+	case strings.Contains(what, "undeclared reference"):
+		return "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
+	case strings.Contains(what, "undefined field"):
+		return "see docs/cel.md for the fields of request, namespaceObject and variables"
+	case strings.Contains(what, "must evaluate to"):
+		return "compare the value with something, or convert it"
+	}
+	return "correct the expression"
+}
+
+// declaredType is convertCelTypeToDeclType of k8s.io/apiserver/pkg/admission/plugin/cel.
+func declaredType(t *cel.Type) *apiservercel.DeclType {
+	switch t {
+	case nil:
+		return apiservercel.DynType
+	case cel.AnyType:
+		return apiservercel.AnyType
+	case cel.BoolType:
+		return apiservercel.BoolType
+	case cel.BytesType:
+		return apiservercel.BytesType
+	case cel.DoubleType:
+		return apiservercel.DoubleType
+	case cel.DurationType:
+		return apiservercel.DurationType
+	case cel.IntType:
+		return apiservercel.IntType
+	case cel.NullType:
+		return apiservercel.NullType
+	case cel.StringType:
+		return apiservercel.StringType
+	case cel.TimestampType:
+		return apiservercel.TimestampType
+	case cel.UintType:
+		return apiservercel.UintType
+	}
+	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
+		switch parameters := t.Parameters(); len(parameters) {
+		case 1:
+			return listOf(declaredType(parameters[0]))
+		case 2:
+			return apiservercel.NewMapType(declaredType(parameters[0]), declaredType(parameters[1]), -1)
+		}
+	}
+	return apiservercel.DynType
+}

@@ -1,0 +1,276 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// A Result is what a policy says about a request.
+type Result struct {
+	// Skipped, unless empty, says why the policy is not for the request.
+	Skipped string
+	// Denials are the validations that deny the request, in order.
+	Denials []Denial
+	// Annotations are for the audit log; Refused are errors of annotations, each of which denies
+	// the request whatever the binding says.
+	Annotations []Published
+	Refused     []string
+}
+
+// A Denial is what one validation says that denies a request.
+type Denial struct {
+	// Index is that of the validation. An error of all of them has the index 0.
+	Index   int
+	Message string
+	// Reason is empty for an error.
+	Reason string
+	// Failed says that evaluating the validation gave an error, which is the Message.
+	Failed bool
+}
+
+// A Published is a value for the audit log.
+type Published struct{ Key, Value string }
+
+// Evaluate evaluates the policy for a request and one object of params. The error is
+// [*fact.Missing], that of a fact, or that of ctx.
+//
+// It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
+func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
+	if len(p.conditions) > 0 {
+		skipped, failure, err := p.match(ctx, in)
+		if err != nil {
+			return Result{}, err
+		}
+		if failure != "" {
+			return p.failed(failure), nil
+		}
+		if skipped != "" {
+			return Result{Skipped: skipped}, nil
+		}
+	}
+	validations := in.activation(p, withNamespace|withAuthorizer)
+	values, left, err := validations.evaluateAll(ctx, p.validations, celconfig.RuntimeCELCostBudget)
+	if stop := interrupted(ctx, validations); stop != nil {
+		return Result{}, stop
+	}
+	if err != nil {
+		return p.failed(err.Error()), nil
+	}
+	activation := in.activation(p, withNamespace)
+	messages, _, messagesErr := activation.evaluateAll(ctx, p.messages, left)
+	if stop := interrupted(ctx, activation); stop != nil {
+		return Result{}, stop
+	}
+	var r Result
+	for i := range values {
+		p.decide(&r, i, &values[i], messages, messagesErr)
+	}
+	return r, p.annotate(ctx, in, &r)
+}
+
+// interrupted returns why an evaluation could not go on, or nil: a fact is missing, or ctx has
+// ended.
+func interrupted(ctx context.Context, a *activation) error {
+	if a.stop != nil {
+		return a.stop
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("evaluate expression: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// failed is the result of a policy that cannot be evaluated.
+func (p *Program) failed(message string) Result {
+	if p.source.Ignore {
+		return Result{}
+	}
+	return Result{Denials: []Denial{{Message: message, Failed: true}}}
+}
+
+// match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
+func (p *Program) match(ctx context.Context, in *Input) (skipped, failure string, err error) {
+	a := in.activation(p, withAuthorizer|asConditions)
+	values, _, budget := a.evaluateAll(ctx, p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
+	if stop := interrupted(ctx, a); stop != nil {
+		return "", "", stop
+	}
+	const noValue = "matchConditions have no value, and failurePolicy is Ignore"
+	if budget != nil {
+		if p.source.Ignore {
+			return noValue, "", nil
+		}
+		return "", budget.Error(), nil
+	}
+	var errs []error
+	for i := range values {
+		if values[i].err != nil {
+			errs = append(errs, values[i].err)
+		} else if values[i].value == types.False {
+			return fmt.Sprintf("matchConditions[%s] is false", p.source.Conditions[i].Name), "", nil
+		}
+	}
+	if len(errs) == 0 {
+		return "", "", nil
+	}
+	if p.source.Ignore {
+		return noValue, "", nil
+	}
+	return "", aggregate(errs), nil
+}
+
+// aggregate is the text of an Aggregate of k8s.io/apimachinery/pkg/util/errors.
+func aggregate(errs []error) string {
+	var texts []string
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if text := err.Error(); !seen[text] {
+			seen[text] = true
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// decide adds what one validation says to r.
+func (p *Program) decide(r *Result, i int, v *outcome, messages []outcome, messagesErr error) {
+	switch {
+	case v.err != nil:
+		if !p.source.Ignore {
+			r.Denials = append(r.Denials, Denial{Index: i, Message: v.err.Error(), Failed: true})
+		}
+	case errors.Is(messagesErr, apiservercel.ErrInternal) || errors.Is(messagesErr, apiservercel.ErrOutOfBudget):
+		if !p.source.Ignore {
+			r.Denials = append(r.Denials, Denial{Index: i, Message: fmt.Sprintf("failed messageExpression: %s", messagesErr), Failed: true})
+		}
+	case v.value != types.True:
+		reason := p.source.Validations[i].Reason
+		if reason == "" {
+			reason = "Invalid"
+		}
+		r.Denials = append(r.Denials, Denial{Index: i, Message: p.message(i, messages), Reason: reason})
+	}
+}
+
+// message tells why a validation denies a request.
+func (p *Program) message(i int, messages []outcome) string {
+	if i < len(messages) && messages[i].err == nil && messages[i].value != nil {
+		if text, ok := messages[i].value.Value().(string); ok {
+			text = strings.TrimSpace(text)
+			if text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.Contains(text, "\n") {
+				return text
+			}
+		}
+	}
+	v := &p.source.Validations[i]
+	if text := strings.TrimSpace(v.Message); text != "" {
+		return text
+	}
+	return "failed expression: " + strings.TrimSpace(v.Expression)
+}
+
+// annotate adds the audit annotations to r.
+func (p *Program) annotate(ctx context.Context, in *Input, r *Result) error {
+	if len(p.annotations) == 0 {
+		return nil
+	}
+	a := in.activation(p, withNamespace)
+	values, _, err := a.evaluateAll(ctx, p.annotations, celconfig.RuntimeCELCostBudget)
+	if stop := interrupted(ctx, a); stop != nil {
+		return stop
+	}
+	if err != nil {
+		*r = p.failed(err.Error())
+		return nil
+	}
+	for i := range values {
+		source := &p.source.Annotations[i]
+		switch v := &values[i]; {
+		case v.err != nil:
+			if !p.source.Ignore {
+				r.Refused = append(r.Refused, v.err.Error())
+			}
+		case v.value.Type() == types.StringType:
+			if text := strings.TrimSpace(v.value.Value().(string)); text != "" {
+				r.Annotations = append(r.Annotations, Published{source.Key, text})
+			}
+		case v.value.Type() != types.NullType:
+			r.Refused = append(r.Refused, fmt.Sprintf("valueExpression '%v' resulted in unsupported return type: %v. "+
+				"Return type must be either string or null.", source.ValueExpression, v.value.Type()))
+		}
+	}
+	return nil
+}
+
+// An outcome is the value of an expression, or an error; neither if there is no expression.
+type outcome struct {
+	value ref.Val
+	err   error
+}
+
+// evaluateAll evaluates expressions one after the other and returns what is left of the budget.
+// The error is that the budget is exceeded.
+func (a *activation) evaluateAll(ctx context.Context, expressions []expression, budget int64) ([]outcome, int64, error) {
+	outcomes := make([]outcome, len(expressions))
+	for i := range expressions {
+		var err error
+		if outcomes[i], budget, err = a.evaluate(ctx, &expressions[i], budget); err != nil {
+			return nil, -1, err
+		}
+		if a.stop != nil {
+			return nil, -1, nil
+		}
+	}
+	return outcomes, budget, nil
+}
+
+func invalid(format string, args ...any) *apiservercel.Error {
+	return &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+func outOfBudget() error {
+	err := invalid("validation failed due to running out of cost budget, no further validation rules will be run")
+	err.Cause = apiservercel.ErrOutOfBudget
+	return err
+}
+
+// evaluate evaluates one expression and returns what is left of the budget.
+func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) (outcome, int64, error) {
+	switch {
+	case e.err != nil:
+		return outcome{err: invalid("compilation error: %v", e.err)}, budget, nil
+	case e.program == nil:
+		return outcome{}, budget, nil
+	}
+	value, details, err := e.program.ContextEval(ctx, a)
+	spent := a.variables.takeCost()
+	if spent > budget {
+		return outcome{}, -1, outOfBudget()
+	}
+	budget -= spent
+	if details == nil || details.ActualCost() == nil {
+		unknown := invalid("runtime cost could not be calculated for expression: %v, no further expression will be run", e.text)
+		unknown.Cause = apiservercel.ErrOutOfBudget
+		return outcome{}, -1, unknown
+	}
+	cost := *details.ActualCost()
+	if cost > math.MaxInt64 || int64(cost) > budget {
+		return outcome{}, -1, outOfBudget()
+	}
+	budget -= int64(cost)
+	if err != nil {
+		return outcome{err: invalid("expression '%v' resulted in error: %v", e.text, err)}, budget, nil
+	}
+	return outcome{value: value}, budget, nil
+}
