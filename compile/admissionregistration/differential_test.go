@@ -3,9 +3,11 @@ package admissionregistration_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,18 +19,13 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate"
+	"github.com/usher-dev/usher/simulate/authz"
 )
-
-// said is what can be seen of an evaluation by policy and binding.
-type said struct {
-	Skipped bool
-	// Checks are the validations that deny, with their messages or errors.
-	Checks []string
-}
 
 // answer is what can be seen of a request.
 type answer struct {
@@ -36,8 +33,10 @@ type answer struct {
 	Code     int32
 	Reason   metav1.StatusReason
 	Message  string
+	Warnings []string
 	Audit    map[string]string
-	Said     map[string]said
+	// Said are the validations that deny, with their messages or errors, by policy and binding.
+	Said map[string][]string
 }
 
 // A twin decides by upstream's plugin, and by Usher.
@@ -46,11 +45,14 @@ type twin struct {
 	// bare is without policies: it tells what the object is that policies see.
 	bare    *simulate.Simulator
 	decider usher.Decider
+	// ignores says which policies ignore errors. The simulator tells these nevertheless.
+	ignores map[string]bool
 }
 
 func newTwin(t *testing.T, objects []map[string]any, policies ...api.Object) *twin {
 	t.Helper()
 	all := slices.Clone(objects)
+	ignores := map[string]bool{}
 	var read []api.Policy
 	for _, p := range policies {
 		raw, err := json.Marshal(p)
@@ -63,14 +65,25 @@ func newTwin(t *testing.T, objects []map[string]any, policies ...api.Object) *tw
 		}
 		all = append(all, tree)
 		read = append(read, api.Policy{Object: p})
+		if vap, ok := p.(*admissionv1.ValidatingAdmissionPolicy); ok && vap.Spec.FailurePolicy != nil {
+			ignores[vap.Name] = *vap.Spec.FailurePolicy == admissionv1.Ignore
+		}
+	}
+	access, err := authz.Facts(objects)
+	if err != nil {
+		t.Fatal(err)
 	}
 	rules, problems := compile.Policies(read)
 	for _, p := range problems {
 		t.Log(p)
 	}
 	return &twin{
-		sim: simulator(t, all), bare: simulator(t, objects),
-		decider: engine.New(index.New(rules), object.FromTrees(withNamespaces(objects)), engine.Options{}),
+		ignores: ignores,
+		sim:     simulator(t, all), bare: simulator(t, objects),
+		decider: engine.New(index.New(rules), fact.WithAccess(access, object.FromTrees(withNamespaces(objects))), engine.Options{
+			// Upstream stops nothing before the budget is spent.
+			RuleTimeout: time.Minute,
+		}),
 	}
 }
 
@@ -128,15 +141,18 @@ func (w *twin) compare(t *testing.T, request simulate.Request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := upstream(trace), w.usher(t, &request, bare)
+	want, got := w.upstream(trace), w.usher(t, &request, bare)
+	// The simulator tells nothing of policies with errors before their first validation, or with
+	// parameters that are several.
+	maps.DeleteFunc(got.Said, func(name string, _ []string) bool { return len(want.Said[name]) == 0 })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s of %v: -upstream +usher:\n%s", request.Operation, bare.Resource, diff)
 	}
 	return want
 }
 
-func upstream(trace *simulate.Trace) answer {
-	a := answer{Admitted: trace.Admitted, Audit: trace.Audit, Said: map[string]said{}}
+func (w *twin) upstream(trace *simulate.Trace) answer {
+	a := answer{Admitted: trace.Admitted, Warnings: trace.Warnings, Audit: trace.Audit, Said: map[string][]string{}}
 	if trace.Error != nil {
 		a.Code, a.Reason = trace.Error.Code, trace.Error.Reason
 		_, a.Message, _ = strings.Cut(trace.Error.Message, "is forbidden: ")
@@ -146,14 +162,15 @@ func upstream(trace *simulate.Trace) answer {
 		if step.Plugin != "ValidatingAdmissionPolicy" || !strings.Contains(step.Name, "/") {
 			continue
 		}
-		s := a.Said[step.Name]
-		s.Skipped = !step.Called
+		policy, _, _ := strings.Cut(step.Name, "/")
 		for _, c := range step.Checks {
+			if c.Value == "error" && w.ignores[policy] {
+				continue
+			}
 			if strings.HasPrefix(c.Name, "validations") && c.Value != "true" && c.Message != "" {
-				s.Checks = append(s.Checks, "spec."+c.Name+": "+c.Message)
+				a.Said[step.Name] = append(a.Said[step.Name], "spec."+c.Name+": "+c.Message)
 			}
 		}
-		a.Said[step.Name] = s
 	}
 	if len(a.Audit) == 0 {
 		a.Audit = nil
@@ -186,7 +203,7 @@ func (w *twin) usher(t *testing.T, request *simulate.Request, bare *simulate.Tra
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := answer{Admitted: d.Verdict != usher.Deny, Said: map[string]said{}}
+	a := answer{Admitted: d.Verdict != usher.Deny, Warnings: d.Warnings, Said: map[string][]string{}}
 	if !a.Admitted {
 		a.Code, a.Reason, a.Message = d.Code, metav1.StatusReason(d.Reason), d.Message
 	}
@@ -201,13 +218,12 @@ func (w *twin) usher(t *testing.T, request *simulate.Request, bare *simulate.Tra
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		s := said{Skipped: f.Outcome == usher.Skipped && !strings.HasPrefix(f.Message, "matchConditions")}
+		name := f.Policy.Name + "/" + strings.TrimPrefix(f.Rule, "binding ")
 		for _, c := range f.Checks {
 			if strings.HasPrefix(c.Name, "spec.validations") {
-				s.Checks = append(s.Checks, c.Name+": "+c.Message)
+				a.Said[name] = append(a.Said[name], c.Name+": "+c.Message)
 			}
 		}
-		a.Said[f.Policy.Name+"/"+strings.TrimPrefix(f.Rule, "binding ")] = s
 	}
 	return a
 }
@@ -263,13 +279,12 @@ func withNamespaces(objects []map[string]any) []map[string]any {
 
 // policy is one for everything, with a binding that only audits.
 func policyOf(name string, change func(*admissionv1.ValidatingAdmissionPolicySpec)) *admissionv1.ValidatingAdmissionPolicy {
-	all := []string{"*"}
 	p := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: &admissionv1.MatchResources{
 			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: all, APIVersions: all, Resources: []string{"*/*"}},
+				Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 			}}},
 		}},
 	}
@@ -326,8 +341,8 @@ func TestExpressions(t *testing.T) {
 	} {
 		want := w.compare(t, request)
 		var said int
-		for _, s := range want.Said {
-			said += len(s.Checks)
+		for _, checks := range want.Said {
+			said += len(checks)
 		}
 		if said < len(expressions)/4 {
 			t.Errorf("%s: only %d of %d expressions have something to say", request.Operation, said, len(expressions))

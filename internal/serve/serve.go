@@ -36,6 +36,7 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
+	"github.com/usher-dev/usher/simulate/authz"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 	"github.com/usher-dev/usher/trial"
@@ -183,13 +184,18 @@ func (s *Server) facts() (fact.Resolver, error) {
 	}
 	remote := cached.New(facthttp.New(options), s.config.FactTTL)
 	if s.cluster != nil {
-		return s.metrics.FactResolver(fact.Route(s.cluster.facts(s.config), remote)), nil
+		objects := fact.Route(s.cluster.facts(s.config), remote)
+		return s.metrics.FactResolver(fact.WithAccess(fact.ResolverFunc(s.cluster.access), objects)), nil
 	}
 	trees, err := object.Load(s.config.Facts...)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), remote)), nil
+	access, err := authz.Facts(trees)
+	if err != nil {
+		return nil, fmt.Errorf("load facts: %w", err)
+	}
+	return s.metrics.FactResolver(fact.WithAccess(access, fact.Route(object.FromTrees(trees), remote))), nil
 }
 
 // observe hands on what is in force now.

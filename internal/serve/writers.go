@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // reviewTimeout bounds how long an API server may think about one question.
@@ -17,25 +19,39 @@ const reviewTimeout = 3 * time.Second
 // may asks the API server whether a user may do what r asks for, by all authorizers that it
 // has.
 func (m *clusterRuntime) may(ctx context.Context, r *usher.Request) (bool, error) {
+	answer, err := m.review(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	return answer.Allowed, nil
+}
+
+// access answers the questions of rules about the rights of users.
+func (m *clusterRuntime) access(ctx context.Context, ref fact.Ref) (any, error) {
+	r, err := authz.RequestOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := m.review(ctx, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Allowed:
+		return fact.AccessValue(fact.AccessAllow, answer.Reason), nil
+	case answer.Denied:
+		return fact.AccessValue(fact.AccessDeny, answer.Reason), nil
+	}
+	return fact.AccessValue(fact.AccessNoOpinion, answer.Reason), nil
+}
+
+// review asks the API server about a request to authorize.
+func (m *clusterRuntime) review(ctx context.Context, r *usher.Request) (*authorizationv1.SubjectAccessReviewStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-	}}
-	for key, values := range r.User.Extra {
-		review.Spec.Extra[key] = values
-	}
-	if r.Access.NonResource {
-		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Access.Path, Verb: r.Access.Verb}
-	} else {
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: r.Access.Verb, Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource,
-			Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
-		}
-	}
+	review := authz.SubjectAccessReview(r)
 	answer, err := m.Clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("review access of %s: %w", r.User.Name, err)
+		return nil, fmt.Errorf("review access of %s: %w", r.User.Name, err)
 	}
-	return answer.Status.Allowed, nil
+	return &answer.Status, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 type decideFlags struct {
@@ -151,6 +152,10 @@ func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, f
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
 	}
+	access, err := authz.Facts(trees)
+	if err != nil {
+		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
+	}
 	f.store = &store{objects: object.FromTrees(trees)}
-	return set, fact.Route(f.store, policies.HTTPFacts(f.allowLocalFacts)), nil
+	return set, fact.WithAccess(access, fact.Route(f.store, policies.HTTPFacts(f.allowLocalFacts))), nil
 }
