@@ -49,8 +49,10 @@ type Rule struct {
 	Message string        `json:"message,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	Ignored bool          `json:"ignored,omitempty"`
-	Steps   []Step        `json:"steps,omitempty"`
-	Patch   usher.Patch   `json:"patch,omitempty"`
+	// Checks are the parts of the rule that had something to say.
+	Checks []usher.Check `json:"checks,omitempty"`
+	Steps  []Step        `json:"steps,omitempty"`
+	Patch  usher.Patch   `json:"patch,omitempty"`
 	// Took is how long the rule ran for this decision.
 	Took time.Duration `json:"took,omitempty"`
 	// Cost is nil unless it was measured.
@@ -180,6 +182,7 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rul
 // follow records the finding of a rule, and applies its patch.
 func (x *explaining) follow(told *Rule, f usher.Finding) {
 	told.Outcome, told.Message, told.Ignored, told.Patch, told.Took = f.Outcome, f.Message, f.Ignored, f.Patch, f.Took
+	told.Checks = f.Checks
 	if f.Err != nil {
 		told.Error = f.Err.Error()
 	}

@@ -17,6 +17,10 @@ func (e *Explanation) withholdSummary() {
 // withhold removes from the rule what may be part of an object, or of a fact.
 func (r *Rule) withhold() {
 	r.Message, r.Error = mask(r.Message), mask(r.Error)
+	r.Checks = slices.Clone(r.Checks)
+	for i := range r.Checks {
+		r.Checks[i].Message = mask(r.Checks[i].Message)
+	}
 	r.Patch = slices.Clone(r.Patch)
 	for i := range r.Patch {
 		if r.Patch[i].Value != nil {

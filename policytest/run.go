@@ -19,7 +19,6 @@ import (
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // caseTimeout limits one case.
@@ -112,12 +111,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	access, err := authz.Facts(c.Objects)
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("objects: %w", err)
-	}
-	s.facts = fact.WithAccess(access, fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true})))
+	s.facts = fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}))
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,

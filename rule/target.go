@@ -50,7 +50,7 @@ func sentTo(r *usher.Request) sent {
 }
 
 // leftOut returns why s is not for a rule without Resources, which names kinds or not.
-func (s *Target) leftOut(namesKinds bool) string { //nolint:revive // what a rule is, not what to do
+func (s *Target) leftOut(namesKinds bool) string {
 	if s.sent == sentToResources || s.sent == sentToKinds && !namesKinds {
 		return "the policy is not for this subresource"
 	}

@@ -23,9 +23,6 @@ import (
 	"github.com/usher-dev/usher/engine"
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/fact/cached"
-	facthttp "github.com/usher-dev/usher/fact/http"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
@@ -36,7 +33,6 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
-	"github.com/usher-dev/usher/simulate/authz"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 	"github.com/usher-dev/usher/trial"
@@ -173,29 +169,6 @@ func refused[R ~string](m *metrics.Metrics, door string, reasons []R) func(R) {
 	}
 	count := m.Refused(door, names...)
 	return func(reason R) { count(string(reason)) }
-}
-
-// facts is where rules get what their requests do not carry: objects from the cluster or
-// from files, HTTP answers from the network, both kept for a while.
-func (s *Server) facts() (fact.Resolver, error) {
-	options := facthttp.Options{AllowLocal: s.config.AllowLocalFacts}
-	if s.config.Cluster != nil {
-		options.Own = s.config.Cluster.hosts()
-	}
-	remote := cached.New(facthttp.New(options), s.config.FactTTL)
-	if s.cluster != nil {
-		objects := fact.Route(s.cluster.facts(s.config), remote)
-		return s.metrics.FactResolver(fact.WithAccess(fact.ResolverFunc(s.cluster.access), objects)), nil
-	}
-	trees, err := object.Load(s.config.Facts...)
-	if err != nil {
-		return nil, fmt.Errorf("load facts: %w", err)
-	}
-	access, err := authz.Facts(trees)
-	if err != nil {
-		return nil, fmt.Errorf("load facts: %w", err)
-	}
-	return s.metrics.FactResolver(fact.WithAccess(access, fact.Route(object.FromTrees(trees), remote))), nil
 }
 
 // observe hands on what is in force now.

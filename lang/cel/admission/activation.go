@@ -164,7 +164,7 @@ type variables struct {
 var _ traits.Mapper = (*variables)(nil)
 
 // variablesType is the type of variables.
-var variablesType = types.NewTypeValue("kubernetes.variables", traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+var variablesType = types.NewObjectType("kubernetes.variables", traits.IndexerType|traits.FieldTesterType|traits.IterableType)
 
 func (v *variables) takeCost() int64 {
 	cost := v.cost
@@ -183,8 +183,8 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 		return nil, false
 	}
 	// Of two variables of one name the last counts.
-	for i := len(v.program.variables) - 1; i >= 0; i-- {
-		if v.program.variables[i].name == name {
+	for i, x := range slices.Backward(v.program.variables) {
+		if x.name == name {
 			return v.value(i), true
 		}
 	}

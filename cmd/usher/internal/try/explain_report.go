@@ -81,6 +81,9 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 	for _, s := range r.Steps {
 		printProgram(b, &s, p)
 	}
+	for _, c := range r.Checks {
+		fmt.Fprintf(b, "      %s: %s\n", c.Name, cli.Paint(p.Yellow, c.Message))
+	}
 	for _, op := range r.Patch {
 		fmt.Fprintf(b, "      %s\n", cli.Paint(p.Cyan, opText(op)))
 	}
