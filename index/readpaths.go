@@ -72,7 +72,7 @@ func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths) ma
 	return all
 }
 
-// addAt adds what a rule wants to all resources that it names.
+// addAt adds the paths that a rule reads to all resources that it names.
 func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule) {
 	named := map[string]bool{}
 	for key := range resourceKeys(&r.Match) {

@@ -70,7 +70,7 @@ func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *f
 	if kind == nil || p == nil {
 		return []map[string]any{nil}, nil
 	}
-	// Whether the kind is namespaced is known to whoever resolves the fact.
+	// The resolver of the fact knows whether the kind is namespaced.
 	o := &fact.Object{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: namespace, Name: p.name, AnyScope: p.namespace == ""}
 	if p.namespace != "" {
 		o.Namespace = p.namespace
