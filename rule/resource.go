@@ -53,6 +53,8 @@ func (m *ResourceMatch) Mismatch(r *usher.Request) string {
 	switch {
 	case isAdmissionConfiguration(r):
 		return "no policy is for admission policies and webhook configurations"
+	case isReview(r):
+		return "no policy is for reviews of access and identity"
 	case m.Exact && !r.Requested.Empty() && r.Requested != r.Kind:
 		return "the object was converted, and matchPolicy is Exact"
 	case anyMatches(m.Excluded, r):
@@ -82,6 +84,25 @@ func isAdmissionConfiguration(r *usher.Request) bool {
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
 		return true
+	}
+	return false
+}
+
+// isReview reports whether a request asks who a user is or what the user may do. API servers ask no
+// admission policy about these: a policy that itself asks the authorizer would be evaluated for its
+// own question, without end.
+func isReview(r *usher.Request) bool {
+	switch r.Resource.Group {
+	case "authentication.k8s.io":
+		switch r.Resource.Resource {
+		case "selfsubjectreviews", "tokenreviews":
+			return true
+		}
+	case "authorization.k8s.io":
+		switch r.Resource.Resource {
+		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
+			return true
+		}
 	}
 	return false
 }
