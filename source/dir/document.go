@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -197,8 +199,9 @@ func examine(raw []byte, p *places, prefix string) []found {
 	// A document that is not an object with a kind is ignored.
 	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &head)
 	kind := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	item := kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List"))
 	switch {
-	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group) || isForeign(kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List")))):
+	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group) || isForeign(item) || isAdmissionPolicy(item)):
 		var all []found
 		for i, item := range head.Items {
 			all = append(all, examine(ofList(item, kind), p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
@@ -206,6 +209,8 @@ func examine(raw []byte, p *places, prefix string) []found {
 		return all
 	case ours(kind.Group) || isForeign(kind):
 		return []found{examinePolicy(raw, p, prefix)}
+	case isAdmissionPolicy(kind):
+		return []found{unsupported(raw, kind, p.position(prefix, "kind"))}
 	case head.APIVersion == "":
 		return examineUnversioned(head.Kind, p.position(prefix, "kind"))
 	}
@@ -248,6 +253,28 @@ func ours(group string) bool {
 func isForeign(gvk schema.GroupVersionKind) bool {
 	kind, ok := api.KindNamed(gvk)
 	return ok && kind.Foreign
+}
+
+// isAdmissionPolicy reports whether a kind is one of Kubernetes' admission policies, in any version.
+// Usher supports those that are foreign kinds.
+func isAdmissionPolicy(gvk schema.GroupVersionKind) bool {
+	if gvk.Group != admissionv1.GroupName {
+		return false
+	}
+	kind, _ := strings.CutSuffix(gvk.Kind, "Binding")
+	return kind == "ValidatingAdmissionPolicy" || kind == "MutatingAdmissionPolicy"
+}
+
+// unsupported is an admission policy that nothing would enforce: to ignore it would let through what
+// its author believes to be denied or changed.
+func unsupported(raw []byte, gvk schema.GroupVersionKind, at api.Position) found {
+	var object metav1.PartialObjectMetadata
+	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &object)
+	return found{
+		at:         at,
+		unreadable: fmt.Errorf("%s %s: Usher does not support %s %s yet, and does not enforce this object", gvk.Kind, object.Name, gvk.GroupVersion(), gvk.Kind),
+		do:         "apply it to the cluster, which enforces it, and remove it from the policies of Usher",
+	}
 }
 
 // kindNames are the kinds of policies, with their versions.

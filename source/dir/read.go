@@ -43,6 +43,8 @@ type found struct {
 	policy     api.Policy
 	at         api.Position
 	unreadable error
+	// do says how to correct what is unreadable, unless it is the text.
+	do string
 }
 
 // A stamp identifies a version of a file without reading it.
@@ -92,7 +94,7 @@ func (r *reader) without() []string {
 
 func add(set *source.Set, f found) {
 	if f.unreadable != nil {
-		set.Unreadable = append(set.Unreadable, source.Unreadable{Position: f.at, Err: f.unreadable})
+		set.Unreadable = append(set.Unreadable, source.Unreadable{Position: f.at, Err: f.unreadable, Do: f.do})
 		return
 	}
 	set.Policies = append(set.Policies, f.policy)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/policytest"
@@ -79,7 +78,7 @@ func hasCases(file string) bool {
 func Problems(set source.Set, limits rule.Limits) []rule.Problem {
 	problems := []rule.Problem{}
 	for _, u := range set.Unreadable {
-		problems = append(problems, unreadable(u.Position, u.Err))
+		problems = append(problems, unreadable(u))
 	}
 	_, found := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
 	problems = append(problems, found...)
@@ -87,8 +86,8 @@ func Problems(set source.Set, limits rule.Limits) []rule.Problem {
 	return problems
 }
 
-func unreadable(at api.Position, err error) rule.Problem {
-	return rule.Problem{Severity: rule.Error, File: at.File, Line: at.Line, What: err.Error()}
+func unreadable(u source.Unreadable) rule.Problem {
+	return rule.Problem{Severity: rule.Error, File: u.Position.File, Line: u.Position.Line, What: u.Err.Error(), Do: u.Do}
 }
 
 // Paint returns the problem in one line, with its severity in colour.
