@@ -158,19 +158,43 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 			if seen[f.Rule] == nil {
 				seen[f.Rule] = map[usher.Outcome]bool{}
 			}
-			seen[f.Rule][f.Outcome] = true
+			outcome := f.Outcome
+			if outcome == usher.Passed && len(f.Checks) > 0 {
+				// A binding that only warns or audits rejects nothing.
+				outcome = usher.Rejected
+			}
+			seen[f.Rule][outcome] = true
 		}
 	}
 	coverage := Coverage{Set: s.compiled.Ref.String(), File: s.file}
 	counted := map[string]bool{}
-	for i := range s.compiled.Rules {
-		if r := &s.compiled.Rules[i]; !counted[r.Name] {
+	for _, r := range s.rules() {
+		if !counted[r.Name] {
 			counted[r.Name] = true
-			coverage.rule(r, seen[r.Name])
+			coverage.rule(&r, seen[r.Name])
 		}
 	}
 	coverage.Policies.count(coverage.Rules.Exercised > 0)
 	return coverage, nil
+}
+
+// rules are those of the policy. An admission policy of Kubernetes has one with each binding that a
+// case has beside it.
+func (s *subject) rules() []rule.Rule {
+	if s.compiled.Admission == nil {
+		return s.compiled.Rules
+	}
+	var all []rule.Rule
+	for _, c := range s.cases {
+		linked := []compile.Compiled{s.compiled}
+		for _, policy := range c.Policies {
+			if other, ok := compiled(policy, c.Limits); ok && other.Binding != nil {
+				linked = append(linked, other)
+			}
+		}
+		all = append(all, compile.Order(linked)...)
+	}
+	return slices.DeleteFunc(all, func(r rule.Rule) bool { return r.Policy != s.compiled.Ref })
 }
 
 func (c *Case) findings(ctx context.Context) ([]usher.Finding, error) {

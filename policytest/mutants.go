@@ -25,8 +25,9 @@ type mutator struct {
 }
 
 // policyMutants are the mutants of an admission policy: without the policy, or without a rule, an
-// operation, a selector, a clause of a selector, an overrider, or a condition of CUE. A rule that
-// validates also becomes one that rejects everything.
+// operation, a selector, a clause of a selector, an overrider, a condition of CUE, or one of several
+// validations or match conditions of an admission policy of Kubernetes. A rule that validates also
+// becomes one that rejects everything.
 func policyMutants(policy map[string]any) []policyMutant {
 	m := &mutator{policy: policy, all: []policyMutant{{without: "the policy"}}}
 	m.items("spec", "resourceSelectors")
@@ -39,6 +40,8 @@ func policyMutants(policy map[string]any) []policyMutant {
 			m.rule(rule, "spec", rules, i)
 		}
 	}
+	m.items("spec", "validations")
+	m.items("spec", "matchConditions")
 	return m.all
 }
 

@@ -142,3 +142,65 @@ func TestExamplesNoticeMutants(t *testing.T) {
 		t.Errorf("%d mutants, expected at least 150", mutants.Total)
 	}
 }
+
+// linked are an admission policy of Kubernetes with two validations and two bindings, of which one
+// only warns, and cases about one of the validations.
+const linked = `
+name: denied
+phase: validate
+policies:
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingAdmissionPolicy
+  metadata: {name: names}
+  spec:
+    matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+    validations:
+    - {expression: "object.metadata.name != 'web'"}
+    - {expression: "object.metadata.name != 'other'"}
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingAdmissionPolicyBinding
+  metadata: {name: denies}
+  spec: {policyName: names, validationActions: [Deny]}
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: ValidatingAdmissionPolicyBinding
+  metadata: {name: warns}
+  spec: {policyName: names, validationActions: [Warn]}
+request:
+  operation: CREATE
+  namespace: shop
+  object: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}
+expect: {allowed: false}
+`
+
+func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "case.yaml")
+	if err := os.WriteFile(file, []byte(linked), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests, err := policytest.Tests(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	coverage, err := policytest.Cover(t.Context(), tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCoverage := []policytest.Coverage{{
+		Set: "ValidatingAdmissionPolicy names", File: file,
+		Policies: policytest.Share{Exercised: 1, Total: 1}, Rules: policytest.Share{Exercised: 2, Total: 2}, Conditions: policytest.Share{Exercised: 0, Total: 2},
+		Missing: []string{"ValidatingAdmissionPolicy names binding denies: passes no case", "ValidatingAdmissionPolicy names binding warns: passes no case"},
+	}}
+	if diff := cmp.Diff(wantCoverage, coverage); diff != "" {
+		t.Errorf("coverage (-want +got):\n%s", diff)
+	}
+	mutants := policytest.Mutate(t.Context(), tests)
+	wantSurvivors := []policytest.Survivor{
+		{Set: "ValidatingAdmissionPolicy names", File: file, Without: "spec.validations[1]"},
+		// The case does not look at warnings.
+		{Set: "ValidatingAdmissionPolicyBinding warns", File: file, Without: "the policy"},
+	}
+	if diff := cmp.Diff(wantSurvivors, mutants.Survivors); diff != "" {
+		t.Errorf("survivors of %d (-want +got):\n%s", mutants.Total, diff)
+	}
+}
