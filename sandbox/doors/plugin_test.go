@@ -58,6 +58,7 @@ func TestPluginIsSwitchedOn(t *testing.T) {
 		Controllers: "none", AdmissionConfig: admissionConfiguration(t, "policies: ["+folder(t)+"]"),
 		APIServerArgs: []string{"--enable-admission-plugins=Usher"}, Exclusive: true,
 	}, nil)
+	r.awaitPolicies(t)
 	_, err := r.kube.CoreV1().ConfigMaps(r.Namespace(t)).Create(testContext(t), configMap("site", "password"), metav1.CreateOptions{})
 	wantDenied(t, "create", err, noPasswords)
 }

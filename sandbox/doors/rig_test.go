@@ -15,6 +15,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -61,10 +62,17 @@ func rigs(t *testing.T) map[string]func(t *testing.T) *rig {
 	plain := sandbox.Options{Controllers: calm}
 	plugin := sandbox.Options{Controllers: calm, Plugin: &sandbox.Plugin{Policies: []string{folder}}}
 	return map[string]func(t *testing.T) *rig{
-		"plugin":    func(t *testing.T) *rig { return newRig(t, plugin, nil) },
+		"plugin": func(t *testing.T) *rig {
+			r := newRig(t, plugin, nil)
+			r.awaitPolicies(t)
+			return r
+		},
 		"transport": func(t *testing.T) *rig { return newRig(t, plain, current(t)) },
 		// What both do is done once.
-		"both": func(t *testing.T) *rig { return newRig(t, plugin, current(t)) },
+		"both": func(t *testing.T) *rig {
+			newRig(t, plugin, nil).awaitPolicies(t)
+			return newRig(t, plugin, current(t))
+		},
 	}
 }
 
@@ -87,6 +95,18 @@ func newRig(t *testing.T, o sandbox.Options, l *live.Live) *rig {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// awaitPolicies waits until the server decides by its policies: those in CUE are compiled after it
+// has started, and fail until then.
+func (r *rig) awaitPolicies(t *testing.T) {
+	t.Helper()
+	namespace := r.Namespace(t)
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	eventually(t, "policies of the plugin", func() bool {
+		_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(testContext(t), configMap("awaited", "password"), dry)
+		return err != nil && strings.Contains(err.Error(), noPasswords)
+	})
 }
 
 // current has the policies of the folder in force until the test ends.

@@ -28,7 +28,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
 	r.serve(t)
-	for _, namespace := range []string{"shop", "lab", "vault"} {
+	for _, namespace := range []string{"shop", "lab", "vault", "elsewhere"} {
 		r.ensureNamespace(t, namespace)
 	}
 	policies, err := filepath.Glob(filepath.Join(root, "examples", "policies", "*.yaml"))
@@ -70,6 +70,11 @@ func (r *rig) ensureNamespace(t *testing.T, name string) {
 // runCase sets the stage without policies, sends the request once for comparison, then
 // applies the policies and sends it until the answer is as expected.
 func (r *rig) runCase(t *testing.T, dir string, c *testCase) {
+	for _, object := range []map[string]any{c.Request.Object, c.Request.OldObject} {
+		if object["kind"] == "PodExecOptions" && c.Request.Operation != "CONNECT" {
+			t.Skip("API servers send these options with CONNECT only")
+		}
+	}
 	send := r.stage(t, c)
 	// Cleanups run in reverse order: after the deletion of the policies, before that of
 	// objects, which they might refuse.

@@ -35,7 +35,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// startTimeout is how long a worker may take to say hello.
+// startTimeout is how long a worker may take to say hello. One of low priority may take four times as
+// long, since it hardly gets the processor where that is busy.
 const startTimeout = 15 * time.Second
 
 // start starts the program at path as a worker with this much memory.
@@ -74,7 +75,11 @@ func start(path string, memory int64) (*process, error) {
 
 // greet waits for a worker that has just been started.
 func (p *process) greet() error {
-	_ = p.out.SetReadDeadline(time.Now().Add(startTimeout))
+	limit := startTimeout
+	if p.priority == low {
+		limit *= 4
+	}
+	_ = p.out.SetReadDeadline(time.Now().Add(limit))
 	f, err := readFrame(p.out, 0)
 	if err == nil && f.kind == hello {
 		p.startup = p.cpu()

@@ -67,7 +67,6 @@ func (p *Pool) staff(at priority) {
 	}
 	switch {
 	case set.total < p.lanes.most(at) && set.total+other.total < p.most():
-		// It starts with the priority that it is for, so that a low one takes nothing from the others.
 		p.start(at)
 	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
 		// There is another one for those of normal priority.
@@ -150,8 +149,17 @@ func (p *Pool) start(at priority) {
 	set := &p.workers[at]
 	set.total++
 	set.starting++
+	// A tenant whose requests take long pays for the start. For background jobs, which others wait
+	// for when a server starts, the worker gets the low priority when it is ready.
+	begins := normal
+	if at == low && len(p.lanes.lowered()) > 0 {
+		begins = low
+	}
 	go func() {
-		w, err := p.launch(at)
+		w, err := p.launch(begins)
+		if err == nil && at == low {
+			w.lower()
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		set.starting--
@@ -173,7 +181,7 @@ func (p *Pool) start(at priority) {
 	}()
 }
 
-// launch starts a worker on the thread that lives as long as the pool.
+// launch starts a worker of a priority on the thread that lives as long as the pool.
 func (p *Pool) launch(at priority) (w *process, err error) {
 	path := p.options.program
 	if path == "" {
