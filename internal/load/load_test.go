@@ -106,7 +106,8 @@ func TestUnsent(t *testing.T) {
 	}
 	defer g.Close()
 	got := g.Run(ctx, load.Pace{Rate: 1000, Duration: time.Hour})
-	if got.Answered < 1 || got.Answered > 2 || got.Unsent < 40 {
+	// A few more are answered until the end is noticed.
+	if got.Answered < 1 || got.Unsent < 40 {
 		t.Errorf("%d answered, %d unsent", got.Answered, got.Unsent)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -406,22 +407,31 @@ func TestKeysThatCannotBeReadGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		old := b.exists("old")
+		var broken atomic.Pointer[clienttesting.ReactionFunc]
+		b.kube.PrependReactor("get", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if react := broken.Load(); react != nil {
+				return (*react)(action)
+			}
+			return false, nil, nil
+		})
 		u, end := b.join("one")
 		defer end()
 		time.Sleep(time.Minute)
 		object := proven(t, u, grant(t, "p"))
-		b.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		away := clienttesting.ReactionFunc(func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(errors.New("etcd is away"))
 		})
+		broken.Store(&away)
 		time.Sleep(time.Minute)
 		expectProof(t, "the API server does not answer", u, object, api.Proven)
 		expectProof(t, "the API server does not answer", u, old, api.Recorded)
 		if text := u.Describe(nil); !strings.Contains(text, "etcd is away") {
 			t.Errorf("people are told:\n%s", text)
 		}
-		b.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		other := clienttesting.ReactionFunc(func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "usher-proofs"}, Data: map[string][]byte{"password": []byte("x")}}, nil
 		})
+		broken.Store(&other)
 		time.Sleep(time.Minute)
 		expectProof(t, "the Secret holds something else", u, object, api.Proven)
 	})
