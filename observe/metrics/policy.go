@@ -62,7 +62,7 @@ func (p *policies) count(findings []usher.Finding) {
 			s.patches.Add(1)
 		case usher.Failed:
 			s.errors.Add(1)
-		case usher.Passed:
+		case usher.Passed, usher.Skipped:
 		}
 		s.nanoseconds.Add(int64(f.Took))
 	}
