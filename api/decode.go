@@ -16,10 +16,9 @@ import (
 // ErrUnknownKind is the error of [Decode] for an object that is not a policy.
 var ErrUnknownKind = errors.New("not a policy kind")
 
-// Decode reads one policy from JSON. Field names are case-sensitive; those that the kind
-// does not have, and those that are written twice, are returned in the policy and are
-// not an error. The status, which is not the author's, may be anything: what is wrong
-// with it is passed over.
+// Decode reads one policy from JSON. Field names are case-sensitive; those that the kind does not
+// have, and those that are written twice, are returned in the policy and are not an error. The
+// status may contain anything: authors do not write it, so errors in it are ignored.
 func Decode(raw []byte) (Policy, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -51,12 +50,12 @@ func Decode(raw []byte) (Policy, error) {
 	return policy, nil
 }
 
-// A typeError is a value of the wrong type, told for authors.
+// A typeError reports a value of the wrong type to authors.
 type typeError struct {
 	*stdjson.UnmarshalTypeError
 }
 
-// Error names the field, the value and what it has to be.
+// Error names the field, the value and the expected type.
 func (e *typeError) Error() string {
 	value := map[string]string{"bool": "true or false", "string": "text", "object": "a map", "array": "a list", "number": "a number"}[strings.Fields(e.Value + " ")[0]]
 	want, do := "a map", ""
@@ -94,7 +93,7 @@ func inWords(err error) error {
 	return err
 }
 
-// withoutStatus is raw without its status, or raw if it cannot be taken apart.
+// withoutStatus returns raw without its status, or raw if it is not a JSON object.
 func withoutStatus(raw []byte) []byte {
 	var fields map[string]stdjson.RawMessage
 	if err := stdjson.Unmarshal(raw, &fields); err != nil {
@@ -108,8 +107,8 @@ func withoutStatus(raw []byte) []byte {
 	return stripped
 }
 
-// paths returns the paths of the fields that strict decoding objected to, sorted, without
-// those of the status. The same text has been decoded before: there is no other error.
+// paths returns the paths of the fields that strict decoding rejected, sorted, without those of the
+// status. The same text has been decoded before: there is no other error.
 func paths(strict []error, _ error) []string {
 	var paths []string
 	for _, err := range strict {

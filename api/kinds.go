@@ -12,21 +12,22 @@ import (
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 )
 
-// A Kind is a kind of policy: one row of the table that everything else follows.
+// A Kind is a kind of policy: one row of the table that defines all kinds.
 type Kind struct {
 	schema.GroupVersionKind
 
-	// Resource is the plural name under which API servers have the policies.
+	// Resource is the plural name under which API servers serve the policies.
 	Resource string
-	// Namespaced tells that policies are for what is in their own namespace.
+	// Namespaced says that policies apply to their own namespace.
 	Namespaced bool
-	// Authorizes tells that policies decide requests to authorize, and not writes of objects.
+	// Authorizes says that policies decide authorization requests, and not writes of objects.
 	Authorizes bool
-	// NeedsProof tells that policies of a cluster count only if their writer is known to have had
-	// the right to write them: they give rights, or act with more than those of their author.
+	// NeedsProof says that policies of a cluster are in force only if their writer is known to have
+	// had the right to write them: they grant rights, or act with more rights than their author
+	// has.
 	NeedsProof bool
-	// Foreign tells that the kind is one of Kubernetes: it is read from files, and what a cluster
-	// has of it is its own business.
+	// Foreign says that the kind is one of Kubernetes: Usher reads it from files only, because API
+	// servers enforce those in the cluster themselves.
 	Foreign bool
 	// New makes an empty policy.
 	New func() Object
@@ -40,8 +41,7 @@ func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
 }
 
-// kinds are all kinds, sorted by name.
-// Package variables are otherwise for sentinels; this table is one of the API, and never changes.
+// kinds are all kinds, sorted by name. This package variable is a constant table of the API.
 var kinds = []Kind{
 	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies"},
 		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
@@ -99,15 +99,15 @@ func KindNamed(gvk schema.GroupVersionKind) (Kind, bool) {
 	return find(func(k *Kind) bool { return k.GroupVersionKind == gvk })
 }
 
-// KindServed returns the kind whose policies API servers have under a resource.
+// KindServed returns the kind whose policies API servers serve under a resource.
 func KindServed(resource schema.GroupResource) (Kind, bool) {
 	return find(func(k *Kind) bool {
 		return !k.Foreign && k.Group == resource.Group && k.Resource == resource.Resource
 	})
 }
 
-// KindOf returns the kind of an object, by its Go type: typed clients leave the name out of
-// the object. Of a foreign kind that is v1.
+// KindOf returns the kind of an object, by its Go type: typed clients omit the kind in the object.
+// For a foreign kind, the version is v1.
 func KindOf(object Object) (Kind, bool) {
 	t := reflect.TypeOf(object)
 	return find(func(k *Kind) bool { return k.object == t })
@@ -134,8 +134,8 @@ func IsGroup(group string) bool {
 	return ok
 }
 
-// Spec returns a pointer to the spec of a policy: what it says, without the bookkeeping. It
-// is nil if the object is not of one of the [Kinds].
+// Spec returns a pointer to the spec of a policy. It is nil if the object is not of one of the
+// [Kinds].
 func Spec(object Object) any {
 	k, ok := KindOf(object)
 	if !ok {

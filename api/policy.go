@@ -1,4 +1,4 @@
-// Package api holds what users write: the kinds, one folder a group and version, and
+// Package api holds what users write: the kinds, with one folder for each group and version, and
 // [Policy], a policy as its source found it.
 package api
 
@@ -18,47 +18,47 @@ type Policy struct {
 	Object Object
 	// Unknown are the paths of fields that the kind does not have, sorted.
 	Unknown []string
-	// Duplicate are the paths of fields that are written more than once, sorted. The last
-	// one counts.
+	// Duplicate are the paths of fields that are written more than once, sorted. The last one is
+	// used.
 	Duplicate []string
-	// Locate tells where a field stands; nil if the policy did not come from a file. A
-	// field that is not written down is located at the closest parent that is.
+	// Locate returns the position of a field; nil if the policy did not come from a file. An absent
+	// field has the position of its closest parent that exists.
 	Locate func(field string) Position
-	// Proof is what is known of the right of the writer. Policies in files need none.
+	// Proof is what is known about the right of the writer. Policies in files need no proof.
 	Proof Proof
 }
 
-// A Proof is what is known of whether the writer of a policy had the right to write it.
+// A Proof says whether the writer of a policy is known to have had the right to write it.
 type Proof struct {
 	State ProofState
-	// Why says why it is not known, unless it is.
+	// Why is the reason why that is not known; empty if it is known.
 	Why string
 }
 
-// A ProofState is what a [Proof] amounts to.
+// A ProofState is the result of checking a proof.
 type ProofState string
 
 // The states of proofs.
 const (
-	// NoProofNeeded is that of policies in files, and of kinds for which the right to write
-	// policies of the kind is enough.
+	// NoProofNeeded is the state of policies in files, and of kinds for which the right to write
+	// policies of the kind is sufficient.
 	NoProofNeeded ProofState = ""
-	// Proven: the writer was asked about, and had the right.
+	// Proven: the writer had the right when the policy was written.
 	Proven ProofState = "Proven"
-	// Recorded: the policy is from before there were proofs, and stays in force.
+	// Recorded: the policy is older than proofs, and stays in force.
 	Recorded ProofState = "Recorded"
-	// Unproven: nothing is known. Only what such a policy denies counts.
+	// Unproven: nothing is known about the right. Only the denials of such a policy are in force.
 	Unproven ProofState = "Unproven"
 )
 
-// A Position is a place in a file. The zero Position is nowhere.
+// A Position is a place in a file. The zero Position is unknown.
 type Position struct {
 	File string
 	// Line counts from 1; 0 if it is not known.
 	Line int
 }
 
-// Position tells where a field of the policy stands, such as
+// Position returns the position of a field of the policy, such as
 // spec.overrideRules[0].overriders.cue; the empty field is the policy itself.
 func (p *Policy) Position(field string) Position {
 	if p.Locate == nil {

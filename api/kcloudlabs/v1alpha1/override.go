@@ -65,62 +65,61 @@ type ClusterOverridePolicyList struct {
 	Items           []ClusterOverridePolicy `json:"items"`
 }
 
-// OverridePolicySpec says which objects are changed, and how.
+// OverridePolicySpec defines which objects to change, and how.
 type OverridePolicySpec struct {
-	// ResourceSelectors say which objects are changed: those that one of the selectors
-	// matches. Without selectors, every object of every kind is.
+	// ResourceSelectors select the objects to change. An object must match one of the selectors.
+	// Without selectors, the policy applies to all objects of all kinds.
 	// +optional
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
 	// OverrideRules are applied in order, each to the result of the one before.
 	OverrideRules []OverrideRule `json:"overrideRules"`
 }
 
-// OverrideRule is what to change on some operations.
+// OverrideRule defines changes for some operations.
 type OverrideRule struct {
-	// TargetOperations are the operations that the rule is for: CREATE, UPDATE, DELETE,
-	// CONNECT, or * for all. Without it, the rule is for all of them. Changes of what is
-	// deleted have no effect.
+	// TargetOperations are the operations to which the rule applies: CREATE, UPDATE, DELETE,
+	// CONNECT, or * for all. The default is all operations. Changes have no effect on DELETE.
 	// +optional
 	TargetOperations []string `json:"targetOperations,omitempty"`
-	// Overriders are the changes. They are made in this order: template, cue, plaintext,
-	// origin. They are made all or not at all.
+	// Overriders are the changes. They are applied in this order: template, cue, plaintext, origin.
+	// Either all are applied, or none.
 	Overriders Overriders `json:"overriders"`
 }
 
-// Overriders are ways to say what to change. They can be combined.
+// Overriders are the ways to define changes. They can be combined.
 type Overriders struct {
-	// Plaintext are operations as in JSON patch, applied in order. One that cannot be
-	// applied fails the request.
+	// Plaintext is a list of operations as in JSON patch, applied in order. If one cannot be
+	// applied, the rule fails.
 	// +optional
 	Plaintext []PlaintextOverrider `json:"plaintext,omitempty"`
-	// Cue is a CUE program. It declares object, which is the object of the request, and
-	// defines patches, a list of {op, path, value}. A program that uses a missing field fails the
-	// request.
+	// Cue is a CUE program. It declares object, the object of the request, and defines patches, a
+	// list of {op, path, value}. If it uses a missing field, the rule fails.
 	// +optional
 	Cue string `json:"cue,omitempty"`
-	// Template is one change that is written in fields instead of a program.
+	// Template is one change, defined by fields instead of a program.
 	// +optional
 	Template *OverrideRuleTemplate `json:"template,omitempty"`
-	// RenderedCue is written by the webhook, for readers: the template as a CUE program.
-	// What is written here by hand is never run.
+	// RenderedCue is the template as a CUE program, for information. The webhook writes it. It is
+	// never run.
 	// +optional
 	RenderedCue string `json:"renderedCue,omitempty"`
-	// Origin are changes that are written as the Kubernetes types. They build on each other.
+	// Origin is a list of changes, defined by the Kubernetes types that they change. Each is
+	// applied to the result of the one before.
 	// +optional
 	Origin []OverrideRuleOrigin `json:"origin,omitempty"`
 }
 
-// PlaintextOverrider is one operation in the manner of JSON patch.
+// PlaintextOverrider is one operation, similar to JSON patch.
 type PlaintextOverrider struct {
-	// Path is a JSON pointer, such as /metadata/labels/team. Within a key, ~1 represents a
-	// slash and ~0 a tilde. What leads to the place has to be there.
+	// Path is a JSON pointer, such as /metadata/labels/team. Within a key, ~1 represents a slash
+	// and ~0 a tilde. The parent of the field must exist.
 	Path string `json:"path"`
-	// Operator is add, replace or remove. In a map, add and replace set the key, whether or
-	// not it is there. In a list, add inserts in front of the index, and - appends. What remove
-	// removes has to be there.
+	// Operator is add, replace or remove. In a map, add and replace set the key, whether or not it
+	// exists. In a list, add inserts before the index, and - appends. The target of remove must
+	// exist.
 	// +kubebuilder:validation:Enum=add;remove;replace
 	Operator OverriderOperator `json:"op"`
-	// Value is the JSON value to set or to insert. Without it, that is null.
+	// Value is the JSON value to set or insert. The default is null.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
@@ -153,25 +152,26 @@ const (
 	TemplateAffinity          OverrideTemplateType = "affinity"
 )
 
-// OverrideRuleTemplate is a change that is written in fields.
+// OverrideRuleTemplate is a change, defined by fields.
 type OverrideRuleTemplate struct {
-	// Type is what to change, and so which of the other fields count: labels, annotations,
+	// Type is what to change. It determines which of the other fields apply: labels, annotations,
 	// resources, resourcesOversell, tolerations or affinity.
 	// +optional
 	Type OverrideTemplateType `json:"type,omitempty"`
 	// Operation is what to do. For labels, annotations and resources, add and replace both
-	// overwrite. For tolerations and affinity, add inserts in front of what is there. What
-	// remove removes may be missing.
+	// overwrite. For tolerations and affinity, add inserts before existing items. The target of
+	// remove may be missing.
 	// +optional
 	Operation OverriderOperator `json:"operation,omitempty"`
 	// Path is the key of the label or annotation, such as example.com/team.
 	// +optional
 	Path string `json:"path,omitempty"`
-	// Value is the value of the label or annotation, as a constant. It wins over valueRef.
+	// Value is the value of the label or annotation, as a constant. It takes precedence over
+	// valueRef.
 	// +optional
 	Value *ConstantValue `json:"value,omitempty"`
-	// ValueRef is where the value of the label or annotation comes from. If the value does not
-	// exist, nothing is set.
+	// ValueRef is a reference to the value of the label or annotation. If the value does not exist,
+	// nothing is set.
 	// +optional
 	ValueRef *ResourceRefer `json:"valueRef,omitempty"`
 	// Resources are the requests and limits to set in the first container, or to remove from it.
@@ -180,12 +180,12 @@ type OverrideRuleTemplate struct {
 	// ResourcesOversell sets requests of the first container to a share of its limits.
 	// +optional
 	ResourcesOversell *ResourcesOversellRule `json:"resourcesOversell,omitempty"`
-	// Tolerations are those to add, or those that take the place of, or remove, the ones with
-	// the same key and, unless the operator is Exists, the same value.
+	// Tolerations are the tolerations to add, replace or remove. Replace and remove affect existing
+	// tolerations with the same key and, unless the operator is Exists, the same value.
 	// +optional
 	Tolerations []*corev1.Toleration `json:"tolerations,omitempty"`
-	// Affinity holds the terms to add, to replace the terms with, or whose lists to remove.
-	// Lists without terms here stay as they are.
+	// Affinity has the terms to add, the terms that replace existing ones, or the lists to remove.
+	// Lists without terms here are not changed.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 }
@@ -226,17 +226,17 @@ const (
 	OriginTopologySpreadConstraints OverrideOriginType = "topologySpreadConstraints"
 )
 
-// OverrideRuleOrigin is a change written as the Kubernetes type that it changes.
+// OverrideRuleOrigin is a change, defined by the Kubernetes type that it changes.
 type OverrideRuleOrigin struct {
-	// Type is what to change, and so which of the other fields counts. labels and annotations
-	// are those of any object; all else is in the pod of a Pod or a Deployment.
+	// Type is what to change. It determines which of the other fields applies. labels and
+	// annotations work for any object, all others for the pod of a Pod or a Deployment.
 	// +optional
 	Type OverrideOriginType `json:"type,omitempty"`
 	// Operation is add, replace or remove for labels, annotations, nodeSelector and
 	// tolerations, where add and replace both merge, and replace for everything else.
 	// +optional
 	Operation OverriderOperator `json:"operation,omitempty"`
-	// Replace exchanges the whole field instead of merging into it.
+	// Replace replaces the whole field instead of merging into it.
 	// +optional
 	Replace bool `json:"replace,omitempty"`
 	// ContainerCount is the index of the container, from 0, for resourceRequirements and
@@ -244,38 +244,38 @@ type OverrideRuleOrigin struct {
 	// +optional
 	ContainerCount int `json:"containerCount,omitempty"`
 
-	// Annotations are the annotations to set, or whose keys to remove.
+	// Annotations are the annotations to set. To remove annotations, only the keys are used.
 	// +optional
 	// +mapType=atomic
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Labels are the labels to set, or whose keys to remove.
+	// Labels are the labels to set. To remove labels, only the keys are used.
 	// +optional
 	// +mapType=atomic
 	Labels map[string]string `json:"labels,omitempty"`
-	// NodeSelector are the labels of nodes to set, or whose keys to remove.
+	// NodeSelector has the node labels to set. To remove node labels, only the keys are used.
 	// +optional
 	// +mapType=atomic
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// HostNetwork is whether the pod uses the network of its node.
+	// HostNetwork says whether the pod uses the network of its node.
 	// +optional
 	HostNetwork bool `json:"hostNetwork,omitempty"`
-	// SchedulerName is the scheduler of the pod.
+	// SchedulerName is the name of the pod's scheduler.
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
-	// ResourceRequirements are all resources of the container.
+	// ResourceRequirements replaces all resources of the container.
 	// +optional
 	ResourceRequirements *corev1.ResourceRequirements `json:"resourceRequirements,omitempty"`
-	// ResourcesOversell are factors by requests or limits, then by resource name. What the
-	// container has is multiplied by them.
+	// ResourcesOversell has factors by requests or limits, then by resource name. The values of the
+	// container are multiplied by them.
 	// +optional
 	ResourcesOversell map[ResourceType]map[corev1.ResourceName]Float64 `json:"resourcesOversell,omitempty"`
 	// Affinity is the affinity of the pod.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// Tolerations are put in front of those that are there, or removed.
+	// Tolerations are inserted before the existing ones, or removed.
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// TopologySpreadConstraints are all those of the pod.
+	// TopologySpreadConstraints are all topology spread constraints of the pod.
 	// +optional
 	// +patchMergeKey=topologyKey
 	// +patchStrategy=merge

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ClusterValidatePolicy refuses objects, in every namespace and cluster-scoped ones, that
-// do not meet its rules.
+// ClusterValidatePolicy rejects objects that violate its rules, in all namespaces and
+// cluster-scoped.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cvp
@@ -35,34 +35,33 @@ type ClusterValidatePolicyList struct {
 	Items           []ClusterValidatePolicy `json:"items"`
 }
 
-// ClusterValidatePolicySpec says which objects are looked at, and what is refused.
+// ClusterValidatePolicySpec defines which objects to validate, and which to reject.
 type ClusterValidatePolicySpec struct {
-	// ResourceSelectors say which objects are validated: those that one of the selectors
-	// matches. Without selectors, every object of every kind is.
+	// ResourceSelectors select the objects to validate. An object must match one of the selectors.
+	// Without selectors, the policy applies to all objects of all kinds.
 	// +optional
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
-	// ValidateRules are alternatives: each can refuse the object. They are tried in order, and
-	// the first that refuses gives the reason.
+	// ValidateRules are evaluated in order. Each can reject the object; the first that rejects it
+	// gives the reason.
 	ValidateRules []ValidateRule `json:"validateRules"`
 }
 
-// ValidateRule is what to refuse on some operations.
+// ValidateRule defines what to reject on some operations.
 type ValidateRule struct {
-	// TargetOperations are the operations that the rule is for: CREATE, UPDATE, DELETE,
-	// CONNECT, or * for all. Without it, the rule is for all of them: objects that break it
-	// can then not be deleted either.
+	// TargetOperations are the operations to which the rule applies: CREATE, UPDATE, DELETE,
+	// CONNECT, or * for all. The default is all operations: objects that violate the rule cannot be
+	// deleted then.
 	// +optional
 	TargetOperations []string `json:"targetOperations,omitempty"`
 	// Cue is a CUE program. It declares object and, in a rule for UPDATE only, oldObject, and
-	// defines validate: {valid, reason}. A program that uses a missing field fails the request.
+	// defines validate: {valid, reason}. If it uses a missing field, the rule fails.
 	// +optional
 	Cue string `json:"cue"`
-	// Template is a condition that is written in fields instead of a program. It is tried
-	// before cue.
+	// Template is a condition, defined by fields instead of a program. It is evaluated before cue.
 	// +optional
 	Template *ValidateRuleTemplate `json:"template,omitempty"`
-	// RenderedCue is written by the webhook, for readers: the template as a CUE program.
-	// What is written here by hand is never run.
+	// RenderedCue is the template as a CUE program, for information. The webhook writes it. It is
+	// never run.
 	// +optional
 	RenderedCue string `json:"renderedCue,omitempty"`
 }
@@ -76,17 +75,17 @@ type ValidateTemplateType string
 const (
 	// TemplateCondition compares two values.
 	TemplateCondition ValidateTemplateType = "condition"
-	// TemplatePodAvailableBadge keeps a number of pods of a workload running. It stems
-	// from an early release of kinitiras.
+	// TemplatePodAvailableBadge keeps a number of pods of a workload running. It comes from an
+	// early release of kinitiras.
 	TemplatePodAvailableBadge ValidateTemplateType = "pab"
 )
 
-// ValidateRuleTemplate is a condition that is written in fields.
+// ValidateRuleTemplate is a condition, defined by fields.
 type ValidateRuleTemplate struct {
-	// Type is condition, for condition, or pab, for podAvailableBadge.
+	// Type is condition, to use the field condition, or pab, to use podAvailableBadge.
 	// +optional
 	Type ValidateTemplateType `json:"type,omitempty"`
-	// Condition describes what is refused.
+	// Condition defines what to reject.
 	// +optional
 	Condition *ValidateCondition `json:"condition,omitempty"`
 	// PodAvailableBadge keeps a number of the pods of a workload running.
@@ -94,20 +93,20 @@ type ValidateRuleTemplate struct {
 	PodAvailableBadge *PodAvailableBadge `json:"podAvailableBadge,omitempty"`
 }
 
-// AffectMode is what a hit of a condition means.
+// AffectMode is the effect of a condition that is true.
 //
 // +kubebuilder:validation:Enum=reject;allow
 type AffectMode string
 
 // The affect modes.
 const (
-	// AffectReject: a hit rejects. It is the default.
+	// AffectReject rejects if the condition is true. It is the default.
 	AffectReject AffectMode = "reject"
-	// AffectAllow: only a hit is allowed.
+	// AffectAllow rejects unless the condition is true.
 	AffectAllow AffectMode = "allow"
 )
 
-// Cond is how a condition compares.
+// Cond is the operator of a condition.
 //
 // +kubebuilder:validation:Enum=Equal;NotEqual;Exist;NotExist;In;NotIn;Gt;Gte;Lt;Lte
 type Cond string
@@ -126,33 +125,31 @@ const (
 	CondLessOrEqual    Cond = "Lte"
 )
 
-// ValidateCondition hits when the value of DataRef stands in the relation Cond to Value
-// or ValueRef.
+// ValidateCondition compares the value of DataRef with Value or ValueRef by the operator Cond.
 type ValidateCondition struct {
-	// AffectMode is reject, the default, to refuse if the condition holds, or allow, to
-	// refuse unless it holds. With allow, the message is not shown.
+	// AffectMode is reject, to reject if the condition is true, or allow, to reject unless it is
+	// true. The default is reject. With allow, the message is not shown.
 	// +optional
 	AffectMode AffectMode `json:"affectMode,omitempty"`
-	// Cond is how to compare: Equal, NotEqual, Exist, NotExist, In, NotIn, Gt, Gte, Lt or Lte.
-	// For a value that is missing, none but NotExist holds. Values of different types fail the
-	// request.
+	// Cond is the operator: Equal, NotEqual, Exist, NotExist, In, NotIn, Gt, Gte, Lt or Lte. For a
+	// missing value, only NotExist is true. If the values have different types, the rule fails.
 	// +optional
 	Cond Cond `json:"cond,omitempty"`
-	// DataRef is the left-hand side: where the value is that is compared. It is required.
+	// DataRef is the left-hand side: a reference to the value to compare. It is required.
 	// +optional
 	DataRef *ResourceRefer `json:"dataRef,omitempty"`
-	// Message is what the user is told. \(object.metadata.name) in it is replaced by that field,
-	// which has to exist.
+	// Message is returned to the user whose request is denied. \(object.metadata.name) is replaced
+	// by the value of that field, which must exist.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Value is the right-hand side as a constant: a list for In and NotIn.
 	// +optional
 	Value *ConstantValue `json:"value,omitempty"`
-	// ValueRef is the right-hand side from somewhere else. It wins over value. In and NotIn
-	// cannot have one.
+	// ValueRef is a reference to the right-hand side. It takes precedence over value. In and NotIn
+	// do not support it.
 	// +optional
 	ValueRef *ResourceRefer `json:"valueRef,omitempty"`
-	// ValueProcess changes the right-hand side before it is compared.
+	// ValueProcess changes the right-hand side before the comparison.
 	// +optional
 	ValueProcess *ValueProcess `json:"valueProcess,omitempty"`
 }
@@ -162,7 +159,8 @@ type ValueProcess struct {
 	// Operation is +, -, * or /.
 	// +optional
 	Operation OperationType `json:"operation,omitempty"`
-	// OperationWith is the operand: a number, a decimal in quotes, or a percentage. 60% is 0.6.
+	// OperationWith is the operand: a number, a decimal number in quotes, or a percentage: 60%
+	// means 0.6.
 	// +optional
 	OperationWith *intstr.IntOrString `json:"operationWith,omitempty"`
 }
@@ -170,36 +168,38 @@ type ValueProcess struct {
 // OperationType is +, -, * or /.
 type OperationType string
 
-// PodAvailableBadge keeps a number of the pods of a workload running. MaxUnavailable wins
+// PodAvailableBadge keeps a number of a workload's pods running. MaxUnavailable takes precedence
 // over MinAvailable.
 type PodAvailableBadge struct {
-	// MaxUnavailable is how many pods may be missing: a number, or a percentage of the target.
+	// MaxUnavailable is the maximum number of unavailable pods: a number, or a percentage of the
+	// target.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MinAvailable is how many pods have to remain: a number, or a percentage of the target.
+	// MinAvailable is the minimum number of available pods: a number, or a percentage of the
+	// target.
 	// +optional
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// ReplicaReference is where the numbers of pods are. Without it, they are /spec/replicas and
+	// ReplicaReference is where to find the numbers of pods. The default is /spec/replicas and
 	// /status/replicas of the owner.
 	// +optional
 	ReplicaReference *ReplicaResourceRefer `json:"replicaReference,omitempty"`
 }
 
-// ReplicaResourceRefer is where replica counts are found.
+// ReplicaResourceRefer is where to find replica counts.
 type ReplicaResourceRefer struct {
-	// From is where the numbers come from, as in a reference.
+	// From is the source of the numbers, as in a reference.
 	// +optional
 	From ValueRefFrom `json:"from,omitempty"`
-	// TargetReplicaPath leads to how many pods there should be.
+	// TargetReplicaPath is the path of the desired number of pods.
 	// +optional
 	TargetReplicaPath string `json:"targetReplicaPath,omitempty"`
-	// CurrentReplicaPath leads to how many pods there are.
+	// CurrentReplicaPath is the path of the current number of pods.
 	// +optional
 	CurrentReplicaPath string `json:"currentReplicaPath,omitempty"`
-	// K8s is which object, if from is k8s.
+	// K8s selects the object if from is k8s.
 	// +optional
 	K8s *ResourceSelector `json:"k8s,omitempty"`
-	// Http is which request to make, if from is http.
+	// Http is the HTTP request if from is http.
 	// +optional
 	Http *HttpDataRef `json:"http,omitempty"`
 }

@@ -70,7 +70,7 @@ type AuthorizationPolicyList struct {
 	Items           []AuthorizationPolicy `json:"items"`
 }
 
-// ClusterAuthorizationPolicySpec is what a ClusterAuthorizationPolicy says.
+// ClusterAuthorizationPolicySpec is the spec of a ClusterAuthorizationPolicy.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.confirmWithin) || self.effect == 'Deny'",message="confirmWithin is for effect Deny"
 type ClusterAuthorizationPolicySpec struct {
@@ -87,7 +87,7 @@ type ClusterAuthorizationPolicySpec struct {
 	AuthorizationPolicySpec `json:",inline"`
 }
 
-// AuthorizationPolicySpec is what both kinds of authorization policies say.
+// AuthorizationPolicySpec is the part of the spec that both kinds of authorization policies have.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.onError) || self.onError != 'Match' || self.effect != 'Allow'",message="nothing is allowed because a condition fails: onError Match is not for effect Allow"
 type AuthorizationPolicySpec struct {
@@ -154,7 +154,7 @@ const (
 	TierNamespace Tier = "namespace"
 )
 
-// Effect is what a policy does about a request.
+// Effect is the decision of a policy about requests that match.
 //
 // +kubebuilder:validation:Enum=Allow;Deny;NoOpinion
 type Effect string
@@ -166,7 +166,7 @@ const (
 	EffectNoOpinion Effect = "NoOpinion"
 )
 
-// Enforcement says whether the decisions of a policy take effect.
+// Enforcement defines whether the decisions of a policy take effect.
 //
 // +kubebuilder:validation:Enum=Audit;Enforce
 type Enforcement string
