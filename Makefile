@@ -42,11 +42,11 @@ check: ## before each commit: format, linters on changed packages, unit tests, c
 	@MAKE='$(MAKE)' hack/steps.sh format-check lint-changed unit cases
 
 .PHONY: hooks
-hooks: ## have git check the format and changed packages before each commit
+hooks: ## install the pre-commit hook, which checks the format and changed packages
 	@cp hack/hooks/pre-commit "$$(git rev-parse --git-path hooks)/pre-commit" && echo "installed: git commit runs hack/hooks/pre-commit"
 
 .PHONY: run
-run: build ## start the webhook on the example policies and decide the sample objects over HTTPS
+run: build ## start the webhook with the example policies and decide the sample objects over HTTPS
 	@hack/run.sh $(USHER)
 
 .PHONY: build
@@ -68,7 +68,7 @@ image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with
 image pgo bench soak: PGO = $(PROFILE)
 
 .PHONY: pgo
-pgo: build ## profile what bin/usher does most, which the compiler then makes faster
+pgo: build ## record the profile for profile-guided optimization of bin/usher
 	$(GO) run ./bench profile -usher $(USHER) -o $(PROFILE)
 
 # Without cgo, so that all builds of the control plane share one build cache. The first one
@@ -78,11 +78,11 @@ $(SANDBOX):
 	@cd sandbox && CGO_ENABLED=0 GO='$(GO)' ../hack/build.sh -ldflags '-s -w' -o ../$(SANDBOX) ./cmd/usher-sandbox
 
 .PHONY: sandbox
-sandbox: build $(SANDBOX) ## a Kubernetes control plane with Usher and the example policies in it; Ctrl-C ends it
+sandbox: build $(SANDBOX) ## run a Kubernetes control plane with Usher and the example policies until Ctrl-C
 	@hack/sandbox.sh $(SANDBOX) $(USHER)
 
 .PHONY: e2e
-e2e: build $(SANDBOX) ## tests against a real API server, with faults
+e2e: build $(SANDBOX) ## run tests against a real API server, with faults
 	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 30m -count=1 ./...
 
 # As with the control plane, of which it compiles four hundred packages more.
@@ -91,16 +91,16 @@ $(CONFORMANCE):
 	@cd conformance && CGO_ENABLED=0 GO='$(GO)' ../hack/build.sh -ldflags '-s -w' -o ../$(CONFORMANCE) ./cmd/usher-conformance
 
 .PHONY: conformance
-conformance: samples $(SANDBOX) $(CONFORMANCE) ## Kubernetes' own specs of webhooks against Usher, and against a server that must fail them
+conformance: samples $(SANDBOX) $(CONFORMANCE) ## run the Kubernetes conformance tests for webhooks against Usher, and against a server that must fail them
 	@cd conformance && CGO_ENABLED=0 $(GOTEST) ./internal/...
 	@$(CONFORMANCE) --samples-bin $(SAMPLES) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
-test: ## everything that CI runs
+test: ## run everything that CI runs
 	@MAKE='$(MAKE)' hack/steps.sh lint drift unit race cases allocations soak-attack e2e conformance
 
 .PHONY: unit
-unit: ## unit tests of every package, fuzz targets on their corpus
+unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@$(GOTEST) ./...
 
 # The packages in which goroutines meet.
@@ -108,13 +108,13 @@ RACE := . ./engine/... ./live ./fact/... ./door/admission ./door/apiserver ./doo
   ./observe/... ./plugin ./source/... ./webhook ./internal/...
 
 .PHONY: race
-race: ## the race detector on the packages with concurrency
+race: ## run the race detector on packages with concurrency
 	@$(GOTEST) -race $(RACE)
 # Its other tests are long computations in one goroutine, which the detector makes last for minutes.
 	@$(GOTEST) -race -run Concurrent ./lang/cue
 
 .PHONY: cases
-cases: build ## the case files of the examples and of the original's behaviour, and the example policies
+cases: build ## run the case files of the examples and of kinitiras, and check the example policies
 	$(USHER) check --strict examples/policies examples/cookbook examples/cel/policies
 	$(USHER) check --strict examples/authorization/policies
 	$(USHER) test docs/policies/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
@@ -127,20 +127,20 @@ format-check:
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 
 .PHONY: lint
-lint: format-check ## gofmt, and golangci-lint with .golangci.yml on everything
+lint: format-check ## run gofmt, and golangci-lint on everything
 	@$(LINT) run ./...
 
 .PHONY: lint-changed
-lint-changed: ## golangci-lint on the packages that differ from main
+lint-changed: ## run golangci-lint on the packages that differ from main
 	@packages=$$(hack/changed.sh); if [ -n "$$packages" ]; then $(LINT) run $$packages; else echo "no package has changed"; fi
 
 .PHONY: release-dry-run
-release-dry-run: ## what a release would contain, for this platform, without publishing
+release-dry-run: ## build what a release contains, for this platform, without publishing
 	@$(RELEASE) check
 	@$(RELEASE) build --snapshot --clean --single-target
 
 .PHONY: generate
-generate: ## write generated code and manifests anew
+generate: ## update generated code and manifests
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=deploy/crds
 	$(GO) run ./hack/trimcrds deploy/crds/*.yaml
@@ -151,7 +151,7 @@ generate: ## write generated code and manifests anew
 	    --kube-version 1.36.0 --include-crds --no-hooks; } > deploy/manifests/usher.yaml
 
 .PHONY: trial-objects
-trial-objects: build bin/usher-sandbox ## record what policies are tried on: objects with the defaults of an API server, and the kinds that it serves
+trial-objects: build bin/usher-sandbox ## record the sample objects that policies are tried on: with the defaults of an API server, and the kinds that it serves
 	cd sandbox && CGO_ENABLED=0 $(GO) test -count=1 ./internal/defaulted -update
 	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_BIN=$(CURDIR)/bin/usher USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedKinds ./e2e
 
@@ -160,44 +160,44 @@ drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (10m)
+fuzz: ## run each fuzz target for FUZZTIME (10m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: build ## compare with webhooks that do as little as can be done, and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
+bench: build ## compare with minimal webhooks and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
 	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
 
 .PHONY: allocations
-allocations: ## fail if a decision allocates a fifth more than is recorded
+allocations: ## fail if a decision allocates over 20 % more than recorded
 	$(GO) run ./bench gate -cpu=false
 
 .PHONY: gate
-gate: ## fail if a decision costs a fifth more, next to decoding the review, than is recorded
+gate: ## fail if a decision takes over 20 % more time, relative to decoding the review, than recorded
 	$(GO) run ./bench gate
 
 .PHONY: record
-record: ## record what decisions cost now, for the gate
+record: ## record the cost of decisions, for the gate
 	$(GO) run ./bench gate -record
 
 .PHONY: soak
-soak: build ## SOAKTIME (30m) at 80 % of what the server can do, while policies are edited
+soak: build ## run SOAKTIME (30m) at 80 % of the capacity of the server, while policies are edited
 	hack/soak.sh $(USHER) $(SOAKTIME)
 
 # Long enough for every attack; 30m by hand.
 ATTACKTIME ?= 90s
 
 .PHONY: soak-attack
-soak-attack: build ## ATTACKTIME (90s) of attackers beside 500 honest requests a second: none is lost, and memory is bounded
+soak-attack: build ## run ATTACKTIME (90s) of attackers and 500 honest requests a second: none is lost, and memory is bounded
 	$(GO) run ./bench soak -usher $(USHER) -duration $(ATTACKTIME)
 
 HOSTILEROUNDS ?= 10
 
 .PHONY: bench-hostile
-bench-hostile: build ## CUE beside attackers with hostile CUE: nothing fails, and the p99 is at most twice that alone; then on a server, HOSTILEROUNDS (10)
+bench-hostile: build ## run CUE with and without hostile CUE of attackers: nothing fails, and the p99 at most doubles; then on a server, HOSTILEROUNDS (10)
 	$(GO) test ./lang/cue -run '^$$' -bench HonestBesideHostile -benchtime 2000x
 	$(GO) run ./bench hostile -usher $(USHER) -rounds $(HOSTILEROUNDS) -most 0
 
 .PHONY: microbench
-microbench: ## one benchmark a stage, with allocations
+microbench: ## run one benchmark per stage, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
