@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// commandPackage is what is built, in the module of this package.
+// commandPackage is the package of the command, in the module of this package.
 const commandPackage = "github.com/usher-dev/usher/sandbox/cmd/usher-sandbox"
 
-// pluginModule is where the admission plugin in it comes from.
+// pluginModule is the module of its admission plugin.
 const pluginModule = "github.com/usher-dev/usher"
 
 // unusedFor is how long a built command is kept after its last use.
@@ -29,7 +29,7 @@ const unusedFor = 14 * 24 * time.Hour
 // errNoToolchain is a reason to skip.
 var errNoToolchain = errors.New("there is neither $USHER_SANDBOX_BIN nor a Go toolchain to build usher-sandbox with")
 
-// binary is the path of the command, found once a process.
+// binary returns the path of the command. It is determined once per process.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("USHER_SANDBOX_BIN"); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -40,8 +40,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return build()
 })
 
-// Binary is the path of the command usher-sandbox, for tests that run it themselves. The
-// test is skipped where [Start] would skip it.
+// Binary returns the path of the command usher-sandbox, for tests that run it themselves. It skips
+// the test if [Start] would.
 func Binary(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -57,7 +57,7 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// build builds the command, unless the user's cache has one of the same source.
+// build builds the command, unless the user's cache has one built from the same source.
 func build() (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", errNoToolchain
@@ -83,7 +83,7 @@ func build() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make cache for usher-sandbox: %w", err)
 	}
-	// Test packages run in parallel, as processes: one builds, the others wait for it.
+	// Test packages run in parallel, in several processes: one builds, the others wait.
 	unlock, err := lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
@@ -112,8 +112,8 @@ func build() (string, error) {
 func goCommand(dir string, args ...string) (string, error) {
 	command := exec.Command("go", args...)
 	command.Dir = dir
-	// With cgo nothing of the control plane would be in anybody's build cache. Workspaces
-	// lose the pruning of the module graph on which the requirements rely.
+	// With cgo, build caches would contain nothing of the control plane. Workspaces disable the
+	// pruning of the module graph, which the requirements depend on.
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
@@ -123,8 +123,8 @@ func goCommand(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// fingerprint is a hash of all that the command is built from: the module's own source, and
-// that of the module with the plugin.
+// fingerprint returns a hash of the source of the command: the module's own source, and that of the
+// module with the plugin.
 func fingerprint(module, plugin string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -170,8 +170,7 @@ func hashFile(sum io.Writer, root, path string) error {
 	return err
 }
 
-// forget removes the commands that were last used before a time. What cannot be removed
-// stays.
+// forget removes the commands that were last used before a time. It ignores errors.
 func forget(cache string, before time.Time) {
 	commands, _ := filepath.Glob(filepath.Join(cache, "sandbox-*", "usher-sandbox*"))
 	for _, path := range commands {

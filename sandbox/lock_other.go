@@ -2,5 +2,5 @@
 
 package sandbox
 
-// lock does nothing where there is no flock: at worst the same command is built twice.
+// lock does nothing on systems without flock: at worst the same command is built twice.
 func lock(string) (unlock func(), err error) { return func() {}, nil }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock waits until this process alone has the file locked. The lock ends with the process
-// at the latest.
+// lock waits for an exclusive lock of the file. The lock is released when the process ends, if not
+// before.
 func lock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Namespace makes a namespace for the test, in which pods can be created, and removes it
-// with the test. It may be called by several tests at a time.
+// Namespace creates a namespace for the test, in which pods can be created, and removes it with the
+// test. It may be called by several tests at a time.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.RESTConfig)
@@ -28,7 +28,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("make namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		// The cluster may be down, at the end of a test that stops it.
+		// The cluster may be down at the end of a test that stops it.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = client.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{})
@@ -37,8 +37,8 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// awaitServiceAccount waits for what a controller puts into new namespaces: without it
-// no pod is admitted.
+// awaitServiceAccount waits until a controller has created the default service account of a new
+// namespace: no pod is admitted without it.
 func (c *Cluster) awaitServiceAccount(ctx context.Context, t testing.TB, client kubernetes.Interface, namespace string) {
 	t.Helper()
 	if c.options.Controllers != "" && c.options.Controllers != "core" && !strings.Contains(c.options.Controllers, "serviceaccount-controller") {
@@ -59,7 +59,7 @@ func (c *Cluster) awaitServiceAccount(ctx context.Context, t testing.TB, client 
 	}
 }
 
-// label turns a test's name into the value of a label.
+// label converts a test's name to the value of a label.
 func label(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

@@ -6,9 +6,9 @@
 //	namespace := cluster.Namespace(t)
 //	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig)
 //
-// The process is that of the command usher-sandbox. It is ready after about three seconds,
-// is shared by the tests of a package, and ends with them, however they end. There are no
-// nodes: pods stay pending.
+// The process runs the command usher-sandbox. It is ready after about three seconds. The tests of a
+// package share it, and it ends with them, even if they crash. There are no nodes: pods stay
+// pending.
 package sandbox
 
 import (
@@ -35,14 +35,14 @@ import (
 // a quarter of a minute.
 const startTimeout = 90 * time.Second
 
-// Options say what to run. The zero value is a cluster with one API server and the
-// controllers that make it feel like one.
+// Options configure a cluster. The zero value is a cluster with one API server and the controllers
+// that make it behave like a cluster.
 type Options struct {
-	// Services tell where webhooks and API services find what a cluster's network would
-	// find: namespace/name[:port]=host:port.
+	// Services maps services to addresses, because there is no service network:
+	// namespace/name[:port]=host:port.
 	Services []string
-	// Controllers are "core" if empty, "none", or names with commas as
-	// kube-controller-manager knows them.
+	// Controllers are "core" if empty, "none", or a comma-separated list of controllers of
+	// kube-controller-manager.
 	Controllers string
 	// AuthorizationConfig and AdmissionConfig are files for the flags of kube-apiserver
 	// --authorization-config and --admission-control-config-file.
@@ -50,7 +50,7 @@ type Options struct {
 	AdmissionConfig     string
 	// Plugin, if set, runs Usher as an admission plugin of the API servers.
 	Plugin *Plugin
-	// APIServerArgs are further flags of kube-apiserver, such as --v=4.
+	// APIServerArgs are additional flags of kube-apiserver, such as --v=4.
 	APIServerArgs []string
 	// Exclusive clusters are not shared with other tests and end with the test. Only
 	// these can be stopped and restarted.
@@ -61,8 +61,8 @@ type Options struct {
 type Plugin struct {
 	// Policies are files and folders with policies.
 	Policies []string
-	// CRDs is the folder of the definitions of policies, for when they come from the API:
-	// they do without Policies.
+	// CRDs is the folder with the CustomResourceDefinitions of policies. It is for policies from
+	// the API, without Policies.
 	CRDs string
 }
 
@@ -101,18 +101,18 @@ func (o Options) args() []string {
 	return args
 }
 
-// A Cluster is a running control plane. Its methods are not for several goroutines, save
+// A Cluster is a running control plane. Its methods are not safe for concurrent use, except
 // [Cluster.Namespace].
 type Cluster struct {
-	// Kubeconfig is a file that makes its user an administrator.
+	// Kubeconfig is a file with the credentials of an administrator.
 	Kubeconfig string
-	// RESTConfig is the same for client-go, without client-side throttling.
+	// RESTConfig has the same credentials for client-go, without client-side throttling.
 	RESTConfig *rest.Config
 	// Dir has the certificates, the data and the log.
 	Dir string
-	// Etcd is where its data is, for API servers besides its own.
+	// Etcd is the address of its etcd, for additional API servers.
 	Etcd string
-	// PID is that of the process, until it is stopped.
+	// PID is the process ID, until the process is stopped.
 	PID int
 
 	options Options
@@ -122,19 +122,19 @@ type Cluster struct {
 	process *process
 }
 
-// shared are the clusters that the tests of this process have in common.
+// shared holds the clusters that the tests of this process share.
 var shared = struct {
 	sync.Mutex
 	clusters map[string]*Cluster
 }{clusters: map[string]*Cluster{}}
 
-// Start gives the test a control plane in which an administrator can work: a shared one
-// if a test of the same package asked for the same before, otherwise a new one. At most
-// one Options may be given.
+// Start gives the test a control plane in which an administrator can work: a shared one if a test
+// of the same package requested the same options before, otherwise a new one. At most one Options
+// may be given.
 //
-// The command is that in $USHER_SANDBOX_BIN; without that it is built, once, which takes
-// minutes, and kept in the user's cache. The test is skipped with -short, and when there
-// is neither a command nor a Go toolchain.
+// The command is $USHER_SANDBOX_BIN. If that is not set, the command is built once, which takes
+// minutes, and kept in the user's cache. The test is skipped with -short, and if there is neither a
+// command nor a Go toolchain.
 func Start(t testing.TB, o ...Options) *Cluster {
 	t.Helper()
 	binary := Binary(t)
@@ -151,7 +151,7 @@ func Start(t testing.TB, o ...Options) *Cluster {
 		t.Fatal(err)
 	}
 	if options.Exclusive {
-		// Runs after the log was shown, which needs the folder.
+		// This runs after the log was shown, which needs the folder.
 		t.Cleanup(func() {
 			cluster.end()
 			_ = os.RemoveAll(cluster.Dir)
@@ -182,8 +182,8 @@ func obtain(binary string, options Options) (*Cluster, error) {
 // A process is one run of the command.
 type process struct {
 	command *exec.Cmd
-	// stdin keeps the process alive: it ends when this end is closed, also by the death of
-	// the test.
+	// stdin keeps the process alive: the process ends when this end is closed, also if the test
+	// crashes.
 	stdin  io.WriteCloser
 	stderr *tail
 	done   chan struct{}
@@ -234,8 +234,8 @@ func (c *Cluster) start() error {
 	}
 }
 
-// startAnew starts what can be started again: in a folder that outlives the process, and at
-// an address that nobody else takes in the meantime.
+// startAnew starts a cluster that can be restarted: in a folder that outlives the process, and at
+// an address that no other process takes in the meantime.
 func (c *Cluster) startAnew() error {
 	dir, err := os.MkdirTemp("", "usher-sandbox")
 	if err != nil {
@@ -249,7 +249,7 @@ func (c *Cluster) startAnew() error {
 	return c.start()
 }
 
-// adopt takes over what the process says of itself.
+// adopt stores the state that the process prints.
 func (c *Cluster) adopt(text []byte) error {
 	var s state
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -264,7 +264,7 @@ func (c *Cluster) adopt(text []byte) error {
 	return nil
 }
 
-// end kills the process, if it runs, and waits for its end.
+// end kills the process, if it runs, and waits until it has exited.
 func (c *Cluster) end() {
 	if c.process == nil {
 		return
@@ -274,15 +274,14 @@ func (c *Cluster) end() {
 	c.process, c.PID = nil, 0
 }
 
-// Kill ends the process at once, as a crash would. Its data stays.
+// Kill kills the process, like a crash. Its data stays.
 func (c *Cluster) Kill(t testing.TB) {
 	t.Helper()
 	c.exclusive(t)
 	c.end()
 }
 
-// Stop ends the process in good order: requests that are under way are answered. Its data
-// stays.
+// Stop stops the process gracefully: requests in flight are finished. Its data stays.
 func (c *Cluster) Stop(t testing.TB) {
 	t.Helper()
 	c.exclusive(t)
@@ -358,13 +357,13 @@ func (c *Cluster) showLog(t testing.TB) {
 
 func isError(line string) bool { return strings.HasPrefix(line, "E") || strings.HasPrefix(line, "F") }
 
-// tail keeps the last lines that are written to it.
+// tail is a writer that keeps the last lines.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// tailBytes is some forty lines.
+// tailBytes is about forty lines.
 const tailBytes = 8 << 10
 
 func (l *tail) Write(text []byte) (int, error) {

@@ -21,7 +21,7 @@ import (
 func main() {
 	// An API server with the plugin in it evaluates CUE in processes of its own.
 	cue.Main()
-	// Called by the names of the binaries that envtest expects, it is them.
+	// Under the names of the binaries that envtest expects, it behaves like them.
 	switch filepath.Base(os.Args[0]) {
 	case "kube-apiserver":
 		os.Exit(cli.Run(kubeapiserver.NewAPIServerCommand()))

@@ -43,7 +43,7 @@ func runCommand() *cobra.Command {
 	return command
 }
 
-// exitCode is that of the command that run ran, and otherwise 1.
+// exitCode returns the exit code of the command that run has started, and 1 for other errors.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {

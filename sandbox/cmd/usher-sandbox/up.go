@@ -16,10 +16,10 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/controllers"
 )
 
-// startTimeout bounds the start; a loaded machine can take a quarter of a minute.
+// startTimeout limits the start; a loaded machine can take a quarter of a minute.
 const startTimeout = 90 * time.Second
 
-// options are the flags of up and run.
+// options holds the flags of up and run.
 type options struct {
 	config      cluster.Config
 	controllers string
@@ -88,7 +88,7 @@ func upCommand() *cobra.Command {
 	return command
 }
 
-// report is what up prints with --json.
+// report is the output of up with --json.
 type report struct {
 	cluster.State
 	Usher *usherState `json:"usher,omitempty"`

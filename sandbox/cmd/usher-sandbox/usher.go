@@ -15,7 +15,7 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )
 
-// usherOptions are the flags of up that start usher as well.
+// usherOptions holds the flags of up that start usher as well.
 type usherOptions struct {
 	with     bool
 	plugin   bool
@@ -35,7 +35,7 @@ func (o *usherOptions) bind(command *cobra.Command) {
 	flags.StringArrayVar(&o.args, "usher-arg", nil, "with --with-usher: flag for usher serve, such as --log-level=debug (repeatable)")
 }
 
-// complete finds what is needed, before anything is started.
+// complete finds the required files before anything is started.
 func (o *usherOptions) complete() error {
 	if !o.with && (o.binary != "" || len(o.args) > 0) {
 		return errors.New("--usher-bin and --usher-arg are of use with --with-usher only")
@@ -64,7 +64,7 @@ func (o *usherOptions) complete() error {
 	return err
 }
 
-// inProcess is the plugin to run, nil if none was asked for.
+// inProcess returns the plugin to run; nil if the flags request none.
 func (o *usherOptions) inProcess() *apiserver.Plugin {
 	if !o.plugin {
 		return nil
@@ -72,10 +72,10 @@ func (o *usherOptions) inProcess() *apiserver.Plugin {
 	return &apiserver.Plugin{Policies: o.policies}
 }
 
-// served is the usher that up started; nil if it was not asked for one.
+// served is the usher process that up has started; nil if the flags request none.
 type served struct{ process *usher.Process }
 
-// usherState is how usher is described to other programs.
+// usherState describes usher to other programs.
 type usherState struct {
 	URL     string `json:"url"`
 	Metrics string `json:"metrics"`
@@ -120,7 +120,7 @@ func (s *served) stop() {
 	}
 }
 
-// wait blocks until usher has ended by itself or ctx is done.
+// wait blocks until usher ends by itself or ctx is done.
 func (s *served) wait(ctx context.Context) error {
 	if s == nil {
 		<-ctx.Done()

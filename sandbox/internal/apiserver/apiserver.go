@@ -20,29 +20,29 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/pki"
 )
 
-// bootstrapChecks are the readiness checks that wait for a poll of one second; an
-// administrator can work without what they wait for.
+// bootstrapChecks are readiness checks that poll every second; an administrator can work before
+// they pass.
 var bootstrapChecks = []string{"poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"}
 
-// A Config says how to run an API server.
+// A Config configures an API server.
 type Config struct {
 	// Port on 127.0.0.1; 0 chooses a free one.
 	Port int
 	// Etcd is the etcd endpoint.
 	Etcd string
 	PKI  *pki.PKI
-	// Services map services that webhooks name to addresses on this machine.
+	// Services maps services that webhooks name to addresses on this machine.
 	Services Services
 	// AuthorizationConfig and AdmissionConfig are files for the flags
 	// --authorization-config and --admission-control-config-file.
 	AuthorizationConfig string
 	AdmissionConfig     string
-	// WithoutServiceAccounts switches the ServiceAccount admission plugin off: without
-	// controllers no namespace has a default service account.
+	// WithoutServiceAccounts disables the ServiceAccount admission plugin: without controllers no
+	// namespace has a default service account.
 	WithoutServiceAccounts bool
-	// Plugin switches the admission plugin Usher on; nil leaves it off, unless Args do.
+	// Plugin enables the admission plugin Usher; nil leaves it disabled, unless Args enable it.
 	Plugin *Plugin
-	// Args are further flags of kube-apiserver; they win over the sandbox's own.
+	// Args are additional flags of kube-apiserver; they take precedence over the sandbox's own.
 	Args []string
 }
 
@@ -97,8 +97,8 @@ func (s *Server) run(ctx context.Context, opts *options.ServerRunOptions, servic
 	if errs := completed.Validate(); len(errs) > 0 {
 		return utilerrors.NewAggregate(errs)
 	}
-	// The resolver is a package variable of the API server, read while the configuration
-	// is made; it may not be set while it is set.
+	// The resolver is a package variable of the API server, read while the configuration is
+	// created; two servers must not set it at the same time.
 	reset := app.SetServiceResolverForTests(services)
 	config, err := app.NewConfig(completed)
 	reset()
@@ -160,8 +160,7 @@ func (c *Config) flags() []string {
 	return append(flags, c.Args...)
 }
 
-// WaitReady waits until an administrator can work with the server, and with wholly until
-// all of its readiness checks pass.
+// WaitReady waits until the given readiness checks of the server pass.
 func (s *Server) WaitReady(ctx context.Context, checks Checks) error {
 	client, err := rest.HTTPClientFor(s.loopback)
 	if err != nil {
@@ -195,7 +194,7 @@ func (s *Server) WaitReady(ctx context.Context, checks Checks) error {
 	}
 }
 
-// Checks are which of its readiness checks a server has to pass.
+// Checks selects the readiness checks that a server must pass.
 type Checks int
 
 const (
@@ -205,14 +204,14 @@ const (
 	All
 )
 
-// Wait blocks until the server has ended and returns the error with which it did.
+// Wait blocks until the server has stopped and returns its error.
 func (s *Server) Wait() error {
 	err := <-s.done
 	s.done <- err
 	return err
 }
 
-// Stop ends the server.
+// Stop stops the server.
 func (s *Server) Stop() {
 	s.stop()
 	_ = s.Wait()

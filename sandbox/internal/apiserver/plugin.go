@@ -14,16 +14,16 @@ import (
 	"github.com/usher-dev/usher/plugin"
 )
 
-// A Plugin says how to run the admission plugin Usher.
+// A Plugin configures the admission plugin Usher.
 type Plugin struct {
 	// Policies are files and folders with policies; without any, policies come from the API.
 	Policies []string
 }
 
-// register makes the plugin known to kube-apiserver, at its place in the order: switched on
-// if p is not nil, so that --disable-admission-plugins can switch it off, and else off, so
-// that --enable-admission-plugins can switch it on. A configuration in the file of
-// --admission-control-config-file wins over p.
+// register registers the plugin with kube-apiserver, at its place in the order: enabled if p is not
+// nil, so that --disable-admission-plugins can disable it, and otherwise disabled, so that
+// --enable-admission-plugins can enable it. A configuration in the file of
+// --admission-control-config-file takes precedence over p.
 func (p *Plugin) register(opts *options.ServerRunOptions) {
 	generic := opts.Admission.GenericAdmission
 	door.Register(generic.Plugins, func(config io.Reader) (admission.Interface, error) {
@@ -45,7 +45,7 @@ func (p *Plugin) configuration() (io.Reader, error) {
 	text, err := json.Marshal(plugin.Configuration{
 		TypeMeta: metav1.TypeMeta{APIVersion: plugin.APIVersion, Kind: plugin.Kind},
 		Policies: p.Policies,
-		// Nothing but this machine is there.
+		// A sandbox has only addresses on this machine.
 		AllowLocalFacts: true,
 	})
 	if err != nil {

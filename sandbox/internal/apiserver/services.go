@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Services map namespace/name, or namespace/name:port, to host:port on this machine. There
-// is no service network in a sandbox; webhooks that name a service are dialled here. The
-// key */* is for every service that has none of its own.
+// Services maps namespace/name, or namespace/name:port, to host:port on this machine. There is no
+// service network in a sandbox; the API server dials these addresses for webhooks that name a
+// service. The key */* applies to services without a key of their own.
 type Services map[string]string
 
 // ParseServices reads mappings of the form namespace/name[:port]=host:port.

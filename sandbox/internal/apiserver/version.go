@@ -8,11 +8,11 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// kubernetesVersion is that of the module k8s.io/kubernetes in go.mod. A build outside of
-// the Kubernetes repository does not know it, and reports one that kubectl cannot parse.
+// kubernetesVersion is the version of the module k8s.io/kubernetes in go.mod. A build outside the
+// Kubernetes repository does not know its version, and reports one that kubectl cannot parse.
 const kubernetesVersion = "v1.36.3"
 
-// named is a version that reports what it is.
+// named is a version that returns its real number.
 type named struct {
 	compatibility.EffectiveVersion
 }

@@ -1,4 +1,4 @@
-// Package cluster puts a sandbox together: certificates, etcd, API servers, controllers.
+// Package cluster assembles a sandbox: certificates, etcd, API servers, controllers.
 package cluster
 
 import (
@@ -23,17 +23,19 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/pki"
 )
 
-// A Config says what to run.
+// A Config configures a sandbox.
 type Config struct {
-	// Dir keeps certificates, data and logs; empty means a folder that is removed at the
-	// end. A sandbox started on a kept folder has its data, and its port if that is free.
+	// Dir keeps certificates, data and logs; empty means a folder that is removed at the end. A
+	// sandbox that starts on a kept folder reuses its data, and its port if that is free.
 	Dir string
-	// Join is the folder of a running sandbox, to whose etcd only API servers are added.
+	// Join is the folder of a running sandbox: only API servers are started, on the etcd of that
+	// sandbox.
 	Join string
 	Port int
 	// Replicas is the number of API servers; 0 means one.
 	Replicas int
-	// Controllers to run; none leaves the ServiceAccount admission plugin out as well.
+	// Controllers are the controllers to run; without any, the ServiceAccount admission plugin is
+	// disabled, too.
 	Controllers []string
 	APIServer   apiserver.Config
 }
@@ -57,13 +59,13 @@ type Cluster struct {
 
 	servers []*apiserver.Server
 	etcd    *etcd.Server
-	// controllers tells why the controllers ended; nil if there are none.
+	// controllers receives the reason why the controllers stopped; nil if there are none.
 	controllers <-chan error
 	cancel      context.CancelFunc
 	remove      []string
 }
 
-// Start runs a sandbox and returns when an administrator can work with it.
+// Start runs a sandbox and returns when an administrator can use it.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Cluster{cancel: cancel}
@@ -117,7 +119,8 @@ func (c *Cluster) start(ctx context.Context, config Config) error {
 	return c.save(config)
 }
 
-// socketFolder is the sandbox's own, if the path of a socket in it is not too long.
+// socketFolder returns the sandbox's own folder, unless the path of a socket in it would be too
+// long.
 func (c *Cluster) socketFolder() (string, error) {
 	if etcd.Fits(c.State.Dir) {
 		return c.State.Dir, nil
@@ -156,7 +159,7 @@ func (c *Cluster) serve(ctx context.Context, config Config, certificates *pki.PK
 	return nil
 }
 
-// folders decides where everything is and sends the log of all components to a file.
+// folders sets the paths of all files and sends the logs of all components to a file.
 func (c *Cluster) folders(config Config) error {
 	if config.Join != "" {
 		running, err := Load(config.Join)
@@ -184,7 +187,7 @@ func (c *Cluster) folders(config Config) error {
 	return logTo(log)
 }
 
-// folder makes the folder dir, or a temporary one.
+// folder creates the folder dir, or a temporary one.
 func (c *Cluster) folder(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "usher-sandbox")
@@ -204,8 +207,8 @@ func (c *Cluster) folder(dir string) (string, error) {
 	return dir, nil
 }
 
-// logTo sends what the components log to a file. klog's own default copies errors to
-// standard error as well.
+// logTo sends the logs of the components to a file. klog's own default copies errors to standard
+// error as well.
 func logTo(log *os.File) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
@@ -243,7 +246,7 @@ func Load(dir string) (State, error) {
 	return state, nil
 }
 
-// lastPort is the port of the sandbox that ran in dir before, if it is free.
+// lastPort returns the port of the previous sandbox in dir, if it is free.
 func lastPort(dir string) int {
 	state, err := Load(dir)
 	if err != nil || len(state.Servers) == 0 {
@@ -275,7 +278,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Wait blocks until ctx is done, or an API server or the controllers end by themselves.
+// Wait blocks until ctx is done, or an API server or the controllers stop by themselves.
 func (c *Cluster) Wait(ctx context.Context) error {
 	ended := make(chan error, len(c.servers))
 	for _, server := range c.servers {
@@ -291,10 +294,10 @@ func (c *Cluster) Wait(ctx context.Context) error {
 	}
 }
 
-// stopGrace is how long the API servers, and after them etcd, may take to end.
+// stopGrace is how long the API servers, and after them etcd, may take to stop.
 const stopGrace = 3 * time.Second
 
-// Stop ends everything and removes what is not kept.
+// Stop stops everything and removes temporary files.
 func (c *Cluster) Stop() {
 	c.cancel()
 	within(stopGrace, func() {
@@ -310,7 +313,8 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// within runs stop and gives up waiting for it after a while: the process is about to end.
+// within runs stop and stops waiting for it after the grace period, because the process is about to
+// exit.
 func within(grace time.Duration, stop func()) {
 	done := make(chan struct{})
 	go func() {

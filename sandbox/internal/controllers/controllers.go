@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/pki"
 )
 
-// Core are the controllers that make an API server feel like a cluster.
+// Core are the controllers that make an API server behave like a cluster.
 func Core() []string {
 	return []string{
 		"serviceaccount-controller", "namespace-controller", "garbage-collector-controller",
@@ -24,20 +24,20 @@ func Core() []string {
 	}
 }
 
-// A Config says which controllers to run, and against which API server.
+// A Config configures which controllers to run, and against which API server.
 type Config struct {
 	Kubeconfig  string
 	PKI         *pki.PKI
 	Controllers []string
-	// Dir takes what controllers want to write to disk.
+	// Dir is the folder for files of controllers.
 	Dir string
-	// Ready waits until the API server is. The controllers themselves give up after ten
-	// seconds, which is too short for a loaded machine.
+	// Ready waits until the API server is ready. The controllers themselves give up after ten
+	// seconds, which is too short on a loaded machine.
 	Ready func(context.Context) error
 }
 
-// Start runs controllers until ctx is done, from when the API server is ready. What it
-// returns tells why they ended before. There can be one set a process.
+// Start runs controllers from the time that the API server is ready until ctx is done. The returned
+// channel receives the error if they stop earlier. Call it once per process.
 func Start(ctx context.Context, config Config) (<-chan error, error) {
 	opts, err := options.NewKubeControllerManagerOptions()
 	if err != nil {

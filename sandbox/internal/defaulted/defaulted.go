@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Objects returns the objects of a list in YAML with their names and defaults, one in each line.
+// Objects returns the objects of a list in YAML with their names and defaults, one per line.
 func Objects(list []byte) ([]byte, error) {
 	var seeds []map[string]any
 	if err := yaml.UnmarshalStrict(list, &seeds); err != nil {
@@ -51,7 +51,7 @@ func withDefaults(seed map[string]any) (map[string]any, error) {
 		return nil, err
 	}
 	tree["apiVersion"], tree["kind"] = kind.ToAPIVersionAndKind()
-	// The API server fills it in later, or nobody does.
+	// The status is not part of the defaults: controllers set it later.
 	delete(tree, "status")
 	delete(tree["metadata"].(map[string]any), "creationTimestamp")
 	return tree, nil

@@ -1,4 +1,4 @@
-// Package etcd runs an embedded etcd on a unix socket: nothing of it listens on TCP.
+// Package etcd runs an embedded etcd on a unix socket: it does not listen on TCP.
 package etcd
 
 import (
@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// startTimeout bounds how long etcd may take to elect itself.
+// startTimeout limits how long etcd may take to elect itself.
 const startTimeout = 30 * time.Second
 
 // A Server is a running etcd.
@@ -27,7 +27,7 @@ type Server struct {
 
 const (
 	socketName = "etcd.sock"
-	// maxSocketPath is what the address of a unix socket has room for.
+	// maxSocketPath is the maximum length of the path of a unix socket.
 	maxSocketPath = 107
 )
 
@@ -44,7 +44,7 @@ func Start(ctx context.Context, dir, socketDir, logFile string) (*Server, error)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("start etcd: remove stale socket: %w", err)
 	}
-	// A sandbox writes little: the default segment of 64 MB would be most of its folder.
+	// A sandbox writes little: a segment of the default size, 64 MB, would be most of its folder.
 	wal.SegmentSizeBytes = 4 << 20
 
 	config := embed.NewConfig()
@@ -80,5 +80,5 @@ func Start(ctx context.Context, dir, socketDir, logFile string) (*Server, error)
 	return &Server{Endpoint: "unix://" + socket, etcd: server}, nil
 }
 
-// Stop ends etcd.
+// Stop stops etcd.
 func (s *Server) Stop() { s.etcd.Close() }

@@ -1,4 +1,4 @@
-// Package pki makes and keeps the certificates and keys of a sandbox, in a folder.
+// Package pki creates and stores the certificates and keys of a sandbox in a folder.
 package pki
 
 import (
@@ -41,7 +41,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// Ensure returns the PKI in dir, made again if there is none.
+// Ensure returns the PKI in dir, and creates it if there is none.
 func Ensure(dir string) (*PKI, error) {
 	p := &PKI{Dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -58,10 +58,10 @@ func Ensure(dir string) (*PKI, error) {
 	return p, p.create()
 }
 
-// Path returns where the file of that name is.
+// Path returns the path of the file with that name.
 func (p *PKI) Path(name string) string { return filepath.Join(p.Dir, name) }
 
-// CA returns the certificate that everybody trusts, in PEM.
+// CA returns the certificate that all components trust, in PEM.
 func (p *PKI) CA() []byte { return encode("CERTIFICATE", p.ca.cert.Raw) }
 
 // Client issues a client certificate.

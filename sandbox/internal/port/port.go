@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// Ports below those that systems give to outgoing connections: one that is free stays so
-// until somebody asks for it by number.
+// Ports below the range for outgoing connections: a free one stays free until a program requests it
+// by number.
 const (
 	lowest  = 20_000
 	highest = 32_000
 	tries   = 100
 )
 
-// Free is a port on which nobody listens.
+// Free returns a port on which no process listens.
 func Free() (string, error) {
 	for range tries {
 		port := strconv.Itoa(lowest + rand.IntN(highest-lowest))

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// FindBinary is the path of usher: the given one, $USHER_BIN, bin/usher below the working
+// FindBinary returns the path of usher: the given one, $USHER_BIN, bin/usher below the working
 // folder or beside this program, or that on the PATH.
 func FindBinary(given string) (string, error) {
 	if given == "" {
@@ -32,8 +32,8 @@ func FindBinary(given string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// FindCRDs is the folder of the CRDs: the given one, or deploy/crds below the working
-// folder or beside the folder of this program or of usher.
+// FindCRDs returns the folder of the CRDs: the given one, or deploy/crds below the working folder
+// or beside the folder of this program or of usher.
 func FindCRDs(given, binary string) (string, error) {
 	candidates := append(besides("../deploy/crds"),
 		filepath.Join("deploy", "crds"), filepath.Join(filepath.Dir(binary), "..", "deploy", "crds"))
@@ -48,7 +48,7 @@ func FindCRDs(given, binary string) (string, error) {
 	return "", fmt.Errorf("find CRDs of usher: no folder %s: name it with --crds", candidates[len(candidates)-1])
 }
 
-// besides are the places of a path relative to the folder of this program.
+// besides returns the locations of a path relative to the folder of this program.
 func besides(path string) []string {
 	self, err := os.Executable()
 	if err != nil {

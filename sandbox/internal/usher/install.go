@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// Install makes usher's namespace, applies the CRDs in the folder dir and waits until they
-// are served.
+// Install creates usher's namespace, applies the CRDs in the folder dir and waits until they are
+// served.
 func Install(ctx context.Context, config *rest.Config, dir string) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -104,7 +104,7 @@ func holds(object *unstructured.Unstructured, condition string) bool {
 	return false
 }
 
-// WaitRegistered waits until usher has told the API server to call it.
+// WaitRegistered waits until usher has written its webhook configurations.
 func (p *Process) WaitRegistered(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Process) WaitRegistered(ctx context.Context, config *rest.Config) error
 	})
 }
 
-// calls reports whether one of the registrations names an address below url.
+// calls reports whether one of the webhook configurations names an address below url.
 func calls(list *unstructured.UnstructuredList, url string) bool {
 	for _, registration := range list.Items {
 		webhooks, _, _ := unstructured.NestedSlice(registration.Object, "webhooks")

@@ -18,31 +18,32 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/port"
 )
 
-// Namespace is the one that usher keeps its Leases and Secrets in.
+// Namespace is the namespace of usher's Leases and Secrets.
 const Namespace = "usher-system"
 
-// stopGrace is how long the process may take to finish the requests that it has.
+// stopGrace is how long the process may take to finish requests in flight.
 const stopGrace = 5 * time.Second
 
-// pollEvery is how often somebody who waits looks again.
+// pollEvery is the interval of polling while waiting.
 const pollEvery = 25 * time.Millisecond
 
-// A Config says how to run usher.
+// A Config configures usher.
 type Config struct {
 	// Binary is the path of usher.
 	Binary string
-	// Kubeconfig is that of the cluster; empty means that usher knows of none, and is not
-	// registered.
+	// Kubeconfig is the kubeconfig of the cluster; empty means that usher uses no cluster and is
+	// not registered.
 	Kubeconfig string
 	// Policies are files and folders with policies besides those in the cluster.
 	Policies []string
-	// Service, if set, is the one under which replicas in [Namespace] are registered; they
-	// share a certificate in a Secret. Otherwise usher is registered by its address, with
-	// a certificate of its own.
+	// Service, if set, is the Service under which replicas in [Namespace] are registered; they
+	// share a certificate in a Secret. Otherwise usher is registered by its address, with a
+	// certificate of its own.
 	Service string
 	// Dir keeps the certificate and the log.
 	Dir string
-	// Args are further flags of `usher serve`; they win over those that are made here.
+	// Args are additional flags of `usher serve`; they take precedence over those that this package
+	// sets.
 	Args []string
 }
 
@@ -95,7 +96,7 @@ func Start(config Config) (*Process, error) {
 	return p, p.Restart()
 }
 
-// Restart starts an usher that has ended again, at the same address.
+// Restart starts a stopped usher again, at the same address.
 func (p *Process) Restart() error {
 	p.done = make(chan struct{})
 	p.command = exec.Command(p.args[0], p.args[1:]...)
@@ -141,7 +142,7 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	})
 }
 
-// await calls check until it returns nil, usher ends or ctx is done.
+// await calls check until it returns nil, usher exits or ctx is done.
 func (p *Process) await(ctx context.Context, what string, check func() error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -160,8 +161,8 @@ func (p *Process) await(ctx context.Context, what string, check func() error) er
 	}
 }
 
-// Client is an HTTP client that trusts usher's certificate if that is in a file, which it
-// is not when replicas share one, and then trusts whatever answers on the loopback address.
+// Client returns an HTTP client that trusts usher's CA if that is in a file. If replicas share a
+// certificate, there is no file, and the client trusts any server on the loopback address.
 func (p *Process) Client() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	ca, err := p.CA()
@@ -177,14 +178,14 @@ func (p *Process) Client() (*http.Client, error) {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 
-// CA is what to trust of usher's certificate; there is no such file when replicas share
-// one.
+// CA returns the CA of usher's certificate. It fails if replicas share a certificate, because there
+// is no file.
 func (p *Process) CA() ([]byte, error) { return os.ReadFile(p.CAFile()) }
 
-// CAFile is where that is.
+// CAFile returns the path of the CA's file.
 func (p *Process) CAFile() string { return filepath.Join(p.dir, "ca.crt") }
 
-// Wait blocks until usher has ended by itself, which is an error, or ctx is done.
+// Wait blocks until usher exits by itself, which is an error, or ctx is done.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -194,7 +195,7 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Stop ends usher in good order, and if that takes long at once.
+// Stop stops usher gracefully, and kills it if that takes too long.
 func (p *Process) Stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
@@ -204,7 +205,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// Kill ends usher at once, as a crash would.
+// Kill kills usher, like a crash.
 func (p *Process) Kill() {
 	_ = p.command.Process.Kill()
 	<-p.done
