@@ -115,7 +115,7 @@ func withdraw(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
 	}
 }
 
-// registerCluster registers the flags that say where Usher is.
+// registerCluster registers the flags that locate Usher.
 func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the one that kubectl would use, or the cluster of this pod)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
@@ -124,11 +124,11 @@ func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the whole command")
 }
 
-// An Installation is what an Usher has in a cluster: webhook configurations of a name, Leases in
-// a namespace, and Secrets there with the keys of its webhooks' URL paths and of policy proofs.
+// An Installation names the objects of Usher in a cluster: the webhook configurations, the Leases
+// in a namespace, and the Secrets there with the keys of webhook URL paths and of policy proofs.
 type Installation struct{ Name, Namespace, PathSecret, ProofSecret string }
 
-// Remove deletes what Usher has registered. It goes on after an error: what can be removed is. It tells what it does.
+// Remove deletes these objects, and prints what it deletes. It continues after an error.
 func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out io.Writer) error {
 	removed := 0
 	tell := func(kind, name string) {
@@ -147,7 +147,8 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	return err
 }
 
-// removeLeases returns how many servers have renewed theirs as if they still ran.
+// removeLeases deletes the Leases, and returns how many servers seem to run still, because they
+// have renewed theirs.
 func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace string, tell func(kind, name string)) (running int, err error) {
 	leases := kube.CoordinationV1().Leases(namespace)
 	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: report.LeaseLabel})
@@ -172,7 +173,8 @@ func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace stri
 	return running, errors.Join(errs...)
 }
 
-// removeSecret removes keys that nobody uses any more. What is not Usher's is left.
+// removeSecret deletes a Secret with keys that are no longer used, unless the Secret is not
+// Usher's.
 func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, name string, tell func(kind, name string)) error {
 	if name == "" {
 		return nil
@@ -195,7 +197,7 @@ func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, nam
 	return nil
 }
 
-// Answered reports whether it was the API server that said no, or Usher itself.
+// Answered reports whether err is a response of the API server, or an error of Usher itself.
 func Answered(err error) bool {
 	var status apierrors.APIStatus
 	var foreign *webhookconfig.ForeignError

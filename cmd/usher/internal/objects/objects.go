@@ -1,4 +1,4 @@
-// Package objects reads the objects and recorded reviews that commands are given in files.
+// Package objects reads objects and recorded reviews from the files that commands get.
 package objects
 
 import (
@@ -28,7 +28,7 @@ type Input struct {
 	// File is where it comes from; "-" is the standard input.
 	File   string
 	Object map[string]any
-	// Review is the request of an AdmissionReview of any version, and object then nil.
+	// Review is the request of an AdmissionReview of any version, and the object is nil then.
 	Review *admissionv1.AdmissionRequest
 }
 
@@ -37,8 +37,8 @@ func RegisterFlag(flags *pflag.FlagSet, paths *[]string) {
 	flags.StringArrayVarP(paths, "file", "f", nil, "file or folder with objects or AdmissionReviews, - for the standard input (repeatable)")
 }
 
-// Read reads the objects in files and folders; - is the standard input. Lists are taken apart. In
-// folders, what is no object is skipped with a note on s.Err.
+// Read reads the objects in files and folders; - is the standard input. Lists are split into their
+// items. In folders, files without objects are skipped with a note on s.Err.
 func Read(cmd *cobra.Command, s cli.Streams, paths []string) ([]Input, error) {
 	if err := cli.ReadsStdinOnce(paths); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func inputFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// readInputFile returns the objects of a file, with ErrNoObject if it has something else, too.
+// readInputFile returns the objects of a file, with ErrNoObject if it also has other documents.
 func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	var content []byte
 	var err error
@@ -124,8 +124,8 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	}
 }
 
-// valuesOf takes JSON values apart that follow one another, of which a YAML parser reads
-// the first only. The last one is what is no JSON.
+// valuesOf splits a sequence of JSON values, of which a YAML parser reads only the first. The last
+// item is the rest that is not JSON.
 func valuesOf(document []byte) [][]byte {
 	if !bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
 		return [][]byte{document}

@@ -1,4 +1,4 @@
-// Package observe has the commands that look at running servers.
+// Package observe has the commands that examine running servers.
 package observe
 
 import (
@@ -183,7 +183,7 @@ func (f *benchFlags) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// A benchReport is what a bench found out. Durations are in seconds.
+// A benchReport is the result of a bench. Durations are in seconds.
 type benchReport struct {
 	URL         string         `json:"url"`
 	Connections int            `json:"connections"`
@@ -193,8 +193,8 @@ type benchReport struct {
 	PerSecond   float64        `json:"answeredPerSecond"`
 	Verdicts    map[string]int `json:"verdicts"`
 	Latency     latencies      `json:"latencySeconds"`
-	// Failed counts requests without a good answer, and Unsent those for which no
-	// connection was free.
+	// Failed counts requests without a valid response, and Unsent those for which no connection was
+	// free.
 	Failed int          `json:"failed"`
 	Errors []benchError `json:"errors,omitempty"`
 	Unsent int          `json:"unsent"`

@@ -6,7 +6,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// Limits are the flags by which operators say what policies may do.
+// Limits are the flags that limit what policies may do.
 type Limits struct{ http, namespacedHTTP, kinds, references []string }
 
 // Register adds the flags.
@@ -17,7 +17,7 @@ func (l *Limits) Register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&l.references, "namespaced-references", nil, "kinds whose objects policies of a namespace may read outside of it, such as ConfigMap, *.example.com or *")
 }
 
-// Limits returns what the flags say.
+// Limits returns the limits that the flags set.
 func (l *Limits) Limits() (rule.Limits, error) {
 	return rule.ParseLimits(l.http, l.namespacedHTTP, l.kinds, l.references)
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/usher-dev/usher/source/dir"
 )
 
-// RegisterFlag adds the flag -p, which names files and folders with policies. More says what is
-// special about it, after a semicolon; it can be empty.
+// RegisterFlag adds the flag -p, which names files and folders with policies. More is added to the
+// help after a semicolon; it can be empty.
 func RegisterFlag(flags *pflag.FlagSet, paths *[]string, more string) {
 	flags.StringArrayVarP(paths, "policies", "p", nil, "file or folder with policies, - for the standard input (repeatable)"+more)
 }
 
-// Read reads the policies in files and folders; - is the standard input. It notes on s.Err which
+// Read reads the policies in files and folders; - is the standard input. It prints to s.Err which
 // files of folders have none. Finding no policy at all is not an error.
 func Read(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, error) {
 	if err := cli.ReadsStdinOnce(paths); err != nil {
@@ -47,7 +47,7 @@ func Read(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, error)
 	return set, nil
 }
 
-// ReadSome is [Read]; finding none is an error.
+// ReadSome is like [Read], but finding no policy is an error.
 func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, error) {
 	set, err := Read(cmd, s, paths)
 	if err == nil && len(set.Policies) == 0 && len(set.Unreadable) == 0 {
@@ -57,8 +57,8 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 	return set, err
 }
 
-// noteSkipped tells of files without policies beside those that have some. Test cases may lie
-// beside the policies that they are about.
+// noteSkipped prints which files have no policies, if others have some. It ignores test cases,
+// which may be in the same folder as their policies.
 func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
 	files := slices.DeleteFunc(slices.Clone(set.Skipped), hasCases)
 	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
@@ -74,7 +74,7 @@ func hasCases(file string) bool {
 	})
 }
 
-// Problems compiles a set and returns all that is wrong with it, sorted and not nil.
+// Problems compiles a set and returns all problems of it, sorted and not nil.
 func Problems(set source.Set, limits rule.Limits) []rule.Problem {
 	problems := []rule.Problem{}
 	for _, u := range set.Unreadable {

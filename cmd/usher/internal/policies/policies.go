@@ -1,4 +1,4 @@
-// Package policies reads the policies that commands are given in files, and compiles them.
+// Package policies reads policies from the files that commands get, and compiles them.
 package policies
 
 import (
@@ -25,7 +25,7 @@ type Set struct {
 	limits rule.Limits
 }
 
-// Usable reads policies for cmd, and tells the errors in them if there are any.
+// Usable reads policies for cmd, and returns their errors if there are any.
 func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
 	limits, err := flags.Limits()
 	if err != nil {
@@ -52,7 +52,7 @@ func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 	return &cli.ProblemsError{Code: cli.CodeInvalidPolicies, Problems: errs, Err: err}
 }
 
-// Decider decides by the policies, and about policies.
+// Decider returns a decider for the policies, which also decides writes of policies.
 func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
 		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})
@@ -60,6 +60,6 @@ func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: compile.Options{Limits: p.limits}, KeepSpecs: true}), by)
 }
 
-// HTTPFacts returns a resolver that asks HTTP services; local includes those on loopback and
+// HTTPFacts returns a resolver that calls HTTP services; local includes those on loopback and
 // link-local addresses.
 func HTTPFacts(local bool) fact.Resolver { return facthttp.New(facthttp.Options{AllowLocal: local}) }

@@ -31,7 +31,7 @@ type decideFlags struct {
 	output cli.OutputFlag
 	color  cli.ColorFlag
 
-	// store is where objects of --facts are looked up.
+	// store looks up the objects of --facts.
 	store *store
 }
 
@@ -74,7 +74,7 @@ objects cannot be used.`,
 	return cmd
 }
 
-// registerDecision adds the flags of commands that decide by policies.
+// registerDecision adds the flags of commands that evaluate policies.
 func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	policies.RegisterFlag(flags, &f.policies, "")
@@ -129,7 +129,7 @@ func (f *decideFlags) validate() error {
 	return cli.ReadsStdinOnce(f.policies, f.files, f.old)
 }
 
-// decider is what decides: the policies, with their rules, or a webhook.
+// decider returns the decider: the policies, with their rules, or a webhook.
 func (f *decideFlags) decider(cmd *cobra.Command, s cli.Streams) (usher.Decider, []rule.Rule, error) {
 	if f.server != "" {
 		d, err := dial(cmd.Context(), f.server, f.caFile, f.wait)
@@ -142,7 +142,7 @@ func (f *decideFlags) decider(cmd *cobra.Command, s cli.Streams) (usher.Decider,
 	return set.Decider(facts), set.Rules, nil
 }
 
-// loaded are the policies, and what they get facts from.
+// loaded returns the policies, and the resolver of their facts.
 func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
 	set, err := policies.Usable(cmd, s, f.policies, &f.limits)
 	if err != nil {

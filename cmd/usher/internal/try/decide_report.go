@@ -130,7 +130,7 @@ func paintOutcome(o usher.Outcome, word string, ignored bool, p cli.Palette) str
 	return word
 }
 
-// changesOf is a unified diff of two objects as YAML.
+// changesOf returns a unified diff of two objects as YAML.
 func changesOf(before, after map[string]any, p cli.Palette) (string, error) {
 	changes, err := yamldiff.Of(before, after)
 	if err != nil {
@@ -139,7 +139,7 @@ func changesOf(before, after map[string]any, p cli.Palette) (string, error) {
 	return paintDiff(changes, p), nil
 }
 
-// paintDiff indents a diff and gives it colours.
+// paintDiff indents and colors a diff.
 func paintDiff(changes string, p cli.Palette) string {
 	var b strings.Builder
 	for line := range strings.Lines(changes) {

@@ -75,7 +75,7 @@ type explained struct {
 	Operation usher.Operation       `json:"operation"`
 	Allowed   bool                  `json:"allowed"`
 	Phases    []explain.Explanation `json:"phases"`
-	// MissingFacts are objects that policies asked for and that --facts does not have.
+	// MissingFacts are objects that policies read and that --facts does not have.
 	MissingFacts []string `json:"missingFacts,omitempty"`
 }
 
@@ -150,7 +150,8 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	return nil
 }
 
-// atEntry has d asked at the entry that an API server would ask about each request.
+// atEntry returns a decider that calls d with the entry to which an API server would send each
+// request.
 func atEntry(d usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		asked := *r
@@ -190,7 +191,7 @@ func (f *explainFlags) explainCase(ctx context.Context, report *explainReport, c
 	return f.explain(ctx, report, one, setup.Rules, setup.Facts, []asked{{request, decision}})
 }
 
-// explain adds a request and what was decided about it to the report.
+// explain adds a request and its decision to the report.
 func (f *explainFlags) explain(ctx context.Context, report *explainReport, one explained, rules []rule.Rule, facts fact.Resolver, all []asked) error {
 	f.note(rules)
 	options := explain.Options{Facts: cached.New(facts, time.Minute), Measure: f.cost}
@@ -226,7 +227,7 @@ func (f *explainFlags) note(rules []rule.Rule) {
 	}
 }
 
-// checkPolicy refuses a --policy that is none of those that were asked.
+// checkPolicy returns an error if --policy names none of the evaluated policies.
 func (f *explainFlags) checkPolicy(report *explainReport) error {
 	if f.policy == "" || len(report.Explained) == 0 || slices.Contains(f.names, f.policy) {
 		return nil
@@ -239,7 +240,7 @@ func (f *explainFlags) checkPolicy(report *explainReport) error {
 	return fmt.Errorf("--policy %s: there is no policy with this name; the policies are %s", f.policy, strings.Join(known, ", "))
 }
 
-// named are the rules of the policies with a name.
+// named returns the rules of the policies with a name.
 func named(rules []explain.Rule, name string) []explain.Rule {
 	kept := []explain.Rule{}
 	for _, r := range rules {

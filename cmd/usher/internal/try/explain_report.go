@@ -52,7 +52,8 @@ func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
 	}
 }
 
-// conversion tells the version in which an entry got the object, if the client used another one.
+// conversion returns the version in which an entry received the object, if the client used another
+// one.
 func conversion(e *explain.Explanation) string {
 	if e.Requested == "" {
 		return ""
@@ -118,7 +119,7 @@ func opText(op usher.PatchOp) string {
 	return op.Op + " " + op.Path + " " + valueText(op.Value, false)
 }
 
-// maxValue keeps large values from hiding the rest.
+// maxValue is the length to which values are cut, so that large ones do not hide the rest.
 const maxValue = 200
 
 func valueText(value any, absent bool) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/usher-dev/usher/fact/object"
 )
 
-// A store resolves objects to those of --facts, and remembers what it does not have. A nil store
-// misses nothing.
+// A store finds objects among those of --facts, and remembers which ones are missing. With a nil
+// store, none are missing.
 type store struct {
 	objects *object.Store
 
@@ -31,7 +31,7 @@ func (s *store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	return found, err
 }
 
-// taken returns what was missing since the last call.
+// taken returns the objects that were missing since the last call.
 func (s *store) taken() []string {
 	if s == nil {
 		return nil

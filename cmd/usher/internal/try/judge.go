@@ -25,7 +25,7 @@ type Judgement struct {
 	Warnings    []string     `json:"warnings,omitempty"`
 	Rules       []ruleResult `json:"rules"`
 	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
-	// MissingFacts are objects that policies asked for and that --facts does not have.
+	// MissingFacts are objects that policies read and that --facts does not have.
 	MissingFacts []string `json:"missingFacts,omitempty"`
 	// Near is a deprecated name of NearMatches.
 	Near  []nearMatch `json:"near,omitempty"`
@@ -37,13 +37,13 @@ type Judgement struct {
 	asked  []asked
 }
 
-// An asked is one question and its answer.
+// An asked is the request to one phase and its decision.
 type asked struct {
 	request  *usher.Request
 	decision usher.Decision
 }
 
-// A ruleResult is what one rule said.
+// A ruleResult is the result of one rule.
 type ruleResult struct {
 	Phase usher.Phase `json:"phase"`
 	usher.Finding
@@ -51,7 +51,7 @@ type ruleResult struct {
 	Error string `json:"error,omitempty"`
 }
 
-// A nearMatch is a rule that only its finest clauses kept from matching.
+// A nearMatch is a rule that would match except for its most specific clauses.
 type nearMatch struct {
 	Phase    usher.Phase     `json:"phase"`
 	Policy   usher.PolicyRef `json:"policy"`
@@ -61,8 +61,8 @@ type nearMatch struct {
 	Miss string `json:"miss"`
 }
 
-// Judge asks both questions about one request, as an API server does: the second about
-// the object that the first left behind.
+// Judge sends one request to both phases, as an API server does: the second phase gets the object
+// as the first has changed it.
 func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) Judgement {
 	j := Judgement{File: q.File, Operation: q.Request.Operation, Rules: []ruleResult{}}
 	subject, err := q.Request.Target().Tree()
@@ -102,7 +102,7 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 	return j
 }
 
-// ask puts one question and notes what the answer adds.
+// ask sends the request to one phase and records the result.
 func (j *Judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) usher.Decision {
 	decision, err := d.Decide(ctx, r)
 	if err != nil {
@@ -123,7 +123,7 @@ func (j *Judgement) ask(ctx context.Context, d usher.Decider, r *usher.Request) 
 	return decision
 }
 
-// look notes the rules of a phase that nearly match.
+// look records the rules of a phase that almost match.
 func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]any) {
 	subject := targetOf(r, object)
 	for i := range rules {
@@ -133,8 +133,8 @@ func (j *Judgement) look(rules []rule.Rule, r *usher.Request, object map[string]
 	}
 }
 
-// lookForOtherOperations notes the rules that match the object, but another operation. They are
-// too many to show beside rules that matched.
+// lookForOtherOperations records the rules that match the object, but for another operation. There
+// are too many of them to show if other rules matched.
 func (j *Judgement) lookForOtherOperations(rules []rule.Rule, r *usher.Request, object map[string]any) {
 	subject := targetOf(r, object)
 	for i := range rules {
@@ -146,7 +146,8 @@ func (j *Judgement) lookForOtherOperations(rules []rule.Rule, r *usher.Request, 
 	}
 }
 
-// targetOf is the object as selectors see it: with the namespace of the request, if it has none.
+// targetOf returns the object as selectors see it: with the namespace of the request, if it has
+// none.
 func targetOf(r *usher.Request, object map[string]any) rule.Target {
 	target := rule.TargetOf(r, object)
 	if target.Namespace == "" && target.Kind != "Namespace" {
@@ -168,7 +169,7 @@ func (j *Judgement) deny(phase usher.Phase, d usher.Decision) {
 	j.Phase, j.Code, j.Reason, j.Message = phase, d.Code, d.Reason, d.Message
 }
 
-// changed reports whether the object is not what it was.
+// changed reports whether the object has changed.
 func (j *Judgement) changed() bool { return j.Result != nil && !reflect.DeepEqual(j.before, j.Result) }
 
 func undecided(err error) usher.Decision {

@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 )
 
-// requestFlags say which requests are made about which objects.
+// requestFlags define which requests are made for which objects.
 type requestFlags struct {
 	files, old            []string
 	operation             string
@@ -38,7 +38,7 @@ func (f *requestFlags) register(cmd *cobra.Command, namespace string) {
 	flags.BoolVar(&f.dryRun, "dry-run", false, "mark the request as a dry run")
 }
 
-// complete checks the flags, and takes args for files beside those of -f.
+// complete checks the flags, and adds args to the files of -f.
 func (f *requestFlags) complete(args []string) error {
 	f.files = append(f.files, args...)
 	f.operation = strings.ToUpper(f.operation)
@@ -57,7 +57,7 @@ func (f *requestFlags) complete(args []string) error {
 	return nil
 }
 
-// read reads the objects, and those that they were before.
+// read reads the objects and their old versions.
 func (f *requestFlags) read(cmd *cobra.Command, s cli.Streams) (inputs, olds []objects.Input, err error) {
 	if err := cli.ReadsStdinOnce(f.files, f.old); err != nil {
 		return nil, nil, err

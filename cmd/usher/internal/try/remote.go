@@ -24,15 +24,14 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A remote is a webhook as a Decider. Its decisions have no findings: webhooks do not
-// tell them.
+// A remote is a webhook as a Decider. Its decisions have no findings: webhooks do not return them.
 type remote struct {
 	url    string
 	client *http.Client
 }
 
-// dial returns the webhook at a URL as soon as it says that it is ready. The certificates
-// may still have to be written when it is called.
+// dial returns the webhook at a URL as soon as it is ready. When dial is called, the files of
+// certificates may not exist yet.
 func dial(ctx context.Context, url, caFile string, wait time.Duration) (*remote, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -140,7 +139,7 @@ func (r *remote) post(ctx context.Context, path string, review *admissionv1.Admi
 	return got.Response, nil
 }
 
-// reviewOf is the review that an API server would send.
+// reviewOf returns the review that an API server would send.
 func reviewOf(r *usher.Request) (*admissionv1.AdmissionReview, error) {
 	request := &admissionv1.AdmissionRequest{
 		UID:         uuid.NewUUID(),

@@ -15,13 +15,13 @@ import (
 	"github.com/usher-dev/usher/policytest"
 )
 
-// A Question is a request of the mutating phase, with the file that it comes from.
+// A Question is a request of the mutating phase, with the file of its object.
 type Question struct {
 	File    string
 	Request *usher.Request
 }
 
-// requests are the questions that the command line asks.
+// requests returns the requests that the command line defines.
 func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, error) {
 	inputs, olds, err := f.read(cmd, s)
 	if err != nil {
@@ -84,8 +84,8 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 	return built, err
 }
 
-// oldOf finds the object that is updated. A single one needs not have the same name:
-// people compare two files.
+// oldOf finds the object that is updated. A single one may have another name: users compare two
+// files.
 func oldOf(object map[string]any, olds []objects.Input) (map[string]any, error) {
 	switch {
 	case len(olds) == 0:
@@ -100,7 +100,7 @@ func oldOf(object map[string]any, olds []objects.Input) (map[string]any, error) 
 	return olds[i].Object, nil
 }
 
-// reviewRequest is the request of a review, nil for nil.
+// reviewRequest returns the request of a review, nil for nil.
 func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
 	if r == nil {
 		return nil

@@ -121,7 +121,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams, args []string) er
 	if err := cmp.Or(f.complete(args), f.validate()); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
-	// The API server's code says in its log what the trace says better.
+	// The trace has more details than the log of the API server's code.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	simulator, recording, err := f.simulator(cmd, s)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *simulateFlags) simulator(cmd *cobra.Command, s cli.Streams) (*simulate.
 	return simulator, o.Record, err
 }
 
-// knownCluster is the cluster, in which Usher answers if requested.
+// knownCluster returns the cluster, in which Usher handles requests if the flags say so.
 func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simulate.Options) (*simulate.Cluster, error) {
 	var set policies.Set
 	if len(f.usher) > 0 {
@@ -285,7 +285,7 @@ func (f *simulateFlags) rest() (*rest.Config, error) {
 	return config, nil
 }
 
-// keep writes what was recorded, for nobody else to read: it has whole objects in it.
+// keep writes the recording to a file that only the user can read: it contains whole objects.
 func (f *simulateFlags) keep(recording *simulate.Recording) error {
 	if recording == nil {
 		return nil
@@ -297,7 +297,7 @@ func (f *simulateFlags) keep(recording *simulate.Recording) error {
 	return errors.Join(recording.Write(file), file.Close())
 }
 
-// A simulation is a request, with the file that it comes from.
+// A simulation is a request, with the file of its object.
 type simulation struct {
 	file    string
 	request simulate.Request
@@ -348,7 +348,7 @@ func (f *simulateFlags) simulation(in objects.Input, olds []objects.Input, who u
 	return r, err
 }
 
-// reviewed is the request that a recorded review is about.
+// reviewed returns the request of a recorded review.
 func (f *simulateFlags) reviewed(in objects.Input) (simulate.Request, error) {
 	q := reviewRequest(in.Review)
 	object, err := q.Object.Tree()

@@ -126,7 +126,7 @@ func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []pol
 	return results
 }
 
-// showProgress counts on a terminal, once it takes longer than one cares to wait.
+// showProgress prints a counter to a terminal if the cases take long.
 func showProgress(w io.Writer, done *atomic.Int64, total int) (stop func()) {
 	if !cli.IsTerminal(w) {
 		return func() {}
@@ -157,12 +157,12 @@ type testReport struct {
 	Passed  int                 `json:"passed"`
 	Failed  int                 `json:"failed"`
 	Skipped int                 `json:"skipped"`
-	// Coverage and Mutants are there if they were asked for.
+	// Coverage and Mutants are present if the flags request them.
 	Coverage []policytest.Coverage `json:"coverage,omitempty"`
 	Mutants  *policytest.Mutants   `json:"mutants,omitempty"`
 }
 
-// A testExtent is what to find out besides whether cases pass.
+// A testExtent selects what to measure besides whether cases pass.
 type testExtent struct {
 	coverage, mutate bool
 }

@@ -1,4 +1,4 @@
-// Package user has the flags that say who makes a request.
+// Package user has the flags for the user of a request.
 package user
 
 import (
@@ -11,7 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// Flags are those flags.
+// Flags are the flags for a user.
 type Flags struct {
 	Name, UID string
 	Groups    []string
@@ -29,8 +29,8 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 // Given reports whether the flags name a user or a group.
 func (f *Flags) Given() bool { return f.Name != "" || len(f.Groups) > 0 }
 
-// User returns the user, with the groups that API servers add. Without a name, groups and the rest
-// it is the zero User.
+// User returns the user, with the groups that API servers add. If no flag is set, that is the zero
+// User.
 func (f *Flags) User() (usher.User, error) {
 	u := usher.User{Name: f.Name, UID: f.UID, Groups: slices.Clone(f.Groups)}
 	for _, pair := range f.Extra {

@@ -107,19 +107,19 @@ type checkReport struct {
 	Errors   int            `json:"errors"`
 	Warnings int            `json:"warnings"`
 	Problems []rule.Problem `json:"problems"`
-	// SlowPath are the steps that run on the CUE evaluator, if they were asked for.
+	// SlowPath are the steps that run on the CUE evaluator, if a flag requests them.
 	Slow []slowStep `json:"slow,omitempty"`
-	// NotTried says on what policies were not tried.
+	// NotTried are the policies that were not tried on all of their kinds.
 	NotTried []notTried `json:"notTried,omitempty"`
 }
 
-// A notTried is a policy that was not tried on everything.
+// A notTried is a policy that was not tried on all of its kinds.
 type notTried struct {
 	Policy usher.PolicyRef `json:"policy"`
 	Why    string          `json:"why"`
 }
 
-// A slowStep is a step of a rule that runs slowly, and why it does.
+// A slowStep is a step of a rule that runs slowly, and why.
 type slowStep struct {
 	Policy usher.PolicyRef `json:"policy"`
 	Rule   string          `json:"rule"`
@@ -156,8 +156,8 @@ func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try 
 	}
 }
 
-// newTrial returns what tries policies on the objects in files. CustomResourceDefinitions count
-// wherever they are.
+// newTrial returns a trial of policies on the objects in files. It uses CustomResourceDefinitions
+// from all files.
 func newTrial(files, paths []string) (*trial.Trial, error) {
 	objects, err := object.Load(files...)
 	if err != nil {
@@ -165,7 +165,7 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 	}
 	definitions := objects
 	for _, path := range paths {
-		// What is wrong with other files is told where policies are read.
+		// Reading the policies reports the problems of other files.
 		if found, err := object.Load(path); err == nil && path != "-" {
 			definitions = slices.Concat(definitions, found)
 		}
@@ -182,10 +182,10 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 	}), nil
 }
 
-// longestTrial is what trying a policy may take.
+// longestTrial limits the time to try a policy.
 const longestTrial = time.Second
 
-// tried returns what is found when policies without errors are tried.
+// tried tries policies without errors and returns the findings.
 func tried(ctx context.Context, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried) {
 	var problems []rule.Problem
 	var skipped []notTried

@@ -125,8 +125,7 @@ func printDocuments(w io.Writer, documents []map[string]any) error {
 	return nil
 }
 
-// printPrograms prints the rendered program of each rule below a comment that says where
-// it belongs.
+// printPrograms prints the rendered program of each rule below a comment that names the rule.
 func printPrograms(w io.Writer, rendered []map[string]any) error {
 	printed := false
 	for _, policy := range rendered {
