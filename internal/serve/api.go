@@ -10,8 +10,9 @@ import (
 	"github.com/usher-dev/usher/internal/graceful"
 )
 
-// An API is how a server serves its own API. It has a port of its own, so that its users take no
-// connection from API servers, and admission does not request client certificates.
+// An API configures the server's own API. It has a separate port, so that its users do not take
+// connections from API servers, and so that the admission port does not request client
+// certificates.
 type API struct {
 	// Address is host:port; with port 0 the system chooses one.
 	Address string
@@ -19,7 +20,7 @@ type API struct {
 	Audiences []string
 }
 
-// apiServer is what serves the API.
+// apiServer serves the API.
 type apiServer struct {
 	*delegated.API
 	server   *graceful.Server
@@ -55,7 +56,7 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 // serve serves until the server is shut down.
 func (a *apiServer) serve() error { return graceful.Served(a.server.ServeTLS(a.listener, "", "")) }
 
-// APIURL is where the server's own API is, empty if it is nowhere.
+// APIURL returns the URL of the server's own API; empty if it is not served.
 func (s *Server) APIURL() string {
 	if s.api == nil {
 		return ""

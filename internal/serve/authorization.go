@@ -15,13 +15,13 @@ import (
 	"github.com/usher-dev/usher/observe/decisionlog"
 )
 
-// An Authorization is how a server answers authorization webhooks. They have an address of their
-// own: only API servers need it.
+// An Authorization configures the authorization webhooks. They have a separate address, because
+// only API servers need it.
 type Authorization struct {
 	// Address is host:port; with port 0 the system chooses one.
 	Address string
-	// ClientCAFile, ClientNames and TokenFile are the callers' credentials, as those of [Config]
-	// for admission. Without any, everybody may call.
+	// ClientCAFile, ClientNames and TokenFile define the credentials of callers, like those of
+	// [Config] for admission. If none is set, callers are not authenticated.
 	ClientCAFile string
 	ClientNames  []string
 	TokenFile    string
@@ -33,11 +33,11 @@ type Authorization struct {
 	MaxBody     int64
 	// Self is the user of this server at its API server. It may always read policies.
 	Self string
-	// Shadow makes all responses ones without opinion. The log and metrics have the decisions.
+	// Shadow makes all responses NoOpinion. The decisions are only in the log and in metrics.
 	Shadow bool
 }
 
-// guarded reports whether callers have to prove who they are.
+// guarded reports whether callers are authenticated.
 func (a *Authorization) guarded() bool {
 	return a != nil && (a.ClientCAFile != "" || a.TokenFile != "")
 }
@@ -61,7 +61,7 @@ const maxStreams = 1000
 // maxUnread is how many bytes of these requests may arrive before they are read.
 const maxUnread = 1 << 20
 
-// authorizer is what answers authorization webhooks.
+// authorizer serves authorization webhooks.
 type authorizer struct {
 	server   *graceful.Server
 	listener net.Listener
@@ -131,7 +131,7 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 // serve serves until the server is shut down.
 func (a *authorizer) serve() error { return graceful.Served(a.server.ServeTLS(a.listener, "", "")) }
 
-// AuthorizationURL is where the authorization webhooks are, empty if they are nowhere.
+// AuthorizationURL returns the URL of the authorization webhooks; empty if they are not served.
 func (s *Server) AuthorizationURL() string {
 	if s.authorizer == nil {
 		return ""

@@ -12,7 +12,7 @@ const tryout = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 	`"namespace":"default","operation":"CREATE","userInfo":{},` +
 	`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"try","namespace":"default","labels":{}}}}}`
 
-// printBanner prints where the server is and how to call it.
+// printBanner prints the URLs of the server and how to call it.
 func (s *Server) printBanner() {
 	var b strings.Builder
 	origins := slices.Clone(s.config.Policies)

@@ -10,14 +10,14 @@ import (
 	"github.com/usher-dev/usher/report"
 )
 
-// probePurpose is what the keys of probes are derived for.
+// probePurpose is the purpose from which the keys of probes are derived.
 const probePurpose = "usher.dev/probe"
 
-// probeKeys are those that replicas share because they share a certificate.
+// probeKeys returns the keys of probes. Replicas that share a certificate share these keys.
 func (s *Server) probeKeys() [][]byte { return s.identity.Keys(probePurpose) }
 
-// newProber returns what finds out whether API servers call the webhooks; nil without clients
-// that can.
+// newProber returns a prober, which finds out whether API servers call the webhooks; nil if there
+// is no client for that.
 func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.State)) *probe.Prober {
 	if m.Clients.Probe == nil {
 		return nil
@@ -36,7 +36,7 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 	return probe.New(o)
 }
 
-// verify reports whether API servers call the webhooks, while this replica is the leader.
+// verify finds out whether API servers call the webhooks, while this replica is the leader.
 func (m *clusterRuntime) verify(ctx context.Context, tell func(report.Calls)) {
 	m.prober.Run(ctx, func(r probe.Result) {
 		states := map[probe.State]report.CallState{

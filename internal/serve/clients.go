@@ -20,20 +20,20 @@ import (
 	"github.com/usher-dev/usher/internal/probe"
 )
 
-// Clients are ways to talk to one API server.
+// Clients are clients of one API server.
 type Clients struct {
-	// Server is its address, for people.
+	// Server is its address, for logs.
 	Server string
 	Kube   kubernetes.Interface
-	// Policies reads and patches policies. Facts reads what policies refer to: it has a
-	// limit of its own, so that neither slows down the other.
+	// Policies reads and patches policies. Facts reads the objects that policies refer to. It has a
+	// separate rate limit, so that neither slows down the other.
 	Policies, Facts dynamic.Interface
-	// Reviews authenticates and authorizes the callers of the server's own API. It has a rate limit
-	// of its own, since callers control the number of its requests.
+	// Reviews authenticates and authorizes the callers of the server's own API. It has a separate
+	// rate limit, because callers control the number of its requests.
 	Reviews kubernetes.Interface
 	// Mapper maps kinds by discovery, which it caches until it is reset.
 	Mapper meta.ResettableRESTMapper
-	// Probe writes probes, over connections of its own; nil if nothing does.
+	// Probe writes probes over separate connections; nil if no probes are written.
 	Probe probe.Writer
 }
 
@@ -79,7 +79,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 // probeClient creates a client that shares no connections.
 func probeClient(c *rest.Config) (rest.Interface, *http.Client, error) {
 	own := rest.CopyConfig(c)
-	// Transports are shared among configurations that look the same.
+	// client-go shares transports among equal configurations.
 	own.Dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	own.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	connections, err := rest.HTTPClientFor(own)
@@ -101,8 +101,7 @@ func dynamicFor(c *rest.Config, transport *http.Client) (dynamic.Interface, erro
 	return client, nil
 }
 
-// passing reports whether an error of an API server is one that goes by itself: it does not
-// answer, or not now.
+// passing reports whether an error is temporary: the API server does not respond, or is overloaded.
 func passing(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -19,7 +19,7 @@ import (
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
-// A member is a server's part in a cluster.
+// A clusterRuntime runs what a server does in a cluster.
 type clusterRuntime struct {
 	*Cluster
 
@@ -28,17 +28,18 @@ type clusterRuntime struct {
 	reporter *report.Reporter
 	scopes   *scopes
 	proofs   *proofs
-	// webhookConfig and routes are nil if it is somebody else's business.
+	// webhookConfig and routes are nil if the server does not manage webhook configurations.
 	webhookConfig *webhookConfigSync
 	routes        *routes
-	// prober is nil if nobody can find out whether API servers call.
+	// prober is nil if there is no way to find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
 	// failing remembers which policies fail here.
 	failing *failing.Tracker
 }
 
-// newClusterRuntime prepares one. Replicas share the keys; count counts probes by what they show.
+// newClusterRuntime creates a clusterRuntime. Replicas share the keys; count counts probes by their
+// results.
 func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clusterRuntime {
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
@@ -73,10 +74,10 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 	return m
 }
 
-// start reads what the server cannot serve without.
+// start reads the keys without which the server cannot serve.
 func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if m.routes == nil {
-		// It has nothing to register, and can wait for its policies.
+		// The server does not register webhooks, so it can wait for its policies.
 		err := m.proofs.start(ctx)
 		if err != nil && passing(err) {
 			log.Warn("the keys of policy proofs are not known yet", "error", err)
@@ -90,14 +91,14 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
 }
 
-// facts are the objects of the cluster. Those that are not watched are remembered for a
-// moment, so that a burst of requests does not become one of reads.
+// facts returns a resolver for objects of the cluster. It caches objects that are not watched for a
+// moment, so that a burst of requests does not cause a burst of reads.
 func (m *clusterRuntime) facts(c Config) fact.Resolver {
 	return cached.New(m.resolver, min(c.FactTTL, objectTTL))
 }
 
-// observe hands on what is in force now: policies count as enforced when API servers ask
-// for what they need.
+// observe passes on what is in force now. Policies count as enforced when the webhook
+// configurations cover what they need.
 func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
 	m.failing.Keep(snapshot.Policies)
@@ -111,7 +112,8 @@ func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	})
 }
 
-// run takes part until ctx is done, and then gives up what others may take over.
+// run takes part in the cluster until ctx is done, and then releases what other replicas may take
+// over.
 func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.resolver.Run(ctx) })
@@ -125,8 +127,8 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	return group.Wait()
 }
 
-// isRegistered returns what tells whether API servers ask for what the policies need; nil if
-// that is somebody else's business.
+// isRegistered returns a function that reports whether the webhook configurations cover what the
+// policies need; nil if the server does not manage them.
 func (m *clusterRuntime) isRegistered() func() bool {
 	if m.webhookConfig == nil {
 		return nil

@@ -16,16 +16,16 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Config says what a [Server] serves, where and how. Zero values mean what the
-// comments say; only Policies or Cluster is needed.
+// A Config configures a [Server]. Zero values have the documented meaning; only Policies or Cluster
+// is needed.
 type Config struct {
 	// Policies are files and folders, watched. With Cluster they come before those of the
 	// cluster: of two with the same kind and name, that from a file is in force.
 	Policies []string
-	// Facts are files and folders with objects that exist in the cluster, read once. They
-	// are for servers without Cluster.
+	// Facts are files and folders with objects that take the place of those in a cluster. They are
+	// read once. They are for servers without Cluster.
 	Facts []string
-	// Cluster is what the server takes part in; nil means that it knows nothing of one.
+	// Cluster is the cluster of the server; nil means that it has none.
 	Cluster *Cluster
 
 	// WriteSpecs fills in renderedCue and defaults when policies are written, as kinitiras does.
@@ -34,30 +34,30 @@ type Config struct {
 	// BindAddress is 127.0.0.1 if empty; Port 0 lets the system choose.
 	BindAddress string
 	Port        int
-	// MetricsAddress is host:port, or "0" (or empty) for no metrics. With Profile there are
-	// profiles of the process at /debug/pprof, too.
+	// MetricsAddress is host:port, or "0" (or empty) for no metrics. Profile also serves profiles
+	// of the process at /debug/pprof.
 	MetricsAddress string
 	Profile        bool
 
-	// CertFile and KeyFile come together or not; they are read again when they change, and
-	// so is CAFile, what API servers are to trust. Without them a CA and a certificate are
-	// made, and kept in CertDir if that is set, or in the Secret of Cluster.
+	// CertFile and KeyFile must both be set, or neither. CAFile has the CA that API servers trust.
+	// All are read again when they change. Without them, the server creates a CA and a certificate,
+	// and keeps them in CertDir if that is set, or in the Secret of Cluster.
 	CertFile, KeyFile string
 	CAFile            string
 	CertDir           string
-	// ClientCAFile holds who vouches for those who may ask for decisions; empty means that
-	// everybody may. It is read again when it changes. ClientNames are the names that one
-	// of these must have, as common name or alternative name; none means that all may.
-	// TokenFile holds the bearer tokens that those who ask have to send one of, one a line;
-	// empty means none. It is read again when it changes, too.
+	// ClientCAFile has the CAs of client certificates; empty means that callers need no
+	// certificate. ClientNames are the accepted common names or alternative names of client
+	// certificates; none means that all are accepted. TokenFile has bearer tokens, one per line,
+	// one of which callers must send; empty means that callers need no token. Both files are read
+	// again when they change.
 	ClientCAFile string
 	ClientNames  []string
 	TokenFile    string
-	// Authorization says how authorization webhooks are answered; nil means not at all.
+	// Authorization configures the authorization webhooks; nil means that they are not served.
 	Authorization *Authorization
-	// API says how the server's own API is served, which needs Cluster; nil means not at all.
+	// API configures the server's own API, which needs Cluster; nil means that it is not served.
 	API *API
-	// Protection says whom authorization policies never deny anything.
+	// Protection defines the users whose requests authorization policies never deny.
 	Protection Protection
 
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
@@ -65,44 +65,45 @@ type Config struct {
 
 	FailurePolicy engine.FailurePolicy
 	RuleTimeout   time.Duration
-	// RequestTimeout applies to requests that do not say how long they can wait.
+	// RequestTimeout applies to requests without a timeout of their own.
 	RequestTimeout time.Duration
-	// MaxBody is in bytes.
+	// MaxBody is the maximum size of a request, in bytes.
 	MaxBody int64
-	// MaxInFlight is how many admission requests are decided at a time; more wait for up to
-	// a second, and are then told to try again. 0 means 400.
+	// MaxInFlight limits the concurrent admission requests. Excess requests wait up to a second,
+	// then get 429. 0 means 400.
 	MaxInFlight int
-	// CUE says where CUE's evaluator runs, for policies that closures do not decide.
+	// CUE configures the processes of the CUE evaluator, for policies that cannot be compiled to
+	// closures.
 	CUE worker.Options
 	// Quota bounds the policies of each namespace of the cluster.
 	Quota live.Quota
-	// FactTTL is how long the answer to an HTTP fact may be used again.
+	// FactTTL is how long the response of an HTTP fact is cached.
 	FactTTL         time.Duration
 	AllowLocalFacts bool
-	// Limits say what policies may do.
+	// Limits limit what policies may do.
 	Limits rule.Limits
 
-	// Trace picks requests that are explained in the log.
+	// Trace selects requests that are explained in the log.
 	Trace Trace
 
-	// ShutdownGrace bounds how long requests in flight may take to finish; 0 means 10 s.
+	// ShutdownGrace limits how long requests in flight may take to finish; 0 means 10 s.
 	ShutdownGrace time.Duration
 
 	// Log is slog.Default if nil.
 	Log *slog.Logger
-	// Out gets a few lines that tell people where the server is and how to call it; nil
-	// means nobody reads them.
+	// Out gets a few lines with the URLs of the server and how to call it; nil means that they are
+	// not printed.
 	Out io.Writer
 }
 
 // DefaultPathSecret is the Secret that keeps the keys of webhook paths.
 const DefaultPathSecret = "usher-paths"
 
-// A Cluster says how a server takes part in a cluster: policies and facts come from its API
-// server, policies get a status, and API servers are told to call the server.
+// A Cluster configures how a server takes part in a cluster: policies and facts come from its API
+// server, policies get a status, and webhook configurations make API servers call the server.
 type Cluster struct {
 	Clients *Clients
-	// Namespace is where the Leases of the replicas are, and the Secret.
+	// Namespace is the namespace of the replicas' Leases and of the Secrets.
 	Namespace string
 	// Identity names this replica and no other one.
 	Identity string
@@ -115,9 +116,8 @@ type Cluster struct {
 	// ProofSecret is the Secret in which replicas keep the keys of policy proofs; empty means
 	// [DefaultProofSecret].
 	ProofSecret string
-	// WebhookConfig says how API servers reach the server, and what they are to ask it.
-	// Its Namespace and Log are filled in. Register tells whether to register; else the
-	// webhook configurations are somebody else's business.
+	// WebhookConfig configures how API servers reach the server, and what they send. Its Namespace
+	// and Log are filled in. Register says whether the server manages the webhook configurations.
 	WebhookConfig       webhookconfig.Options
 	ManageWebhookConfig bool
 	// Watch are kinds of objects to watch from the start. Others are watched when they are
@@ -125,7 +125,7 @@ type Cluster struct {
 	Watch []schema.GroupVersionKind
 }
 
-// managesWebhookConfig reports whether the server keeps webhook configurations; nil does not.
+// managesWebhookConfig reports whether the server manages webhook configurations; false for nil.
 func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }
 
 func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, DefaultPathSecret) }

@@ -8,7 +8,7 @@ import (
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
-// count shows in the metrics what is in force.
+// count updates the metrics of policies in force.
 func (s *Server) count(status live.Status) {
 	snapshot := metrics.Snapshot{
 		Generation: status.Generation,

@@ -13,21 +13,22 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// The reasons for which callers are refused.
+// The reasons to reject callers.
 const (
 	unknownPath   = "path"
 	otherResource = "resource"
 )
 
-// An entrance answers the webhooks of a server that keeps its own registration: only under
-// paths that API servers were told, and for nothing but what they send there. What is behind
-// it sees the phase in place of the path, which nobody may learn.
+// An entrance serves the webhooks of a server that manages its webhook configurations: only under
+// registered paths, and only for what API servers send there. The next handler sees the phase in
+// place of the path, because the path is secret.
 type entrance struct {
 	routes *routes
-	// door answers the reviews of a route that accept accepts; nil accepts all.
+	// door creates the handler for the reviews of a route; accept limits these, and nil accepts
+	// all.
 	door func(at route, accept func(context.Context, *usher.Request) error) http.Handler
-	// demanding says that callers have to prove who they are, behind the door: then the names
-	// of entries are paths, too.
+	// demanding says that the door authenticates callers: then the names of entries are valid
+	// paths, too.
 	demanding bool
 	refused   func(reason string)
 
@@ -35,8 +36,7 @@ type entrance struct {
 	doors map[route]http.Handler
 }
 
-// mostDoors bounds the doors that are kept: callers may choose among the names that entries can
-// have.
+// mostDoors limits the cached doors: callers can use any name that an entry can have.
 const mostDoors = 256
 
 // candidate matches what a path of a webhook looks like, registered by this version, an older
@@ -72,8 +72,7 @@ func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.refuse(w, http.StatusNotFound, unknownPath)
 }
 
-// serveAnybody answers without paths that anybody has to be told: they are the names of the
-// entries.
+// serveAnybody serves paths that are not secret: the names of the entries.
 func (e *entrance) serveAnybody(w http.ResponseWriter, r *http.Request) {
 	e.serve(w, r, r.PathValue("entry"))
 }
@@ -87,14 +86,14 @@ func (e *entrance) serve(w http.ResponseWriter, r *http.Request, entry string) {
 	e.open(route{entry: entry, bare: true, free: true}).ServeHTTP(w, disguised(r, at.Phase))
 }
 
-// phase is what the entry's name begins with.
+// phase returns the phase, with which the name of the entry begins.
 func (at route) phase() usher.Phase {
 	phase, _, _ := strings.Cut(at.entry, "-")
 	return usher.Phase(phase)
 }
 
-// asked is the entry that a request at the route is for. Under the path of a phase it is none
-// in particular: so it is registered by older versions, and by hand.
+// asked returns the entry that a request at the route is for. The path of a phase is for no
+// particular entry: older versions and manual configurations register it.
 func (at route) asked() string {
 	if at.bare && at.entry == string(at.phase()) {
 		return ""
@@ -117,8 +116,8 @@ func (e *entrance) open(at route) http.Handler {
 	return door
 }
 
-// accept accepts the reviews that API servers send to an entry. If what they send cannot be
-// read now, a decision does less harm than none.
+// accept accepts the reviews that API servers send to an entry. If the webhook configurations
+// cannot be read now, it accepts: a decision does less harm than none.
 func (e *entrance) accept(at route) func(context.Context, *usher.Request) error {
 	return func(ctx context.Context, r *usher.Request) error {
 		r.Entry, r.Trusted = at.asked(), e.demanding || !at.bare
@@ -130,16 +129,16 @@ func (e *entrance) accept(at route) func(context.Context, *usher.Request) error 
 	}
 }
 
-// refuse answers without reading what the caller sends.
+// refuse responds without reading the request body.
 func (e *entrance) refuse(w http.ResponseWriter, code int, reason string) {
 	e.refused(reason)
-	// Otherwise the server would go on to read the body. Nothing is lost if it does.
+	// Otherwise the server would continue to read the body. An error only means that it does.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	w.Header().Set("Connection", "close")
 	http.Error(w, http.StatusText(code), code)
 }
 
-// disguised is a request as if it had come for the phase's own path.
+// disguised returns a copy of the request with the path of the phase.
 func disguised(r *http.Request, phase usher.Phase) *http.Request {
 	copied, u := *r, *r.URL
 	u.Path, u.RawPath = "/"+string(phase), ""

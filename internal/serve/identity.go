@@ -16,8 +16,8 @@ import (
 type identity struct {
 	*cert.Serving
 
-	// caFile is empty if the certificate was given, without its CA. A temporary one is deleted with
-	// the server.
+	// caFile is empty if the certificate is from a file, without its CA. A temporary one is deleted
+	// with the server.
 	caFile    string
 	temporary bool
 }
@@ -54,7 +54,7 @@ func newIdentity(ctx context.Context, c Config) (*identity, error) {
 	return withFile(serving)
 }
 
-// withFile has the CA of a certificate in a file, if need be a temporary one.
+// withFile returns an identity with the CA of a certificate in a file, which may be temporary.
 func withFile(serving *cert.Serving) (*identity, error) {
 	if file := serving.CAFile(); file != "" {
 		return &identity{Serving: serving, caFile: file}, nil
@@ -75,9 +75,9 @@ func withFile(serving *cert.Serving) (*identity, error) {
 	return i, nil
 }
 
-// sharedCertificate is the one that replicas keep in a Secret.
+// sharedCertificate returns the certificate that replicas share in a Secret.
 func sharedCertificate(ctx context.Context, c Config) (serving *cert.Serving, err error) {
-	// Every replica has to ask for the same hosts: nothing here may depend on the replica.
+	// Every replica must request the same hosts: nothing here may depend on the replica.
 	o := cert.Options{Hosts: append(loopback(), c.Cluster.hosts()...), Log: c.Log}
 	secrets := c.Cluster.Clients.Kube.CoreV1().Secrets(c.Cluster.Namespace)
 	err = c.Cluster.retryWhileUnavailable(ctx, c.Log, func() error {
@@ -87,7 +87,7 @@ func sharedCertificate(ctx context.Context, c Config) (serving *cert.Serving, er
 	return serving, err
 }
 
-// retryWhileUnavailable waits for an API server that does not answer: it may be starting, too.
+// retryWhileUnavailable retries while the API server does not respond: it may be starting, too.
 func (c *Cluster) retryWhileUnavailable(ctx context.Context, log *slog.Logger, try func() error) error {
 	const most, pause = time.Minute, 2 * time.Second
 	deadline := time.Now().Add(most)
@@ -109,7 +109,7 @@ func (i *identity) close() {
 	}
 }
 
-// hosts are the names under which API servers call the webhooks.
+// hosts returns the names under which API servers call the webhooks.
 func (c *Cluster) hosts() []string {
 	r := &c.WebhookConfig
 	if r.URL != "" {
@@ -127,7 +127,7 @@ func (c *Cluster) hosts() []string {
 
 func loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
-// hosts are the names under which a server that listens on address is called.
+// hosts returns the names under which clients call a server that listens on address.
 func hosts(address string) []string {
 	all := loopback()
 	ip := net.ParseIP(address)

@@ -25,16 +25,16 @@ type kinds struct {
 	documents map[schema.GroupVersion][]byte
 	fetched   map[schema.GroupVersion]time.Time
 	refreshed time.Time
-	// set is what was made of from and so many documents.
+	// set is the result for from and this number of documents.
 	set  *kind.Set
 	from *discovered
 	of   int
 }
 
-// refetch is how long schemas are used, and how long groups without any are left alone.
+// refetch is how long schemas are used before they are read again, also if there were none.
 const refetch = time.Minute
 
-// rescan is the least time between two reads of discovery because a kind was not found.
+// rescan is the minimum time between two reads of discovery because a kind was not found.
 const rescan = 5 * time.Second
 
 func newKinds(s *scopes, log *slog.Logger) *kinds {
@@ -42,7 +42,7 @@ func newKinds(s *scopes, log *slog.Logger) *kinds {
 }
 
 // find returns the kinds of the cluster, for [trial.Options]. Until discovery has been read these are the
-// recorded ones. API servers that do not answer until ctx is done are not waited for.
+// recorded ones. It does not wait for API servers longer than ctx.
 func (k *kinds) find(ctx context.Context, recorded *kind.Set, of []schema.GroupVersionKind) *kind.Set {
 	set := k.current(recorded)
 	for _, gvk := range of {
@@ -63,7 +63,7 @@ func (k *kinds) find(ctx context.Context, recorded *kind.Set, of []schema.GroupV
 	return k.current(recorded)
 }
 
-// within calls f and waits for it until ctx is done.
+// within calls f and waits for it, but only until ctx is done.
 func (k *kinds) within(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -76,7 +76,7 @@ func (k *kinds) within(ctx context.Context, f func()) {
 	}
 }
 
-// current returns the set of what is known now; nil before discovery was read.
+// current returns the set of the kinds that are known now; nil before discovery was read.
 func (k *kinds) current(recorded *kind.Set) *kind.Set {
 	from := k.scopes.lists.Load()
 	if from == nil {
@@ -152,14 +152,14 @@ func (m *clusterRuntime) readable(ctx context.Context, of schema.GroupVersionKin
 	defer cancel()
 	resource, err := m.resolver.Resource(ctx, of)
 	if err != nil {
-		return nil //nolint:nilerr // Whether there is such a kind is told elsewhere.
+		return nil //nolint:nilerr // Another check reports unknown kinds.
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}}
 	answer, err := m.Clients.Kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil || answer.Status.Allowed {
-		return nil //nolint:nilerr // Only what is certain is told.
+		return nil //nolint:nilerr // Report only what is certain.
 	}
-	return fmt.Errorf("Usher may not get %s", resource.GroupResource()) //nolint:staticcheck // It goes on a sentence.
+	return fmt.Errorf("Usher may not get %s", resource.GroupResource()) //nolint:staticcheck // The text continues a sentence.
 }

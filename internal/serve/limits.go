@@ -5,7 +5,7 @@ import (
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
-// limitState is what requests take of the limits.
+// limitState returns how much of the limits requests use.
 func (s *Server) limitState() metrics.LimitState {
 	use := s.limits.Use()
 	state := metrics.LimitState{

@@ -29,33 +29,33 @@ import (
 const (
 	// DefaultProofSecret is the Secret that keeps the keys of policy proofs.
 	DefaultProofSecret = "usher-proofs"
-	// proofLease is a Lease that nobody holds: that there is one tells that there has been a
-	// key. Uninstalling removes it with the other Leases.
+	// proofLease is a Lease without a holder: its existence means that there has been a key.
+	// Uninstalling removes it with the other Leases.
 	proofLease = "usher-proofs"
 
-	// The words of a Lease of a replica that makes and checks proofs.
+	// The words in the Lease of a replica that makes and checks proofs.
 	servesProofs    = "proofs"
 	servesProofKey  = "proof-key-"
 	servesProofSign = "proof-sign-"
 )
 
-// proofs keeps the keys by which policies are proven, together with other replicas.
+// proofs manages the keys of policy proofs, together with other replicas.
 //
-// A new key proves policies when every live replica says that it has read it; until then the
-// one before does, so that no replica meets proofs that it cannot check.
+// A new key makes proofs when every live replica says that it has read the key. Until then the
+// previous key does, so that no replica gets proofs that it cannot check.
 type proofs struct {
 	prover   proof.Prover
 	keeper   *keyring.Keeper
 	peers    peers
 	leases   coordinationclient.LeaseInterface
 	policies dynamic.Interface
-	// changed is called when policies have to be checked again.
+	// changed is called when policies must be checked again.
 	changed func()
 	log     *slog.Logger
 
 	// wake has a message when a stored policy has a proof by an unknown key.
 	wake chan struct{}
-	// reading is held by who reads the keys, and guards what is below it.
+	// reading is held while the keys are read, and guards the fields below.
 	reading chan struct{}
 	read    time.Time
 	words   []string
@@ -78,7 +78,7 @@ func newProofs(c *Cluster, p peers, changed func(), log *slog.Logger) *proofs {
 	return s
 }
 
-// start reads the keys, without which no policy can be checked.
+// start reads the keys: without them no policy can be checked.
 func (p *proofs) start(ctx context.Context) error {
 	p.reading <- struct{}{}
 	defer func() { <-p.reading }()
@@ -110,7 +110,7 @@ func (p *proofs) run(ctx context.Context) error {
 	return nil
 }
 
-// fresh reads the keys for a policy whose key is not known, but not all the time.
+// fresh reads the keys for a policy with a proof by an unknown key, at a limited rate.
 func (p *proofs) fresh(ctx context.Context) error {
 	select {
 	case p.reading <- struct{}{}:
@@ -130,7 +130,7 @@ func (p *proofs) refresh(ctx context.Context) error {
 	return p.readKeys(ctx)
 }
 
-// readKeys reads everything once, and records the policies that there are if that is due.
+// readKeys reads everything once, and records the existing policies if that has not been done.
 func (p *proofs) readKeys(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -153,16 +153,16 @@ func (p *proofs) readKeys(ctx context.Context) error {
 	return err
 }
 
-// serveProofs reports whether all replicas that live check proofs: what an older one admits is
-// to be recorded, too.
+// serveProofs reports whether all live replicas check proofs: policies that an older replica admits
+// must be recorded, too.
 func serveProofs(others []report.Peer) bool {
 	return !slices.ContainsFunc(others, func(other report.Peer) bool {
 		return other.Live && !slices.Contains(other.Serves, servesProofs)
 	})
 }
 
-// ProvingWithout returns the live replicas that make proofs, but not by key: it is not to be
-// replaced yet.
+// ProvingWithout returns the live replicas that make proofs by another key than this one: until
+// there are none, the key must not be replaced.
 func ProvingWithout(key keyring.Key, replicas []report.Peer) []string {
 	var names []string
 	for i := range replicas {
@@ -174,8 +174,8 @@ func ProvingWithout(key keyring.Key, replicas []report.Peer) []string {
 	return names
 }
 
-// first returns the note of a key that is made because there is none. If there has been one,
-// it was lost, and nothing tells which policies were proven by it.
+// first returns the note of a key that is created because there is none. If there was one before,
+// it is lost, and it is unknown which policies it proved.
 func (p *proofs) first(ctx context.Context) (string, error) {
 	_, err := p.leases.Get(ctx, proofLease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -189,8 +189,8 @@ func (p *proofs) first(ctx context.Context) (string, error) {
 	return proof.RecordLost(time.Now()).Encode()
 }
 
-// mark makes the Lease that tells that there is a key. The leader makes another one when somebody
-// has deleted it.
+// mark creates the Lease that records that there is a key. The leader creates it again if it was
+// deleted.
 func (p *proofs) mark(ctx context.Context) error {
 	if p.marked {
 		if !p.peers.Leads() {
@@ -214,7 +214,7 @@ func (p *proofs) mark(ctx context.Context) error {
 	return nil
 }
 
-// record notes which policies there are, with the first key.
+// record stores with the first key which policies exist.
 func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
 	var existing []api.Object
 	for _, kind := range api.Kinds() {
@@ -253,7 +253,8 @@ func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
 	return keys, err
 }
 
-// take uses keys, and says so. Without knowing the other replicas, the older key proves.
+// take uses keys, and announces that. If the other replicas are unknown, the previous key makes
+// proofs.
 func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 	next := proof.State{Sign: keys.Current, Valid: []keyring.Key{keys.Current}}
 	if !keys.Previous.IsZero() {
@@ -267,7 +268,7 @@ func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 	}
 	var err error
 	if next.Record, err = proof.DecodeRecord(keys.Note); err != nil {
-		// It is not known which policies were recorded: none is, then.
+		// It is unknown which policies were recorded, so none counts as recorded.
 		next.Record = proof.RecordLost(time.Now())
 		p.log.Error("policies from before policy proofs are not known", "error", err)
 	}
@@ -291,7 +292,7 @@ func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 	p.changed()
 }
 
-// describe writes for people how policies are proven.
+// describe writes the state of proofs as text.
 func (p *proofs) describe(b *strings.Builder, secret string, counts map[api.ProofState]int) {
 	p.mu.Lock()
 	keys, state, err := p.keys, p.prover.State(), p.err

@@ -18,18 +18,18 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A Protection is who is never denied, and when nobody is. Both are files on the server's machine:
-// users who are locked out of the API can still write them.
+// A Protection configures the protected users and the kill switch. Both are files on the server's
+// machine, because users who are locked out of the API can still write these.
 type Protection struct {
-	// UsersFile is YAML: a list of users in the form of spec.subjects of a policy, who are
-	// protected besides the built-in ones. It is read again when it changes; empty means none.
+	// UsersFile is YAML: a list of protected users, in addition to the built-in ones, in the form
+	// of spec.subjects of a policy. It is read again when it changes; empty means none.
 	UsersFile string
 	// KillSwitchFile is a file that, while it exists, turns off all denials by authorization
 	// policies; empty means that there is none.
 	KillSwitchFile string
 }
 
-// protection follows the files of an [Protection].
+// protection watches the files of a [Protection].
 type protection struct {
 	Protection
 
@@ -53,7 +53,7 @@ func newProtection(o Protection, log *slog.Logger) (*protection, error) {
 // users returns the users in the file.
 func (m *protection) users() []authz.Subject { return *m.subjects.Load() }
 
-// killSwitchOn reports whether all denials are off.
+// killSwitchOn reports whether all denials are turned off.
 func (m *protection) killSwitchOn() bool { return m.killSwitch.Load() }
 
 func (m *protection) read() error {
@@ -79,7 +79,7 @@ func (m *protection) accept(content []byte) error {
 	return nil
 }
 
-// look checks whether the file exists. If that is unknown, the state stays as it was.
+// look checks whether the file exists. If that is unknown, the state does not change.
 func (m *protection) look() {
 	if m.KillSwitchFile == "" {
 		return
@@ -99,8 +99,7 @@ func (m *protection) look() {
 	}
 }
 
-// run follows the files until ctx is done. A file with users that cannot be read changes
-// nothing.
+// run watches the files until ctx is done. A file with users that cannot be read changes nothing.
 func (m *protection) run(ctx context.Context) error {
 	if m.Protection == (Protection{}) {
 		return nil

@@ -13,15 +13,15 @@ import (
 	"github.com/usher-dev/usher/live"
 )
 
-// health answers that the process runs.
+// health responds that the process runs.
 func health(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// ready answers whether requests should be sent here: policies are loaded and the server
-// is not about to end. Problems with policies do not make it unready, since the last
-// good version of each is in force; with ?verbose they are listed.
+// ready responds whether requests should be sent here: policies are loaded and the server is not
+// shutting down. Problems with policies do not make it unready, because the last good version of
+// each is in force. With ?verbose it lists them.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.live.Status()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -51,7 +51,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// describe writes a status for people.
+// describe writes a status as text.
 func describe(b *strings.Builder, status live.Status) {
 	if status.Generation == 0 {
 		return
@@ -91,7 +91,7 @@ func describe(b *strings.Builder, status live.Status) {
 	}
 }
 
-// describe writes for people how the server is doing in the cluster.
+// describe writes the state of the server in the cluster as text.
 func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.source.Staleness().Round(time.Second/10))

@@ -21,48 +21,49 @@ import (
 const (
 	// refreshEvery is how often the Secret, the registration and the Leases are read.
 	refreshEvery = 10 * time.Second
-	// refreshGap is the shortest time between two refreshes, however many requests need one.
+	// refreshGap is the shortest time between two refreshes, regardless of the number of requests
+	// that need one.
 	refreshGap     = 250 * time.Millisecond
 	refreshTimeout = 10 * time.Second
 	// freshTimeout is how long a request waits for one.
 	freshTimeout = 2 * time.Second
-	// mostWaiting bounds the requests that wait for a refresh.
+	// mostWaiting limits the requests that wait for a refresh.
 	mostWaiting = 256
-	// rotateEvery is how old a key becomes.
+	// rotateEvery is the age at which a key is replaced.
 	rotateEvery = 24 * time.Hour
-	// outageAfter is how long to wait for a replica that has been serving all the time: its
-	// Lease is written every ten seconds.
+	// outageAfter is how long to wait for a sign of another serving replica: a replica writes its
+	// Lease every ten seconds.
 	outageAfter = 40 * time.Second
 )
 
-// The words of a Lease. Replicas that serve secret paths also answer whatever path they find
-// in the registration.
+// The words of a Lease. Replicas that serve secret paths also serve all paths that they find in the
+// webhook configurations.
 const (
 	servesPaths = "paths"
-	// servesRights is said by replicas that know the entries for policies whose writers need
+	// servesRights is the word of replicas that know the entries for policies whose writers need
 	// rights.
 	servesRights = "rights"
 	servesKey    = "key-"
 )
 
-// A registrar tells what API servers call.
+// A registrar reads what API servers call.
 type registrar interface {
 	Registered(ctx context.Context) ([]webhookconfig.Registered, error)
 }
 
-// peers are the other replicas, and hear of this one.
+// peers lists the other replicas, and publishes to them what this one serves.
 type peers interface {
 	Peers(ctx context.Context) ([]report.Peer, error)
 	Serves(topic string, words ...string)
 	Leads() bool
 }
 
-// routes knows which URL paths of the webhooks are answered, and chooses those under which
-// the server is registered: see [table] and [table.choose].
+// routes holds the URL paths of webhooks that the server accepts, and chooses the paths to
+// register: see [table] and [table.choose].
 //
 // A request for an unknown path waits until the webhook configurations have been read again: an API
-// server that uses a registered path must not be rejected. That also makes replicas of other
-// versions safe, which may register other paths at any time.
+// server that uses a registered path must not be rejected. That also allows replicas of other
+// versions to register other paths at any time.
 type routes struct {
 	keeper    *keyring.Keeper
 	registrar registrar
@@ -78,13 +79,13 @@ type routes struct {
 	changed chan struct{}
 
 	mu sync.Mutex
-	// next is a refresh that has not begun yet; nil if nobody waits for one.
+	// next is a refresh that has not begun yet; nil if no request waits for one.
 	next    *refreshing
 	waiting int
 	wake    chan struct{}
 }
 
-// A refreshing is one refresh, for those who wait for it.
+// A refreshing is one refresh, for the requests that wait for it.
 type refreshing struct {
 	done chan struct{}
 	err  error
@@ -94,8 +95,8 @@ func newRoutes(k *keyring.Keeper, r registrar, p peers, log *slog.Logger) *route
 	return &routes{keeper: k, registrar: r, peers: p, log: log, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// start reads the keys, without which nothing can be served, and looks for signs that no
-// replica has been serving. The rest is read too, but can wait.
+// start reads the keys, which are required to serve, and checks whether there was an outage of all
+// replicas. It also reads the rest, which is optional.
 func (p *routes) start(ctx context.Context) error {
 	began := time.Now()
 	keys, err := p.keeper.Load(ctx)
@@ -119,7 +120,7 @@ func (p *routes) start(ctx context.Context) error {
 	return nil
 }
 
-// run keeps what is known current until ctx is done.
+// run refreshes the routes until ctx is done.
 func (p *routes) run(ctx context.Context) error {
 	reload.Loop{
 		Every: refreshEvery, Changes: p.wake,
@@ -153,7 +154,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// refresh reads everything once, and replaces the key when it is time.
+// refresh reads everything once, and replaces the key when it is old enough.
 func (p *routes) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -168,7 +169,7 @@ func (p *routes) refresh(ctx context.Context) error {
 	}
 	keys, err := p.keeper.Rotate(ctx, due)
 	if err != nil {
-		// Those that are known are still good.
+		// The known keys are still valid.
 		keys = last.keys
 	} else if confirmed {
 		p.outage = nil
@@ -192,12 +193,12 @@ func replacedBefore(t time.Time) func(keyring.Keys) bool {
 	return func(k keyring.Keys) bool { return k.Replaced.Before(t.Truncate(time.Second)) }
 }
 
-// tooOld also finds keys of which somebody's clock says that they are not made yet.
+// tooOld also matches keys with a time in the future, from a replica with a wrong clock.
 func tooOld(now time.Time) func(keyring.Keys) bool {
 	return func(k keyring.Keys) bool { return now.Sub(k.Replaced).Abs() >= rotateEvery }
 }
 
-// take uses what is new, and says so.
+// take uses a new table, and announces that.
 func (p *routes) take(next *table, others []report.Peer) {
 	p.table.Store(next)
 	words := []string{servesPaths, servesRights}
@@ -211,7 +212,7 @@ func (p *routes) take(next *table, others []report.Peer) {
 	p.adopt(next.choose(others))
 }
 
-// adopt makes a choice the one that counts.
+// adopt makes a choice the current one.
 func (p *routes) adopt(c choice) {
 	last := p.chosen.Swap(&c)
 	if last != nil && last.name == c.name {
@@ -224,7 +225,7 @@ func (p *routes) adopt(c choice) {
 	}
 }
 
-// choose decides again under which paths the server is registered.
+// choose decides again which paths to register.
 func (p *routes) choose(ctx context.Context) (choice, error) {
 	others, err := p.peers.Peers(ctx)
 	if err != nil {
@@ -235,14 +236,14 @@ func (p *routes) choose(ctx context.Context) (choice, error) {
 	return c, nil
 }
 
-// name is that of the paths that were last chosen.
+// name returns the name of the paths that were chosen last.
 func (p *routes) name() string { return p.chosen.Load().name }
 
-// path is the path of an entry to be registered.
+// path returns the path to register for an entry.
 func (p *routes) path(entry string) string { return p.chosen.Load().path(entry) }
 
-// find returns the entry that a path belongs to, if it is answered. The path is looked up by
-// its hash, so that how long that takes tells nothing about the paths that there are.
+// find returns the entry of a path, if the server accepts the path. It looks up the hash of the
+// path, so that the time that this takes reveals nothing about existing paths.
 func (p *routes) find(path string) (route, bool) {
 	r, ok := p.table.Load().routes[sha256.Sum256([]byte(path))]
 	return r, ok

@@ -15,8 +15,8 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// scopes knows which resources of a cluster are namespaced, from discovery, which is refreshed from
-// time to time: requests do not wait for it.
+// scopes knows which resources of a cluster are namespaced, from discovery, which is refreshed in
+// the background: requests do not wait for it.
 type scopes struct {
 	discovery discovery.DiscoveryInterface
 	log       *slog.Logger
@@ -24,13 +24,13 @@ type scopes struct {
 	lists     atomic.Pointer[discovered]
 }
 
-// A discovered is what discovery returned; complete says that all groups answered.
+// A discovered is what discovery returned; complete says that all groups responded.
 type discovered struct {
 	lists    []*metav1.APIResourceList
 	complete bool
 }
 
-// rediscover is how often discovery is read.
+// rediscover is the interval at which discovery is read.
 const rediscover = time.Minute
 
 func newScopes(d discovery.DiscoveryInterface, log *slog.Logger) *scopes {
@@ -49,7 +49,7 @@ func (s *scopes) run(ctx context.Context) error {
 	ticker := time.NewTicker(rediscover)
 	defer ticker.Stop()
 	for {
-		// An API server that does not answer must not hold up the end.
+		// An API server that does not respond must not delay the shutdown.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

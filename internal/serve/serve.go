@@ -43,10 +43,10 @@ type Server struct {
 	config  Config
 	live    *live.Live
 	metrics *metrics.Metrics
-	// cluster is nil without a cluster.
+	// cluster is nil if the server has no cluster.
 	cluster *clusterRuntime
 	callers *clientauth.Authenticator
-	// authorizer is nil if nobody asks for authorization.
+	// authorizer is nil if authorization webhooks are not served.
 	authorizer *authorizer
 	// api is nil if the server's own API is not served.
 	api        *apiServer
@@ -62,12 +62,11 @@ type Server struct {
 	identity                *identity
 }
 
-// objectTTL is how long an object that was read one by one may be used again.
+// objectTTL is how long objects that are not watched are cached.
 const objectTTL = time.Second
 
-// New prepares a server and opens its ports. Whatever is wrong with the configuration
-// comes back as an error. What is in Secrets it waits for if the API server does not answer,
-// but not longer than a minute, or until ctx is done.
+// New prepares a server and opens its ports. It returns an error if the configuration is invalid.
+// If the API server does not respond, it waits for Secrets up to a minute, or until ctx is done.
 func New(ctx context.Context, c Config) (*Server, error) {
 	for _, path := range c.Policies {
 		if _, err := os.Stat(path); err != nil {
@@ -125,7 +124,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// openOthers opens the ports of what is served besides admission.
+// openOthers opens the ports of the other endpoints than admission.
 func (s *Server) openOthers() (err error) {
 	if c := s.config.Authorization; c != nil {
 		if s.authorizer, err = s.newAuthorizer(c); err != nil {
@@ -138,7 +137,7 @@ func (s *Server) openOthers() (err error) {
 	return err
 }
 
-// policies says how policies are kept current and enforced.
+// policies returns how to load and enforce policies.
 func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
 	s.metrics.Workers(s.workerState)
@@ -161,7 +160,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	return o
 }
 
-// refused counts the callers that a door refuses, for one of the reasons.
+// refused returns a function that counts the callers that a door rejects, by reason.
 func refused[R ~string](m *metrics.Metrics, door string, reasons []R) func(R) {
 	var names []string
 	for _, reason := range reasons {
@@ -171,7 +170,7 @@ func refused[R ~string](m *metrics.Metrics, door string, reasons []R) func(R) {
 	return func(reason R) { count(string(reason)) }
 }
 
-// observe hands on what is in force now.
+// observe passes on what is in force now.
 func (s *Server) observe(status live.Status) {
 	if status.Generation == 1 {
 		memory.DropPages()
@@ -242,8 +241,8 @@ func (s *Server) mux() http.Handler {
 	return mux
 }
 
-// loaded answers in place of next as long as there are no policies. It is no decision: API
-// servers ask again, and if that is too late do what the registration says.
+// loaded rejects requests until policies are loaded; then next handles them. API servers retry, and
+// apply the failure policy if that takes too long.
 func (s *Server) loaded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.live.Status().Generation == 0 {
@@ -268,10 +267,10 @@ func (s *Server) meteringMux() http.Handler {
 	return mux
 }
 
-// URL is where the webhooks are.
+// URL returns the URL of the webhooks.
 func (s *Server) URL() string { return "https://" + s.listener.Addr().String() }
 
-// MetricsURL is where the metrics are, empty if they are nowhere.
+// MetricsURL returns the URL of the metrics; empty if they are not served.
 func (s *Server) MetricsURL() string {
 	if s.meterListener == nil {
 		return ""
@@ -279,18 +278,18 @@ func (s *Server) MetricsURL() string {
 	return "http://" + s.meterListener.Addr().String() + "/metrics"
 }
 
-// CAFile is a file with the CA certificates to trust, in PEM; empty if the server was given its
-// certificate, without its CA.
+// CAFile returns the path of a PEM file with the CA certificates to trust; empty if the certificate
+// of the server is from a file, without its CA.
 func (s *Server) CAFile() string { return s.identity.caFile }
 
-// Run serves until ctx is done, and then ends in order: /readyz fails, requests in
-// flight are finished, connections closed, and what other replicas may take over is given
-// up. It returns nil if all requests finished within the grace period. Call it once.
+// Run serves until ctx is done, and then shuts down gracefully: /readyz fails, requests in flight
+// finish, connections close, and what other replicas may take over is released. It returns nil if
+// all requests finished within the grace period. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	memory.TuneGC()
 	s.printBanner()
-	// What serves outlives ctx: requests in flight still need policies.
+	// The endpoints outlive ctx: requests in flight still need policies.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, running := errgroup.WithContext(running)
@@ -330,7 +329,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// sources are where policies come from; the earlier one counts.
+// sources returns the sources of policies; earlier ones take precedence.
 func (s *Server) sources() []source.Source {
 	var all []source.Source
 	if len(s.config.Policies) > 0 {

@@ -16,29 +16,29 @@ import (
 	"github.com/usher-dev/usher/report"
 )
 
-// A table is which paths are answered at one time: those of the current key, those of the
-// key before for an hour, and those that API servers were told to use within the last hour.
-// It is immutable.
+// A table holds the paths that the server accepts at one time: those of the current key, those of
+// the previous key for an hour, and those that were registered within the last hour. It is
+// immutable.
 type table struct {
 	keys keyring.Keys
 	// routes are the entries by the hash of their paths.
 	routes map[[sha256.Size]byte]route
-	// covers is what API servers send to each entry, or did within the last hour.
+	// covers has what API servers send to each entry, or sent within the last hour.
 	covers map[string]cover
-	// registered are the paths that API servers are told now, by entry, and used when they
-	// were last told which.
+	// registered are the currently registered paths by entry, and used is when each path was last
+	// registered.
 	registered map[string]string
 	used       map[string]use
-	// read is when API servers were asked.
+	// read is when the webhook configurations were read.
 	read time.Time
 }
 
-// A route is where a path leads.
+// A route is the target of a path.
 type route struct {
 	entry string
-	// bare says that the path is the name of the entry, which anybody can guess.
+	// bare says that the path is the name of the entry, which is not secret.
 	bare bool
-	// free says that everything is answered, whatever API servers send.
+	// free says that all reviews are accepted, regardless of what API servers send to the entry.
 	free bool
 }
 
@@ -47,7 +47,7 @@ type use struct {
 	last  time.Time
 }
 
-// newTable is what follows the last table, which may be nil.
+// newTable returns the table that follows the last one, which may be nil.
 func newTable(last *table, keys keyring.Keys, registered []webhookconfig.Registered, now time.Time) *table {
 	t := &table{
 		keys: keys, routes: map[[sha256.Size]byte]route{}, covers: map[string]cover{},
@@ -83,8 +83,8 @@ func newTable(last *table, keys keyring.Keys, registered []webhookconfig.Registe
 	return t
 }
 
-// with returns a table with other keys, for as long as API servers do not answer: what they
-// were told does not become old meanwhile.
+// with returns a table with other keys, while API servers do not respond: registered paths do not
+// expire meanwhile.
 func (t *table) with(keys keyring.Keys) *table {
 	next := *t
 	next.keys, next.routes = keys, map[[sha256.Size]byte]route{}
@@ -92,7 +92,7 @@ func (t *table) with(keys keyring.Keys) *table {
 	return &next
 }
 
-// index fills the routes of entries, and of those that were registered.
+// index fills in the routes of entries, and of registered paths.
 func (t *table) index(entries map[string]bool) {
 	for path, u := range t.used {
 		entries[u.entry] = true
@@ -105,19 +105,19 @@ func (t *table) index(entries map[string]bool) {
 	}
 }
 
-// A choice is the paths to register.
+// A choice has the paths to register.
 type choice struct {
-	// name is the same for the same paths; reason is for people. Neither tells a path.
+	// name is the same for the same paths; reason is for the log. Neither reveals a path.
 	name, reason string
 	path         func(entry string) string
-	// hold leaves the registration to others.
+	// hold says that other replicas manage the webhook configurations.
 	hold bool
 }
 
-// choose decides which paths to register, given the other replicas: those of the current key
-// if all of them that live say that they serve these, and until then what is registered
-// already. Replicas of older versions know neither these nor all entries. As
-// long as one of them lives, the registration is that of their versions, and they keep it.
+// choose decides which paths to register, given the other replicas: those of the current key if all
+// live replicas say that they serve these, and until then what is already registered. Replicas of
+// older versions know neither these paths nor all entries. While one of them is alive, the webhook
+// configurations are those of the older version, which manages them.
 func (t *table) choose(others []report.Peer) choice {
 	current := t.keys.Current
 	registeredAt := func(entry string) string { return paths.Of(current, entry) }
@@ -151,11 +151,11 @@ func (t *table) choose(others []report.Peer) choice {
 	return choice{name: servesKey + current.Fingerprint(), reason: "every live replica serves them", path: registeredAt}
 }
 
-// A target is what rules of webhook configurations name: a resource, with a subresource
-// behind a slash. Each part can be *.
+// A target is a resource as in the rules of webhook configurations, with a subresource after a
+// slash. Each part can be *.
 type target struct{ group, resource string }
 
-// A cover is what is sent to an entry, and when API servers were last told to.
+// A cover is what API servers send to an entry, and when it was last registered.
 type cover map[target]time.Time
 
 func (c cover) add(rules []admissionv1.RuleWithOperations, now time.Time) {
@@ -168,7 +168,7 @@ func (c cover) add(rules []admissionv1.RuleWithOperations, now time.Time) {
 	}
 }
 
-// match tells whether a rule names the resource, as API servers find out: * alone has no
+// match reports whether a rule names the resource, as API servers match: * alone has no
 // subresources, and */* has all of them and none.
 func (c cover) match(group, resource, subresource string) bool {
 	suffix := ""
@@ -187,14 +187,14 @@ func (c cover) match(group, resource, subresource string) bool {
 	return false
 }
 
-// An outage is a time that may have been without any replica before this one began. API servers
-// that cannot reach a webhook show its URL to users.
+// An outage is a possible time without any replica before this one started. It matters because API
+// servers that cannot reach a webhook show its URL to users.
 type outage struct {
 	began  time.Time
 	before map[string]report.Peer
 }
 
-// newOutage takes down the Leases that there are at the beginning.
+// newOutage records the Leases that exist at the start.
 func newOutage(others []report.Peer, began time.Time) *outage {
 	o := &outage{began: began, before: map[string]report.Peer{}}
 	for _, p := range others {
@@ -203,8 +203,8 @@ func newOutage(others []report.Peer, began time.Time) *outage {
 	return o
 }
 
-// confirmed reports whether the suspicion is confirmed: no Lease that was there has been written
-// by the process that wrote it then. It is refuted for good when one has.
+// confirmed reports whether the suspicion is confirmed: no existing Lease has been renewed by the
+// process that wrote it. It is refuted for good when one has.
 func (o *outage) confirmed(others []report.Peer, now time.Time) bool {
 	if o == nil || o.before == nil {
 		return false

@@ -13,12 +13,12 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Trace says which requests are explained in the log, rule by rule. The zero value picks
+// A Trace selects the requests that are explained in the log, rule by rule. The zero value selects
 // none.
 type Trace struct {
-	// Label and Annotation pick objects that carry this key, or "key=value".
+	// Label and Annotation select objects with this key, or with "key=value".
 	Label, Annotation Mark
-	// Sample is the share of all requests that is picked, from 0 to 1.
+	// Sample is the share of all requests that is selected, from 0 to 1.
 	Sample float64
 }
 
@@ -27,8 +27,8 @@ type Mark struct{ Key, Value string }
 
 func (t Trace) enabled() bool { return t.Label.Key != "" || t.Annotation.Key != "" || t.Sample > 0 }
 
-// wrap returns a decider that decides as d does, and explains the requests that are picked
-// by the rules of their entry, which are those in force at about the time.
+// wrap returns a decider that decides as d does, and explains the requests that the trace selects,
+// by the rules of their entry that are in force at about that time.
 func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *slog.Logger) usher.Decider {
 	if !t.enabled() {
 		return d
@@ -38,7 +38,7 @@ func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *
 		if err != nil || !t.picks(r) {
 			return decision, err
 		}
-		// The context may be over when the decision is; explaining needs nobody's answer.
+		// The context may be done when the decision is; explaining makes no calls.
 		told, err := explain.Of(context.WithoutCancel(ctx), rules(r.Entry), r, decision, explain.Options{})
 		if err != nil {
 			log.WarnContext(ctx, "decision cannot be explained", "uid", r.UID, "error", err)
@@ -50,7 +50,7 @@ func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *
 	})
 }
 
-// picks reports whether a request is to be explained.
+// picks reports whether to explain a request.
 func (t Trace) picks(r *usher.Request) bool {
 	if t.Sample > 0 && share(r.UID) < t.Sample {
 		return true
@@ -72,7 +72,7 @@ func (m Mark) in(values any) bool {
 	return m.Key != "" && ok && (m.Value == "" || value == m.Value)
 }
 
-// share places a request between 0 and 1: always the same one at the same place.
+// share maps a request to a number between 0 and 1, always the same one for the same request.
 func share(uid string) float64 {
 	hash := sha256.Sum256([]byte(uid))
 	return float64(binary.BigEndian.Uint64(hash[:])>>11) / math.Exp2(53)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// settling is how long a change of policies is left alone: another one may follow.
+	// settling is how long to wait after a change of policies, because another one may follow.
 	settling = 100 * time.Millisecond
 	// checkEvery is the interval for checks without a reason: someone may have changed the webhook
 	// configurations.
@@ -38,13 +38,15 @@ type configurer interface {
 	Apply(ctx context.Context, coverage rule.Coverage, caBundle []byte) error
 }
 
-// A registration keeps the webhook configurations as the policies need them. Every replica writes
-// them when its policies change: the second finds nothing to write. Only the leader checks them
-// without a reason. Replicas may need different things for long, if one has the last good version
-// of a policy and another never had it: they must not undo each other's changes forever.
+// A webhookConfigSync keeps the webhook configurations as the policies need them. Every replica
+// writes them when its policies change: the second finds nothing to write. Only the leader checks
+// them periodically. Replicas may need different configurations for a long time, if one has the
+// last good version of a policy and another never had it: they must not undo each other's changes
+// forever.
 type webhookConfigSync struct {
 	configurer configurer
-	// paths chooses the paths that the configurer registers; nil leaves that to it.
+	// paths chooses the paths that the configurer registers; nil means that the configurer chooses
+	// them.
 	paths   *routes
 	mapper  meta.ResettableRESTMapper
 	leads   func() bool
@@ -52,7 +54,7 @@ type webhookConfigSync struct {
 	changed chan struct{}
 	// doubted has a buffer for one signal that the webhook configurations may have changed.
 	doubted chan struct{}
-	// made is called when the registration is what the policies need; nil if nobody cares.
+	// made is called when the webhook configurations are what the policies need; it may be nil.
 	made func()
 
 	mu    sync.Mutex
@@ -63,25 +65,25 @@ type webhookConfigSync struct {
 
 // A handover waits until the webhook configurations have what a change of policies needs.
 type handover struct {
-	// tell is called with nil when they do, and before that with what keeps them from it.
+	// tell is called with nil when they do, and before that with the errors of failed attempts.
 	tell func(error)
 	told error
 }
 
-// A registered is the result of the newest attempt.
+// A syncStatus is the result of the newest attempt.
 type syncStatus struct {
-	// done says that the registration is, as far as is known, what the policies need.
+	// done says that the webhook configurations are, as far as known, what the policies need.
 	done  bool
 	since time.Time
-	// err is why not, or what is not complete about it.
+	// err is why they are not, or why they are incomplete.
 	err error
 }
 
-// needs are what a registration is made from.
+// needs are the inputs of the webhook configurations.
 type needs struct {
 	coverage rule.Coverage
 	caBundle []byte
-	// paths names the paths that were chosen.
+	// paths is the name of the chosen paths.
 	paths string
 }
 
@@ -116,15 +118,15 @@ func (r *webhookConfigSync) status() syncStatus {
 	return r.state
 }
 
-// A trust is what API servers are to trust.
+// A trust provides the CA that API servers must trust.
 type trust interface {
 	CA() []byte
 	// Changes tells when CA may have changed.
 	Changes() <-chan struct{}
 }
 
-// run follows what the policies cover and the CA, from the first policies on, until ctx is
-// done.
+// run applies changes of the policies' coverage and of the CA, from the first policies on, until
+// ctx is done.
 func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Coverage, ca trust) error {
 	select {
 	case <-ctx.Done():
@@ -142,7 +144,7 @@ func (r *webhookConfigSync) run(ctx context.Context, coverage func() rule.Covera
 		case err == nil:
 			k.done, backoff = &want, newBackoff()
 		case errors.As(err, &unknown) && unknown.Error() == err.Error():
-			// Everything that can be registered is. What has come lately is only not known yet.
+			// Everything that can be registered is registered. New kinds may not be known yet.
 			k.done, backoff, pause = &want, newBackoff(), lookEvery
 			if text(r.status().err) != text(err) {
 				pause = retryFirst
@@ -200,11 +202,11 @@ func (r *webhookConfigSync) attempt(ctx context.Context, n *needs) error {
 			return err
 		}
 	}
-	// API servers name the URL when they do not like something about it.
+	// API servers include the URL in errors about it.
 	return paths.Redacted(r.configurer.Apply(ctx, n.coverage, n.caBundle))
 }
 
-// keeping is a registration at work.
+// keeping is the state of run.
 type keeping struct {
 	*webhookConfigSync
 	coverage func() rule.Coverage
@@ -236,7 +238,7 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 			return false
 		case <-timer.C:
 			if k.done == nil || k.leads() {
-				// Kinds come, and those that are known get other versions.
+				// Kinds are added, and known ones get other versions.
 				k.mapper.Reset()
 				return true
 			}
@@ -263,8 +265,8 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// differs reports whether something else is needed than is registered. Who waits for a
-// change that needs nothing else has waited long enough.
+// differs reports whether the policies need something else than is registered. If not, it ends the
+// wait for the change.
 func (k *keeping) differs() bool {
 	waiting, want := k.waits(), k.needs()
 	if k.done == nil || !reflect.DeepEqual(*k.done, want) {

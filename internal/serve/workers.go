@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
-// workerState is what the metrics show of the processes that evaluate CUE.
+// workerState returns the state of the CUE worker processes for metrics.
 func (s *Server) workerState() metrics.WorkerState {
 	state := s.workers.Stats()
 	return metrics.WorkerState{
@@ -26,10 +26,10 @@ func ended(state worker.Stats) map[string]int {
 	}
 }
 
-// mostNamed is how many slow tenants are named.
+// mostNamed limits the slow tenants that are listed.
 const mostNamed = 20
 
-// describeWorkers writes for people what the processes that evaluate CUE do.
+// describeWorkers writes the state of the CUE worker processes as text.
 func (s *Server) describeWorkers(b *strings.Builder) {
 	state := s.workers.Stats()
 	fmt.Fprintf(b, "processes for CUE: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)

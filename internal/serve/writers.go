@@ -13,11 +13,10 @@ import (
 	"github.com/usher-dev/usher/simulate/authz"
 )
 
-// reviewTimeout bounds how long an API server may think about one question.
+// reviewTimeout limits one SubjectAccessReview.
 const reviewTimeout = 3 * time.Second
 
-// may asks the API server whether a user may do what r asks for, by all authorizers that it
-// has.
+// may asks the API server whether all of its authorizers together allow the request r.
 func (m *clusterRuntime) may(ctx context.Context, r *usher.Request) (bool, error) {
 	answer, err := m.review(ctx, r)
 	if err != nil {
