@@ -156,7 +156,7 @@ func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try 
 	}
 }
 
-// newTrial returns a trial of policies on the objects in files. It uses CustomResourceDefinitions
+// newTrial returns what tries policies on the objects in files. It uses CustomResourceDefinitions
 // from all files.
 func newTrial(files, paths []string) (*trial.Trial, error) {
 	objects, err := object.Load(files...)
