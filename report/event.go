@@ -18,8 +18,8 @@ const (
 	eventBurst      = 10
 )
 
-// announce writes an event about a policy, in place of the last one: a policy has one Event,
-// which is written when its condition Working is. An event that cannot be written is dropped.
+// announce writes an Event about a policy. It replaces the last one: a policy has one Event, which
+// is written together with its condition Working. If the Event cannot be written, it is dropped.
 func (l *leader) announce(ctx context.Context, p *rule.State, c *metav1.Condition, f *rule.Failure) {
 	if !l.events.TryAccept() {
 		return

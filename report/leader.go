@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// The leader writes at most batch policies before it looks again at what is the case.
-	// It looks as soon as the snapshot changes, but not within roundGap of the last time;
-	// every pollEvery while something propagates, or pollSlowly if it does for long, and
-	// otherwise every idleEvery.
+	// The leader writes the status of at most batch policies before it reads the state again. It
+	// reads the state as soon as the snapshot changes, but not within roundGap of the last time;
+	// every pollEvery while a change propagates, or pollSlowly if that takes long; and otherwise
+	// every idleEvery.
 	batch      = 200
 	roundGap   = 500 * time.Millisecond
 	pollEvery  = time.Second
 	pollSlowly = 5 * time.Second
 	idleEvery  = 10 * time.Second
-	// The status is read again after reloadFirst, since the leader before may have written after
-	// this one had read, and then every reloadEvery, in case someone changed it.
+	// The status is read again after reloadFirst, because the previous leader may have written it
+	// after this one had read it, and then every reloadEvery, in case someone changed it.
 	reloadFirst = 30 * time.Second
 	reloadEvery = 30 * time.Minute
-	// A status that was refused is tried again after refusedFor. When refusalsInRow were,
-	// the others are taken to be refused too.
+	// A status that the API server rejects is written again after refusedFor. After refusalsInRow
+	// consecutive rejections, the leader assumes that the others would be rejected, too.
 	refusedFor    = time.Minute
 	refusalsInRow = 10
-	// A leader that has not renewed its Lease for termDuration is replaced, at most two
-	// jittered retryPeriods later: a follower may have seen the last renewal late, and may
-	// look late. That makes 17 s at most. It gives up after renewDeadline itself.
+	// A leader that has not renewed its Lease for termDuration is replaced, at most two jittered
+	// retryPeriods later: a follower may have seen the last renewal late, and may check late. That
+	// makes 17 s at most. The leader itself gives up after renewDeadline.
 	termDuration  = 10 * time.Second
 	renewDeadline = 7 * time.Second
 	retryPeriod   = 1500 * time.Millisecond
@@ -74,7 +74,7 @@ func (r *Reporter) campaign(ctx context.Context) error {
 		}
 		elector.Run(ctx)
 	}
-	// The last term may still be ending.
+	// The previous term may not have ended yet.
 	r.leading.Lock()
 	defer r.leading.Unlock()
 	return nil
@@ -90,15 +90,15 @@ func (r *Reporter) observeLeader(identity string) {
 	r.rival = identity
 }
 
-// deposed is the replica that led before this one, and did not renew its Lease for long enough
-// to lose it; empty if there is none.
+// deposed returns the replica that led before this one and lost the Lease because it did not renew
+// it; empty if there is none.
 func (r *Reporter) deposed() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rival
 }
 
-// lead writes status until ctx is done: somebody else may lead then.
+// lead writes status until ctx is done: another replica may lead then.
 func (r *Reporter) lead(ctx context.Context) {
 	r.leading.Lock()
 	defer r.leading.Unlock()
@@ -136,34 +136,34 @@ func (r *Reporter) lead(ctx context.Context) {
 	}
 }
 
-// A leader is one term of the replica that writes. It begins with what stands in the
-// cluster: nothing is carried over from one leader to the next.
+// A leader is one term of the replica that writes status. It starts from the status in the cluster:
+// no state is passed from one leader to the next.
 type leader struct {
 	*Reporter
 	*writer
 
 	lease    string
 	replicas replicas
-	// deposed led before, and is taken to be dead until its own Lease is renewed.
+	// deposed led before, and counts as dead until it renews its own Lease.
 	deposed string
 	viewed  *view
 	seen    map[types.UID]sighting
 	// working is what has been written about failures, in this term.
 	working map[types.UID]working
 	events  flowcontrol.RateLimiter
-	// apart tells since when replicas differ in a shard; zero: they do not.
+	// apart is the time since when replicas differ in a shard; zero if they do not.
 	apart [shards]time.Time
 }
 
-// A sighting is since when the leader has known the version of a policy.
+// A sighting is the time since when the leader has known a version of a policy.
 type sighting struct {
 	generation, inForce int64
 
 	since time.Time
 }
 
-// round writes the statuses that are not as they should be, at most a batch of them, and
-// returns how long there is nothing to do unless the snapshot changes.
+// round writes statuses that are out of date, at most a batch of them, and returns how long to wait
+// until the next round unless the snapshot changes.
 func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 	if err := l.reload(ctx, time.Now()); err != nil {
 		return 0, err
@@ -185,7 +185,7 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 	return rest, err
 }
 
-// note remembers what was written about failures of a policy, and announces it.
+// note remembers what was written about failures of a policy, and writes an Event.
 func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	if w.working == nil {
 		return
@@ -214,11 +214,12 @@ func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
 	}
 }
 
-// look reads the Leases of the other replicas, and deletes those of the long dead.
+// look reads the Leases of the other replicas, and deletes those of replicas that have been dead
+// for long.
 func (l *leader) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// Version 0: what the API server has at hand will do.
+	// Version 0: the cache of the API server is recent enough.
 	list, err := l.leases().List(ctx, metav1.ListOptions{
 		LabelSelector: LeaseLabel + "=" + LeaseReplica, ResourceVersion: "0",
 	})
@@ -236,7 +237,7 @@ func (l *leader) look(ctx context.Context) error {
 	return nil
 }
 
-// sight notes the versions of policies that are new in v.
+// sight records the versions of policies that are new in v.
 func (l *leader) sight(v *view, now time.Time) {
 	if v == l.viewed {
 		return
@@ -256,8 +257,8 @@ func (l *leader) sight(v *view, now time.Time) {
 	l.viewed, l.seen = v, seen
 }
 
-// due returns the writes to be made, what changed last first, so that who edits one
-// policy does not wait for thousands; and how long to rest after them.
+// due returns the writes to make, newest changes first, so that the author of one policy does not
+// wait for thousands of others; and how long to wait after them.
 func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	lagging := l.lagging(v, now)
 	var due, failed []write
@@ -296,7 +297,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	return append(due, failed...), rest
 }
 
-// lagging returns the replicas that differ in each shard, and notes since when.
+// lagging returns the replicas that differ in each shard, and records since when.
 func (l *leader) lagging(v *view, now time.Time) [shards][]string {
 	lagging := l.replicas.lagging(v.digests(), now)
 	for i := range l.apart {
@@ -310,7 +311,7 @@ func (l *leader) lagging(v *view, now time.Time) [shards][]string {
 	return lagging
 }
 
-// onlyWorking reports whether nothing else than the condition Working is to be written.
+// onlyWorking reports whether only the condition Working is to be written.
 func onlyWorking(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) bool {
 	o.working = nil
 	status, _ := next(known, p, o, now)
@@ -332,6 +333,6 @@ type write struct {
 	// working is the condition Working, if it changes, with the failure that it is about.
 	working *metav1.Condition
 	failure *rule.Failure
-	// done says that it was written.
+	// done says that the status was written.
 	done bool
 }

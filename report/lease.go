@@ -22,7 +22,7 @@ import (
 const (
 	// LeaderLease is the name of the Lease by which the replica that writes is elected.
 	LeaderLease = "usher-leader"
-	// LeaseLabel is on all Leases of this package; its value is [LeaseLeader] or
+	// LeaseLabel is a label of all Leases of this package; its value is [LeaseLeader] or
 	// [LeaseReplica].
 	LeaseLabel   = "usher.dev/lease"
 	LeaseLeader  = "leader"
@@ -31,8 +31,8 @@ const (
 	// of its snapshot.
 	EnforcedAnnotation = "usher.dev/enforced"
 	SnapshotAnnotation = "usher.dev/snapshot"
-	// ServesAnnotation holds what a replica serves, in words; the Leases of versions that
-	// know only the URL paths /mutate and /validate have none.
+	// ServesAnnotation holds what a replica serves, as a list of words. Leases of versions that
+	// know only the URL paths /mutate and /validate do not have it.
 	ServesAnnotation = "usher.dev/serves"
 
 	fieldManager = "usher"
@@ -43,8 +43,8 @@ const (
 	// publishGap of the last time, and otherwise every renewEvery.
 	publishGap = time.Second
 	renewEvery = 10 * time.Second
-	// A replica whose Lease has not been written for leaseDuration is dead. The Lease of
-	// one that has been dead for as long as forgetAfter is deleted.
+	// A replica whose Lease has not been written for leaseDuration counts as dead. Its Lease is
+	// deleted after forgetAfter.
 	leaseDuration = 30 * time.Second
 	forgetAfter   = 10 * time.Minute
 
@@ -80,7 +80,7 @@ func (r *Reporter) publish(ctx context.Context) error {
 	return nil
 }
 
-// failing is what this replica publishes about policies that fail.
+// failing returns what this replica publishes about policies that fail.
 func (r *Reporter) failing() string {
 	if r.options.Failing == nil {
 		return ""
@@ -88,7 +88,7 @@ func (r *Reporter) failing() string {
 	return publishedFailures(r.options.Failing())
 }
 
-// awaitChange waits until this replica enforces or serves something else than at v, or another
+// awaitChange waits until this replica enforces or serves something else than in v, or another
 // policy fails.
 func (r *Reporter) awaitChange(ctx context.Context, v *view, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
@@ -125,8 +125,8 @@ func (r *Reporter) apply(ctx context.Context, name string, v *view) error {
 	return err
 }
 
-// leaseName is the name of the Lease of a replica. What a name of Kubernetes must not hold
-// is replaced, and then a hash keeps it different from others.
+// leaseName returns the name of the Lease of a replica. It replaces characters that are invalid in
+// names of Kubernetes objects, and then adds a hash, so that names stay different.
 func leaseName(identity string) string {
 	const most = 200
 	clean := strings.Trim(strings.Map(func(c rune) rune {
@@ -145,19 +145,19 @@ func leaseName(identity string) string {
 type replica struct {
 	identity string
 	renewed  metav1.MicroTime
-	// seen is when, by the leader's clock, the Lease was first seen as it is: the clocks
-	// of two machines are not compared.
+	// seen is when, by the leader's clock, the current version of the Lease was first seen: clocks
+	// of two machines are never compared.
 	seen time.Time
-	// enforces is zero, which confirms nothing, if what is published cannot be read.
+	// enforces is zero, which confirms nothing, if the annotation is invalid.
 	enforces digests
 	failing  []rule.Failure
 }
 
-// replicas are the other replicas by the names of their Leases.
+// replicas maps the names of Leases to the other replicas.
 type replicas map[string]*replica
 
-// update takes over a list of all Leases, and returns those to be deleted. A replica that was
-// deposed has been silent for some time when it is first seen.
+// update applies a list of all Leases, and returns those to delete. A deposed replica has not
+// written its Lease for some time already when it is first seen.
 func (rs replicas) update(leases []coordinationv1.Lease, own, deposed string, now time.Time) []coordinationv1.Lease {
 	present := make(map[string]bool, len(leases))
 	var forgotten []coordinationv1.Lease
@@ -198,8 +198,7 @@ func identity(lease coordinationv1.Lease) string {
 	return lease.Name
 }
 
-// lagging returns, for each shard, the live replicas that enforce something else there
-// than want, sorted.
+// lagging returns, for each shard, the live replicas that do not enforce want in it, sorted.
 func (rs replicas) lagging(want digests, now time.Time) [shards][]string {
 	var lagging [shards][]string
 	for _, r := range rs {
@@ -218,12 +217,13 @@ func (rs replicas) lagging(want digests, now time.Time) [shards][]string {
 	return lagging
 }
 
-// newBackoff begins a row of attempts: after a second, then after twice as long each time.
+// newBackoff returns a backoff that starts with a second and doubles with each attempt.
 func newBackoff(most time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: most}
 }
 
-// delay is how long to wait after err: longer each time, and as long as the server requests.
+// delay returns how long to wait after err: longer each time, and at least as long as the server
+// requests.
 func delay(backoff *wait.Backoff, err error) time.Duration {
 	d := backoff.Step()
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -16,16 +16,16 @@ import (
 // A Peer is another replica, as its Lease shows it.
 type Peer struct {
 	Identity string
-	// Live says that the Lease was written within the time that it is for.
+	// Live says that the Lease was written within its duration.
 	Live bool
-	// Serves are the words of the Lease; nil means that it has none, as those of versions
-	// before there were any.
+	// Serves are the words of the Lease; nil means that it has none, because the replica has an
+	// older version.
 	Serves []string
-	// Started is when the process began, zero if the Lease does not tell; Renewed is when
-	// the Lease was last written. Both are by the clock of the replica.
+	// Started is when the process began, zero if the Lease does not say; Renewed is when the Lease
+	// was last written. Both are by the clock of the replica.
 	Started, Renewed time.Time
 
-	// seen is when, by the clock of this replica, the Lease was first seen as it is.
+	// seen is when, by the clock of this replica, the current version of the Lease was first seen.
 	seen time.Time
 }
 
@@ -35,9 +35,9 @@ type census struct {
 	seen map[string]*Peer
 }
 
-// Peers returns the other replicas, as they are now, sorted by identity. A Lease that has
-// not been written for its duration since this replica first saw it belongs to nobody who
-// lives: the clocks of two machines are not compared.
+// Peers returns the other replicas, as they are now, sorted by identity. A Lease that has not been
+// written for its duration since this replica first saw it belongs to a dead replica: clocks of two
+// machines are never compared.
 func (r *Reporter) Peers(ctx context.Context) ([]Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -1,14 +1,14 @@
 // Package report writes the status of the policy objects in the cluster, for their authors.
 //
-// Every replica publishes in a Lease of its own what it enforces, and one of them, which
-// is elected, compares these and writes. A policy counts as enforced when every replica
-// whose Lease is alive enforces its newest version; a replica that died holds nothing back.
+// Every replica publishes in its own Lease what it enforces. An elected leader compares these and
+// writes the status. A policy counts as enforced when every live replica enforces its newest
+// version; dead replicas are ignored.
 //
-// What a replica publishes has the same size for one policy and for ten thousand: the
-// policies are divided into 64 shards by their UID, and each shard is one digest of which
-// generation of which policy is in force. Equal digests mean equal shards. Different ones
-// do not tell which policy of the shard differs, so that a policy may have to wait for
-// its neighbours to propagate too; what has been seen enforced is not taken back for that.
+// What a replica publishes has the same size for one policy and for ten thousand: the policies are
+// divided into 64 shards by their UID, and each shard has one digest of the generations of its
+// policies in force. Equal digests mean equal shards. Different digests do not show which policy of
+// the shard differs, so a policy may have to wait until the other policies of its shard have
+// propagated, too. Once a version was seen as enforced, that is not revoked for this reason.
 package report
 
 import (
@@ -37,19 +37,19 @@ type Options struct {
 	Namespace string
 	// WritesPerSecond limits how fast status is written; 0 means 50.
 	WritesPerSecond int
-	// Verify finds out whether API servers ask for decisions, for as long as this replica
-	// leads, until ctx is done. It calls tell with what it finds. Nil means that nobody finds
-	// out: they are taken to ask then.
+	// Verify finds out whether API servers request decisions, while this replica leads, until ctx
+	// is done. It calls tell with the results. Nil means that this is not verified: the Reporter
+	// assumes that they do.
 	Verify func(ctx context.Context, tell func(Calls))
-	// Failing returns which policies fail at this replica; nil means none. [Reporter.Failed]
-	// says that there is a new one.
+	// Failing returns which policies fail at this replica; nil means none. Call [Reporter.Failed]
+	// when there is a new one.
 	Failing func() []rule.Failure
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// A Reporter writes the status of policies, or tells the replica that does what this one
-// enforces. Use [New].
+// A Reporter writes the status of policies, or publishes what this replica enforces to the one that
+// does. Use [New].
 //
 // It needs these permissions: in its namespace get, list, create, update, patch and delete
 // of leases; in the cluster get and list of the policy kinds, patch of their status, and
@@ -59,13 +59,13 @@ type Reporter struct {
 	kube     kubernetes.Interface
 	options  Options
 
-	// started is when this replica began.
+	// started is when this replica started.
 	started time.Time
 
 	mu     sync.Mutex
 	newest *view
 	calls  Calls
-	// serves is what the next views say, and words what they say by topic.
+	// serves is the text for the next views, and words its words by topic.
 	serves string
 	words  map[string]string
 	// failures counts the calls of Failed.
@@ -74,11 +74,11 @@ type Reporter struct {
 	rival string
 	leads atomic.Bool
 	peers census
-	// leading is held by the one goroutine that writes status.
+	// leading is held by the goroutine that writes status.
 	leading sync.Mutex
 }
 
-// New returns a Reporter that has nothing to report yet.
+// New returns a Reporter that has nothing to report until Observe is called.
 func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Reporter {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -92,8 +92,8 @@ func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Report
 	}
 }
 
-// Observe takes over what this replica enforces from now on. It does not block, and s is
-// not to be changed afterwards.
+// Observe sets what this replica enforces from now on. It does not block. Do not change s
+// afterwards.
 func (r *Reporter) Observe(s Snapshot) {
 	next := newView(s)
 	r.mu.Lock()
@@ -101,8 +101,8 @@ func (r *Reporter) Observe(s Snapshot) {
 	r.supersede(next)
 }
 
-// Serves takes over what this replica serves from now on of a topic, besides policies: other
-// replicas hear of all topics as [Peer.Serves]. It does not block.
+// Serves sets the words for what this replica serves from now on in a topic, in addition to
+// policies: other replicas see all topics as [Peer.Serves]. It does not block.
 func (r *Reporter) Serves(topic string, words ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *Reporter) Serves(topic string, words ...string) {
 	r.renew()
 }
 
-// Failed says that another policy fails than before. It does not block.
+// Failed announces that the set of failing policies has changed. It does not block.
 func (r *Reporter) Failed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *Reporter) Failed() {
 	r.renew()
 }
 
-// verified takes over what is known about the calls of API servers.
+// verified stores what is known about the calls of API servers.
 func (r *Reporter) verified(c Calls) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *Reporter) verified(c Calls) {
 	r.renew()
 }
 
-// renew shows what is new beside the snapshot; before the first one there is nothing to show.
+// renew publishes changes besides the snapshot; before the first snapshot it does nothing.
 func (r *Reporter) renew() {
 	if last := r.newest; last.digests != nil {
 		r.supersede(&view{Snapshot: last.Snapshot, digests: last.digests, superseded: make(chan struct{})})
@@ -154,10 +154,10 @@ func (r *Reporter) view() *view {
 // Leads reports whether this replica is the one that writes status.
 func (r *Reporter) Leads() bool { return r.leads.Load() }
 
-// Run reports until ctx is done, when it returns nil. The last replica that ends in order writes
-// that policies are not enforced any more. It begins with the first snapshot:
-// a replica that does not know the policies neither publishes nor writes. An error means
-// that it could not start; that the API server does not answer is none.
+// Run reports until ctx is done, when it returns nil. The last replica that shuts down gracefully
+// writes that policies are no longer enforced. Run starts with the first snapshot: a replica that
+// does not know the policies neither publishes nor writes. An error means that it could not start;
+// an API server that does not respond is not an error.
 func (r *Reporter) Run(ctx context.Context) error {
 	if r.options.Identity == "" || r.options.Namespace == "" {
 		return errors.New("report policy status: the replica's identity and namespace are not known")
@@ -177,7 +177,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	return err
 }
 
-// pause waits, less long if ctx is done.
+// pause waits for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

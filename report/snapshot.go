@@ -15,27 +15,27 @@ import (
 
 // A Snapshot is what one replica enforces at one time.
 type Snapshot struct {
-	// Generation counts the snapshots of this replica. It is for readers: those of
-	// different replicas have nothing to do with each other.
+	// Generation counts the snapshots of this replica. It is informative: generations of different
+	// replicas are unrelated.
 	Generation int64
 	Policies   []rule.State
-	// Unregistered is why API servers may not ask for all that the policies need; empty if
-	// they do. Versions that were enforced before are taken to be still asked for.
+	// Unregistered is why API servers may not send everything that the policies need; empty if they
+	// do. Versions that were enforced before are assumed to be still registered.
 	Unregistered string
 }
 
-// Calls is whether API servers ask for decisions.
+// Calls reports whether API servers request decisions.
 type Calls struct {
 	State CallState
-	// Message says why not, or why it is not known.
+	// Message says why they do not, or why that is unknown.
 	Message string
 }
 
 // A CallState is what is known about the calls of API servers.
 type CallState int
 
-// The states. CallsAssumed, the zero value, is that of nobody finding out; CallsAwaited that
-// of somebody who has not found out yet.
+// The states. CallsAssumed, the zero value, means that calls are not verified; CallsAwaited that
+// there is no result yet.
 const (
 	CallsAssumed CallState = iota
 	CallsAwaited
@@ -44,16 +44,16 @@ const (
 	CallsUnknown
 )
 
-// A view is a snapshot that has been handed to everyone who waits for it.
+// A view is a snapshot with the rest of what the replica publishes.
 type view struct {
 	Snapshot
 
 	calls Calls
 	// digests are computed when they are first asked for; nil before the first snapshot.
 	digests func() digests
-	// serves is what this replica serves besides policies.
+	// serves is what this replica serves in addition to policies.
 	serves string
-	// failures changes when another policy fails than before.
+	// failures changes when the set of failing policies does.
 	failures int
 	// superseded is closed when there is a newer view.
 	superseded chan struct{}
@@ -69,8 +69,8 @@ func newView(s Snapshot) *view {
 
 const shards = 64
 
-// digests tell which policies are in force in which generation, one number a shard. Each
-// is a sum over the policies of the shard, so that their order does not count.
+// digests identify the policies in force and their generations, with one number per shard. Each is
+// a sum over the policies of the shard, so that their order does not matter.
 type digests [shards]uint64
 
 func digest(policies []rule.State) digests {
@@ -96,7 +96,7 @@ func shard(uid types.UID) int {
 	return int(h.Sum32() % shards)
 }
 
-// format begins the text form of digests. Replicas whose formats differ, as they may
+// format is the prefix of the text form of digests. Replicas whose formats differ, as they may
 // during an upgrade, do not confirm each other.
 const format = "1:"
 
@@ -108,7 +108,7 @@ func (d digests) String() string {
 	return format + base64.RawStdEncoding.EncodeToString(bytes)
 }
 
-// parseDigests reads what String writes. It reports whether s is that.
+// parseDigests parses the result of String. It reports whether s is valid.
 func parseDigests(s string) (digests, bool) {
 	var d digests
 	text, ok := strings.CutPrefix(s, format)

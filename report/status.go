@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// A version has settle to reach all replicas before its status says that it did not:
-	// nearly always one write is enough then.
+	// A version has the time settle to reach all replicas before its status says that it has not:
+	// so one write is nearly always enough.
 	settle = 3 * time.Second
 	// Replicas that differ in a policy that does not compile, because one of them never
 	// saw its last good version, differ for longer than tolerance.
@@ -27,23 +27,23 @@ const (
 	mostText     = 1000
 )
 
-// An outlook is what the leader knows of a policy beyond its own snapshot.
+// An outlook is what the leader knows about a policy in addition to its own snapshot.
 type outlook struct {
 	// lagging are the live replicas that do not confirm it, sorted.
 	lagging []string
-	// known is for how long the leader has known the version, and apart for how long
-	// there have been replicas that do not confirm it.
+	// known is how long the leader has known the version, and apart how long there have been
+	// replicas that do not confirm it.
 	known, apart time.Duration
-	// unregistered is why API servers may not ask for it.
+	// unregistered is why API servers may not send what it needs.
 	unregistered string
-	// calls is whether API servers ask for anything.
+	// calls says whether API servers send anything.
 	calls Calls
-	// working is the condition Working, if it is to change.
+	// working is the condition Working, if it changes.
 	working *metav1.Condition
 }
 
-// next is the status that policy p is to have in place of the one it has; nil if it is
-// not to be written. It is not settled if it may change without a new snapshot.
+// next returns the new status of policy p; nil if it is not to be written. It is not settled if it
+// may change without a new snapshot.
 func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) (status *v1alpha1.PolicyStatus, settled bool) {
 	enforced, settled := enforcedCondition(known, p, o)
 	if enforced == nil {
@@ -76,7 +76,7 @@ func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) 
 	return &next, settled
 }
 
-// lastError is what is wrong with a policy, in one line.
+// lastError returns what is wrong with a policy, in one line.
 func lastError(p *rule.State, conditions []metav1.Condition) string {
 	working := meta.FindStatusCondition(conditions, v1alpha1.ConditionWorking)
 	switch {
@@ -91,7 +91,7 @@ func lastError(p *rule.State, conditions []metav1.Condition) string {
 	return ""
 }
 
-// same compares two statuses, without reflection: the leader compares thousands at a time.
+// same compares two statuses, without reflection, because the leader compares thousands at a time.
 func same(a, b v1alpha1.PolicyStatus) bool {
 	return a.ObservedGeneration == b.ObservedGeneration && a.LastError == b.LastError &&
 		slices.Equal(a.Problems, b.Problems) &&
@@ -148,7 +148,7 @@ func provenCondition(p *rule.State) *metav1.Condition {
 	return c
 }
 
-// enforcedCondition is nil if it is too early to tell.
+// enforcedCondition returns nil if it is too early to tell.
 func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
 	c, settled = replicasCondition(known, p, o)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -172,7 +172,7 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c
 	return c, settled
 }
 
-// replicasCondition is what the condition would be if API servers asked.
+// replicasCondition returns the condition on the assumption that API servers call.
 func replicasCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
 	c = &metav1.Condition{
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
@@ -228,16 +228,16 @@ func lastGoodCondition(c *metav1.Condition, p *rule.State, o outlook) *metav1.Co
 	return c
 }
 
-// confirmed reports whether every replica has been seen to enforce the version already. A
-// replica that differs now differs in another policy, or is late in general: it does not
-// go back.
+// confirmed reports whether every replica has been seen to enforce the version already. A replica
+// that differs now differs in another policy, or is late in general: replicas do not go back to
+// older versions.
 func confirmed(known v1alpha1.PolicyStatus, p *rule.State) bool {
 	c := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionEnforced)
 	return c != nil && c.ObservedGeneration == p.Generation &&
 		(c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonNotCalled || c.Reason == v1alpha1.ReasonNotVerified)
 }
 
-// problems are those of a policy, errors first, bounded in number and size.
+// problems returns the problems of a policy, errors first, limited in number and size.
 func problems(all []rule.Problem) []v1alpha1.PolicyProblem {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b rule.Problem) int { return cmp.Compare(a.Severity, b.Severity) })
@@ -257,7 +257,7 @@ func problems(all []rule.Problem) []v1alpha1.PolicyProblem {
 	return problems
 }
 
-// firstError is the first error in one line.
+// firstError returns the first error in one line.
 func firstError(problems []rule.Problem) string {
 	errs := rule.Errors(problems)
 	if len(errs) == 0 {
@@ -277,7 +277,7 @@ func inOneLine(p rule.Problem) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// short is text, cut where it is too long for a status.
+// short returns text, cut to the length for a status.
 func short(text string) string {
 	if len(text) <= mostText {
 		return text

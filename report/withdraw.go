@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// The last replica that ends says so within withdrawTimeout, for withdrawParallel policies at a
-	// time.
+	// The last replica that stops writes that into policies within withdrawTimeout, into
+	// withdrawParallel at a time.
 	withdrawTimeout  = 10 * time.Second
 	withdrawParallel = 8
 )
 
-// Withdraw writes into the status of every policy that nobody enforces it, for a reason, and
-// returns how many it has written. It is for when no replica is left to write status.
+// Withdraw writes into the status of every policy that it is not enforced, with a reason, and
+// returns the number of written policies. It is for when no replica is left to write status.
 func Withdraw(ctx context.Context, client dynamic.Interface, reason, message string) (int, error) {
 	w := newWriter(client, Options{Log: slog.New(slog.DiscardHandler), WritesPerSecond: 1})
 	group, ctx := errgroup.WithContext(ctx)
@@ -51,7 +51,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 			ref := usher.PolicyRef{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}
 			group.Go(func() error {
 				err := w.patch(ctx, write{policy: &rule.State{Policy: ref, UID: policy.GetUID()}, status: status})
-				// A policy that is gone, or another one now, is nobody's business any more.
+				// Ignore a policy that was deleted, or deleted and created again.
 				if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 					return nil
 				}
@@ -71,7 +71,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 	return int(written.Load()), err
 }
 
-// withdraw reports whether the status said that the policy may be enforced, which it does no more.
+// withdraw changes a status that says that the policy may be enforced, and reports whether it did.
 func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	enforced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
 	if enforced == nil || enforced.Status == metav1.ConditionFalse {
@@ -82,7 +82,7 @@ func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 	return true
 }
 
-// withdraw says that nothing is enforced any more, unless another replica lives. The Lease of
+// withdraw writes that nothing is enforced any more, unless another replica is alive. The Lease of
 // this one is deleted already.
 func (r *Reporter) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)

@@ -18,18 +18,17 @@ const (
 	// FailingAnnotation holds which policies fail at a replica, as a JSON list of [rule.Failure].
 	FailingAnnotation = "usher.dev/failing"
 
-	// A replica publishes at most mostFailures, those that have failed for the longest time.
+	// A replica publishes at most mostFailures, those that have failed for the longest.
 	mostFailures = 50
-	// The condition Working of a policy is written at most once in workingGap for one version;
-	// while nothing changes but how often the rule has failed, when that has doubled, and
+	// For one version, the condition Working of a policy is written at most once in workingGap.
+	// While only the number of failures changes, it is written when the number has doubled, and
 	// otherwise after workingRefresh.
 	workingGap     = time.Minute
 	workingRefresh = 10 * time.Minute
-	// A failure that no live replica knows of, because they have restarted, counts for
-	// failureKept.
+	// A failure that no live replica knows, because they have restarted, is kept for failureKept.
 	failureKept = time.Hour
-	// workingBatch is how many statuses are written in one round because of this condition
-	// alone: users who write objects can cause them, and must not hold up the others.
+	// workingBatch is how many statuses are written in one round because of this condition alone:
+	// users who write objects can cause them, and must not delay the others.
 	workingBatch = 5
 )
 
@@ -58,7 +57,7 @@ func (l *leader) failing(now time.Time) map[types.UID]*rule.Failure {
 	return all
 }
 
-// merge adds what one replica has seen.
+// merge adds a failure that one replica has seen.
 func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 	known := all[f.UID]
 	switch {
@@ -78,8 +77,8 @@ func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
 	}
 }
 
-// workingCondition is the condition Working to be written; nil leaves what stands. A nil f says
-// that the policy does not fail.
+// workingCondition returns the condition Working to write; nil means no change. A nil f means that
+// the policy does not fail.
 func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f *rule.Failure, now time.Time) *metav1.Condition {
 	old := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionWorking)
 	generation := p.InForce()
@@ -118,13 +117,13 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 	return c
 }
 
-// failureText says how a policy fails, without values of objects.
+// failureText describes how a policy fails, without values of objects.
 func failureText(f *rule.Failure) string {
 	return fmt.Sprintf("%s failed %s since %s, last for %s: %s",
 		f.Rule, count(int(f.Count), "time"), f.Since.UTC().Format(time.RFC3339), f.Example, f.Error)
 }
 
-// publishedFailures is the annotation of a replica's Lease; empty if nothing fails.
+// publishedFailures returns the annotation of a replica's Lease; empty if nothing fails.
 func publishedFailures(failures []rule.Failure) string {
 	if len(failures) == 0 {
 		return ""
@@ -136,8 +135,7 @@ func publishedFailures(failures []rule.Failure) string {
 	return string(text)
 }
 
-// parseFailures reads what publishedFailures writes. What another version writes otherwise is
-// no failure.
+// parseFailures parses the result of publishedFailures. It ignores the formats of other versions.
 func parseFailures(text string) []rule.Failure {
 	var failures []rule.Failure
 	if text == "" || json.Unmarshal([]byte(text), &failures) != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A writer knows what stands in the status of the policies, because it read it and then
-// was the only one to write it.
+// A writer knows the current status of the policies, because it has read them and is the only one
+// that writes them.
 type writer struct {
 	client  dynamic.Interface
 	log     *slog.Logger
@@ -34,7 +34,7 @@ type writer struct {
 	resources map[string]schema.GroupVersionResource
 	known     map[types.UID]v1alpha1.PolicyStatus
 	stale     time.Time
-	// reads counts how often it was read.
+	// reads counts how often they were read.
 	reads int
 	// refused are the policies whose status could not be written, with the time at which
 	// to try again, and mute the kinds that have no status.
@@ -53,7 +53,7 @@ func newWriter(client dynamic.Interface, o Options) *writer {
 	}
 }
 
-// reload reads the status of all policies, if it has not been read for long.
+// reload reads the status of all policies, if that was not done for some time.
 func (w *writer) reload(ctx context.Context, now time.Time) error {
 	if now.Before(w.stale) {
 		return nil
@@ -87,7 +87,7 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// statusOf is the status of a policy, empty if it is none: then it will be replaced.
+// statusOf returns the status of a policy; empty if it is invalid, which replaces it.
 func statusOf(policy *unstructured.Unstructured) v1alpha1.PolicyStatus {
 	var status v1alpha1.PolicyStatus
 	tree, _, err := unstructured.NestedMap(policy.Object, "status")
@@ -97,14 +97,14 @@ func statusOf(policy *unstructured.Unstructured) v1alpha1.PolicyStatus {
 	return status
 }
 
-// writable reports whether there is no reason to leave p alone.
+// writable reports whether the status of p can be written.
 func (w *writer) writable(p *rule.State, now time.Time) bool {
 	_, known := w.resources[p.Policy.Kind]
 	return known && !w.mute[p.Policy.Kind] && !now.Before(w.refused[p.UID])
 }
 
-// write writes statuses, as fast as the limit allows. Its error is one that the other
-// policies would meet too.
+// write writes statuses, as fast as the limit allows. Its error is one that other policies would
+// cause, too.
 func (w *writer) write(ctx context.Context, due []write) error {
 	refusals := 0
 	for i := range due {
@@ -136,15 +136,15 @@ func (w *writer) write(ctx context.Context, due []write) error {
 	return nil
 }
 
-// transient reports whether err has nothing to do with the one policy that met it.
+// transient reports whether err is independent of the policy that was written.
 func transient(err error) bool {
 	var answer apierrors.APIStatus
 	return !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnauthorized(err)
 }
 
-// patch replaces the status of one policy, provided that it is still the same object and
-// not another one of its name.
+// patch replaces the status of one policy, if it is still the same object and not a new one of the
+// same name.
 func (w *writer) patch(ctx context.Context, item write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -168,8 +168,8 @@ func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
 	return resource.Namespace(p.Policy.Namespace)
 }
 
-// missing finds out what the API server did not find: the policy, which the next snapshot
-// will not hold then, or the status of the kind, whose definition is an old one.
+// missing finds out what the API server did not find: the policy, which the next snapshot will
+// omit, or the status subresource of the kind, whose CustomResourceDefinition is an old one.
 func (w *writer) missing(ctx context.Context, p *rule.State) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
