@@ -80,7 +80,7 @@ func (a *access) policy(p *authz.Policy) {
 	}
 }
 
-// An access looks at one authorization policy.
+// An access checks one authorization policy.
 type access struct {
 	set      *kind.Set
 	allows   bool
@@ -95,7 +95,7 @@ func httpVerbs() []string {
 	return []string{"get", "post", "put", "patch", "delete", "head", "options"}
 }
 
-// specialVerbs are those that no resource has in discovery, and authorizers are asked about.
+// specialVerbs returns the verbs that occur in authorization requests, but not in discovery.
 func specialVerbs() []string {
 	return []string{"use", "bind", "escalate", "impersonate", "approve", "sign", "attest", "proxy", "request-serviceaccounts-token-audience"}
 }
@@ -110,7 +110,8 @@ func exact(set authz.Set) []string {
 	return texts
 }
 
-// resource warns of one resource that none of the groups has, and notes the verbs of those that match.
+// resource warns of one resource that none of the groups has, and records the verbs of those that
+// match.
 func (a *access) resource(r *authz.Rule, i int, verbs map[string]bool) {
 	at := &r.Resources[i]
 	field := fmt.Sprintf("%s.resources[%d]", r.Name, i)
@@ -154,7 +155,7 @@ func (a *access) resource(r *authz.Rule, i int, verbs map[string]bool) {
 		return
 	}
 	if at.Name != strings.ToLower(at.Name) {
-		return // It is said already.
+		return // Another warning says so already.
 	}
 	a.unknownResource(field, r, at, subresources, names, elsewhere)
 }
@@ -189,8 +190,8 @@ func (a *access) unknownResource(field string, r *authz.Rule, at *authz.Resource
 	a.warn(field, fmt.Sprintf("the API group %s has no resource %s: the rule matches no request", groups, written), do)
 }
 
-// nearest returns the resource that a name may be meant for: its kind, singular and short names, which
-// come first, too.
+// nearest returns the resource that a name may mean. Kinds, singular and short names count, too, and
+// come first.
 func (a *access) nearest(name string, names []string) string {
 	for row := range a.set.Resources() {
 		if !strings.Contains(row.Name, "/") && slices.Contains(names, row.Name) && (slices.Contains(row.Short, name) || strings.EqualFold(row.Kind, name)) {
@@ -201,7 +202,7 @@ func (a *access) nearest(name string, names []string) string {
 }
 
 // groups returns the groups of a rule that the set knows, and whether there may be others: by patterns,
-// or because the set is not that of a cluster. It warns of those that there are not.
+// or because the set is not that of a cluster. It warns of groups that do not exist.
 func (a *access) groups(r *authz.Rule) (known []string, foreign bool) {
 	all := map[string]bool{}
 	for row := range a.set.Resources() {
@@ -250,7 +251,7 @@ func (a *access) groups(r *authz.Rule) (known []string, foreign bool) {
 	return known, foreign || r.Groups.Any && !a.set.Complete
 }
 
-// verbs warns of verbs that are requested of none of the resources.
+// verbs warns of verbs that none of the resources has.
 func (a *access) verbs(r *authz.Rule, of map[string]bool) {
 	if of["*"] || len(of) == 0 {
 		of = map[string]bool{}
@@ -284,7 +285,8 @@ func (a *access) verbsOf(r *authz.Rule, all []string, there string) {
 	}
 }
 
-// namespaces warns of rules for namespaces and resources that are in none.
+// namespaces warns of namespaces that cannot exist, and of rules with namespaces for cluster-scoped
+// resources.
 func (a *access) namespaces(r *authz.Rule) {
 	for i, namespace := range exact(r.Namespaces) {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {

@@ -89,7 +89,7 @@ func (a *access) compared(field string, r *authz.Rule, use rule.Use) {
 	}
 }
 
-// A sampleQuery is a request that conditions are tried on.
+// A sampleQuery is a request to try conditions on.
 type sampleQuery struct {
 	name  string
 	query *authz.Query

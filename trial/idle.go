@@ -36,7 +36,8 @@ func idle(runs []*run) []rule.Problem {
 		fmt.Sprintf("the rule %s on any object of kind %s that it was tried on, with all values that it compares with", what, strings.Join(names, ", ")), do)}
 }
 
-// certain reports whether what the rule does depends only on what it compares with constants.
+// certain reports whether the effect of the rule depends only on values that it compares with
+// constants.
 func (t *run) certain() bool {
 	for _, s := range t.rule.Steps {
 		_, traced := s.Program.(rule.Traced)
@@ -48,7 +49,7 @@ func (t *run) certain() bool {
 		if t.reads(u, func(at *kind.Schema) bool { return at.Kind() == kind.Map }, rule.Element) {
 			return true // By its keys.
 		}
-		// No other object is read where no fact was asked for.
+		// No other object is read if no fact was requested.
 		return u.Of != rule.OtherObject && u.Of != rule.OwnerObject && (len(u.Paths) == 0 || !u.Only && !t.switches(u))
 	})
 }
@@ -63,7 +64,7 @@ func (t *run) switches(u rule.Use) bool {
 	return false
 }
 
-// reads reports whether a path takes a step from what is as is says.
+// reads reports whether a path has a step from a schema for which is returns true.
 func (t *run) reads(u rule.Use, is func(*kind.Schema) bool, step string) bool {
 	for _, p := range u.Paths {
 		for i, name := range p {
@@ -78,7 +79,7 @@ func (t *run) reads(u rule.Use, is func(*kind.Schema) bool, step string) bool {
 	return false
 }
 
-// always warns of a rule that refuses everything, unless it says no less.
+// always warns of a rule that rejects everything, unless that is obvious from the rule.
 func (t *run) always() {
 	if t.rule.Phase != usher.Validate || !t.certain() || t.tried == 0 || t.refused < t.tried || t.unknown || t.explained.reads {
 		return
@@ -94,7 +95,7 @@ func (t *run) always() {
 	t.problems = append(t.problems, t.problem(what, do))
 }
 
-// limited reports whether the rule is for some objects of the kind only.
+// limited reports whether the rule applies only to some objects of the kind.
 func (t *run) limited() bool {
 	return !slices.ContainsFunc(t.rule.Match.Selectors, func(s rule.Selector) bool {
 		return schema.FromAPIVersionAndKind(s.APIVersion, s.Kind) == t.of && s.Namespace == "" && s.Name == "" && len(s.Fields) == 0 && (s.Labels == nil || s.Labels.Empty())

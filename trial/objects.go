@@ -16,12 +16,12 @@ import (
 	"github.com/usher-dev/usher/trial/kind"
 )
 
-// recorded holds the least object of each kind as API servers hand it to webhooks, one a line.
+// recorded holds the minimal object of each kind as API servers send it to webhooks, one per line.
 //
 //go:embed minimal.jsonl
 var recorded []byte
 
-// minimal returns the least object of a kind that is recorded.
+// minimal returns the recorded minimal object of a kind.
 func minimal(of schema.GroupVersionKind) (map[string]any, bool) {
 	apiVersion, name := of.ToAPIVersionAndKind()
 	for line := range bytes.Lines(recorded) {
@@ -63,10 +63,10 @@ func wordsOf(spec any) words {
 	return w
 }
 
-// mostVariants bounds the objects that a rule is tried on, besides those that lack a field.
+// mostVariants limits the objects that a rule is tried on, besides those that lack a field.
 const mostVariants = 40
 
-// A maker makes the objects of one kind that a rule is tried on.
+// A maker creates the objects of one kind that a rule is tried on.
 type maker struct {
 	set   *kind.Set
 	of    schema.GroupVersionKind
@@ -100,7 +100,7 @@ func isChoosy(selectors []rule.Selector) bool {
 	})
 }
 
-// choose notes the values that decide what a rule does with one field.
+// choose records the values that decide what a rule does with one field.
 func (m *maker) choose(use *rule.Use) {
 	if use.Of != rule.CurrentObject && use.Of != rule.OldObject {
 		return
@@ -149,7 +149,7 @@ func valuesFor(at *kind.Schema, compared []rule.Comparison) []any {
 	return values
 }
 
-// valuesOf returns values for which a comparison comes out one way or the other.
+// valuesOf returns values for which a comparison is true, and values for which it is false.
 func valuesOf(c rule.Comparison) []any {
 	switch with := c.With.(type) {
 	case int64:
@@ -189,7 +189,7 @@ func (m *maker) keys(at []string) []string {
 	return keys
 }
 
-// least returns an object with nothing optional.
+// least returns an object without optional fields.
 func (m *maker) least() map[string]any {
 	object, ok := minimal(m.of)
 	if !ok {
@@ -198,7 +198,7 @@ func (m *maker) least() map[string]any {
 	return m.identify(object)
 }
 
-// full returns an object with every field, and the first of the choices of each.
+// full returns an object with every field, and the first choice for each.
 func (m *maker) full() map[string]any { return m.sample(0) }
 
 // sample returns a full object; alone is as in [kind.Sampling].
@@ -281,7 +281,7 @@ type deviation struct {
 	object map[string]any
 }
 
-// deviations returns what differs in one field from an object.
+// deviations returns objects that differ from an object in one field.
 func (m *maker) deviations(base map[string]any) []deviation {
 	var all []deviation
 	for _, key := range slices.Sorted(maps.Keys(m.choices)) {
@@ -295,7 +295,7 @@ func (m *maker) deviations(base map[string]any) []deviation {
 	return all
 }
 
-// members is how many members the largest object has that the rule reads fields of.
+// members returns the number of members of the largest object of which the rule reads fields.
 func (m *maker) members() int {
 	most := 0
 	for i := range m.uses {
@@ -310,10 +310,11 @@ func (m *maker) members() int {
 	return most
 }
 
-// mostOptional bounds how many fields are left out, one at a time.
+// mostOptional limits the number of fields that are removed, one at a time.
 const mostOptional = 60
 
-// optional returns the fields of full that the policy names and least has not, the deepest first.
+// optional returns the fields of full that the policy names and least does not have, the deepest
+// first.
 func (m *maker) optional(least, full map[string]any) []path {
 	var all []path
 	var walk func(at path, least, full any)
@@ -324,7 +325,7 @@ func (m *maker) optional(least, full map[string]any) []path {
 			for _, name := range slices.Sorted(maps.Keys(full)) {
 				has, there := object[name]
 				if !there && strings.HasSuffix(name, "Containers") {
-					// Their elements have what those of containers have.
+					// Their elements have the fields of containers.
 					has = object["containers"]
 				}
 				next := append(slices.Clone(at), name)
@@ -348,12 +349,12 @@ func (m *maker) optional(least, full map[string]any) []path {
 	return all
 }
 
-// named reports whether the policy says something of a field.
+// named reports whether the policy names a field.
 func (m *maker) named(p path) bool {
 	return m.words.fields[p[len(p)-1]] || p.isKey() || m.owned && len(p) == 2 && p[0] == "metadata" && p[1] == "ownerReferences"
 }
 
-// required reports whether the field at p is there whenever what it is in is.
+// required reports whether the field at p exists whenever its parent does.
 func (m *maker) required(p path) bool {
 	parent := m.set.Follow(m.like, p[:len(p)-1]).At
 	return parent != nil && slices.Contains(parent.Required, p[len(p)-1])
@@ -365,7 +366,7 @@ func without(tree map[string]any, p path) map[string]any {
 	return changed
 }
 
-// with returns a copy of an object in which a field has a value, if what it is in is there.
+// with returns a copy of an object in which a field has a value, if its parent exists.
 func with(tree map[string]any, p path, value any) map[string]any {
 	changed, _ := edit(tree, p, func(object map[string]any, name string) { object[name] = value }).(map[string]any)
 	return changed

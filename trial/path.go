@@ -33,7 +33,7 @@ func (p path) below(other path) bool {
 
 func (p path) inList() bool { return slices.Contains(p, rule.Element) }
 
-// expression is the path as programs write it.
+// expression returns the path as programs write it.
 func (p path) expression() string {
 	var text strings.Builder
 	for i, name := range p {
@@ -51,7 +51,7 @@ func (p path) expression() string {
 	return text.String()
 }
 
-// lacking says of an object that it has not got the field.
+// lacking describes an object without the field.
 func (p path) lacking() string {
 	switch {
 	case p.isKey():
@@ -64,7 +64,7 @@ func (p path) lacking() string {
 	return "without " + p.expression()
 }
 
-// pointer is the path as operations of JSON patch write it.
+// pointer returns the path as a JSON pointer.
 func (p path) pointer() string {
 	var text strings.Builder
 	for _, name := range p {
@@ -73,7 +73,7 @@ func (p path) pointer() string {
 	return text.String()
 }
 
-// pathOf reads a JSON pointer; nil if it is none.
+// pathOf parses a JSON pointer; nil if it is invalid.
 func pathOf(pointer string) path {
 	if !strings.HasPrefix(pointer, "/") {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// longestMatch bounds the text that is made for a pattern.
+// longestMatch limits the length of a text for a pattern.
 const longestMatch = 200
 
 // matching returns a text that a regular expression matches.
@@ -21,7 +21,7 @@ func matching(pattern string) (string, bool) {
 	return text.String(), true
 }
 
-// write writes the shortest match, as far as it is simple to find.
+// write writes a short match, which is simple to find.
 func write(re *syntax.Regexp, text *strings.Builder) bool {
 	if text.Len() > longestMatch {
 		return false
@@ -59,7 +59,7 @@ func write(re *syntax.Regexp, text *strings.Builder) bool {
 	return true
 }
 
-// letter returns a small letter of a class, or what the class begins with.
+// letter returns a lower-case letter of a class, or its first character.
 func letter(class []rune) rune {
 	for i := 0; i+1 < len(class); i += 2 {
 		if class[i] <= 'x' && 'x' <= class[i+1] {

@@ -12,7 +12,7 @@ import (
 	"github.com/usher-dev/usher/trial/kind"
 )
 
-// check warns of what an API server does not take of the object that a rule has changed, or undoes.
+// check warns of changes by a rule that an API server rejects or reverts.
 func (t *run) check(object map[string]any, patch usher.Patch) {
 	changed, _, err := jsonpatch.Apply(object, patch)
 	if err != nil || len(t.problems) >= mostProblems {
@@ -35,7 +35,7 @@ func (t *run) check(object map[string]any, patch usher.Patch) {
 	}
 }
 
-// mostProblems bounds what is told of one rule and one kind.
+// mostProblems limits the problems of one rule and one kind.
 const mostProblems = 20
 
 // hasStatus reports whether the status of the kind is a subresource.
@@ -64,7 +64,7 @@ func (t *run) violation(v kind.Violation) rule.Problem {
 	return t.problem(fmt.Sprintf("the API server refuses what the rule makes of a %s: %s is %s", t.of.Kind, p.expression(), v.What), do)
 }
 
-// valueAt returns what lies at a path of maps.
+// valueAt returns the value at a path of maps.
 func valueAt(tree map[string]any, at []string) any {
 	var value any = tree
 	for _, name := range at {

@@ -18,7 +18,7 @@ import (
 	"github.com/usher-dev/usher/trial/kind"
 )
 
-// errNotTried is the error of a fact that trials do not have.
+// errNotTried is the error for facts, which trials do not have.
 var errNotTried = errors.New("trials have no facts")
 
 func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNotTried }
@@ -29,8 +29,8 @@ type run struct {
 
 	rule    *rule.Rule
 	decider usher.Decider
-	// tried and acted count the requests, and those on which the rule did something; refused those
-	// that it refused. Failed says that one failed, and unknown that one needed facts.
+	// tried counts the requests, acted those on which the rule had an effect, and refused those
+	// that it rejected. Failed says that one failed, and unknown that one needed facts.
 	tried, acted, refused int
 	failed, unknown       bool
 	last                  string
@@ -38,8 +38,8 @@ type run struct {
 	explained             explained
 }
 
-// Explained says what is told of a rule already: that it reads what there is not, or that a step of it
-// is not as it should be.
+// Explained says what other warnings explain already: that the rule reads a field that does not exist,
+// or that one of its steps is wrong.
 type explained struct{ reads, step bool }
 
 // tryRule tries a rule on each kind that it selects by name.
@@ -74,13 +74,13 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 	return once
 }
 
-// operations returns those of a rule that are tried.
+// operations returns the operations of a rule to try.
 func (t *run) operations() []usher.Operation {
 	all := []usher.Operation{usher.Create, usher.Update, usher.Delete}
 	if isOptions(t.of) {
 		all = []usher.Operation{usher.Connect}
 	} else if t.rule.Phase == usher.Mutate {
-		// What fails on DELETE does not keep an object.
+		// A failure on DELETE does not keep an object from being written.
 		all = all[:2]
 	}
 	if len(t.rule.Match.Operations) == 0 {
@@ -89,12 +89,12 @@ func (t *run) operations() []usher.Operation {
 	return slices.DeleteFunc(all, func(o usher.Operation) bool { return !slices.Contains(t.rule.Match.Operations, o) })
 }
 
-// isOptions reports whether objects of a kind are what CONNECT is sent with.
+// isOptions reports whether objects of a kind are options of CONNECT requests.
 func isOptions(of schema.GroupVersionKind) bool {
 	return of.Group == "" && strings.HasSuffix(of.Kind, "Options")
 }
 
-// unrequested warns of operations that no request for the kind has, or that nothing comes of.
+// unrequested warns of operations that no request for the kind has, or that have no effect.
 func (t *run) unrequested() {
 	named := t.rule.Match.Operations
 	known := slices.DeleteFunc(slices.Clone(named), func(o usher.Operation) bool { return !slices.Contains(usher.Operations(), o) })
@@ -113,7 +113,7 @@ func (t *run) unrequested() {
 	t.problems = append(t.problems, p)
 }
 
-// try finds the results for objects of the kind.
+// try tries the rule on objects of the kind.
 func (t *run) try(ctx context.Context) {
 	least := t.least()
 	variants := t.variants()
@@ -153,8 +153,8 @@ func (t *run) try(ctx context.Context) {
 	}
 }
 
-// absent tries the rule without each field that it reads, whether or not there are objects without it:
-// a rule may be about that.
+// absent tries the rule without each field that it reads, whether or not objects without it can exist:
+// a rule may check that.
 func (t *run) absent(ctx context.Context, operation usher.Operation, full map[string]any) {
 	for i := range t.uses {
 		for _, p := range t.uses[i].Paths {
@@ -170,7 +170,7 @@ func (t *run) absent(ctx context.Context, operation usher.Operation, full map[st
 	}
 }
 
-// deviate finds the values on which the rule fails.
+// deviate finds values on which the rule fails.
 func (t *run) deviate(ctx context.Context, operation usher.Operation, base map[string]any) {
 	for _, d := range t.deviations(base) {
 		failure := t.failure(ctx, operation, d.object)
@@ -201,7 +201,8 @@ func (t *run) given(ctx context.Context, objects []map[string]any) {
 	}
 }
 
-// refusedObjects says which requests are: all that the rule is for, or those of some operations.
+// refusedObjects describes which requests are rejected: all that the rule applies to, or those of
+// some operations.
 func (t *run) refusedObjects(operations []usher.Operation) string {
 	if len(operations) == len(t.operations()) {
 		return t.of.Kind
@@ -220,12 +221,12 @@ func (t *run) remedy(fails []usher.Operation) string {
 	return "correct the rule, and try it with usher decide"
 }
 
-// readsOld reports whether the rule reads the object as it was.
+// readsOld reports whether the rule reads the old object.
 func (t *run) readsOld() bool {
 	return slices.ContainsFunc(t.uses, func(u rule.Use) bool { return u.Of == rule.OldObject })
 }
 
-// missing finds the fields that the rule needs and an object need not have.
+// missing finds optional fields without which the rule fails.
 func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
 	var found []path
 	for _, p := range t.optional(least, full) {
@@ -242,7 +243,7 @@ func (t *run) missing(ctx context.Context, operation usher.Operation, least, ful
 	}
 }
 
-// guard says how a rule does without a field.
+// guard returns advice how a rule can handle a missing field.
 func (t *run) guard(p path, failure error) string {
 	if len(t.rule.Steps) == 1 {
 		switch t.rule.Steps[0].Name {
@@ -265,8 +266,8 @@ func (t *run) problem(what, do string) rule.Problem {
 	return rule.Problem{Severity: rule.Warning, Field: t.rule.Name, What: what, Do: do}
 }
 
-// failure returns why the rule fails on an object, nil if it does not, or cannot be tried. It notes
-// what the rule does.
+// failure returns why the rule fails on an object, nil if it does not, or cannot be tried. It
+// records what the rule does.
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
 	if err != nil || ctx.Err() != nil {
@@ -312,7 +313,7 @@ func (t *run) request(operation usher.Operation, object map[string]any) *usher.R
 	return r
 }
 
-// longest is how much of an error is told.
+// longest limits the length of an error in a warning.
 const longest = 200
 
 func reason(err error) string {

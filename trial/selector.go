@@ -52,7 +52,7 @@ func selectorProblems(set *kind.Set, selectors []rule.Selector) []rule.Problem {
 	return problems
 }
 
-// contradiction warns of labels that no object has at once.
+// contradiction warns of label requirements that no object can meet together.
 func contradiction(s *rule.Selector, warn func(field, what, do string)) {
 	requirements, _ := s.Labels.Requirements()
 	must, mustNot := map[string]string{}, map[string]bool{}
@@ -72,7 +72,7 @@ func contradiction(s *rule.Selector, warn func(field, what, do string)) {
 		case "!":
 			mustNot[r.Key()] = true
 		default:
-			// The others exclude values, of which there is no end.
+			// The other operators exclude values, so they can always be met.
 		}
 	}
 	for key := range mustNot {
@@ -82,7 +82,7 @@ func contradiction(s *rule.Selector, warn func(field, what, do string)) {
 	}
 }
 
-// fieldProblem warns of a field that no object has, and of values that it never has.
+// fieldProblem warns of a field that no object has, and of impossible values.
 func fieldProblem(set *kind.Set, like *kind.Schema, name string, f *rule.Field, warn func(field, what, do string)) {
 	p := path(f.Path)
 	for end := 1; end < len(p); end++ {
@@ -127,7 +127,7 @@ func fieldProblem(set *kind.Set, like *kind.Schema, name string, f *rule.Field, 
 	}
 }
 
-// unknownKind says of a kind that it does not exist, as far as the set tells.
+// unknownKind warns of a kind that does not exist in the set.
 func unknownKind(set *kind.Set, of schema.GroupVersionKind) (rule.Problem, bool) {
 	apiVersion, name := of.ToAPIVersionAndKind()
 	if apiVersion == "" || name == "" || strings.Contains(apiVersion+name, "*") || set.Has(of) {
@@ -186,7 +186,7 @@ func retired(group string) bool { return group == "extensions" }
 
 var unstable = regexp.MustCompile(`v\d+(alpha|beta)\d+ `)
 
-// stable returns the versions that are stable, if there are any, sorted and once each.
+// stable returns the stable versions, if there are any, sorted and without duplicates.
 func stable(versions []string) []string {
 	slices.Sort(versions)
 	versions = slices.Compact(versions)

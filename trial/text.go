@@ -15,14 +15,14 @@ import (
 )
 
 var (
-	// placeholder finds what is a placeholder in references only.
+	// placeholder matches placeholders that work only in references.
 	placeholder = regexp.MustCompile(`\{\{\s*((?:object\.|oldObject\.)?(?:metadata|spec|status|data)\.[\w.\-]+)\s*\}\}`)
-	// interpolation finds what is one in texts of templates only.
+	// interpolation matches placeholders that work only in texts of templates.
 	interpolation = regexp.MustCompile(`\\\((?:object|oldObject)\.[^()]+\)`)
 )
 
-// textProblems warns of texts that stay as they are, though they look as if something were put in, and
-// of references to objects that are looked for in the wrong place.
+// textProblems warns of placeholders that are not replaced where they are, and of references with a
+// wrong scope.
 func textProblems(set *kind.Set, c compile.Compiled) []rule.Problem {
 	raw, err := json.Marshal(api.Spec(c.Policy.Object))
 	if err != nil || len(c.Rules) == 0 {
@@ -63,7 +63,7 @@ func textProblems(set *kind.Set, c compile.Compiled) []rule.Problem {
 	return problems
 }
 
-// reference warns of a namespace that is missing, or that there is none of.
+// reference warns of a reference that lacks a namespace, or has one for a cluster-scoped kind.
 func reference(set *kind.Set, field string, k8s map[string]any, warn func(field, what, do string)) {
 	of := kindOf(k8s)
 	name, _ := k8s["name"].(string)

@@ -1,6 +1,6 @@
-// Package trial tries policies before they are believed: on objects of the kinds that they select,
-// the least that an API server accepts and ones with every field. It makes requests and reads
-// decisions, and evaluates nothing itself. What it finds are warnings about consequences.
+// Package trial tries policies on sample objects of the kinds that they select: the minimal object
+// that an API server accepts, and objects with every field. It creates requests and reads
+// decisions, and evaluates nothing itself. Its findings are warnings about the effects of a policy.
 package trial
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/usher-dev/usher/trial/kind"
 )
 
-// Options say what policies are tried on. The zero value works.
+// Options configure what policies are tried on. The zero value works.
 type Options struct {
-	// Kinds returns the kinds that there are, given those of Kubernetes itself as they are recorded. It
-	// has the schemas of those that are named, as far as they can be had. Nil returns the recorded ones.
+	// Kinds returns the existing kinds, given the recorded ones of Kubernetes itself. The set has the
+	// schemas of the named kinds, if they are available. Nil means the recorded kinds.
 	Kinds func(ctx context.Context, recorded *kind.Set, of []schema.GroupVersionKind) *kind.Set
 	// Objects are tried, too, each by the rules that select its kind.
 	Objects []map[string]any
 	// Readable returns an error that says why the facts that policies read of a kind cannot be read.
-	// Nil does not ask.
+	// Nil disables that check.
 	Readable func(ctx context.Context, of schema.GroupVersionKind) error
 }
 
-// A Trial tries policies. It can be used by several goroutines.
+// A Trial tries policies. It is safe for concurrent use.
 type Trial struct {
 	options Options
-	// recorded reads the recorded kinds once, when they are needed.
+	// recorded reads the recorded kinds once, when first needed.
 	recorded func() *kind.Set
 }
 
@@ -42,20 +42,20 @@ func New(o Options) *Trial {
 	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded)}
 }
 
-// A Result is what was found, and what was not tried.
+// A Result has the findings, and what was not tried.
 type Result struct {
 	// Problems have no positions in files.
 	Problems []rule.Problem
 	// Skipped says which kinds were not tried, and why.
 	Skipped []string
-	// NoSuchKind says that the cluster has none of the kinds that the policy selects; "" if it has, or
-	// the kinds are not those of a cluster.
+	// NoSuchKind says that the cluster has none of the kinds that the policy selects; "" if it has
+	// one, or if the kinds are not those of a cluster.
 	NoSuchKind string
-	// Unsettled says that a later try may tell otherwise, because kinds or rights have changed.
+	// Unsettled says that a later try may have another result, because kinds or rights may change.
 	Unsettled bool
 }
 
-// Problems returns what the author of a policy should know; also what was not tried.
+// Problems returns the problems for the author of a policy, including what was not tried.
 func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
 	result := t.Try(ctx, c)
 	for _, skipped := range result.Skipped {
@@ -64,10 +64,11 @@ func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem
 	return result.Problems
 }
 
-// Try tries each rule of a policy. It ends with ctx: what it did not come to is not told.
+// Try tries each rule of a policy. It stops when ctx is done, and reports what it has found until
+// then.
 func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	defer func() {
-		// What is only advice must not keep a policy from being written.
+		// A panic must not keep a policy from being written: the findings are only advice.
 		if panicked := recover(); panicked != nil {
 			result.Skipped = append(result.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
 		}
@@ -135,7 +136,7 @@ func missesKind(set *kind.Set, kinds []schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(kinds, func(of schema.GroupVersionKind) bool { return set.Schema(of) == nil })
 }
 
-// noSuchKind says that a cluster has none of the kinds, if that is so.
+// noSuchKind returns a message if a cluster has none of the kinds, and "" otherwise.
 func noSuchKind(set *kind.Set, selectors []rule.Selector) string {
 	kinds := kindsOf(selectors)
 	if !set.Complete || len(kinds) == 0 || slices.ContainsFunc(kinds, set.Has) {
@@ -148,7 +149,7 @@ func noSuchKind(set *kind.Set, selectors []rule.Selector) string {
 	return fmt.Sprintf("the cluster has none of the kinds that the policy selects, such as %s in %s", name, apiVersion)
 }
 
-// skipped says which kinds have no schema, and no object that is given.
+// skipped returns which kinds have neither a schema nor a given object.
 func skipped(set *kind.Set, selectors []rule.Selector, given []map[string]any) []string {
 	var texts []string
 	for _, of := range kindsOf(selectors) {
@@ -195,7 +196,7 @@ func (t *Trial) unreadable(ctx context.Context, set *kind.Set, c compile.Compile
 	return problems
 }
 
-// usesOf returns what the steps of a rule say they read.
+// usesOf returns what the steps of a rule declare to read.
 func usesOf(r *rule.Rule) []rule.Use {
 	var all []rule.Use
 	for _, s := range r.Steps {
@@ -206,7 +207,7 @@ func usesOf(r *rule.Rule) []rule.Use {
 	return all
 }
 
-// editsOf returns the places that the steps of a rule say they change.
+// editsOf returns the paths that the steps of a rule declare to change.
 func editsOf(r *rule.Rule) []path {
 	var all []path
 	for _, s := range r.Steps {

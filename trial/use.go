@@ -13,7 +13,7 @@ import (
 )
 
 // useProblems warns of paths that no object has of any kind that the rule selects, and of comparisons
-// that always come out the same.
+// with a constant result.
 func useProblems(set *kind.Set, r *rule.Rule) []rule.Problem {
 	kinds := kindsOf(r.Match.Selectors)
 	var problems []rule.Problem
@@ -35,7 +35,7 @@ func useProblems(set *kind.Set, r *rule.Rule) []rule.Problem {
 				continue
 			}
 		case rule.OwnerObject:
-			// The owner may be of any kind: what all have in common is known.
+			// The owner may be of any kind: only the fields that all kinds have are known.
 			if len(use.Paths) == 0 || len(use.Paths[0]) == 0 || use.Paths[0][0] != "metadata" {
 				continue
 			}
@@ -64,7 +64,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 			step := set.Follow(like, p)
 			switch {
 			case slices.ContainsFunc(p, func(name string) bool { return strings.Contains(name, `"`) }):
-				return nil // It is said that the path is not read as it looks.
+				return nil // Another warning says that the path is not read as it looks.
 			case step.Wrong > 0:
 				name := of.Kind
 				if use.Of == rule.OwnerObject {
@@ -92,13 +92,13 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 		found[i].Field = fieldOf(r, use.Field)
 	}
 	if len(kinds) > 1 && len(found) > 0 {
-		// One of them says it.
+		// One warning is enough.
 		return found[len(found)-1:]
 	}
 	return found
 }
 
-// wrongPath says that there is no such field, and what may be meant.
+// wrongPath returns a warning that there is no such field, and which one may be meant.
 func wrongPath(set *kind.Set, like *kind.Schema, name string, p path, step kind.Step) rule.Problem {
 	problem := rule.Problem{Severity: rule.Warning, What: fmt.Sprintf("no %s has %s", name, p[:step.Wrong].expression()), Do: "see kubectl explain"}
 	last := p[step.Wrong-1]
@@ -123,7 +123,7 @@ func wrongPath(set *kind.Set, like *kind.Schema, name string, p path, step kind.
 	return problem
 }
 
-// comparisons warns of constants that a value never is.
+// comparisons warns of constants that a value never equals.
 func comparisons(name string, p path, at *kind.Schema, compared []rule.Comparison) []rule.Problem {
 	of := at.Kind()
 	var problems []rule.Problem
@@ -173,7 +173,7 @@ func keyed(p path) path {
 	return path{p[0], p[1], key}
 }
 
-// indices warns of a rule that refuses by one element of a list, and not by the others.
+// indices warns of a rule that rejects by one element of a list, and ignores the others.
 func indices(set *kind.Set, r *rule.Rule, uses []rule.Use) []rule.Problem {
 	if r.Phase != usher.Validate {
 		return nil

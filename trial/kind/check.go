@@ -10,19 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A Step is where a path leads by a schema.
+// A Step is the result of following a path in a schema.
 type Step struct {
-	// At is the schema at the end of the path; nil if it is not known, or there is no such field.
+	// At is the schema at the end of the path; nil if it is unknown, or there is no such field.
 	At *Schema
-	// Wrong is how many steps of the path lead to the first that there is none of; 0 if the path leads
-	// somewhere, or that is not known.
+	// Wrong is the number of steps up to and including the first that does not exist; 0 if all exist,
+	// or if that is unknown.
 	Wrong int
-	// Fields are those that there are in its place, and Parent is the type of what they are in.
+	// Fields are the fields that exist in its place, and Parent is the type that contains them.
 	Fields []string
 	Parent Type
 }
 
-// Follow returns where a path leads. Elements of lists are "[]", an index or "-".
+// Follow follows a path. Elements of lists are "[]", an index or "-".
 func (s *Set) Follow(of *Schema, path []string) Step {
 	for i, name := range path {
 		if of = s.Resolve(of); of == nil {
@@ -57,20 +57,20 @@ func (s *Set) Follow(of *Schema, path []string) Step {
 	return Step{At: s.Resolve(of)}
 }
 
-// A Violation is what no object of a kind may have.
+// A Violation is something that a schema does not allow.
 type Violation struct {
 	Path []string
 	// What continues a sentence that begins with the path.
 	What string
-	// Fields are the names that there are, if the last of the path is none.
+	// Fields are the existing names, if the last step of the path does not exist.
 	Fields []string
 }
 
-// mostViolations is how many are told of one object.
+// mostViolations limits the violations that are reported for one object.
 const mostViolations = 50
 
-// Check returns what a value has that its schema does not allow, and that it did not have before. What
-// is missing is no violation. Values that share what they are made of are compared fast.
+// Check returns what a value has that its schema does not allow, and that it did not have before. A
+// missing field is not a violation. Values that share their parts are compared fast.
 func (s *Set) Check(of *Schema, value, before any) []Violation {
 	c := checker{set: s}
 	c.value(of, value, before, nil)
@@ -156,7 +156,7 @@ func (c *checker) fields(of *Schema, object, before map[string]any, path []strin
 	}
 }
 
-// key checks what labels and annotations are made of.
+// key checks the keys and values of labels and annotations.
 func (c *checker) key(path []string, name string, value any) {
 	if len(path) < 2 {
 		return
@@ -179,7 +179,8 @@ func (c *checker) key(path []string, name string, value any) {
 	}
 }
 
-// computeResources are what containers and volumes request without a domain.
+// computeResources returns the names of resources without a domain that containers and volumes
+// request.
 func computeResources() []string { return []string{"cpu", "memory", "ephemeral-storage", "storage"} }
 
 // Holds reports whether a value is of a type.
@@ -241,7 +242,7 @@ func describe(value any) string {
 	return "null"
 }
 
-// shorten cuts a text that is told.
+// shorten cuts a text for a message.
 func shorten(text string) string {
 	if len(text) > 60 {
 		return strings.ToValidUTF8(text[:60], "") + "…"
@@ -249,11 +250,11 @@ func shorten(text string) string {
 	return text
 }
 
-// mostSearched bounds how many fields are looked at to find one.
+// mostSearched limits the fields that Find visits.
 const mostSearched = 3000
 
-// Find returns the shortest path to a field with a name, nil if there is none. Of equally long ones
-// it is the first in the alphabet.
+// Find returns the shortest path to a field with a name, nil if there is none. Of equally long
+// ones, it returns the first in alphabetical order.
 func (s *Set) Find(of *Schema, name string) []string {
 	type place struct {
 		of   *Schema

@@ -10,7 +10,7 @@ import (
 // objectMeta is the definition of metadata, which schemas of CustomResourceDefinitions leave open.
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// A definition is a CustomResourceDefinition, as far as it is read.
+// A definition is a CustomResourceDefinition, with the fields that are read.
 type definition struct {
 	Spec struct {
 		Group string `json:"group"`
@@ -32,7 +32,7 @@ type definition struct {
 	} `json:"spec"`
 }
 
-// Defined returns the kinds of CustomResourceDefinitions. Other objects are left out.
+// Defined returns the kinds of CustomResourceDefinitions. It ignores other objects.
 func Defined(objects []map[string]any) (*Set, error) {
 	s := New(nil, map[string]json.RawMessage{}, false)
 	for _, object := range objects {

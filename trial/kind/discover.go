@@ -74,7 +74,7 @@ func (s *Set) AddDocument(raw []byte) error {
 	return nil
 }
 
-// Define adds a schema of a kind that no document has.
+// Define adds a schema of a kind that is in no document.
 func (s *Set) Define(kind schema.GroupVersionKind, of *Schema) error {
 	raw, err := json.Marshal(of)
 	if err != nil {
@@ -88,8 +88,7 @@ func (s *Set) Define(kind schema.GroupVersionKind, of *Schema) error {
 	return nil
 }
 
-// Record writes a set as [Recorded] reads it: without descriptions, and with those definitions only
-// that something refers to.
+// Record writes a set as [Recorded] reads it: without descriptions, and without unused definitions.
 func (s *Set) Record() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -116,7 +115,7 @@ func (s *Set) Record() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// refer adds a definition and all that it refers to.
+// refer adds a definition and all definitions that it refers to.
 func (s *Set) refer(name string, needed map[string]bool) {
 	of := s.definition(name)
 	if name == "" || needed[name] || of == nil {

@@ -1,6 +1,5 @@
-// Package kind has the kinds of objects that API servers serve: the resources that they are under,
-// and schemas that say what their objects are like. Those of Kubernetes itself are recorded; others
-// come from CustomResourceDefinitions or from a cluster.
+// Package kind has the kinds of objects that API servers serve: their resources and schemas. Those
+// of Kubernetes itself are recorded; others come from CustomResourceDefinitions or from a cluster.
 package kind
 
 import (
@@ -21,7 +20,7 @@ import (
 //go:embed recorded.jsonl
 var recorded []byte
 
-// A Resource is one row of discovery.
+// A Resource is one entry of discovery.
 type Resource struct {
 	Group, Version, Kind string
 	// Name has the subresource after a slash, such as pods/exec.
@@ -30,7 +29,7 @@ type Resource struct {
 	Verbs      []string `json:",omitempty"`
 	// Short are other names of the resource: the singular, and what kubectl understands.
 	Short []string `json:",omitempty"`
-	// In is the group and version that the resource is under, where that is not those of the kind.
+	// In is the group and version of the resource, if it differs from that of the kind.
 	In *schema.GroupVersion `json:",omitempty"`
 	// Definition names the schema of the kind; "" if there is none.
 	Definition string `json:",omitempty"`
@@ -41,7 +40,7 @@ func (r *Resource) Of() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 }
 
-// Under returns the group that the resource is in.
+// Under returns the group of the resource.
 func (r *Resource) Under() string {
 	if r.In != nil {
 		return r.In.Group
@@ -49,7 +48,7 @@ func (r *Resource) Under() string {
 	return r.Group
 }
 
-// A Set has kinds and their schemas. It can be used by several goroutines.
+// A Set has kinds and their schemas. It is safe for concurrent use.
 type Set struct {
 	resources   []Resource
 	byKind      map[schema.GroupVersionKind][]int
@@ -68,8 +67,8 @@ type line struct {
 	Schema     json.RawMessage `json:",omitempty"`
 }
 
-// Recorded returns the kinds of Kubernetes itself. It reads a recording, which takes a moment: keep
-// the set.
+// Recorded returns the kinds of Kubernetes itself. It reads a recording, which takes a moment, so
+// keep the set.
 func Recorded() *Set {
 	s := New(nil, map[string]json.RawMessage{}, false)
 	for text := range bytes.Lines(recorded) {
@@ -104,7 +103,7 @@ func (s *Set) add(r Resource) {
 	s.resources = append(s.resources, r)
 }
 
-// With returns a set with other kinds too; those of other count where both have one.
+// With returns a set that also has the kinds of other; these take precedence.
 func (s *Set) With(other *Set) *Set {
 	definitions := maps.Clone(s.definitions)
 	maps.Copy(definitions, other.definitions)
@@ -117,7 +116,7 @@ func (s *Set) With(other *Set) *Set {
 	return both
 }
 
-// Schemas returns a set of the resources of s whose schemas are, where s has none, those of other.
+// Schemas returns a set of the resources of s, with schemas of other where s has none.
 func (s *Set) Schemas(other *Set) *Set {
 	definitions := maps.Clone(other.definitions)
 	maps.Copy(definitions, s.definitions)
@@ -131,7 +130,7 @@ func (s *Set) Schemas(other *Set) *Set {
 	return filled
 }
 
-// Resources returns all rows.
+// Resources returns all resources.
 func (s *Set) Resources() iter.Seq[*Resource] {
 	return func(yield func(*Resource) bool) {
 		for i := range s.resources {
@@ -145,7 +144,8 @@ func (s *Set) Resources() iter.Seq[*Resource] {
 // Has reports whether there is a kind.
 func (s *Set) Has(kind schema.GroupVersionKind) bool { return len(s.byKind[kind]) > 0 }
 
-// Serving returns the rows whose objects are of a kind, such as pods and pods/ephemeralcontainers.
+// Serving returns the resources whose objects are of a kind, such as pods and
+// pods/ephemeralcontainers.
 func (s *Set) Serving(kind schema.GroupVersionKind) []*Resource {
 	var rows []*Resource
 	for _, i := range s.byKind[kind] {
@@ -154,13 +154,13 @@ func (s *Set) Serving(kind schema.GroupVersionKind) []*Resource {
 	return rows
 }
 
-// ClusterScoped reports whether the objects of a kind surely are in no namespace.
+// ClusterScoped reports whether the objects of a kind are certainly cluster-scoped.
 func (s *Set) ClusterScoped(kind schema.GroupVersionKind) bool {
 	rows := s.Serving(kind)
 	return len(rows) > 0 && !slices.ContainsFunc(rows, func(r *Resource) bool { return r.Namespaced })
 }
 
-// Schema returns what the objects of a kind are like; nil if that is not known.
+// Schema returns the schema of a kind; nil if it is unknown.
 func (s *Set) Schema(kind schema.GroupVersionKind) *Schema {
 	for _, r := range s.Serving(kind) {
 		if r.Definition != "" {
@@ -170,7 +170,7 @@ func (s *Set) Schema(kind schema.GroupVersionKind) *Schema {
 	return nil
 }
 
-// Resolve follows references; it returns nil where one leads nowhere.
+// Resolve follows references; it returns nil if one cannot be resolved.
 func (s *Set) Resolve(of *Schema) *Schema {
 	for range 10 {
 		switch {

@@ -4,26 +4,26 @@ import (
 	"slices"
 )
 
-// A Sampling says what samples are like. The zero Sampling has every field, and values that mean nothing.
+// A Sampling configures samples. Samples of the zero Sampling have every field, with arbitrary values.
 type Sampling struct {
-	// Keys returns the keys that a map has besides those of every sample; nil is none.
+	// Keys returns the additional keys of a map; nil means none.
 	Keys func(path []string) []string
-	// Value returns the value at a path; nil, or false, is one of the schema.
+	// Value returns the value at a path; nil, or false, means a value from the schema.
 	Value func(path []string) (any, bool)
-	// Alone, if it is not zero, leaves each object one optional member that is an object or a list, the
-	// Alone-th of them: members may exclude one another.
+	// Alone, if not zero, gives each object only one optional member that is an object or a list, the
+	// Alone-th of them, because members may exclude one another.
 	Alone int
 	// Least has only what is required.
 	Least bool
 }
 
-// most bounds the values of one sample, and deepest how deep it is.
+// most limits the number of values of one sample, and deepest its depth.
 const (
 	most    = 20_000
 	deepest = 40
 )
 
-// A sampler makes one sample.
+// A sampler creates one sample.
 type sampler struct {
 	Sampling
 
@@ -47,7 +47,7 @@ func (m *sampler) value(of *Schema, path []string) any {
 		}
 	}
 	resolved := m.set.Resolve(of)
-	// Of schemas that hold themselves one level is made.
+	// For recursive schemas, create one level.
 	if m.left--; resolved == nil || m.left < 0 || len(path) > deepest || name != "" && slices.Contains(m.above, name) {
 		return map[string]any{}
 	}
@@ -95,13 +95,13 @@ func (m *sampler) object(of *Schema, path []string) map[string]any {
 	return object
 }
 
-// isMember reports whether a field may exclude others: those of unions are objects.
+// isMember reports whether a field may exclude others: members of unions are objects.
 func (m *sampler) isMember(of *Schema) bool {
 	resolved := m.set.Resolve(of)
 	return resolved != nil && resolved.Kind() == Object
 }
 
-// skipped reports whether a field is none that people write.
+// skipped reports whether users do not write a field.
 func skipped(path []string) bool {
 	return len(path) > 1 && path[len(path)-2] == "metadata" && path[len(path)-1] == "managedFields"
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Schema says what a value may be: the part of OpenAPI v3 that API servers and
-// CustomResourceDefinitions use for it. Definitions are named in Ref and looked up in a [Set].
+// A Schema defines the allowed values: it is the part of OpenAPI v3 that API servers and
+// CustomResourceDefinitions use. Definitions are named in Ref and looked up in a [Set].
 type Schema struct {
 	Ref        string             `json:"$ref,omitempty"`
 	AllOf      []*Schema          `json:"allOf,omitempty"`
@@ -17,23 +17,23 @@ type Schema struct {
 	Format     string             `json:"format,omitempty"`
 	Properties map[string]*Schema `json:"properties,omitempty"`
 	Items      *Schema            `json:"items,omitempty"`
-	// Values is what maps hold.
+	// Values is the schema of the values of maps.
 	Values   *Values  `json:"additionalProperties,omitempty"`
 	Enum     []any    `json:"enum,omitempty"`
 	Required []string `json:"required,omitempty"`
 	Nullable bool     `json:"nullable,omitempty"`
-	// Number or text, as API servers write it.
+	// IntOrString is the extension of API servers for a number or a text.
 	IntOrString bool `json:"x-kubernetes-int-or-string,omitempty"`
-	// Open says that there may be fields which the schema does not name.
+	// Open says that there may be fields that are not in the schema.
 	Open bool `json:"x-kubernetes-preserve-unknown-fields,omitempty"`
-	// Embedded says that the value is an object with metadata of its own.
+	// Embedded says that the value is an object with its own metadata.
 	Embedded bool `json:"x-kubernetes-embedded-resource,omitempty"`
 }
 
 // Values is the schema of the values of a map; nil if they may be anything.
 type Values struct{ Schema *Schema }
 
-// UnmarshalJSON reads a schema, or the true or false that may stand in its place.
+// UnmarshalJSON reads a schema, or true or false, which are valid in its place.
 func (v *Values) UnmarshalJSON(raw []byte) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -41,7 +41,7 @@ func (v *Values) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &v.Schema)
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON is the inverse of UnmarshalJSON.
 func (v *Values) MarshalJSON() ([]byte, error) {
 	if v.Schema == nil {
 		return []byte("true"), nil
@@ -49,7 +49,7 @@ func (v *Values) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Schema)
 }
 
-// Simplify returns a schema without what says nothing: references in lists of one.
+// Simplify returns a schema without redundant parts: it unwraps references in lists with one item.
 func (s *Schema) Simplify() *Schema {
 	if s == nil {
 		return nil
@@ -71,10 +71,10 @@ func (s *Schema) Simplify() *Schema {
 	return &simple
 }
 
-// A Type is what JSON tells apart, and what only the schema does.
+// A Type is a JSON type, or a type that only schemas distinguish.
 type Type string
 
-// Types of values. Anything is what a schema does not narrow down.
+// Types of values. Anything is the type of a schema without restrictions.
 const (
 	Anything Type = ""
 	Object   Type = "object"
@@ -86,11 +86,11 @@ const (
 	Bool     Type = "boolean"
 	// Either is a number or a text, such as a port.
 	Either Type = "int-or-string"
-	// Quantity is one of CPU or memory: people may write a number, API servers write text.
+	// Quantity is one of CPU or memory: users may write a number, API servers write text.
 	Quantity Type = "quantity"
 )
 
-// Kind tells the type of the values of a schema without reference.
+// Kind returns the type of the values of a schema without a reference.
 func (s *Schema) Kind() Type {
 	if s.IntOrString || s.Format == string(Either) {
 		return Either
@@ -118,7 +118,7 @@ func (s *Schema) Kind() Type {
 	return Type(s.Type)
 }
 
-// Texts are the values that a schema lists, as far as they are text.
+// Texts returns those of the values that a schema lists that are texts.
 func (s *Schema) Texts() []string {
 	var texts []string
 	for _, v := range s.Enum {
