@@ -18,7 +18,7 @@ const (
 	byResource = -2
 )
 
-// matches checks what the bucket has not: its key is operation and kind.
+// matches checks everything except operation and kind, which are the key of the bucket.
 func (e entry) matches(m *rule.Match, s *rule.Target) bool {
 	if e.selector < 0 {
 		return m.Matches(s)
@@ -26,9 +26,9 @@ func (e entry) matches(m *rule.Match, s *rule.Target) bool {
 	return m.MatchesBy(&m.Selectors[e.selector], s)
 }
 
-// A bucket holds the entries for one operation and kind. Each is filed under what the
-// fewest others ask for as well: a name, a namespace, a label or a field. Lists are in
-// emission order.
+// A bucket holds the entries for one operation and kind. Each is filed under its rarest
+// requirement, which the fewest other entries share: a name, a namespace, a label or a field. Lists
+// are in emission order.
 type bucket struct {
 	entries []entry // until arranged; nil from then on
 
@@ -39,7 +39,7 @@ type bucket struct {
 	rest       []entry
 }
 
-// values are the entries that ask for a value, or only for its presence.
+// values holds the entries that require a value, or only its presence.
 type values struct {
 	equal   map[string][]entry
 	present []entry
@@ -50,7 +50,7 @@ type fieldValues struct {
 	values
 }
 
-// arrange files the entries.
+// arrange files the entries under their clauses.
 func (b *bucket) arrange(rules []rule.Rule) {
 	clauses := make([][]clause, len(b.entries))
 	demand := demand{}
@@ -115,7 +115,7 @@ func fileEqual(lists *map[string][]entry, values []string, e entry) {
 	}
 }
 
-// collect appends the lists that s meets.
+// collect appends the lists of clauses that s meets.
 func (b *bucket) collect(lists [][]entry, s *rule.Target) [][]entry {
 	lists = collect(lists, b.rest)
 	lists = collect(lists, b.names[s.Name])

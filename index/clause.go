@@ -8,7 +8,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A clause is one thing that an entry insists on and can be filed under.
+// A clause is a requirement of an entry under which the entry can be filed.
 type clause struct {
 	sort clauseSort
 	key  string   // of a label; of a field, its path in one piece
@@ -26,7 +26,7 @@ const (
 	byField
 )
 
-// clausesOf returns the clauses of a selector, those first that tell objects apart best.
+// clausesOf returns the clauses of a selector, the most selective first.
 func clausesOf(m *rule.Match, selector int32) []clause {
 	var clauses []clause
 	namespace := func(name string) {
@@ -64,7 +64,7 @@ func labelClauses(sel *rule.Selector) []clause {
 		case selection.Exists, selection.GreaterThan, selection.LessThan:
 			clauses = append(clauses, clause{sort: byLabel, key: r.Key()})
 		case selection.DoesNotExist, selection.NotEquals, selection.NotIn:
-			// What an object must not have is nothing to find it by.
+			// Entries cannot be filed under what an object must not have.
 		}
 	}
 	return clauses
@@ -80,13 +80,13 @@ func fieldClauses(sel *rule.Selector) []clause {
 	return clauses
 }
 
-// pathKey returns a text that tells the path apart from every other.
+// pathKey returns a text that is unique for the path.
 func pathKey(path []string) string { return fmt.Sprintf("%q", path) }
 
-// never reports whether the selector selects nothing whatever the object is.
+// never reports whether the selector matches no object at all.
 func never(sel *rule.Selector) bool { return sel.Name == "" && sel.Never != "" }
 
-// A demand counts the entries that ask for the same.
+// A demand counts the entries with the same requirement.
 type demand map[term]int
 
 // A term is a clause with one of its values.
@@ -104,9 +104,9 @@ func (d demand) add(clauses []clause) {
 	}
 }
 
-// rarest returns the clause that the fewest entries share, the first of several, or nil
-// if there is none. One that asks for presence only is the last resort: what policies
-// ask for, objects tend to have.
+// rarest returns the clause that the fewest entries share, the first of several, or nil if there is
+// none. A clause for presence only is the last resort, because objects tend to have what policies
+// require.
 func (d demand) rarest(clauses []clause) *clause {
 	var best *clause
 	fewest := 0

@@ -1,7 +1,7 @@
 // Package index finds the rules that match a request without trying them all.
 //
-// An [Index] is immutable: when policies change, make a new one. The cost of a look-up
-// follows the rules that match, not those that there are.
+// An [Index] is immutable: when policies change, create a new one. The cost of a lookup depends on
+// the number of rules that match, not on the number of all rules.
 package index
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// An Index holds rules, arranged for look-up. It is safe for concurrent use.
+// An Index holds rules, organized for lookup. It is safe for concurrent use.
 type Index struct {
 	rules  []rule.Rule
 	stages []stage
-	// readPaths are the paths to what selectors look at, likely has those to what the rules for
-	// a kind want besides, where that may be worth while.
+	// readPaths are the paths that selectors read. likely also has the paths that the rules for a
+	// kind read, if decoding these early may be worthwhile.
 	readPaths *usher.Paths
 	likely    map[likelyKey]*usher.Paths
 	// likelyAt has the same for resources that rules name.
@@ -29,8 +29,7 @@ type Index struct {
 type stage struct {
 	phase usher.Phase
 	pass  int
-	// kinds has the selectors, by what they select; all has the rules without
-	// selectors.
+	// kinds has the selectors by the kind that they select; all has the rules without selectors.
 	kinds map[kindKey]*bucket
 	all   map[operation]*bucket
 	// resources has the rules that name resources, by what they name; nil if there are none.
@@ -50,19 +49,18 @@ type kindKey struct {
 	kind       string
 }
 
-// An operation is one that rules ask for, or every one.
+// An operation is one that rules select, or all operations.
 type operation struct {
 	name  usher.Operation
 	every bool
 }
 
-// operations are those under which the rules for op are filed.
+// operations returns the operations under which the rules for op are filed.
 func operations(op usher.Operation) [2]operation {
 	return [...]operation{{every: true}, {name: op}}
 }
 
-// New returns an index of rules, which come in emission order and must not change any
-// more.
+// New returns an index of rules, which are in emission order and must not change afterwards.
 func New(rules []rule.Rule) *Index {
 	ix := &Index{rules: rules}
 	for i := range rules {
@@ -80,13 +78,13 @@ func New(rules []rule.Rule) *Index {
 	return ix
 }
 
-// Update is New for rules that differ from those of last, which may be nil, in few places.
-// That costs next to nothing if all are for the same requests as before.
+// Update is like New, but for rules that differ little from those of last, which may be nil. It is
+// very cheap if all rules are for the same requests as before.
 func Update(last *Index, rules []rule.Rule) *Index {
 	if last == nil || !slices.EqualFunc(last.rules, rules, sameRequests) {
 		return New(rules)
 	}
-	// Nothing but the place of a rule is kept elsewhere.
+	// Everything else refers to rules only by their position.
 	ix := &Index{rules: rules, stages: last.stages}
 	ix.findReadPaths()
 	return ix
@@ -99,12 +97,12 @@ func sameRequests(a, b rule.Rule) bool {
 		same(a.Match.Operations, b.Match.Operations) && same(a.Match.Selectors, b.Match.Selectors) && same(a.Match.Resources, b.Match.Resources)
 }
 
-// same reports whether two slices are one, or say the same.
+// same reports whether two slices are identical or equal.
 func same[E any](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || reflect.DeepEqual(a, b))
 }
 
-// stage returns the stage of a pass, made if need be.
+// stage returns the stage of a pass, and creates it if necessary.
 func (ix *Index) stage(phase usher.Phase, pass int) *stage {
 	if st := ix.find(phase, pass); st != nil {
 		return st
@@ -229,8 +227,8 @@ func (ix *Index) MayMatch(r *usher.Request) bool {
 }
 
 // Matching appends to dst the rules of a pass that match s, in emission order, and returns it. It
-// allocates nothing while dst has capacity and s meets no more than [maxLists] of the lists that
-// the selectors of its kind are filed under.
+// allocates nothing while dst has capacity and s meets at most [maxLists] of the lists under which
+// the selectors of its kind are filed.
 func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule {
 	st := ix.find(phase, pass)
 	if st == nil {
@@ -277,8 +275,7 @@ func (ix *Index) merge(dst []*rule.Rule, lists [][]entry, s *rule.Target) []*rul
 	return dst
 }
 
-// Scan does what Matching does by trying every rule: the obvious form that Matching is
-// tested against.
+// Scan does what Matching does by trying every rule. Tests compare Matching with it.
 func (ix *Index) Scan(dst []*rule.Rule, phase usher.Phase, pass int, s *rule.Target) []*rule.Rule {
 	for i := range ix.rules {
 		r := &ix.rules[i]

@@ -5,8 +5,8 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// fewRules is how many rules a kind may have for what they want to be worth decoding
-// before it is known whether they match.
+// fewRules is the number of rules up to which the values that rules of a kind read are decoded
+// before it is known whether the rules match.
 const fewRules = 8
 
 // A likelyKey is a phase and a kind, whose names are empty for rules without selectors.
@@ -34,7 +34,7 @@ func (ix *Index) ReadPaths(r *usher.Request) *usher.Paths {
 	return ix.readPaths
 }
 
-// findReadPaths finds out what is looked at.
+// findReadPaths computes the read paths.
 func (ix *Index) findReadPaths() {
 	ix.readPaths = rule.TargetPaths()
 	wants, wantsAt := map[likelyKey]*kindReadPaths{}, map[resourceOf]*kindReadPaths{}
@@ -87,7 +87,7 @@ func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule) {
 	}
 }
 
-// kindReadPaths is what the rules for a kind want of objects.
+// kindReadPaths has the paths that the rules for a kind read in objects.
 type kindReadPaths struct {
 	rules int
 	paths usher.Paths

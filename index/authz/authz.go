@@ -1,12 +1,11 @@
 // Package authz finds the access rules that match a request without trying them all.
 //
-// For each dimension of a request, such as its user or its namespace, the index knows which
-// rules are for each value, and which for all. What a request says in a dimension leads to
-// a few of these sets; a rule that matches is in one of them in every dimension. Where one
-// dimension leaves few rules these are tried one by one, otherwise the sets are combined as
-// bitsets.
+// For each dimension of a request, such as its user or its namespace, the index has the set of
+// rules for each value, and the set for all values. The value of a request in a dimension selects a
+// few of these sets; a rule that matches is in one of them in every dimension. If one dimension
+// leaves few rules, these are tried one by one. Otherwise the sets are combined as bitsets.
 //
-// An [Index] is immutable: when policies change, make a new one.
+// An [Index] is immutable: when policies change, create a new one.
 package authz
 
 import (
@@ -17,14 +16,13 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// An Index holds rules, arranged for look-up. It is safe for concurrent use.
+// An Index holds rules, organized for lookup. It is safe for concurrent use.
 type Index struct {
 	rules []*authz.Rule
 	// words is the length of a bitset.
 	words int
 
-	// users has those of service accounts, too; what is in memberships concerns the user's
-	// groups, one by one.
+	// users includes service accounts; memberships has the rules for each group of a user.
 	users, memberships dimension
 	verbs, paths       dimension
 	groups             dimension
@@ -34,7 +32,7 @@ type Index struct {
 	work sync.Pool
 }
 
-// collect gathers the sets that q leads to.
+// collect adds the sets that q selects.
 func (ix *Index) collect(w *work, q *authz.Query) {
 	w.begin()
 	ix.collectSubjects(w, q)
@@ -59,8 +57,8 @@ func (ix *Index) collect(w *work, q *authz.Query) {
 // few is how many rules are tried one by one rather than combining bitsets.
 const few = 48
 
-// New returns an index of rules, which must not change any more. They are put in the order
-// of evaluation.
+// New returns an index of rules, which must not change afterwards. It sorts them in the order of
+// evaluation.
 func New(rules []*authz.Rule) *Index {
 	rules = slices.Clone(rules)
 	authz.Sort(rules)
@@ -81,7 +79,7 @@ func New(rules []*authz.Rule) *Index {
 // Rules returns all rules in the order of evaluation. They are shared: do not change them.
 func (ix *Index) Rules() []*authz.Rule { return ix.rules }
 
-// Scan is Matching by trying every rule.
+// Scan is like Matching, but tries every rule.
 func (ix *Index) Scan(q *authz.Query, yield func(place int32) bool) {
 	for i, r := range ix.rules {
 		if r.Matches(q) && !yield(int32(i)) {
@@ -90,8 +88,8 @@ func (ix *Index) Scan(q *authz.Query, yield func(place int32) bool) {
 	}
 }
 
-// Matching yields the places in Rules, ascending, of those that match q, until yield returns
-// false. It allocates nothing.
+// Matching yields the indexes in Rules of the rules that match q, in ascending order, until yield
+// returns false. It allocates nothing.
 func (ix *Index) Matching(q *authz.Query, yield func(place int32) bool) {
 	w := ix.work.Get().(*work)
 	defer ix.work.Put(w)

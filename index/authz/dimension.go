@@ -6,13 +6,13 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// A dimension selects rules by one value of a request. The sets may contain rules that do not
-// match, but miss none that do.
+// A dimension selects rules by one value of a request. The sets contain all rules that match, and
+// possibly others.
 type dimension struct {
 	// any are the rules for every value, open those whose values depend on the request.
 	any, open set
 	exact     map[string]*set
-	// prefixes and suffixes are those of patterns; the rest of the text is not compared.
+	// prefixes and suffixes are those of patterns; the rest of a pattern is not compared.
 	prefixes, suffixes affixes
 	// all are the rules that match a request for every value.
 	all set
@@ -21,7 +21,7 @@ type dimension struct {
 // affixes are sets by the first or last characters of a value.
 type affixes struct {
 	sets map[string]*set
-	// lengths are those of the keys, each once.
+	// lengths are the distinct lengths of the keys.
 	lengths []int
 }
 
@@ -32,7 +32,7 @@ func (a *affixes) add(text string, id int32) {
 	into(&a.sets, text).add(id)
 }
 
-// into returns the set of a key, made if need be.
+// into returns the set of a key, and creates it if necessary.
 func into[K comparable](sets *map[K]*set, key K) *set {
 	s := (*sets)[key]
 	if s == nil {
@@ -45,7 +45,7 @@ func into[K comparable](sets *map[K]*set, key K) *set {
 	return s
 }
 
-// add files a rule under its values.
+// add adds a rule to the sets of its values.
 func (d *dimension) add(id int32, s *authz.Set, e authz.Effect) {
 	if s.Any || e != authz.Allow && len(s.Patterns) > 0 {
 		d.all.add(id)
@@ -97,7 +97,7 @@ func (d *dimension) collect(w *work, v authz.Value) {
 	}
 }
 
-// collectText gathers all sets for one value but that for every value.
+// collectText adds the sets for one value, except the set for every value.
 func (d *dimension) collectText(w *work, text string) {
 	w.use(&d.open)
 	w.use(d.exact[text])
@@ -159,7 +159,7 @@ func (d *resources) collect(w *work, q *authz.Query) {
 	}
 }
 
-// add files a rule in every dimension.
+// add adds a rule to every dimension.
 func (ix *Index) add(id int32, r *authz.Rule) {
 	effect := r.Policy.Effect
 	for i := range r.Policy.Subjects {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A set is some of the rules: as a sorted list while it is small, else as a bitset.
+// A set is a set of rules: a sorted list while it is small, else a bitset.
 type set struct {
 	ids  []int32
 	bits []uint64
 	size int
 }
 
-// add adds a rule that is not lower than those before.
+// add adds a rule whose index is not lower than those before.
 func (s *set) add(id int32) {
 	if n := len(s.ids); n > 0 && s.ids[n-1] == id {
 		return
@@ -53,9 +53,9 @@ func (s *set) unite(sum []uint64) {
 	}
 }
 
-// A work is the buffers of one look-up: the sets of each dimension for the request.
+// A work holds the buffers of one lookup: the sets of each dimension for the request.
 type work struct {
-	// rules is how many rules there are.
+	// rules is the number of rules.
 	rules int
 	sets  []*set
 	spans []span
@@ -64,7 +64,7 @@ type work struct {
 	sum, product []uint64
 }
 
-// A span is the sets of one dimension, and how many rules these have in all.
+// A span is the range of sets of one dimension, and the total of their rules.
 type span struct {
 	from, to, size int
 }
@@ -93,7 +93,8 @@ func (w *work) end() {
 	w.spans = append(w.spans, d)
 }
 
-// fewest are the rules of the dimension that leaves the fewest, ascending, if these are few.
+// fewest returns the rules of the dimension with the fewest rules, in ascending order, if these are
+// few.
 func (w *work) fewest() ([]int32, bool) {
 	best := span{size: max(few, len(w.sum)/8) + 1}
 	for _, d := range w.spans {
@@ -115,7 +116,7 @@ func (w *work) fewest() ([]int32, bool) {
 	return w.few, true
 }
 
-// combine is the rules that are left in every dimension, as a bitset.
+// combine returns the rules that are in the sets of every dimension, as a bitset.
 func (w *work) combine() []uint64 {
 	if len(w.spans) == 0 {
 		for i := range w.rules {
