@@ -1,9 +1,8 @@
-// Package live keeps an engine current: policies come from sources, are compiled when
-// they change, and are enforced from the next request on.
+// Package live keeps an engine current: it gets policies from sources, compiles them when they
+// change, and enforces them from the next request on.
 //
-// It never stops deciding. A policy that does not compile goes on in its last good
-// version, a file that cannot be read keeps the policies that it held, and what is wrong
-// is told in [Status] and in the log.
+// It never stops deciding. If a policy does not compile, its last good version stays in force. If a
+// file cannot be read, its last policies stay in force. [Status] and the log report what is wrong.
 package live
 
 import (
@@ -42,34 +41,36 @@ var ErrNotLoaded = errors.New("policies not loaded yet")
 type Options struct {
 	Facts  fact.Resolver
 	Engine engine.Options
-	// Access tunes how requests to authorize are decided.
+	// Access configures the engine for authorization requests.
 	Access authzengine.Options
-	// May tells whether a user may do something, so that who writes policies needs the rights
-	// that these give; nil does not ask. Places tells the resources of kinds. See [guard.Options].
+	// May answers whether a user is allowed a request, so that writers of policies need the rights
+	// that the policies give; nil disables that check. Places finds the resources of kinds. See
+	// [guard.Options].
 	May    guard.Asker
 	Places guard.Places
-	// Proofs makes and checks the proofs of policies that are written; nil does neither. What the
-	// proofs of policies in force are worth their sources say.
+	// Proofs makes and checks the proofs of policies that are written; nil does neither. Sources
+	// check the proofs of stored policies.
 	Proofs guard.Proofs
-	// Compile says where policies are compiled and where their programs run.
+	// Compile configures where policies are compiled and where their programs run.
 	Compile compile.Options
 	// CompileTimeout is how long the first update may wait for policies to be compiled, by default 20 s.
-	// Those that are not compiled by then always fail, so that their failure policy answers, until
-	// they are.
+	// Until a policy is compiled, every evaluation of it fails, and the failure policy applies.
 	CompileTimeout time.Duration
-	// Trial tries policies when they are written; nil does so without a cluster. See [trial.Trial].
+	// Trial tries policies when they are written; nil means a trial without a cluster. See
+	// [trial.Trial].
 	Trial func(context.Context, compile.Compiled) []rule.Problem
-	// Stored tries the policies of sources, for their states; nil does not.
+	// Stored tries the policies of sources, and adds the findings to their states; nil disables
+	// that.
 	Stored *trial.Trial
 	// KeepSpecs leaves specs of policies as they are written. See [guard.Options].
 	KeepSpecs bool
-	// Quota bounds the policies of each namespace.
+	// Quota limits the policies of each namespace.
 	Quota Quota
-	// Log gets one record for each update that changes something, and one for each
-	// problem that appears or goes.
+	// Log gets one record for each update that changes something, and one for each problem that
+	// appears or disappears.
 	Log *slog.Logger
-	// OnUpdate, if set, is called after each update that changes something, when it is
-	// already in force, and not twice at the same time.
+	// OnUpdate, if set, is called after each update that changes something, when it is already in
+	// force; calls do not overlap.
 	OnUpdate func(Status)
 }
 
@@ -88,7 +89,7 @@ type Live struct {
 	tries    *tries
 }
 
-// A snapshot is everything that holds at one time. It is immutable and replaced whole.
+// A snapshot is the state at one time. It is immutable and replaced as a whole.
 type snapshot struct {
 	decider  usher.Decider
 	entries  *engine.Entries // nil before the first policies
@@ -99,7 +100,7 @@ type snapshot struct {
 	status   Status
 }
 
-// New returns a Live without policies; Run brings them.
+// New returns a Live without policies; Run loads them.
 func New(o Options) *Live {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -120,15 +121,15 @@ func notLoaded(context.Context, *usher.Request) (usher.Decision, error) {
 	return usher.Decision{}, ErrNotLoaded
 }
 
-// Decide decides by the policies that hold when it is called, from the first to the last
-// rule. Its error is [ErrNotLoaded] as long as a source has not handed over anything.
+// Decide decides by the policies that are in force when it is called, even if they change
+// meanwhile. Its error is [ErrNotLoaded] until every source has handed over its policies.
 //
 // A request that names an entry is decided by the rules that belong to it.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	return l.current.Load().decider.Decide(ctx, r)
 }
 
-// Status tells what holds now.
+// Status returns the current status.
 func (l *Live) Status() Status { return l.current.Load().status }
 
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
@@ -143,8 +144,8 @@ func (l *Live) RulesAt(entry string) []rule.Rule {
 	return current.entries.Rules(entry)
 }
 
-// AskedAt returns the name of the entry at which a request is asked about, "other" if no rule
-// in force belongs to it. Again reports whether the request counts at another one.
+// AskedAt returns the name of the entry of a request, "other" if no rule in force belongs to it.
+// Again reports whether the request is counted at another entry.
 func (l *Live) AskedAt(r *usher.Request) (entry string, again bool) {
 	current := l.current.Load()
 	if current.entries == nil || !current.entries.Known(r.Entry) {
@@ -153,20 +154,19 @@ func (l *Live) AskedAt(r *usher.Request) (entry string, again bool) {
 	return cmp.Or(r.Entry, string(r.Phase)), current.coverage.Again(r)
 }
 
-// Coverage is what the rules in force have to be asked about. It is shared: do not change it.
+// Coverage returns which requests the rules in force need. It is shared: do not change it.
 func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
 
-// Access is the engine that decides requests to authorize by the policies that hold now; nil
-// before every source has handed over its policies.
+// Access returns the engine that decides authorization requests by the policies in force; nil until
+// every source has handed over its policies.
 func (l *Live) Access() *authzengine.Engine { return l.current.Load().access }
 
 // Policies returns the state of each policy. They are shared: do not change them.
 func (l *Live) Policies() []rule.State { return l.current.Load().policies }
 
-// Run follows sources until ctx is done, when it returns nil, or one of them fails.
-// Nothing is enforced before each has handed over its policies once. If two hold a
-// policy of the same kind, namespace and name, that of the earlier argument counts. Call
-// Run once.
+// Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
+// enforced before each has handed over its policies once. If two sources have a policy of the same
+// kind, namespace and name, that of the earlier argument is used. Call Run once.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	l.sets = make([]*merged, len(sources))
 	var settling sync.WaitGroup
@@ -198,7 +198,7 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	return nil
 }
 
-// update replaces the snapshot if the sets amount to something else than before.
+// update replaces the snapshot if the sets lead to another state.
 func (l *Live) update(sets []*merged) {
 	for _, set := range sets {
 		if set == nil {
@@ -226,7 +226,7 @@ type built struct {
 	changed bool
 }
 
-// build compiles what is new among the policies of sets and puts everything together.
+// build compiles what is new among the policies of sets and builds the new state.
 func (l *Live) build(sets []*merged) built {
 	known := make(map[usher.PolicyRef]*version, len(l.known))
 	c := l.choose(sets)
@@ -262,18 +262,18 @@ func (l *Live) build(sets []*merged) built {
 	return built{snapshot: l.enforce(enforced, policies, status, c.usage), changed: true}
 }
 
-// A choice are the policies of all sources that count, and what is known of the others.
+// A choice has the policies of all sources that are used, and the states of the others.
 type choice struct {
 	refs     []usher.PolicyRef
 	policies []api.Policy
 	usage    usage
-	// unused are those that do not count; surplus those of them that are too many.
+	// unused are the policies that are not used; surplus are those of them above the quota.
 	unused   []rule.State
 	surplus  []usher.PolicyRef
 	problems []rule.Problem
 }
 
-// choose leaves out policies whose name occurs before, and those that are too many.
+// choose omits policies whose name occurs in an earlier source, and those above the quota.
 func (l *Live) choose(sets []*merged) *choice {
 	c := &choice{}
 	first := make(map[usher.PolicyRef]int, len(l.known))
@@ -314,7 +314,7 @@ func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.P
 	c.unused = append(c.unused, unusedPolicy(ref, policy, problem))
 }
 
-// enforce makes engines for compiled policies: one for writes, one for requests to authorize.
+// enforce creates engines for compiled policies: one for writes, one for requests to authorize.
 func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
@@ -333,8 +333,8 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 	return next
 }
 
-// guard configures on what policies are tried when they are written: protected users stay
-// protected, without other exceptions.
+// guard returns the options for checking written policies: protected users stay protected, without
+// other exceptions.
 func (o Options) guard(all usage) guard.Options {
 	access := o.Access
 	access.KillSwitch = nil

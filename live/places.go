@@ -11,9 +11,9 @@ import (
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
-// Places returns where objects of kinds are written: at the subresources that are known to carry
-// them, and otherwise at the resource that find returns. A no-match error means that the cluster
-// does not have the kind.
+// Places returns where objects of kinds are written: the subresources that are known to contain
+// them, and otherwise the resource that find returns. A no-match error means that the cluster does
+// not have the kind.
 func Places(find func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)) guard.Places {
 	return func(ctx context.Context, gvk schema.GroupVersionKind) ([]guard.Place, error) {
 		var all []guard.Place
@@ -38,7 +38,7 @@ func Places(find func(context.Context, schema.GroupVersionKind) (schema.GroupVer
 	}
 }
 
-// verbOf is the verb that API servers authorize for an operation.
+// verbOf returns the verb that API servers authorize for an operation.
 func verbOf(operation usher.Operation) string {
 	switch operation {
 	case usher.Update:

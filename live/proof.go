@@ -7,9 +7,9 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// withheld reports whether a policy does not count because its writer is not known to have had
-// the right to write it. What it denies counts nevertheless. An effect that keeps later tiers
-// from denying allows.
+// withheld reports whether a policy is not in force because its writer is not known to have had the
+// right to write it. Its denials are in force nevertheless. An effect that prevents denials of
+// later tiers counts as allowing.
 func withheld(c compile.Compiled) bool {
 	if c.Policy.Proof.State != api.Unproven {
 		return false
@@ -17,8 +17,8 @@ func withheld(c compile.Compiled) bool {
 	return len(c.Access) == 0 || c.Access[0].Policy.Effect != authz.Deny
 }
 
-// unproven is the problem of a policy whose writer is not known to have had the right; none if it
-// is proven, or needs no proof.
+// unproven returns the problem of a policy whose writer is not known to have had the right; none if
+// it is proven, or needs no proof.
 func unproven(c compile.Compiled, withheld bool) []rule.Problem {
 	if !lacksProof(c.Policy) {
 		return nil

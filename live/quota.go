@@ -12,14 +12,14 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Quota bounds the policies of each kind that a namespace may have, so that the authors of one
-// namespace do not take the memory and the time of all. It does not limit cluster policies, nor
-// those from files, which operators provide.
+// A Quota limits the policies of each kind in a namespace, so that the authors of one namespace do
+// not use up memory and time of all. It does not limit cluster policies and policies from files,
+// which operators provide.
 type Quota struct {
-	// Policies is how many there may be, by default 100; negative means any number.
+	// Policies is the maximum number, by default 100; negative means no limit.
 	Policies int
-	// Bytes is how long they may be together, written as JSON without metadata and status, by
-	// default 1 MiB; negative means any length.
+	// Bytes is the maximum of their total length as JSON without metadata and status, by default 1
+	// MiB; negative means no limit.
 	Bytes int
 }
 
@@ -41,7 +41,7 @@ func (q Quota) exceeded(policies, bytes int) (what, flag string) {
 // group is what a quota applies to.
 type group struct{ namespace, kind string }
 
-// usage is what the policies of a group take, by name.
+// usage has the lengths of the policies of a group, by name.
 type usage map[group]map[string]int
 
 // lengths caches the lengths of policies, which are immutable.
@@ -54,7 +54,7 @@ func (l lengths) of(object api.Object) int {
 	}
 	text, err := json.Marshal(api.Spec(object))
 	if err != nil {
-		// What cannot be written does not compile either.
+		// A spec that cannot be encoded does not compile either.
 		return 0
 	}
 	return len(text)
@@ -95,8 +95,8 @@ func (q Quota) apply(refs []usher.PolicyRef, policies []api.Policy, known length
 	return surplus, all, next
 }
 
-// check returns why a policy may not be written: it would exceed the quota, in number or in length.
-// An existing policy may always become shorter.
+// check returns why a policy may not be written, if it would exceed the quota in number or in
+// length. An existing policy may always become shorter.
 func (q Quota) check(policy, old api.Object, all usage) []rule.Problem {
 	name := compile.Ref(policy)
 	if name.Namespace == "" {

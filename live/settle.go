@@ -18,12 +18,13 @@ const (
 	updateTimeout = 2 * time.Second
 	// settleTimeout is how long one policy may take to compile in the background.
 	settleTimeout = 10 * time.Second
-	// settlePause is how long policies that could not be compiled even then are left alone.
+	// settlePause is how long to wait before policies that could not be compiled in that time are
+	// compiled again.
 	settlePause = 5 * time.Second
 )
 
-// versions compiles the new policies: all namespaces at the same time, so that policies of a
-// namespace only wait for each other.
+// versions compiles the new policies: all namespaces concurrently, so that policies of a namespace
+// wait only for each other.
 func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
 	timeout := updateTimeout
 	if l.current.Load().status.Generation == 0 {
@@ -43,8 +44,8 @@ func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*versio
 	return versions
 }
 
-// inNamespaces calls f for the index of each policy: one after the other for those of a namespace,
-// and as many at a time as there are processors for those of none.
+// inNamespaces calls f for the index of each policy: sequentially for the policies of a namespace,
+// and one per processor at a time for cluster policies.
 func inNamespaces(refs []usher.PolicyRef, f func(int)) {
 	indices := map[string][]int{}
 	for i, ref := range refs {
@@ -68,7 +69,7 @@ func inNamespaces(refs []usher.PolicyRef, f func(int)) {
 	group.Wait()
 }
 
-// A settler holds what is compiled in the background.
+// A settler holds the policies that are compiled in the background.
 type settler struct {
 	state *settlerState
 	wake  chan struct{}
@@ -114,7 +115,7 @@ func (s *settler) put(compiled compile.Compiled) {
 	s.state.settled[compiled.Ref] = compiled
 }
 
-// has reports whether there is something to take.
+// has reports whether there is a result to take.
 func (s *settler) has(ref usher.PolicyRef) bool {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *settler) list() []*version {
 	return slices.Clone(s.state.pending)
 }
 
-// settle compiles in the background what took too long for an update, until ctx is done.
+// settle compiles, in the background, policies that took too long for an update, until ctx is done.
 func (l *Live) settle(ctx context.Context) {
 	for {
 		select {

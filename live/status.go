@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Status tells which policies are in force. It is immutable.
+// A Status says which policies are in force. It is immutable.
 type Status struct {
 	// Generation counts the updates that changed something; it is 0 before the first.
 	Generation int64 `json:"generation"`
@@ -21,9 +21,9 @@ type Status struct {
 	Since time.Time `json:"since"`
 	// Policies counts the policies by kind, whether they are enforced or not.
 	Policies map[string]int `json:"policies"`
-	// Rules counts the rules of policies in force, not those that Usher has of its own.
+	// Rules counts the rules of policies in force, not Usher's built-in ones.
 	Rules int `json:"rules"`
-	// Problems are all that is wrong with the policies, sorted.
+	// Problems are the problems of all policies, sorted.
 	Problems []rule.Problem `json:"problems,omitempty"`
 	// Proofs counts the policies that need a proof, by its state.
 	Proofs map[api.ProofState]int `json:"proofs,omitempty"`
@@ -32,11 +32,11 @@ type Status struct {
 	// newest one lacks a proof.
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
-	// Surplus are the policies that are not in force, since their namespace has too many. They are
-	// not compiled.
+	// Surplus are the policies that are not in force, because their namespace exceeds the quota.
+	// They are not compiled.
 	Surplus []usher.PolicyRef `json:"surplus,omitempty"`
-	// Pending are the policies whose newest version is not compiled yet. Those of them that
-	// are not on their last good version always fail until it is.
+	// Pending are the policies whose newest version is not compiled yet. Until then, evaluations of
+	// those without a last good version fail.
 	Pending []usher.PolicyRef `json:"pending,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func (v *version) state() rule.State {
 	return p
 }
 
-// unusedPolicy is a policy that is not in force although it may compile.
+// unusedPolicy returns the state of a policy that is not in force although it may compile.
 func unusedPolicy(ref usher.PolicyRef, policy api.Policy, problem rule.Problem) rule.State {
 	return rule.State{
 		Policy: ref, Admission: isAdmission(policy), UID: uid(policy), Generation: policy.Object.GetGeneration(),
@@ -94,7 +94,7 @@ func (s *Status) add(v *version) {
 	}
 }
 
-// report logs what an update changed: a problem when it appears and when it is gone.
+// report logs what an update has changed: a problem when it appears and when it disappears.
 func (l *Live) report(last, next Status, took time.Duration) {
 	policies := 0
 	for _, n := range next.Policies {
@@ -137,7 +137,7 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 	log("policy problem", attrs...)
 }
 
-// place tells where a problem is, as far as it is known.
+// place returns the position of a problem for the log, as far as it is known.
 func place(p rule.Problem) []any {
 	var attrs []any
 	if p.Policy.Name != "" {

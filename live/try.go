@@ -18,7 +18,7 @@ const (
 	tryAgain = 30 * time.Second
 )
 
-// tries has the results of trying stored policies.
+// tries holds the results of trying stored policies.
 type tries struct {
 	wake chan struct{}
 
@@ -30,7 +30,8 @@ func newTries() *tries {
 	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Result{}}
 }
 
-// expect forgets versions that are no longer in use, and wakes what tries the new ones.
+// expect forgets versions that are no longer in use, and wakes the goroutine that tries the new
+// ones.
 func (t *tries) expect(versions []*version) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,7 +21,7 @@ type version struct {
 	// nil if none ever did.
 	good *compile.Compiled
 	// pending says that the newest version could not be compiled yet. Then good is the last one that
-	// was, or, if there is none, one that always fails.
+	// was compiled or, if there is none, one that always fails.
 	pending bool
 	// withheld says that the newest version is not enforced because it is not proven.
 	withheld bool
@@ -29,8 +29,8 @@ type version struct {
 	slow string
 }
 
-// next is the version that policy is, given the one before, which may be nil. It is v
-// itself if nothing changed, and neither did what a pending version compiles to.
+// next returns the version of policy that follows v, which may be nil. It returns v itself if
+// neither the policy nor the result of a pending compilation has changed.
 func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Compiled, settled bool) *version {
 	if v != nil && v.holds(policy) && !(v.pending && settled) {
 		return v
@@ -54,7 +54,7 @@ func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Comp
 	return next
 }
 
-// slowest says of the first rule that runs slowly why it does, and how many more do.
+// slowest returns why the first slow rule runs slowly, and how many more do.
 func slowest(rules []rule.Rule) string {
 	first, more := "", 0
 	for i := range rules {
@@ -73,8 +73,8 @@ func slowest(rules []rule.Rule) string {
 	return first
 }
 
-// holds reports whether v is that policy. Where it stands counts as far as problems point
-// there.
+// holds reports whether v is that policy. Its position in a file matters only if problems refer to
+// it.
 func (v *version) holds(policy api.Policy) bool {
 	known := v.newest.Policy
 	if known.Object != policy.Object && !same(known.Object, policy.Object) {
@@ -94,10 +94,9 @@ func (v *version) holds(policy api.Policy) bool {
 	return true
 }
 
-// same reports whether two policies are the same version of the same object. The
-// generation alone would not do: files carry whatever generation they were exported with.
-// What the API server keeps about the object does not count, nor does its status: Usher
-// itself writes that, on account of what it makes of this.
+// same reports whether two policies are the same version of the same object. The generation alone
+// is not sufficient: files have the generation with which they were exported. It ignores metadata
+// that the API server manages, and the status, which Usher itself writes as a result.
 func same(a, b api.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
 		a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName() &&
@@ -105,15 +104,14 @@ func same(a, b api.Object) bool {
 		reflect.DeepEqual(api.Spec(a), api.Spec(b))
 }
 
-// ours are the annotations that say something to Usher.
+// ours returns the annotations that Usher uses.
 func ours(object api.Object) map[string]string {
 	annotations := maps.Clone(object.GetAnnotations())
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "usher.dev/") })
 	return annotations
 }
 
-// compilePolicy compiles a policy. A compiler that panics takes down this policy and
-// nothing else.
+// compilePolicy compiles a policy. A panic of a compiler affects only this policy.
 func compilePolicy(ctx context.Context, policy api.Policy, o compile.Options) (compiled compile.Compiled) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -128,7 +126,7 @@ func compilePolicy(ctx context.Context, policy api.Policy, o compile.Options) (c
 	return o.Policy(ctx, policy)
 }
 
-// duplicate is the problem of a policy that another source holds too.
+// duplicate returns the problem of a policy that another source has, too.
 func duplicate(ref usher.PolicyRef, policy, first api.Policy) rule.Problem {
 	position, other := policy.Position(""), first.Position("")
 	p := rule.Problem{

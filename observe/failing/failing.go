@@ -1,8 +1,9 @@
-// Package failing remembers which policies have rules that fail in service, with the last
-// error, how often, and an example, but without values of objects.
+// Package failing records which policies have rules that fail on requests, with the last error, the
+// number of failures and an example, but without values of objects.
 //
-// Users who may write objects can make a rule fail at will. What that costs is bounded: one entry
-// a policy, texts that are made at most once a second for each, and nothing for rules that work.
+// Users who may write objects can make a rule fail at will. The cost of that is limited: one entry
+// per policy, texts that are created at most once a second for each, and nothing for rules that
+// work.
 package failing
 
 import (
@@ -26,28 +27,28 @@ import (
 )
 
 const (
-	// recoverAfter is for how long a rule that has worked again must not have failed.
+	// recoverAfter is how long a rule that works again must not fail to count as recovered.
 	recoverAfter = time.Minute
-	// forgetAfter is for how long a failure counts that nothing has followed.
+	// forgetAfter is how long a failure is kept if the rule is not evaluated again.
 	forgetAfter = time.Hour
 	// textEvery is how often the error and the example of a policy are renewed.
 	textEvery = time.Second
-	// longestExample bounds an example, in bytes: clients choose the names in it.
+	// longestExample limits the length of an example in bytes: clients choose the names in it.
 	longestExample = 300
 )
 
-// A Tracker remembers failures. It is safe for concurrent use. Use [New].
+// A Tracker records failures. It is safe for concurrent use. Use [New].
 type Tracker struct {
 	// started is called when a policy begins to fail.
 	started func()
 
-	// failing is replaced whole, under mu; entries are shared.
+	// failing is replaced as a whole, under mu; entries are shared.
 	failing atomic.Pointer[map[usher.PolicyRef]*entry]
 	mu      sync.Mutex
 	current map[usher.PolicyRef]version
 }
 
-// A version is what is in force of a policy.
+// A version identifies the version of a policy that is in force.
 type version struct {
 	uid        types.UID
 	generation int64
@@ -60,12 +61,12 @@ type entry struct {
 	mu      sync.Mutex
 	failure rule.Failure
 	texts   time.Time
-	// works is when the rule that failed last has worked again; zero if it has not.
+	// works is when the last failed rule worked again; zero if it has not.
 	works time.Time
 }
 
-// New returns a tracker that knows of no policies. It calls started whenever one begins to
-// fail; nil calls nothing.
+// New returns a tracker without policies. It calls started, if not nil, whenever a policy begins to
+// fail.
 func New(started func()) *Tracker {
 	if started == nil {
 		started = func() {}
@@ -75,8 +76,8 @@ func New(started func()) *Tracker {
 	return t
 }
 
-// Keep makes these the policies in force. Failures of others, and of other versions, are
-// forgotten. Policies from files, which have no UID, are not remembered.
+// Keep sets the policies in force. It drops failures of others, and of other versions. It does not
+// record policies from files, which have no UID.
 func (t *Tracker) Keep(states []rule.State) {
 	current := make(map[usher.PolicyRef]version, len(states))
 	for i := range states {
@@ -108,8 +109,8 @@ func (t *Tracker) drop(gone func(usher.PolicyRef, *entry) bool) {
 	}
 }
 
-// Wrap returns a decider that decides as d does, and remembers which rules fail. What is not
-// requested in a dry run is no failure.
+// Wrap returns a decider that decides like d, and records which rules fail. Facts that are not read
+// in a dry run do not count as failures.
 func (t *Tracker) Wrap(d usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		decision, err := d.Decide(ctx, r)
@@ -140,7 +141,7 @@ func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
 	}
 }
 
-// begin makes an entry for a policy in force; nil if it is not.
+// begin creates an entry for a policy; nil if it is not in force.
 func (t *Tracker) begin(policy usher.PolicyRef) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,7 +184,7 @@ func (e *entry) work(rule string, now time.Time) {
 	}
 }
 
-// over reports whether the policy works again, as far as is known.
+// over reports whether the policy works again, as far as known.
 func (e *entry) over(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,8 +192,8 @@ func (e *entry) over(now time.Time) bool {
 	return e.failure.Count > 0 && (silent >= forgetAfter || !e.works.IsZero() && silent >= recoverAfter)
 }
 
-// Failures returns the policies that fail, those that have for the longest time first, and
-// forgets those that work again.
+// Failures returns the policies that fail, those that have failed for the longest first, and drops
+// those that work again.
 func (t *Tracker) Failures() []rule.Failure {
 	now := time.Now()
 	if len(*t.failing.Load()) > 0 {
@@ -217,7 +218,7 @@ func (t *Tracker) Failures() []rule.Failure {
 // Count returns how many policies fail.
 func (t *Tracker) Count() int { return len(t.Failures()) }
 
-// example names what a request is about, without what it says.
+// example names the object of a request, without its content.
 func example(r *usher.Request) string {
 	words := []string{string(r.Operation), r.Kind.Kind}
 	switch {
