@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine keeps the process within its memory, besides what Go has set aside already, closes what it
-// inherited and does not use, and keeps it from opening files, connections and pipes, without which Go
-// starts no programs. What a system does not support it goes without: the parent still ends what takes
-// too long.
+// confine limits the memory of the process, in addition to what Go has reserved already, closes
+// inherited files that it does not use, and prevents it from opening files, connections and pipes,
+// without which Go cannot start programs. It ignores what a system does not support: the parent still
+// kills workers that take too long.
 func confine(memory int64) {
 	if most := uint64(dataSize() + memory); !raceEnabled {
 		_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most})
@@ -24,7 +24,7 @@ func confine(memory int64) {
 	closeInherited()
 }
 
-// dataSize is how many bytes count for RLIMIT_DATA now; few of them are in use.
+// dataSize returns how many bytes count for RLIMIT_DATA now; only few of them are in use.
 func dataSize() int64 {
 	const usual = 64 << 20
 	statm, err := os.ReadFile("/proc/self/statm")
@@ -55,16 +55,16 @@ func closeInherited() {
 			continue
 		}
 		target, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
-		// Go waits for its files with the anonymous ones.
+		// Go uses the anonymous files to wait for others.
 		if err == nil && !strings.HasPrefix(target, "anon_inode:") {
 			_ = unix.Close(fd)
 		}
 	}
-	// What is open stays so.
+	// Open files stay open.
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: protocolFiles, Max: protocolFiles})
 }
 
-// self is the program that is running, even if its file has been replaced since.
+// self returns the path of the running program, which works even if its file was replaced.
 func self() (string, error) {
 	const link = "/proc/self/exe"
 	if _, err := os.Readlink(link); err == nil {
@@ -73,17 +73,17 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// attributes make workers end with the parent, and spare them the signals of its terminal.
+// attributes make workers end with the parent, and keep signals of its terminal from them.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// endGroup ends what a worker that has ended has started. No other process has its number as long as
-// there is some of that.
+// endGroup kills the processes that an ended worker has started. Its number is not reused while
+// there are any.
 func endGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// nicer is by how much the niceness of the low priority is above that of this process. Another process
-// that needs the processor gets it at once, and nine tenths of the time.
+// nicer is the difference between the niceness of the low priority and that of this process. Another
+// process that needs the processor gets it at once, and nine tenths of the time.
 const nicer = 10
 
 // lowerGroup gives all threads of a process that leads a group the low priority.
@@ -94,9 +94,9 @@ func lowerGroup(pid int) {
 	}
 }
 
-// cpuOf is for how long a process has used the processor, if it is there.
+// cpuOf returns the CPU time of a process, if it exists.
 func cpuOf(pid int) (time.Duration, bool) {
-	// The clock of a process, as clock_getcpuclockid has it.
+	// The clock of a process, computed as clock_getcpuclockid does.
 	const scheduled = 2
 	var used unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &used); err != nil {

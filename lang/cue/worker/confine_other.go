@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// confine does nothing: without Linux there is the memory limit of Go, which is none for what is
-// in use.
+// confine does nothing: on other systems than Linux there is only the soft memory limit of Go.
 func confine(int64) {}
 
-// self is the file of the program that is running.
+// self returns the path of the running program.
 func self() (string, error) { return os.Executable() }
 
 // attributes are none: workers end when their input does.

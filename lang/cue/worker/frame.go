@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// A frame is what is sent through the pipes: four bytes of length, eight of the id of the request,
-// one of the kind, and the payload.
+// A frame is a message on the pipes: four bytes of length, eight of the id of the request, one of
+// the kind, and the payload.
 type frame struct {
 	id      uint64
 	kind    kind
@@ -19,7 +19,7 @@ type frame struct {
 type kind byte
 
 const (
-	// hello is the first frame of a worker, which says that it is there.
+	// hello is the first frame of a worker, which says that it is ready.
 	hello kind = 'h'
 	// request is the only kind that workers get.
 	request kind = 'r'
@@ -31,7 +31,7 @@ const (
 
 const headerSize = 4 + 8 + 1
 
-// writeFrame writes a frame at once.
+// writeFrame writes a frame in one call.
 func writeFrame(w io.Writer, f frame) error {
 	b := make([]byte, headerSize, headerSize+len(f.payload))
 	binary.BigEndian.PutUint32(b, uint32(len(f.payload)))
@@ -58,14 +58,14 @@ func readFrame(r io.Reader, limit int) (frame, error) {
 		_, err := io.ReadFull(r, f.payload)
 		return f, whole(err)
 	}
-	// Memory is taken as the bytes arrive: their number is only a promise.
+	// Memory is allocated as the bytes arrive, because the length may be wrong.
 	var b bytes.Buffer
 	_, err := io.CopyN(&b, r, int64(length))
 	f.payload = b.Bytes()
 	return f, whole(err)
 }
 
-// whole is the error of a frame that ends early.
+// whole returns the error for a frame that ends early.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

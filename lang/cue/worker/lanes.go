@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Lanes decide which request is next. Each tenant has a lane of its own for its requests, and one for
-// its background jobs, so that they wait behind its own. Of the lanes in which requests wait, the one
-// that has used the processor least recently is next.
+// lanes decides which request is next. Each tenant has a lane for its requests, and another one for
+// its background jobs, so that requests wait only behind others of their tenant. Of the lanes with
+// waiting requests, the one that has recently used the least processor time is next.
 //
-// A lane has a priority. All lanes begin with the normal one, except those of background jobs. A lane
-// whose request takes long gets the low one for a while, each time for longer. Lanes whose requests
-// had to be ended lately share a quarter of a processor, however many they are.
+// A lane has a priority. All lanes start with the normal priority, except those of background jobs. A
+// lane whose request takes long gets the low priority for a while, each time for longer. All lanes
+// whose requests were recently killed share a quarter of a processor.
 type lanes struct {
 	workers int
 	byKey   map[laneKey]*lane
@@ -34,7 +34,7 @@ const (
 	priorities
 )
 
-// String is the priority in one word.
+// String returns the priority in one word.
 func (p priority) String() string {
 	if p == low {
 		return "low"
@@ -67,36 +67,36 @@ type lane struct {
 	logged time.Time
 }
 
-// A turn is one request's. Worker and err may be read once granted is closed.
+// A turn belongs to one request. Worker and err may be read once granted is closed.
 type turn struct {
 	lane    *lane
 	since   time.Time
 	granted chan struct{}
 	worker  *process
-	// trial: it is a request of a tenant that is not proven, on a worker of normal priority.
+	// trial says that it is a request of an unproven tenant, on a worker of normal priority.
 	trial bool
 	err   error
 }
 
 const (
-	// proof is how many quick requests prove a tenant.
+	// proof is the number of quick requests after which a tenant is proven.
 	proof = 3
-	// longestLane is how many requests of one lane may wait.
+	// longestLane limits the waiting requests of one lane.
 	longestLane = 200
-	// halfLife is after how many seconds what a request has done counts for half.
+	// halfLife is the time in seconds after which the usage of a request counts half.
 	halfLife = 30
 	// restFactor is for how many times as long as a request of a lane with overruns has used the
 	// processor all such lanes rest, and longestRest for how long at most.
 	restFactor  = 3
 	longestRest = 2 * time.Second
-	// mostRecycles is how many workers a lane may make grow lately.
+	// mostRecycles is the recent number of grown workers that is tolerated for a lane.
 	mostRecycles = 3
-	// shortestPeriod and longestPeriod bound for how long a lane gets the low priority.
+	// shortestPeriod and longestPeriod limit how long a lane has the low priority.
 	shortestPeriod, longestPeriod = time.Minute, time.Hour
-	// manyLanes is from how many lanes on those are forgotten that say nothing any more, and mostLanes
-	// from how many on those of new tenants are one.
+	// manyLanes is the number of lanes from which on unused lanes are removed, and mostLanes the
+	// number from which on all new tenants share one lane.
 	manyLanes, mostLanes = 1000, 10_000
-	// others is the tenant of that lane. No namespace has such a name.
+	// others is the tenant of the shared lane. No namespace can have this name.
 	others = "(others)"
 )
 
@@ -104,8 +104,8 @@ func newLanes(workers int) lanes {
 	return lanes{workers: workers, byKey: map[laneKey]*lane{}, now: time.Now}
 }
 
-// most is how many workers of a priority there may be. One worker is left for the normal one. Where
-// there is a single worker, it has all requests.
+// most returns the maximum number of workers of a priority. One worker is reserved for the normal
+// priority. A single worker takes all requests.
 func (l *lanes) most(p priority) int {
 	if p == low {
 		return l.workers - 1
@@ -113,7 +113,7 @@ func (l *lanes) most(p priority) int {
 	return l.workers
 }
 
-// join lets a request wait; it is not ok if too many of its lane do.
+// join adds a waiting request; ok is false if too many requests of its lane already wait.
 func (l *lanes) join(key laneKey) (*turn, bool) {
 	lane := l.of(key)
 	if len(lane.waiting) >= longestLane {
@@ -143,7 +143,7 @@ func (l *lanes) of(key laneKey) *lane {
 	return l.byKey[key]
 }
 
-// leave takes back a request that waits, and reports whether it still did.
+// leave removes a waiting request, and reports whether it still waited.
 func (l *lanes) leave(t *turn) bool {
 	i := slices.Index(t.lane.waiting, t)
 	if i < 0 {
@@ -179,14 +179,14 @@ func (l *lanes) next(p priority) *lane {
 	return next
 }
 
-// before reports whether a lane is next rather than another one.
+// before reports whether a lane comes before another one.
 func (l *lane) before(other *lane, now time.Time) bool {
 	used, otherUsed := l.used(now), other.used(now)
 	return used < otherUsed || used == otherUsed && l.waiting[0].since.Before(other.waiting[0].since)
 }
 
-// share is how many workers of a priority a lane may have at a time. Policies of no namespace are
-// compiled by as many as there are.
+// share returns how many workers of a priority a lane may have at a time. Background jobs of
+// cluster policies may use all workers of low priority.
 func (l *lanes) share(lane *lane, p priority) int {
 	switch {
 	case p == normal:
@@ -214,16 +214,16 @@ func (l *lanes) grant(w *process) *turn {
 	return t
 }
 
-// A usage is what a request has done.
+// A usage is what a request has used.
 type usage struct {
-	// cpu is for how long it used the processor, and the one that takes the place of its worker to start.
+	// cpu is the CPU time of the request, including the start of a replacement of its worker.
 	cpu time.Duration
 	// long: it took more than others wait for. Ended: its worker had to be ended. Recycled: its worker
 	// had grown.
 	long, ended, recycled bool
 }
 
-// endTrial takes note that a request is no trial any more: it is over, or its worker is not one of those of
+// endTrial records that a request is no longer a trial: it is over, or its worker is not one of those of
 // normal priority.
 func (l *lanes) endTrial(t *turn) {
 	if t.trial {
@@ -232,7 +232,7 @@ func (l *lanes) endTrial(t *turn) {
 	}
 }
 
-// done takes note of a request that is over.
+// done records the usage of a finished request.
 func (l *lanes) done(t *turn, u usage) {
 	l.endTrial(t)
 	lane := t.lane
@@ -243,7 +243,7 @@ func (l *lanes) done(t *turn, u usage) {
 	if u.recycled {
 		lane.recycles++
 	}
-	// No rest follows a first overrun. Otherwise new names could keep the others resting for good.
+	// A first overrun causes no rest. Otherwise new tenants could make the others rest forever.
 	again := lane.overran(now)
 	if u.ended {
 		lane.overruns++
@@ -262,7 +262,7 @@ func (l *lanes) done(t *turn, u usage) {
 	lane.quick++
 }
 
-// used is for how many seconds the requests of a lane have used the processor lately.
+// used returns the recent CPU time of the requests of a lane, in seconds.
 func (l *lane) used(now time.Time) float64 {
 	if l.busy == 0 {
 		return 0
@@ -270,11 +270,11 @@ func (l *lane) used(now time.Time) float64 {
 	return l.busy * l.fade(now)
 }
 
-// overran reports whether requests of a tenant had to be ended lately: one counts for some minutes. What
-// belongs to nobody is compiled for those who run the server.
+// overran reports whether requests of a tenant were recently killed: one counts for some minutes.
+// Requests without a tenant do not count: they compile policies of the operators.
 func (l *lane) overran(now time.Time) bool { return l.tenant != "" && l.overruns*l.fade(now) > 0.05 }
 
-// rest is for how long no request of a lane may have a worker.
+// rest returns how long no request of a lane may have a worker.
 func (l *lanes) rest(lane *lane) time.Duration {
 	now := l.now()
 	if !lane.overran(now) {
@@ -283,7 +283,7 @@ func (l *lanes) rest(lane *lane) time.Duration {
 	return max(l.restUntil.Sub(now), 0)
 }
 
-// fade is what is left by now of what counted before.
+// fade returns the factor by which older usage counts now.
 func (l *lane) fade(now time.Time) float64 {
 	return math.Exp2(-now.Sub(l.at).Seconds() / halfLife)
 }
@@ -302,8 +302,8 @@ func (l *lanes) lower(lane *lane) {
 	lane.lowUntil = now.Add(lane.period)
 }
 
-// limit is for how long a request of a lane may take: half as long for each of those before it that
-// had to be ended lately, but an eighth at least.
+// limit returns how long a request of a lane may take: half as long for each recently killed
+// request before it, but at least an eighth.
 func (l *lanes) limit(lane *lane, most time.Duration) time.Duration {
 	return most >> min(int(lane.overruns*lane.fade(l.now())+0.1), 3)
 }
@@ -322,7 +322,7 @@ func (l *lanes) fail(p priority, err error) {
 	}
 }
 
-// waiting counts the requests that wait.
+// waiting returns the number of waiting requests.
 func (l *lanes) waiting() int {
 	n := 0
 	for _, lane := range l.byKey {
@@ -331,7 +331,7 @@ func (l *lanes) waiting() int {
 	return n
 }
 
-// lowered lists the tenants whose requests have the low priority, background jobs aside.
+// lowered lists the tenants whose requests have the low priority, except background jobs.
 func (l *lanes) lowered() []string {
 	var tenants []string
 	for key, lane := range l.byKey {

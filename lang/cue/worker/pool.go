@@ -13,14 +13,14 @@ import (
 var (
 	// ErrTimeout is the error of a request whose worker was killed because it took too long.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrStarved is, besides ErrTimeout, the error of a request that hardly had the processor meanwhile:
-	// the machine was busy, and the request may be a quick one.
+	// ErrStarved is, together with ErrTimeout, the error of a request that hardly got the processor: the
+	// machine was busy, and the request may be a quick one.
 	ErrStarved = errors.New("it hardly had the processor")
 	// ErrMemory is the error of a request whose worker ran out of memory.
 	ErrMemory = errors.New("it needs more memory than it may have")
-	// ErrCrashed is the error of a request whose worker crashed, or answered something else.
+	// ErrCrashed is the error of a request whose worker crashed, or sent an invalid answer.
 	ErrCrashed = errors.New("the worker crashed")
-	// ErrBusy is the error of a request when too many of the same tenant wait already.
+	// ErrBusy is the error of a request when too many requests of the same tenant already wait.
 	ErrBusy = errors.New("too many requests of the same namespace wait")
 	// ErrUnavailable is the error of a request when no worker can be started, or the pool is closed.
 	ErrUnavailable = errors.New("there is no worker")
@@ -29,30 +29,29 @@ var (
 // errPreempted is the error of a request that took too long for the last worker of normal priority.
 var errPreempted = errors.New("it took longer than others can wait")
 
-// errNotInstalled keeps programs from being started that do not know that they are workers.
+// errNotInstalled prevents that a program is started as a worker that does not call Main.
 var errNotInstalled = errors.New("the program does not call Main")
 
 // Options configure a [Pool]. The zero value works.
 type Options struct {
-	// Workers is how many workers there are at most that have a request, by default GOMAXPROCS but at
-	// most 4. If they are several, there is a spare one, on which requests of tenants that are not known
-	// are tried.
+	// Workers is the maximum number of workers with a request, by default GOMAXPROCS but at most 4. If
+	// that is more than one, there is also a spare worker, for requests of unproven tenants.
 	Workers int
-	// Memory is how many bytes each of them may take for its requests, by default 128 MiB. A worker
-	// has some 15 MiB when it starts.
+	// Memory is the memory limit of each worker for its requests in bytes, by default 128 MiB. A
+	// worker has some 15 MiB when it starts.
 	Memory int64
-	// Slice is for how long a request may use the processor before its worker gets the low priority, by
-	// default 25 ms. Requests of the same tenant have the low priority from then on, for a while.
+	// Slice is the CPU time after which the worker of a request gets the low priority, by default 25
+	// ms. After that, requests of the same tenant have the low priority for a while.
 	Slice time.Duration
-	// Idle is how long workers that nobody holds stay after a request, by default a minute.
+	// Idle is how long workers stay after a request if there is no Hold, by default a minute.
 	Idle time.Duration
-	// Log gets a record for each worker that did not end as it should; nil means none.
+	// Log gets a record for each worker that ended abnormally; nil means none.
 	Log *slog.Logger
-	// program is what is started as a worker, the running program if empty.
+	// program is the program to start as a worker; the running program if empty.
 	program string
 }
 
-// MinMemory is the least memory that a worker can do something useful with.
+// MinMemory is the minimum memory limit with which a worker is useful.
 const MinMemory = 32 << 20
 
 func (o Options) withDefaults() Options {
@@ -75,28 +74,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Pool has workers and shares them out. It starts them when they are needed, and one more ahead
-// of the next need. It is safe for concurrent use.
+// A Pool starts workers and assigns requests to them. It starts workers when they are needed, and
+// one in advance. It is safe for concurrent use.
 //
-// Workers have a priority. A request that takes long gives the low one to its worker, which keeps it:
-// a process cannot take that back.
+// Workers have a priority. A worker whose request takes long gets the low priority, and keeps it: a
+// process cannot raise its priority again.
 type Pool struct {
 	options Options
-	// starts are run by the thread that lives as long as the pool, until quit is closed.
+	// starts are functions to run on the thread that lives as long as the pool, until quit is
+	// closed.
 	starts chan func()
 	quit   chan struct{}
 
 	mu     sync.Mutex
 	closed bool
-	// workers are those of a priority.
+	// workers are the workers by priority.
 	workers [priorities]set
 	lanes   lanes
 	holds   int
 	lastUse time.Time
-	// evaluates: there were requests that are no background jobs.
+	// evaluates says that there were requests other than background jobs.
 	evaluates bool
 	sweeping  bool
-	// failures counts the starts that have failed since one succeeded; until retry there is none.
+	// failures counts the starts that have failed since one succeeded; until retry there is no
+	// further start.
 	failures int
 	failure  error
 	retry    time.Time
@@ -105,12 +106,12 @@ type Pool struct {
 
 // A set are the workers of a priority.
 type set struct {
-	// total counts those that are being started, too.
+	// total includes workers that are being started.
 	total, starting int
 	idle            []*process
 }
 
-// working counts those that have a request.
+// working counts the workers with a request.
 func (s *set) working() int { return s.total - s.starting - len(s.idle) }
 
 // New returns a pool. It starts nothing before the first request.
@@ -134,14 +135,14 @@ func (p *Pool) startOnOneThread() {
 	}
 }
 
-// Hold keeps workers running until Release is called as often.
+// Hold keeps workers running until Release is called the same number of times.
 func (p *Pool) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds++
 }
 
-// Release takes back a Hold.
+// Release reverts one Hold.
 func (p *Pool) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +150,7 @@ func (p *Pool) Release() {
 	p.sweepLater()
 }
 
-// Close ends all workers. Requests under way fail.
+// Close ends all workers. Requests in flight fail.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +162,7 @@ func (p *Pool) Close() {
 		p.endIdle(priority(at))
 		p.lanes.fail(priority(at), fmt.Errorf("%w: closed", ErrUnavailable))
 	}
-	// The thread that started the workers goes, and takes those with it that are busy.
+	// The end of the thread that started the workers also ends busy workers.
 	close(p.quit)
 }
 
@@ -174,25 +175,25 @@ func (p *Pool) endIdle(at priority) {
 	p.workers[at].idle = nil
 }
 
-// A Job is what a worker is asked.
+// A Job is a request to a worker.
 type Job struct {
-	// Tenant is who is answerable for how long it takes.
+	// Tenant is the tenant to which its processor time is attributed.
 	Tenant string
 	// Background jobs have the low priority.
 	Background bool
-	// Limit is how long it may take; less if those of the tenant before it have taken longer.
+	// Limit is how long it may take; less if earlier jobs of the tenant took longer.
 	Limit time.Duration
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
 	// done again.
 	Payload func() ([]byte, error)
 }
 
-// Do asks a worker. It waits for one until ctx is done, and for the answer for as long as the job may
-// take; a request that its caller gave up goes on until then, and counts against its tenant. It
-// returns how long the caller waited for the answer of the worker; 0 means that the request was
-// not sent. The error is ctx's own, one of the package or that of the payload.
+// Do sends a job to a worker. It waits for a worker until ctx is done, and for the answer up to the
+// limit of the job. If the caller gives up earlier, the request continues and counts against its
+// tenant. Do returns how long the caller waited for the answer of the worker; 0 means that the
+// request was not sent. The error is that of ctx, one of this package, or that of the payload.
 func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
-	// A job that is done again has the low priority, and nobody else needs its worker.
+	// A job that is repeated has the low priority, so that no other request needs its worker.
 	for range 3 {
 		reply, took, err := p.try(ctx, &job)
 		if !errors.Is(err, errPreempted) {
@@ -234,7 +235,7 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 	}
 }
 
-// ask asks a worker, and has it back afterwards.
+// ask sends a request to a worker, and releases the worker afterwards.
 func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]byte, error) {
 	p.mu.Lock()
 	limit := p.lanes.limit(t.lane, most)
@@ -252,7 +253,7 @@ func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]b
 	return reply, p.release(w, t, o)
 }
 
-// Ended returns why ctx is done, as its error and as the cause that it was given.
+// Ended returns why ctx is done, as its error and its cause.
 func Ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -260,7 +261,7 @@ func Ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// longestWait bounds the wait for a worker of callers whose context has no end.
+// longestWait limits the wait for a worker if the context of the caller has no deadline.
 const longestWait = 30 * time.Second
 
 // acquire returns the turn of a job when it has a worker.
@@ -297,13 +298,13 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 		return nil, turn.err
 	}
 	if !left {
-		// It has a worker, and nobody to ask it anything.
+		// The turn got a worker after the caller gave up.
 		_ = p.release(turn.worker, turn, outcome{})
 	}
 	return nil, fmt.Errorf("%s: %w", what, cause)
 }
 
-// queue lets a request wait for its turn, which may have come already.
+// queue adds a request to its lane. It may already have its turn when queue returns.
 func (p *Pool) queue(key laneKey) (*turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -328,13 +329,13 @@ func (p *Pool) queue(key laneKey) (*turn, error) {
 // An outcome is the result of a request.
 type outcome struct {
 	took, cpu time.Duration
-	// last: the worker takes no other request.
+	// last says that the worker takes no further request.
 	last bool
 	err  error
 }
 
-// release takes back a worker after a request, or replaces it if that was its last. It returns the
-// error of the request.
+// release makes a worker available after a request, or replaces it if that was its last. It returns
+// the error of the request.
 func (p *Pool) release(w *process, t *turn, o outcome) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -367,10 +368,10 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	return o.err
 }
 
-// logPause is how long after a line about a tenant there is no other one.
+// logPause is the minimum time between two log records about a tenant.
 const logPause = 10 * time.Second
 
-// log tells of a worker that was ended for what a request did.
+// log logs that a worker was killed because of a request.
 func (p *Pool) log(lane *lane, o outcome) {
 	if o.err == nil || errors.Is(o.err, errPreempted) || p.closed || p.lastUse.Sub(lane.logged) < logPause {
 		return

@@ -23,7 +23,7 @@ type process struct {
 	// last is the id of the last request.
 	last   uint64
 	stderr head
-	// startup is for how long it has used the processor before it said hello.
+	// startup is the CPU time of the process before its hello.
 	startup time.Duration
 	// priority, turn, which is that of the request that it has, and used, when it had the last one, are
 	// the pool's; so is preempted: it was ended, and not for what it did.
@@ -35,8 +35,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// startTimeout is how long a worker may take to say hello. One of low priority may take four times as
-// long, since it hardly gets the processor where that is busy.
+// startTimeout is how long a worker may take until its hello. One of low priority may take four times
+// as long, since it hardly gets the processor where that is busy.
 const startTimeout = 15 * time.Second
 
 // start starts the program at path as a worker with this much memory.
@@ -56,7 +56,7 @@ func start(path string, memory int64) (*process, error) {
 		Env:   []string{memoryVariable + "=" + strconv.FormatInt(memory, 10)},
 		Stdin: childIn, Stdout: childOut, Stderr: &p.stderr,
 		SysProcAttr: attributes(),
-		// A worker that is dead may have left its error output to somebody else.
+		// A dead worker may have passed its error output to another process.
 		WaitDelay: time.Second,
 	}
 	err = p.cmd.Start()
@@ -73,7 +73,7 @@ func start(path string, memory int64) (*process, error) {
 	return p, nil
 }
 
-// greet waits for a worker that has just been started.
+// greet waits for the hello of a new worker.
 func (p *process) greet() error {
 	limit := startTimeout
 	if p.priority == low {
@@ -98,7 +98,7 @@ func (p *process) lower() {
 	lowerGroup(p.cmd.Process.Pid)
 }
 
-// cpu is for how long the process has used the processor, or the time itself where that is not known.
+// cpu returns the CPU time of the process, or the time of day where the CPU time is unknown.
 func (p *process) cpu() time.Duration {
 	select {
 	case <-p.ended:
@@ -119,8 +119,8 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// ask sends a request and returns the answer, and whether the worker is to be replaced. After an
-// error, which is one of those of the package, the worker is dead.
+// ask sends a request and returns the answer, and whether the worker must be replaced. After an
+// error, which is one of this package, the worker is dead.
 func (p *process) ask(payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
 	deadline := time.Now().Add(limit)
 	_ = p.in.SetWriteDeadline(deadline)
@@ -143,11 +143,11 @@ func (p *process) ask(payload []byte, limit time.Duration) (reply []byte, last b
 	return nil, true, p.bury(err)
 }
 
-// bury ends a worker that has not answered, and finds out why.
+// bury kills a worker that has not answered, and determines why.
 func (p *process) bury(err error) error {
 	byItself := false
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) {
-		// It may still be writing down what ended it.
+		// The worker may still be writing the reason for its end.
 		select {
 		case <-p.ended:
 			byItself = true
@@ -156,8 +156,8 @@ func (p *process) bury(err error) error {
 	}
 	p.kill()
 	text := p.said()
-	// Go's runtime does not always notice that it got no memory. A nil pointer of anybody else
-	// would be a panic.
+	// The Go runtime does not always notice that it got no memory. Other nil pointers would cause a
+	// panic.
 	for _, sign := range []string{"out of memory", "cannot allocate memory", "goroutine stack exceeds", ": SIGSEGV: segmentation violation"} {
 		if strings.Contains(text, sign) {
 			return ErrMemory
@@ -169,14 +169,14 @@ func (p *process) bury(err error) error {
 	return fmt.Errorf("%w: %w%s", ErrCrashed, err, text)
 }
 
-// kill ends the process, whatever it does. It may be called again.
+// kill kills the process. It may be called more than once.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 	closeAll(p.in, p.out)
 }
 
-// said returns the first thing that a worker that has ended wrote to its error output.
+// said returns the first line that an ended worker has written to its error output.
 func (p *process) said() string {
 	text := strings.TrimSpace(p.stderr.String())
 	if first, _, more := strings.Cut(text, "\n"); more {

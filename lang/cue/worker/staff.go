@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// grant gives idle workers to the requests that are next, and starts what is missing.
+// grant gives idle workers to the next requests, and starts missing workers.
 func (p *Pool) grant() {
 	if p.closed {
 		return
@@ -17,8 +17,7 @@ func (p *Pool) grant() {
 	p.staff(normal)
 }
 
-// allowTrials leaves a worker of normal priority to tenants that are proven, unless there is only one to
-// be had.
+// allowTrials reserves a worker of normal priority for proven tenants, unless there can be only one.
 func (p *Pool) allowTrials() {
 	set := &p.workers[normal]
 	p.lanes.mostTrials = set.total - set.starting - 1
@@ -41,12 +40,13 @@ func (p *Pool) handOut(at priority) {
 	}
 }
 
-// mayWork reports whether another worker of a priority may have a request: there is one more than may
-// work. Those of normal priority leave one to the others that wait.
+// mayWork reports whether another worker of a priority may have a request: there is one worker more
+// than may work at a time. If requests of low priority wait, those of normal priority leave one
+// worker to them.
 func (p *Pool) mayWork(at priority) bool {
 	working := p.workers[normal].working() + p.workers[low].working()
 	if p.options.Workers > 1 {
-		// The spare one.
+		// Do not count the spare worker.
 		working -= min(p.lanes.trials, 1)
 	}
 	if at == normal && p.workers[low].working() == 0 && len(p.workers[low].idle) > 0 && p.lanes.next(low) != nil {
@@ -55,7 +55,7 @@ func (p *Pool) mayWork(at priority) bool {
 	return working < p.options.Workers
 }
 
-// staff gets a worker of a priority if requests wait for one, or are about to.
+// staff provides a worker of a priority if requests wait for one, or soon will.
 func (p *Pool) staff(at priority) {
 	set, waits := &p.workers[at], p.lanes.next(at) != nil
 	other := &p.workers[1-at]
@@ -84,8 +84,8 @@ func (p *Pool) staff(at priority) {
 	}
 }
 
-// most is how many workers there may be. One may be spare: it takes the place of one that is lowered or
-// ended, so that nobody waits for a process to start.
+// most returns the maximum number of workers. One may be spare: it replaces one that is lowered or
+// killed, so that no request waits for a process to start.
 func (p *Pool) most() int {
 	if p.options.Workers > 1 {
 		return p.options.Workers + 1
@@ -93,7 +93,8 @@ func (p *Pool) most() int {
 	return p.options.Workers
 }
 
-// longIdle is from when on a worker of low priority gives way to one of normal priority.
+// longIdle is the idle time after which a worker of low priority is replaced by one of normal
+// priority.
 const longIdle = time.Second
 
 // lower gives a worker the low priority.
@@ -104,8 +105,8 @@ func (p *Pool) lower(w *process) {
 	p.counts.Lowered++
 }
 
-// watch sees to it that a request which takes long does not keep others waiting: its worker gets the
-// low priority, or, if there are no more of these to be, is ended.
+// watch keeps slow requests from blocking others: the worker gets the low priority or, if there must
+// not be more of these, is killed.
 func (p *Pool) watch(w *process, t *turn, begin time.Duration) *time.Timer {
 	var timer *time.Timer
 	armed := make(chan struct{})
@@ -116,7 +117,7 @@ func (p *Pool) watch(w *process, t *turn, begin time.Duration) *time.Timer {
 		if w.turn != t {
 			return
 		}
-		// On a busy machine time goes by without it.
+		// On a busy machine, the request may not have used the processor during that time.
 		if left := p.options.Slice - (w.cpu() - begin); left > 0 {
 			timer.Reset(max(left, time.Millisecond))
 			return
@@ -136,7 +137,7 @@ func (p *Pool) overstay(w *process, t *turn) {
 		p.grant()
 		return
 	}
-	// Its end takes a while; nobody waits for that.
+	// Do not wait: killing the worker takes a while.
 	w.preempted = true
 	p.lanes.endTrial(t)
 	p.workers[normal].total--
@@ -211,7 +212,7 @@ func (p *Pool) launch(at priority) (w *process, err error) {
 	return w, err
 }
 
-// fail takes note of a worker that could not be started: the next try is later and later.
+// fail records that a worker could not be started: the time until the next attempt grows.
 func (p *Pool) fail(at priority, err error) {
 	p.failures++
 	p.failure = err
@@ -224,7 +225,7 @@ func (p *Pool) fail(at priority, err error) {
 	p.grantAfter(wait)
 }
 
-// grantAfter lets requests that still wait then have workers.
+// grantAfter calls grant after a time, for the requests that still wait then.
 func (p *Pool) grantAfter(wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		p.mu.Lock()
@@ -235,7 +236,7 @@ func (p *Pool) grantAfter(wait time.Duration) {
 	})
 }
 
-// sweepLater sees to it that workers which nobody needs any more end.
+// sweepLater schedules the end of workers that are no longer needed.
 func (p *Pool) sweepLater() {
 	if p.sweeping || p.closed {
 		return

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Stats tell what a pool does, and what it has done since it was made.
+// Stats are the current state of a pool, and counts since its creation.
 type Stats struct {
 	// Workers are running now, LowPriority of them with the low priority.
 	Workers, LowPriority int
-	// Waiting are the requests that wait for a worker now.
+	// Waiting is the number of requests that wait for a worker now.
 	Waiting int
-	// LowTenants are the tenants whose requests have the low priority now, since some took long. They
-	// are sorted.
+	// LowTenants are the tenants whose requests have the low priority now, because some took long.
+	// They are sorted.
 	LowTenants []string
 
 	// Answered counts requests with an answer.
 	Answered int
-	// Refused counts requests that were refused since too many of their tenant waited.
+	// Refused counts requests that were rejected because too many requests of their tenant waited.
 	Refused int
-	// Waited is for how long requests have waited for a worker, all together.
+	// Waited is the total time that requests have waited for a worker.
 	Waited time.Duration
 
 	// Started counts workers; Overran, OutOfMemory, Crashed, Preempted and Recycled those that ended in
-	// these ways. A worker is preempted if its request takes long, and others need it.
+	// these ways. A worker is preempted if its request takes long and others need the worker.
 	Started, Overran, OutOfMemory, Crashed, Preempted, Recycled int
 	// Lowered counts workers that were given the low priority after they had been started.
 	Lowered int

@@ -1,9 +1,9 @@
-// Package worker runs functions in processes of their own: processes that can be killed when they
-// take too long, and that take no more memory than they are allowed.
+// Package worker runs functions in separate processes, which can be killed when they take too long,
+// and which have a memory limit.
 //
-// A worker is the program itself, started once more. It gets requests on its standard input and
-// answers on its standard output, one at a time. Programs that have workers call [Main] first
-// thing in main.
+// A worker is another process of the same program. It reads requests from its standard input and
+// writes answers to its standard output, one at a time. Programs with workers must call [Main] at
+// the start of main.
 package worker
 
 import (
@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// name is what a worker finds as its only argument, and what ps shows.
+	// name is the only argument of a worker, and what ps shows.
 	name = "usher-cue-worker"
 	// memoryVariable is the only variable in the environment of a worker: its memory in bytes.
 	memoryVariable = "USHER_WORKER_MEMORY"
-	// largestRequest and largestAnswer bound what is sent in each direction.
+	// largestRequest and largestAnswer limit the size of messages in each direction.
 	largestRequest = 32 << 20
 	largestAnswer  = 4 << 20
 )
 
-// installed is set when Main has returned: from then on the program may be started as a worker.
+// installed is set when Main has returned: this shows that the program can be started as a worker.
 var installed atomic.Bool
 
 // Installed reports whether the program has called [Main].
@@ -50,7 +50,7 @@ func Main(handle func(request []byte) []byte) {
 	debug.SetMemoryLimit(memory - memory/4)
 	debug.SetMaxStack(int(memory / 4))
 	out := os.Stdout
-	// Whatever is printed by accident is no answer.
+	// Output that is printed by accident must not become an answer.
 	os.Stdout = os.Stderr
 	go watchParent()
 	if err := serve(os.Stdin, out, handle, memory/2); err != nil {
@@ -60,8 +60,8 @@ func Main(handle func(request []byte) []byte) {
 	os.Exit(0)
 }
 
-// serve answers requests until in ends. An answer after which the process holds more than mostHeld
-// bytes is its last: it says so.
+// serve answers requests until in ends. If the process holds more than mostHeld bytes after an
+// answer, it marks that answer as its last.
 func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int64) error {
 	if err := writeFrame(out, frame{kind: hello}); err != nil {
 		return err
@@ -84,8 +84,8 @@ func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int
 	}
 }
 
-// watchParent ends the process when its parent is gone, and nobody waits for what it does. Linux
-// does so at once.
+// watchParent ends the process when its parent has ended, because nothing waits for its answers
+// then. Linux does that immediately.
 func watchParent() {
 	parent := os.Getppid()
 	for os.Getppid() == parent {
@@ -94,8 +94,8 @@ func watchParent() {
 	os.Exit(0)
 }
 
-// CPU returns for how long the process has used the processor, or the time where
-// that is not known. It is for differences.
+// CPU returns the CPU time of the process, or the time of day where the CPU time is unknown. It is
+// for computing differences.
 func CPU() time.Duration {
 	if used, ok := cpuOf(os.Getpid()); ok {
 		return used
@@ -103,7 +103,7 @@ func CPU() time.Duration {
 	return time.Duration(time.Now().UnixNano())
 }
 
-// held returns how many bytes of memory the process has, as far as Go knows.
+// held returns how many bytes of memory the process has, as far as the Go runtime knows.
 func held() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
