@@ -56,7 +56,7 @@ type Options struct {
 	// CompileTimeout is how long the first update may wait for policies to be compiled, by default 20 s.
 	// Until a policy is compiled, every evaluation of it fails, and the failure policy applies.
 	CompileTimeout time.Duration
-	// Trial tries policies when they are written; nil means a trial without a cluster. See
+	// Trial tries policies when they are written; nil tries them without a cluster. See
 	// [trial.Trial].
 	Trial func(context.Context, compile.Compiled) []rule.Problem
 	// Stored tries the policies of sources, and adds the findings to their states; nil disables

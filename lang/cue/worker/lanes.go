@@ -223,7 +223,7 @@ type usage struct {
 	long, ended, recycled bool
 }
 
-// endTrial records that a request is no longer a trial: it is over, or its worker is not one of those of
+// endTrial records that a request is no longer tried: it is over, or its worker is not one of those of
 // normal priority.
 func (l *lanes) endTrial(t *turn) {
 	if t.trial {
