@@ -206,7 +206,7 @@ func (ix *Index) Passes(phase usher.Phase) []int {
 }
 
 // MayMatch reports whether some rule of the phase of r is for objects of its kind or for its
-// resource, whatever names, labels and fields. When it is not, Matching finds nothing.
+// resource, regardless of names, labels and fields. If not, Matching finds no rules.
 func (ix *Index) MayMatch(r *usher.Request) bool {
 	apiVersion := r.Kind.GroupVersion().String()
 	for i := range ix.stages {

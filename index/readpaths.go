@@ -22,8 +22,8 @@ type resourceOf struct {
 	resource string
 }
 
-// ReadPaths returns the paths to all that Matching looks at in the object of r, and to what the
-// rules want that are likely to match.
+// ReadPaths returns the paths that Matching reads in the object of r, and the paths that rules read
+// that are likely to match.
 func (ix *Index) ReadPaths(r *usher.Request) *usher.Paths {
 	if looks := ix.likely[likelyKey{r.Phase, r.Kind.GroupVersion().String(), r.Kind.Kind}]; looks != nil {
 		return looks

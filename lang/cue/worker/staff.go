@@ -69,7 +69,7 @@ func (p *Pool) staff(at priority) {
 	case set.total < p.lanes.most(at) && set.total+other.total < p.most():
 		p.start(at)
 	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
-		// There is another one for those of normal priority.
+		// Another worker remains for the normal priority.
 		w := other.idle[len(other.idle)-1]
 		other.idle = other.idle[:len(other.idle)-1]
 		p.lower(w)
