@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -62,16 +63,12 @@ func rigs(t *testing.T) map[string]func(t *testing.T) *rig {
 	plain := sandbox.Options{Controllers: calm}
 	plugin := sandbox.Options{Controllers: calm, Plugin: &sandbox.Plugin{Policies: []string{folder}}}
 	return map[string]func(t *testing.T) *rig{
-		"plugin": func(t *testing.T) *rig {
-			r := newRig(t, plugin, nil)
-			r.awaitPolicies(t)
-			return r
-		},
-		"transport": func(t *testing.T) *rig { return newRig(t, plain, current(t)) },
+		"plugin":    func(t *testing.T) *rig { return newRig(t, plugin, nil).awaitPolicies(t) },
+		"transport": func(t *testing.T) *rig { return newRig(t, plain, current(t)).awaitPolicies(t) },
 		// What both do is done once.
 		"both": func(t *testing.T) *rig {
 			newRig(t, plugin, nil).awaitPolicies(t)
-			return newRig(t, plugin, current(t))
+			return newRig(t, plugin, current(t)).awaitPolicies(t)
 		},
 	}
 }
@@ -97,9 +94,10 @@ func newRig(t *testing.T, o sandbox.Options, l *live.Live) *rig {
 	return r
 }
 
-// awaitPolicies waits until the server decides by its policies: those in CUE are compiled after it
-// has started, and fail until then.
-func (r *rig) awaitPolicies(t *testing.T) {
+// awaitPolicies waits until policies decide: those in CUE are compiled after the server has started,
+// and fail until then. What needs CUE's evaluator, as objects without data do, waits for a process
+// that starts with the first such request, for longer than a rule may take if the machine is busy.
+func (r *rig) awaitPolicies(t *testing.T) *rig {
 	t.Helper()
 	namespace := r.Namespace(t)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -107,6 +105,12 @@ func (r *rig) awaitPolicies(t *testing.T) {
 		_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(testContext(t), configMap("awaited", "password"), dry)
 		return err != nil && strings.Contains(err.Error(), noPasswords)
 	})
+	eventually(t, "the evaluator", func() bool {
+		empty := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "awaited"}}
+		_, err := r.kube.CoreV1().ConfigMaps(namespace).Create(testContext(t), empty, dry)
+		return err == nil
+	})
+	return r
 }
 
 // current has the policies of the folder in force until the test ends.
