@@ -37,7 +37,7 @@ func TestValidate(t *testing.T) {
 			findings: []string{"a rejected one"},
 		},
 		{
-			reason:   "other policies go on, and whoever asked learns of all reasons in order",
+			reason:   "other policies go on, and the user gets all reasons in order",
 			rules:    []rule.Rule{one("a", deny("one")), one("b", pass()), one("c", deny("")), one("d", deny("three"))},
 			want:     usher.Decision{Verdict: usher.Deny, Message: "one; three", Audit: deniedBy("P a spec.rules[0]; P c spec.rules[0]; P d spec.rules[0]")},
 			findings: []string{"a rejected one", "b passed", "c rejected", "d rejected three"},

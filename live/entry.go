@@ -1,7 +1,6 @@
 package live
 
 import (
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,17 +34,7 @@ func partOf(r *usher.Request) rule.Part {
 
 // changesPolicy reports whether an update changes the spec or the annotations of a policy.
 func changesPolicy(r *usher.Request) bool {
-	object, err := r.Object.Tree()
-	if err != nil {
-		return true
-	}
-	old, err := r.OldObject.Tree()
-	if err != nil {
-		return true
-	}
-	now, _ := object["metadata"].(map[string]any)
-	before, _ := old["metadata"].(map[string]any)
-	return !reflect.DeepEqual(object["spec"], old["spec"]) || !reflect.DeepEqual(now["annotations"], before["annotations"])
+	return rule.Changes(r, []string{"spec"}, []string{"annotations"})
 }
 
 // deletesDenial reports whether the request deletes a policy with denials in the tier platform, by

@@ -128,20 +128,6 @@ func (s *subject) notices(ctx context.Context, m policyMutant) bool {
 	})
 }
 
-// wrongAnswers are faults without those that say that an answer proves nothing.
-func (c *Case) wrongAnswers(ctx context.Context) []string {
-	s, err := c.prepare(ctx)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	defer s.close()
-	a, err := s.decide(ctx, c)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return c.Expected().faults(a)
-}
-
 // cover tells which rules of the policy do something in a case, and which of those that validate
 // also let a request pass.
 func (s *subject) cover(ctx context.Context) (Coverage, error) {

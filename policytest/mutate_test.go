@@ -60,16 +60,23 @@ request:
 expect: {allowed: false}
 `
 
-func TestMutateAdmission(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "case.yaml")
-	if err := os.WriteFile(file, []byte(mutated), 0o600); err != nil {
+// testsOf writes case files and reads them.
+func testsOf(t *testing.T, text string) (file string, tests []policytest.Test) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "case.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests, err := policytest.Tests(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file, tests
+}
+
+func TestMutateAdmission(t *testing.T) {
+	t.Parallel()
+	_, tests := testsOf(t, mutated)
 	mutants := policytest.Mutate(t.Context(), tests)
 	var got []string
 	for _, s := range mutants.Survivors {
@@ -99,14 +106,7 @@ func TestMutateAdmission(t *testing.T) {
 
 func TestCoverAdmission(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "case.yaml")
-	if err := os.WriteFile(file, []byte(mutated), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests, err := policytest.Tests(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, tests := testsOf(t, mutated)
 	got, err := policytest.Cover(t.Context(), tests)
 	if err != nil {
 		t.Fatal(err)
@@ -174,14 +174,7 @@ expect: {allowed: false}
 
 func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "case.yaml")
-	if err := os.WriteFile(file, []byte(linked), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests, err := policytest.Tests(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, tests := testsOf(t, linked)
 	coverage, err := policytest.Cover(t.Context(), tests)
 	if err != nil {
 		t.Fatal(err)

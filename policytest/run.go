@@ -73,6 +73,22 @@ func (c *Case) Setup(ctx context.Context) (*Setup, error) {
 
 // faults are all the ways in which the case does not hold.
 func (c *Case) faults(ctx context.Context) []string {
+	return c.judge(ctx, func(s *stage, a answer) []string {
+		faults := c.Expected().faults(a)
+		if len(faults) == 0 {
+			return s.vacuous(c, a)
+		}
+		return append(faults, s.remarks()...)
+	})
+}
+
+// wrongAnswers are faults without those that say that an answer proves nothing.
+func (c *Case) wrongAnswers(ctx context.Context) []string {
+	return c.judge(ctx, func(_ *stage, a answer) []string { return c.Expected().faults(a) })
+}
+
+// judge returns what verdict says of the answer to the case, or why there is no answer.
+func (c *Case) judge(ctx context.Context, verdict func(*stage, answer) []string) []string {
 	s, err := c.prepare(ctx)
 	if err != nil {
 		return []string{err.Error()}
@@ -82,11 +98,7 @@ func (c *Case) faults(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	faults := c.Expected().faults(a)
-	if len(faults) == 0 {
-		return s.vacuous(c, a)
-	}
-	return append(faults, s.remarks()...)
+	return verdict(s, a)
 }
 
 // A stage is what a case runs on: its stored policies, compiled, and its facts.

@@ -250,6 +250,12 @@ func writesBeside(r *usher.Request) bool {
 // changesMetadata reports whether a request changes labels, annotations, owners or
 // finalizers, and so whether API servers send it to an entry for [Metadata].
 func changesMetadata(r *usher.Request) bool {
+	return Changes(r, nil, guarded[:])
+}
+
+// Changes reports whether a request changes one of these fields of the object or of its metadata. It
+// is true if one of the objects cannot be read.
+func Changes(r *usher.Request, fields, ofMetadata []string) bool {
 	object, err := r.Object.Tree()
 	if err != nil {
 		return true
@@ -260,5 +266,8 @@ func changesMetadata(r *usher.Request) bool {
 	}
 	now, _ := object["metadata"].(map[string]any)
 	before, _ := old["metadata"].(map[string]any)
-	return slices.ContainsFunc(guarded[:], func(field string) bool { return !reflect.DeepEqual(now[field], before[field]) })
+	differs := func(a, b map[string]any) func(string) bool {
+		return func(field string) bool { return !reflect.DeepEqual(a[field], b[field]) }
+	}
+	return slices.ContainsFunc(fields, differs(object, old)) || slices.ContainsFunc(ofMetadata, differs(now, before))
 }

@@ -48,7 +48,7 @@ func TestAuthorize(t *testing.T) {
 		{reason: "denied", decider: deciding(usher.Denied("not you"), nil), decision: authorizer.DecisionDeny, because: "not you"},
 		{reason: "no opinion", decider: deciding(usher.Decision{}, nil), decision: authorizer.DecisionNoOpinion},
 		{
-			reason: "no opinion for want of a rule", decider: deciding(usher.Decision{Findings: []usher.Finding{failed}}, nil),
+			reason: "no opinion without a rule", decider: deciding(usher.Decision{Findings: []usher.Finding{failed}}, nil),
 			decision: authorizer.DecisionNoOpinion, err: "P p spec.rules[0]: boom",
 		},
 		{

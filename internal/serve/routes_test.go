@@ -184,7 +184,7 @@ func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
 		if err := s.routes.Fresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.answers("whoever registered it", true, "/mutate", "/validate", paths.Of(second, "mutate"))
+		s.answers("another server registered it", true, "/mutate", "/validate", paths.Of(second, "mutate"))
 		s.registers(paths.Of(second, "mutate"), paths.Of(second, "validate"))
 		time.Sleep(59 * time.Minute)
 		s.answers("used within the last hour", true, "/mutate")

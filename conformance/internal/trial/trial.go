@@ -1,6 +1,6 @@
 // Package trial runs specs of the suite against a webhook server, on a control plane of
-// their own: the sandbox, with a node that runs the server wherever upstream's sample
-// server is wanted.
+// their own: the sandbox, with a node that runs the server in place of upstream's sample
+// server.
 package trial
 
 import (
