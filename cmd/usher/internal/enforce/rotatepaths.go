@@ -33,7 +33,7 @@ Nothing that is printed tells a path.`,
   usher admission rotate-paths --kubeconfig admin.conf --namespace policy`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kube, err := f.client()
+			kube, _, err := f.clients()
 			if err != nil {
 				return err
 			}

@@ -37,8 +37,9 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
 it, and then the Leases of its servers and the Secrets with the keys of their URL paths and of
-policy proofs. The status of policies says then that they are not enforced. It works when no server runs any more, also if every write is refused because
-of that, and can be repeated.
+policy proofs. The status of policies says then that they are not enforced. It works when
+no server runs any more, also if every write is refused because of that, and can be
+repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
 their definitions and the Secret with the certificate are left. Without the key their proofs
@@ -50,11 +51,7 @@ be reached.`,
   usher uninstall --kubeconfig admin.conf --namespace policy`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kube, err := f.client()
-			if err != nil {
-				return err
-			}
-			policies, err := f.policies()
+			kube, policies, err := f.clients()
 			if err != nil {
 				return err
 			}
@@ -77,30 +74,22 @@ be reached.`,
 	return cmd
 }
 
-// client returns a client of the cluster that the flags name.
-func (f *uninstallFlags) client() (kubernetes.Interface, error) {
+// clients returns clients of the cluster that the flags name: for objects of Kubernetes, and for
+// policies.
+func (f *uninstallFlags) clients() (kubernetes.Interface, dynamic.Interface, error) {
 	config, err := cluster.Find(f.kubeconfig, f.context)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("find cluster: %w", err)
+		return nil, nil, fmt.Errorf("find cluster: %w", err)
 	}
-	return kube, nil
-}
-
-// policies returns a client for policies of the cluster that the flags name.
-func (f *uninstallFlags) policies() (dynamic.Interface, error) {
-	config, err := cluster.Find(f.kubeconfig, f.context)
+	policies, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("find cluster: %w", err)
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("find cluster: %w", err)
-	}
-	return client, nil
+	return kube, policies, nil
 }
 
 // withdraw writes into the status of policies that no server enforces them any more. An error does
