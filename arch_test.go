@@ -27,7 +27,8 @@ var mayImport = []struct {
 	// Artifacts: what one step hands to the next.
 	{".", []string{"internal/jsontree"}},
 	{"api/...", []string{"api/..."}},
-	{"fact", nil},
+	// What users may do is asked in the form of a request to authorize.
+	{"fact", []string{"."}},
 	{"rule", []string{".", "fact"}},
 	{"rule/authz", []string{".", "api"}},
 	{"rule/ruletest", []string{".", "rule"}},
@@ -35,7 +36,7 @@ var mayImport = []struct {
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/object", []string{"fact", "rule", "internal/manifest"}},
-	{"fact/cluster", []string{"fact", "internal/reflector"}},
+	{"fact/cluster", []string{".", "fact", "internal/reflector"}},
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
@@ -60,8 +61,7 @@ var mayImport = []struct {
 	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "rule"}},
 	// What an API server does around a decision, offline.
-	// It answers rules that ask what users may do, too.
-	{"simulate/authz", []string{".", "fact"}},
+	{"simulate/authz", []string{"."}},
 
 	// Assemblies: they connect stages.
 	// Requests that nobody made, and what the decisions on them say of a policy.
@@ -70,7 +70,7 @@ var mayImport = []struct {
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
-	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	// It leaves conditions of CUE out, to see whether a case fails.

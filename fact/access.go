@@ -1,70 +1,72 @@
 package fact
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	usher "github.com/usher-dev/usher"
 )
 
-// An Access asks whether a user may do something, as a SubjectAccessReview does. Its value is
-// {"decision": "allow", "deny" or "noOpinion", "reason": text}.
-type Access struct {
-	User, UID string
-	Groups    []string
-	Extra     map[string][]string
-
-	Verb                                                   string
-	Group, Version, Resource, Subresource, Namespace, Name string
-	// Path is that of a request for no resource, which NonResource says that it is.
-	Path        string
-	NonResource bool
-	// Fields and Labels are what the selectors of the request demand.
-	Fields, Labels []Requirement
+// Access returns a Resolver that asks a decider about access. The decider's error is part of
+// the value, since expressions go on after it: the decision is then mostly that there is no
+// opinion. Only when ctx is over is there no value.
+func Access(authorizer usher.Decider) Resolver {
+	return ResolverFunc(func(ctx context.Context, ref Ref) (any, error) {
+		if ref.Access == nil {
+			return nil, fmt.Errorf("resolve %s: it is not a question about access", ref)
+		}
+		d, err := authorizer.Decide(ctx, ref.Access)
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		value := map[string]any{"decision": string(d.Verdict), "reason": d.Message}
+		if d.Verdict == usher.NoOpinion {
+			value["decision"] = "noOpinion"
+		}
+		if err != nil {
+			value["error"] = err.Error()
+		}
+		return value, nil
+	})
 }
 
-// A Requirement is one requirement of a selector.
-type Requirement struct {
-	Key, Operator string
-	Values        []string
-}
-
-// The decisions about an [Access].
-const (
-	AccessAllow     = "allow"
-	AccessDeny      = "deny"
-	AccessNoOpinion = "noOpinion"
-)
-
-// AccessValue is the value of an [Access].
-func AccessValue(decision, reason string) map[string]any {
-	return map[string]any{"decision": decision, "reason": reason}
-}
-
-// String names the question, such as "whether jane may get pods/log shop/web".
-func (a *Access) String() string {
-	if a.NonResource {
-		return fmt.Sprintf("whether %s may %s %s", a.User, a.Verb, a.Path)
+// describeAccess names the question as a user would ask it, such as "may jane get v1 pods
+// shop/web".
+func describeAccess(r *usher.Request) string {
+	question := "may " + r.User.Name + " " + r.Access.Verb + " "
+	if r.Access.NonResource {
+		return question + r.Access.Path
 	}
-	what := a.Resource
-	if a.Subresource != "" {
-		what += "/" + a.Subresource
+	question += strings.TrimSuffix(r.Resource.Resource+"."+r.Resource.Group, ".")
+	if r.Subresource != "" {
+		question += "/" + r.Subresource
 	}
-	if a.Group != "" {
-		what += "." + a.Group
+	if r.Name != "" {
+		question += " " + r.Name
 	}
-	return strings.TrimSpace(fmt.Sprintf("whether %s may %s %s %s", a.User, a.Verb, what, strings.Trim(a.Namespace+"/"+a.Name, "/")))
+	if r.Namespace != "" {
+		question += " in namespace " + r.Namespace
+	}
+	return question
 }
 
-func (a *Access) key() string {
+// accessKey contains everything that an authorizer sees. What it repeats of the user is not
+// secret.
+func accessKey(r *usher.Request) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "access %q %q %q %q %q %q %q %q %q %q %q %t", a.User, a.UID, a.Groups, a.Verb,
-		a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.Path, a.NonResource)
-	for _, key := range slices.Sorted(maps.Keys(a.Extra)) {
-		fmt.Fprintf(&b, " %q=%q", key, a.Extra[key])
+	fmt.Fprintf(&b, "access %q %q %q", r.User.Name, r.User.UID, r.User.Groups)
+	for _, name := range slices.Sorted(maps.Keys(r.User.Extra)) {
+		fmt.Fprintf(&b, " %q=%q", name, r.User.Extra[name])
 	}
-	for _, requirements := range [][]Requirement{a.Fields, a.Labels} {
-		fmt.Fprintf(&b, " | %q", requirements)
+	fmt.Fprintf(&b, " | %q", r.Access.Verb)
+	if r.Access.NonResource {
+		fmt.Fprintf(&b, " path %q", r.Access.Path)
+		return b.String()
 	}
+	fmt.Fprintf(&b, " %q %q %q %q %q %q", r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.Subresource, r.Namespace, r.Name)
+	fmt.Fprintf(&b, " %q %q", r.Access.Labels, r.Access.Fields)
 	return b.String()
 }

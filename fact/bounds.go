@@ -13,7 +13,8 @@ import (
 // Bounds say which facts a rule may ask for. Nil Bounds allow every fact.
 type Bounds struct {
 	// Namespace is where objects have to be: objects of the kinds in Reads, and the Namespace
-	// itself. Empty allows every object.
+	// itself. Empty allows every object. A rule with a Namespace asks nothing about access: who
+	// may do what elsewhere is not for its author to know.
 	Namespace string
 	// Reads are what the rule is known to read in Namespace.
 	Reads []Read

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 )
 
@@ -47,6 +48,8 @@ func TestBounds(t *testing.T) {
 		{"a host for tokens", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example", Auth: &fact.Auth{URL: "https://evil.example"}}}, nil, "do not come from evil.example"},
 		{"what is no URL", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example/%zz"}}, nil, "the URL cannot be read"},
 		{"HTTP is off", &fact.Bounds{}, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example"}}, nil, "HTTP facts are off"},
+		{"what users may do", shop, access(func(*usher.Request) {}), nil, "a policy of namespace shop does not ask what users may do"},
+		{"what users may do, in a cluster policy", &fact.Bounds{}, access(func(*usher.Request) {}), nil, ""},
 		{"objects of a cluster policy", &fact.Bounds{}, of("v1", "Secret", "bank", "db"), in("bank"), ""},
 	} {
 		err := test.bounds.Check(test.ref)

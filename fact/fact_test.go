@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 )
 
@@ -30,6 +33,18 @@ func request(change func(*fact.HTTP)) fact.Ref {
 	}
 	change(&h)
 	return fact.Ref{HTTP: &h}
+}
+
+func access(change func(*usher.Request)) fact.Ref {
+	r := &usher.Request{
+		Phase:       usher.Authorize,
+		User:        usher.User{Name: "jane", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"x": {"1"}, "y": {"2"}}},
+		Resource:    schema.GroupVersionResource{Group: "apps", Version: "*", Resource: "deployments"},
+		Subresource: "scale", Namespace: "shop", Name: "web",
+		Access: &usher.Access{Verb: "update"},
+	}
+	change(r)
+	return fact.Ref{Access: r}
 }
 
 // different are refs no two of which mean the same fact.
@@ -64,7 +79,28 @@ func different() map[string]fact.Ref {
 		"password":                  request(func(h *fact.HTTP) { h.Auth.Password = "other" }),
 		"auth url":                  request(func(h *fact.HTTP) { h.Auth.URL = "https://auth.example/2" }),
 		"lifetime":                  request(func(h *fact.HTTP) { h.Auth.Lifetime = time.Hour }),
+		"access":                    access(func(*usher.Request) {}),
+		"asker":                     access(func(r *usher.Request) { r.User.Name = "joe" }),
+		"uid":                       access(func(r *usher.Request) { r.User.UID = "8" }),
+		"groups":                    access(func(r *usher.Request) { r.User.Groups = []string{"a b"} }),
+		"extra":                     access(func(r *usher.Request) { r.User.Extra = map[string][]string{"x": {"1"}, "y": {"3"}} }),
+		"verb":                      access(func(r *usher.Request) { r.Access.Verb = "get" }),
+		"api group":                 access(func(r *usher.Request) { r.Resource.Group = "" }),
+		"version":                   access(func(r *usher.Request) { r.Resource.Version = "v1" }),
+		"resource":                  access(func(r *usher.Request) { r.Resource.Resource = "replicasets" }),
+		"subresource":               access(func(r *usher.Request) { r.Subresource = "" }),
+		"access elsewhere":          access(func(r *usher.Request) { r.Namespace = "" }),
+		"access by name":            access(func(r *usher.Request) { r.Name = "" }),
+		"labels":                    access(func(r *usher.Request) { r.Access.Labels = clause("a") }),
+		"other labels":              access(func(r *usher.Request) { r.Access.Labels = clause("b") }),
+		"fields":                    access(func(r *usher.Request) { r.Access.Fields = clause("a") }),
+		"path":                      access(func(r *usher.Request) { r.Access.NonResource, r.Access.Path = true, "/a" }),
+		"other path":                access(func(r *usher.Request) { r.Access.NonResource, r.Access.Path = true, "/b" }),
 	}
+}
+
+func clause(key string) []usher.Requirement {
+	return []usher.Requirement{{Key: key, Operator: "In", Values: []string{"v"}}}
 }
 
 func TestKeysTellFactsApart(t *testing.T) {
@@ -99,6 +135,15 @@ func TestKeysOfTheSameFactAreEqual(t *testing.T) {
 			"how long to wait does not change the answer",
 			request(func(*fact.HTTP) {}), request(func(h *fact.HTTP) { h.Timeout = time.Minute }),
 		},
+		{
+			"the same question has another number",
+			access(func(*usher.Request) {}), access(func(r *usher.Request) { r.UID = "2" }),
+		},
+		{
+			"a question about a path is about nothing else",
+			access(func(r *usher.Request) { r.Access.NonResource = true }),
+			access(func(r *usher.Request) { r.Access.NonResource, r.Namespace = true, "" }),
+		},
 	}
 	for _, tt := range tests {
 		if tt.a.Key() != tt.b.Key() {
@@ -122,6 +167,11 @@ func TestRefString(t *testing.T) {
 		{"so are user and password", request(func(h *fact.HTTP) { h.URL = "https://robot:secret@cmdb.example/teams" }), "POST https://cmdb.example/teams"},
 		{"what is no URL may be anything", request(func(h *fact.HTTP) { h.URL = "robot:secret@cmdb.example" }), "POST (a URL that cannot be read)"},
 		{"what is broken too", request(func(h *fact.HTTP) { h.URL = "https://robot:secret@cmdb.example/%zz" }), "POST (a URL that cannot be read)"},
+		{"access", access(func(*usher.Request) {}), "may jane update deployments.apps/scale web in namespace shop"},
+		{"access to a path", access(func(r *usher.Request) { r.Access.NonResource, r.Access.Path = true, "/metrics" }), "may jane update /metrics"},
+		{"access to everything of a kind", access(func(r *usher.Request) {
+			r.Resource.Group, r.Subresource, r.Namespace, r.Name = "", "", "", ""
+		}), "may jane update deployments"},
 		{"nothing", fact.Ref{}, "nothing"},
 	}
 	for _, tt := range tests {
@@ -188,6 +238,7 @@ func TestSafe(t *testing.T) {
 		{"HEAD", method("HEAD"), true},
 		{"POST", method("POST"), false},
 		{"PUT", method("PUT"), false},
+		{"a question about access", access(func(*usher.Request) {}), true},
 		{"methods are in upper case: this one is unknown", method("get"), false},
 	} {
 		if got := tt.ref.Safe(); got != tt.want {

@@ -1,5 +1,5 @@
 // Package fact is about data that a rule needs and its request does not carry: other
-// objects of the cluster and answers of HTTP services.
+// objects of the cluster, answers of HTTP services, and what users may do.
 //
 // A program asks for a fact by returning [*Missing]; its caller resolves the [Ref] and runs the
 // program again with the fact among the [Known] ones.
@@ -12,13 +12,18 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	usher "github.com/usher-dev/usher"
 )
 
 // A Ref names one fact. Exactly one field is set; the zero Ref names nothing.
 type Ref struct {
 	Object *Object
 	HTTP   *HTTP
-	Access *Access
+	// Access is a request to authorize: a question to the authorizers of the cluster, with
+	// Phase, User, Access and what the request is for. Its value is {"decision": "allow",
+	// "deny" or "noOpinion", "reason": text}, with "error": text if an authorizer erred.
+	Access *usher.Request
 }
 
 // Key returns a text that is equal for refs that mean the same fact and tells apart all
@@ -30,7 +35,7 @@ func (r Ref) Key() string {
 	case r.HTTP != nil:
 		return r.HTTP.key()
 	case r.Access != nil:
-		return r.Access.key()
+		return accessKey(r.Access)
 	}
 	return ""
 }
@@ -43,13 +48,14 @@ func (r Ref) String() string {
 	case r.HTTP != nil:
 		return r.HTTP.String()
 	case r.Access != nil:
-		return r.Access.String()
+		return describeAccess(r.Access)
 	}
 	return "nothing"
 }
 
-// Safe reports whether getting the fact changes nothing anywhere: objects are read, and
-// requests by GET and HEAD are meant to be safe (RFC 9110, section 9.2.1).
+// Safe reports whether getting the fact changes nothing anywhere: objects are read, questions
+// about access are stored nowhere, and requests by GET and HEAD are meant to be safe (RFC 9110,
+// section 9.2.1).
 func (r Ref) Safe() bool {
 	if r.HTTP == nil {
 		return true

@@ -73,6 +73,7 @@ type Plugin struct {
 	proofs  *proofs
 	client  dynamic.Interface
 	mapper  meta.RESTMapper
+	access  fact.Resolver
 	drained <-chan struct{}
 }
 
@@ -107,10 +108,11 @@ func New(config io.Reader) (*Plugin, error) {
 	return p, nil
 }
 
-// SetAuthorizer implements [initializer.WantsAuthorizer]: who writes a policy is asked about there.
+// SetAuthorizer implements [initializer.WantsAuthorizer]: it is asked who may write a policy, and
+// policies ask it what users may do.
 func (p *Plugin) SetAuthorizer(a authorizer.Authorizer) {
 	if a != nil {
-		p.may = apiserver.May(a)
+		p.may, p.access = apiserver.May(a), fact.Access(apiserver.Ask(a))
 	}
 }
 
@@ -218,8 +220,8 @@ func (p *Plugin) writers(o live.Options, objects *clusterfact.Resolver) live.Opt
 func (p *Plugin) facts() (fact.Resolver, *clusterfact.Resolver) {
 	remote := cached.New(facthttp.New(facthttp.Options{AllowLocal: p.config.AllowLocalFacts}), p.config.FactTTL.Duration)
 	if p.client == nil || p.mapper == nil {
-		return remote, nil
+		return fact.Route(nil, remote, p.access), nil
 	}
 	objects := clusterfact.New(p.client, p.mapper, clusterfact.Options{Log: p.log})
-	return fact.Route(cached.New(objects, min(p.config.FactTTL.Duration, objectTTL)), remote), objects
+	return fact.Route(cached.New(objects, min(p.config.FactTTL.Duration, objectTTL)), remote, p.access), objects
 }

@@ -36,6 +36,8 @@ type Case struct {
 	// Objects exist in the cluster, for references to owners and other objects.
 	Objects []map[string]any `json:"objects,omitempty"`
 	HTTP    []Stub           `json:"http,omitempty"`
+	// Access are answers about what users may do, for policies that ask.
+	Access []AccessStub `json:"access,omitempty"`
 
 	Request Request `json:"request"`
 	Answers[Expect]

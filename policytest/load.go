@@ -130,6 +130,11 @@ func (c *Case) validate() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	for i := range c.Access {
+		if _, err := c.Access[i].verdict(); err != nil {
+			return fmt.Errorf("access[%d]: %w", i, err)
+		}
+	}
 	return nil
 }
 

@@ -208,6 +208,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no object", "phase: mutate\nrequest: {operation: CREATE}\nexpect: {allowed: true}", "object is missing"},
 		{"a file of policies that is not there", "phase: mutate\npolicyFiles: [nowhere.yaml]\nrequest: {operation: CREATE, object: {}}\nexpect: {allowed: true}", "nowhere.yaml"},
 		{"a policy", "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: OverridePolicy", "not a test case"},
+		{"a decision about access that does not exist", mutateCase + "\naccess: [{decision: Allow}]\nexpect: {allowed: true}", `access[0]: decision: "Allow" is none of allow, deny and noOpinion`},
 		{"what is not YAML", "a: [", "read "},
 		{"an empty file", "", "no cases found"},
 	} {

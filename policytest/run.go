@@ -123,7 +123,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	s.facts = fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}))
+	s.facts = fact.Route(object.FromTrees(c.Objects), facthttp.New(facthttp.Options{AllowLocal: true}), fact.Access(c.authorizer()))
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -20,12 +20,11 @@ import (
 type offline struct{ chain authz.Chain }
 
 func newOffline(objects []map[string]any) (*offline, error) {
-	found, err := authz.FromTrees(objects)
+	chain, err := authz.Server(objects)
 	if err != nil {
 		return nil, err
 	}
-	rbac, _ := authz.NewRBAC(found)
-	return &offline{authz.Chain{{Name: "system:masters", Authorizer: authz.Privileged()}, {Name: "rbac", Authorizer: rbac}}}, nil
+	return &offline{chain}, nil
 }
 
 // Authorize implements [authorizer.Authorizer].
@@ -59,39 +58,18 @@ func accessOf(a authorizer.Attributes) *usher.Request {
 	return r
 }
 
-// reviews sends reviews to a live API server.
-type reviews struct{ client kubernetes.Interface }
-
+// newReviews returns an authorizer that sends reviews to a live API server.
 func newReviews(config *rest.Config) (authorizer.Authorizer, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("read cluster: %w", err)
 	}
-	return &reviews{client}, nil
-}
-
-// Authorize implements [authorizer.Authorizer].
-func (r *reviews) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	review := &authorizationv1.SubjectAccessReview{}
-	if who := a.GetUser(); who != nil {
-		review.Spec.User, review.Spec.UID, review.Spec.Groups = who.GetName(), who.GetUID(), who.GetGroups()
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client.AuthorizationV1(),
+		WebhookRetryBackoff:       &wait.Backoff{Steps: 1},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("read cluster: %w", err)
 	}
-	if a.IsResourceRequest() {
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Namespace: a.GetNamespace(), Verb: a.GetVerb(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(),
-			Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),
-		}
-	} else {
-		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: a.GetPath(), Verb: a.GetVerb()}
-	}
-	answer, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	switch {
-	case err != nil:
-		return authorizer.DecisionNoOpinion, "", err
-	case answer.Status.Allowed:
-		return authorizer.DecisionAllow, answer.Status.Reason, nil
-	case answer.Status.Denied:
-		return authorizer.DecisionDeny, answer.Status.Reason, nil
-	}
-	return authorizer.DecisionNoOpinion, answer.Status.Reason, nil
+	return reviews, nil
 }

@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/door/apiserver"
 )
 
 // A Cluster is what an API server needs in addition to a request: webhook configurations, admission
@@ -104,6 +107,10 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Mapper maps the kinds and resources of the cluster.
 func (c *Cluster) Mapper() meta.RESTMapper { return c.endpoints.mapper() }
+
+// Access decides requests to authorize as the API server of the cluster does: by its roles and
+// bindings alone, if it is made of files.
+func (c *Cluster) Access() usher.Decider { return apiserver.Ask(c.authorizer) }
 
 // object is the one that a request is about.
 func (c *Cluster) object(p *prepared) (map[string]any, error) {

@@ -69,7 +69,7 @@ func newTwin(t *testing.T, objects []map[string]any, policies ...api.Object) *tw
 			ignores[vap.Name] = *vap.Spec.FailurePolicy == admissionv1.Ignore
 		}
 	}
-	access, err := authz.Facts(objects)
+	access, err := authz.Server(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func newTwin(t *testing.T, objects []map[string]any, policies ...api.Object) *tw
 	return &twin{
 		ignores: ignores,
 		sim:     simulator(t, all), bare: simulator(t, objects),
-		decider: engine.New(index.New(rules), fact.WithAccess(access, object.FromTrees(withNamespaces(objects))), engine.Options{
+		decider: engine.New(index.New(rules), fact.Route(object.FromTrees(withNamespaces(objects)), nil, fact.Access(access)), engine.Options{
 			// Upstream stops nothing before the budget is spent.
 			RuleTimeout: time.Minute,
 		}),

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // wireCases are of a list of HTTP requests to the authorization webhooks, with what has to be
@@ -188,7 +188,7 @@ func (t *wireTest) review() ([]byte, error) {
 			q.Groups = append(q.Groups, fmt.Sprintf("group-%d", i))
 		}
 	}
-	return json.Marshal(authz.SubjectAccessReview(q.Request()))
+	return json.Marshal(cluster.SubjectAccessReview(q.Request()))
 }
 
 // send sends a body as an API server does.

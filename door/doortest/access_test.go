@@ -21,8 +21,8 @@ import (
 	"github.com/usher-dev/usher/door/apiserver"
 	"github.com/usher-dev/usher/door/authorization"
 	"github.com/usher-dev/usher/door/doortest"
+	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/simulate/authz"
 )
 
 func accessTests(t *testing.T) []policytest.Test {
@@ -51,7 +51,7 @@ type accessWebhook struct{ server *httptest.Server }
 
 func (w *accessWebhook) Ask(t *testing.T, r *usher.Request) doortest.AccessAnswer {
 	t.Helper()
-	body, err := json.Marshal(authz.SubjectAccessReview(r))
+	body, err := json.Marshal(cluster.SubjectAccessReview(r))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,9 @@ type Clients struct {
 	// Reviews authenticates and authorizes the callers of the server's own API. It has a separate
 	// rate limit, because callers control the number of its requests.
 	Reviews kubernetes.Interface
+	// Access asks what users may do, for policies that ask. It has a rate limit of its own, since
+	// users whose requests are decided control the number of its requests.
+	Access kubernetes.Interface
 	// Mapper maps kinds by discovery, which it caches until it is reset.
 	Mapper meta.ResettableRESTMapper
 	// Probe writes probes over separate connections; nil if no probes are written.
@@ -53,6 +56,10 @@ func Connect(c *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
+	access, err := kubernetes.NewForConfigAndClient(c, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
 	policies, err := dynamicFor(c, transport)
 	if err != nil {
 		return nil, err
@@ -71,7 +78,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 	}
 	return &Clients{
 		Probe:  probe.Through(probes, connections),
-		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews,
+		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Access: access,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
 	}, nil
 }

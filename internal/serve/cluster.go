@@ -91,10 +91,12 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
 }
 
-// facts returns a resolver for objects of the cluster. It caches objects that are not watched for a
-// moment, so that a burst of requests does not cause a burst of reads.
-func (m *clusterRuntime) facts(c Config) fact.Resolver {
-	return cached.New(m.resolver, min(c.FactTTL, objectTTL))
+// facts returns resolvers for objects of the cluster and for the access of its users. Objects that
+// are not watched are cached for a moment, so that a burst of requests does not cause a burst of
+// reads; access is asked for with each request.
+func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
+	reviews := m.Clients.Access.AuthorizationV1().SubjectAccessReviews()
+	return cached.New(m.resolver, min(c.FactTTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
 }
 
 // observe passes on what is in force now. Policies count as enforced when the webhook

@@ -63,7 +63,7 @@ func newFakeCluster() *fakeCluster {
 	}
 	f.config = &serve.Cluster{
 		Clients: &serve.Clients{
-			Server: "https://fake", Kube: f.kube, Policies: f.objects, Facts: f.objects, Mapper: steady{mapper},
+			Server: "https://fake", Kube: f.kube, Access: f.kube, Policies: f.objects, Facts: f.objects, Mapper: steady{mapper},
 		},
 		Namespace: "usher-system", Identity: "one", ManageWebhookConfig: true,
 		WebhookConfig: webhookconfig.Options{Service: "usher"},

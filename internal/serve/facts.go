@@ -10,8 +10,8 @@ import (
 	"github.com/usher-dev/usher/simulate/authz"
 )
 
-// facts is where rules get what their requests do not carry: objects from the cluster or
-// from files, HTTP answers from the network, both kept for a while.
+// facts is where rules get what their requests do not carry: objects and what users may do from
+// the cluster or from files, HTTP answers from the network.
 func (s *Server) facts() (fact.Resolver, error) {
 	options := facthttp.Options{AllowLocal: s.config.AllowLocalFacts}
 	if s.config.Cluster != nil {
@@ -19,16 +19,16 @@ func (s *Server) facts() (fact.Resolver, error) {
 	}
 	remote := cached.New(facthttp.New(options), s.config.FactTTL)
 	if s.cluster != nil {
-		objects := fact.Route(s.cluster.facts(s.config), remote)
-		return s.metrics.FactResolver(fact.WithAccess(fact.ResolverFunc(s.cluster.access), objects)), nil
+		objects, access := s.cluster.facts(s.config)
+		return s.metrics.FactResolver(fact.Route(objects, remote, access)), nil
 	}
 	trees, err := object.Load(s.config.Facts...)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	access, err := authz.Facts(trees)
+	access, err := authz.Server(trees)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	return s.metrics.FactResolver(fact.WithAccess(access, fact.Route(object.FromTrees(trees), remote))), nil
+	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), remote, fact.Access(access))), nil
 }

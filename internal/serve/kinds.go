@@ -146,6 +146,9 @@ func (k *kinds) document(gv schema.GroupVersion) ([]byte, error) {
 	return raw, err
 }
 
+// reviewTimeout bounds how long an API server may take for one question.
+const reviewTimeout = 3 * time.Second
+
 // readable returns an error if this server may not read objects of a kind.
 func (m *clusterRuntime) readable(ctx context.Context, of schema.GroupVersionKind) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)

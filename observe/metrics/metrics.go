@@ -91,7 +91,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"result")
 	m.workers.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
-		"Facts that rules requested, by kind (object, http) and result (ok, error).",
+		"Facts that rules requested, by kind (object, http, access) and result (ok, error).",
 		"kind", "result")
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"Duration of fetches of facts.",
@@ -162,13 +162,16 @@ func (m *Metrics) Refused(door string, reasons ...string) func(reason string) {
 func (m *Metrics) FactResolver(next fact.Resolver) fact.Resolver {
 	return fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
 		kind := "http"
-		if ref.Object != nil {
+		switch {
+		case ref.Object != nil:
 			kind = "object"
+		case ref.Access != nil:
+			kind = "access"
 		}
 		start := time.Now()
 		value, err := next.Resolve(ctx, ref)
 		result := "ok"
-		if err != nil {
+		if answer, _ := value.(map[string]any); err != nil || ref.Access != nil && answer["error"] != nil {
 			result = "error"
 		}
 		m.fetches.WithLabelValues(kind, result).Inc()

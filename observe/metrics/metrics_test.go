@@ -247,6 +247,9 @@ func TestFactResolver(t *testing.T) {
 		if ref.HTTP != nil {
 			return nil, broken
 		}
+		if ref.Access != nil {
+			return map[string]any{"decision": "noOpinion", "error": ref.Access.User.Name}, nil
+		}
 		return "value", nil
 	}))
 	for range 2 {
@@ -257,9 +260,14 @@ func TestFactResolver(t *testing.T) {
 	if _, err := facts.Resolve(context.Background(), fact.Ref{HTTP: &fact.HTTP{}}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
+	// An authorizer's error is part of its answer, and none of the resolver.
+	if _, err := facts.Resolve(context.Background(), fact.Ref{Access: &usher.Request{}}); err != nil {
+		t.Errorf("got %v", err)
+	}
 	compare(t, registry, `
-# HELP usher_fact_fetches_total Facts that rules requested, by kind (object, http) and result (ok, error).
+# HELP usher_fact_fetches_total Facts that rules requested, by kind (object, http, access) and result (ok, error).
 # TYPE usher_fact_fetches_total counter
+usher_fact_fetches_total{kind="access",result="error"} 1
 usher_fact_fetches_total{kind="http",result="error"} 1
 usher_fact_fetches_total{kind="object",result="ok"} 2
 `, "usher_fact_fetches_total")

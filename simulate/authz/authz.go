@@ -64,6 +64,31 @@ type Step struct {
 	Asked bool
 }
 
+// errNoRBAC is the answer where no object says who may do what.
+var errNoRBAC = errors.New("nothing says who may do what: give roles and bindings (rbac.authorization.k8s.io) with the other objects")
+
+// Server returns the chain of a server with the roles and bindings among decoded objects: members
+// of system:masters may do everything, others what these say. Without any, the answer about
+// others is an error.
+func Server(objects []map[string]any) (Chain, error) {
+	found, err := FromTrees(objects)
+	if err != nil {
+		return nil, err
+	}
+	chain := Chain{{Name: "system:masters", Authorizer: Privileged()}}
+	if found.Empty() {
+		return append(chain, Stage{Name: "rbac", Authorizer: Always(Answer{Err: errNoRBAC})}), nil
+	}
+	rbac, _ := NewRBAC(found)
+	return append(chain, Stage{Name: "rbac", Authorizer: rbac}), nil
+}
+
+// Decide implements [usher.Decider] for requests to authorize.
+func (c Chain) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	answer := c.Authorize(ctx, r)
+	return usher.Decision{Verdict: answer.Verdict, Message: answer.Reason}, answer.Err
+}
+
 // Authorize implements [Authorizer].
 func (c Chain) Authorize(ctx context.Context, r *usher.Request) Answer {
 	answer, _ := c.Explain(ctx, r)

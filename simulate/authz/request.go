@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,48 +117,4 @@ func operatorOf(operator selection.Operator) string {
 	case selection.GreaterThan, selection.LessThan:
 	}
 	return ""
-}
-
-// SubjectAccessReview is the review, in v1, that an API server sends for r.
-func SubjectAccessReview(r *usher.Request) *authorizationv1.SubjectAccessReview {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups}
-	for key, values := range r.User.Extra {
-		if spec.Extra == nil {
-			spec.Extra = map[string]authorizationv1.ExtraValue{}
-		}
-		spec.Extra[key] = values
-	}
-	if r.Access.NonResource {
-		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.Access.Path, Verb: r.Access.Verb}
-	} else {
-		spec.ResourceAttributes = resourceAttributes(r)
-	}
-	return &authorizationv1.SubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
-		Spec:     spec,
-	}
-}
-
-func resourceAttributes(r *usher.Request) *authorizationv1.ResourceAttributes {
-	a := &authorizationv1.ResourceAttributes{
-		Namespace: r.Namespace, Verb: r.Access.Verb, Group: r.Resource.Group, Version: r.Resource.Version,
-		Resource: r.Resource.Resource, Subresource: r.Subresource, Name: r.Name,
-	}
-	for _, clause := range r.Access.Labels {
-		if a.LabelSelector == nil {
-			a.LabelSelector = &authorizationv1.LabelSelectorAttributes{}
-		}
-		a.LabelSelector.Requirements = append(a.LabelSelector.Requirements, metav1.LabelSelectorRequirement{
-			Key: clause.Key, Operator: metav1.LabelSelectorOperator(clause.Operator), Values: clause.Values,
-		})
-	}
-	for _, clause := range r.Access.Fields {
-		if a.FieldSelector == nil {
-			a.FieldSelector = &authorizationv1.FieldSelectorAttributes{}
-		}
-		a.FieldSelector.Requirements = append(a.FieldSelector.Requirements, metav1.FieldSelectorRequirement{
-			Key: clause.Key, Operator: metav1.FieldSelectorOperator(clause.Operator), Values: clause.Values,
-		})
-	}
-	return a
 }

@@ -33,11 +33,7 @@ var errAsked = errors.New("the answer is not known yet")
 
 // Authorize implements [authorizer.Authorizer].
 func (a *activation) Authorize(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
-	ref, err := accessFact(q)
-	if err != nil {
-		return authorizer.DecisionNoOpinion, "", err
-	}
-	value, err := a.in.Facts.Value(ref)
+	value, err := a.in.Facts.Value(fact.Ref{Access: accessOf(q)})
 	if _, missing := errors.AsType[*fact.Missing](err); missing {
 		a.interrupt(err)
 		return authorizer.DecisionNoOpinion, "", errAsked
@@ -47,42 +43,40 @@ func (a *activation) Authorize(_ context.Context, q authorizer.Attributes) (auth
 	}
 	answer, _ := value.(map[string]any)
 	reason, _ := answer["reason"].(string)
-	switch answer["decision"] {
-	case fact.AccessAllow:
-		return authorizer.DecisionAllow, reason, nil
-	case fact.AccessDeny:
-		return authorizer.DecisionDeny, reason, nil
+	if text, ok := answer["error"].(string); ok {
+		err = errors.New(text)
 	}
-	return authorizer.DecisionNoOpinion, reason, nil
+	switch answer["decision"] {
+	case "allow":
+		return authorizer.DecisionAllow, reason, err
+	case "deny":
+		return authorizer.DecisionDeny, reason, err
+	}
+	return authorizer.DecisionNoOpinion, reason, err
 }
 
-// accessFact returns the fact that the answer to a question is.
-func accessFact(q authorizer.Attributes) (fact.Ref, error) {
-	a := &fact.Access{
-		Verb: q.GetVerb(), Group: q.GetAPIGroup(), Version: q.GetAPIVersion(), Resource: q.GetResource(), Subresource: q.GetSubresource(),
-		Namespace: q.GetNamespace(), Name: q.GetName(), NonResource: !q.IsResourceRequest(),
-	}
-	if a.NonResource {
-		a.Path = q.GetPath()
-	}
+// accessOf returns the question in the form in which it is a fact. A selector that cannot be read
+// demands nothing: authorizers get no more of it either.
+func accessOf(q authorizer.Attributes) *usher.Request {
+	r := &usher.Request{Phase: usher.Authorize, Access: &usher.Access{Verb: q.GetVerb(), NonResource: !q.IsResourceRequest()}}
 	if who := q.GetUser(); who != nil {
-		a.User, a.UID, a.Groups, a.Extra = who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra()
+		r.User = usher.User{Name: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
 	}
-	fields, err := q.GetFieldSelector()
-	if err != nil {
-		return fact.Ref{}, err
+	if r.Access.NonResource {
+		r.Access.Path = q.GetPath()
+		return r
 	}
+	r.Resource = schema.GroupVersionResource{Group: q.GetAPIGroup(), Version: q.GetAPIVersion(), Resource: q.GetResource()}
+	r.Subresource, r.Namespace, r.Name = q.GetSubresource(), q.GetNamespace(), q.GetName()
+	fields, _ := q.GetFieldSelector()
 	for _, f := range fields {
-		a.Fields = append(a.Fields, fact.Requirement{Key: f.Field, Operator: operatorOf(f.Operator), Values: []string{f.Value}})
+		r.Access.Fields = append(r.Access.Fields, usher.Requirement{Key: f.Field, Operator: operatorOf(f.Operator), Values: []string{f.Value}})
 	}
-	labels, err := q.GetLabelSelector()
-	if err != nil {
-		return fact.Ref{}, err
-	}
+	labels, _ := q.GetLabelSelector()
 	for i := range labels {
-		a.Labels = append(a.Labels, fact.Requirement{Key: labels[i].Key(), Operator: operatorOf(labels[i].Operator()), Values: labels[i].ValuesUnsorted()})
+		r.Access.Labels = append(r.Access.Labels, usher.Requirement{Key: labels[i].Key(), Operator: operatorOf(labels[i].Operator()), Values: labels[i].ValuesUnsorted()})
 	}
-	return fact.Ref{Access: a}, nil
+	return r
 }
 
 // operatorOf is the operator of a selector as a SubjectAccessReview names it.

@@ -17,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	authzengine "github.com/usher-dev/usher/engine/authz"
+	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
@@ -310,7 +311,7 @@ func selectorFlags(p *authz.Policy) string {
 
 // askCluster asks the API server for its answer.
 func (w *World) askCluster(ctx context.Context, r *usher.Request) (*clusterAnswer, error) {
-	review := simulate.SubjectAccessReview(r)
+	review := cluster.SubjectAccessReview(r)
 	answered, err := w.clients.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("the cluster does not say what it thinks: %w", err)

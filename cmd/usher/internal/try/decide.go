@@ -81,7 +81,7 @@ func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	f.register(cmd, "")
 	cli.DeprecatedFlag(flags, "as", "user")
 	cli.DeprecatedFlag(flags, "as-group", "group")
-	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster, roles and bindings among them (repeatable)")
 	f.limits.Register(flags)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	f.output.Register(cmd, "text", "json", "yaml")
@@ -152,10 +152,10 @@ func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, f
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
 	}
-	access, err := authz.Facts(trees)
+	access, err := authz.Server(trees)
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
 	}
 	f.store = &store{objects: object.FromTrees(trees)}
-	return set, fact.WithAccess(access, fact.Route(f.store, policies.HTTPFacts(f.allowLocalFacts))), nil
+	return set, fact.Route(f.store, policies.HTTPFacts(f.allowLocalFacts), fact.Access(access)), nil
 }

@@ -237,7 +237,7 @@ func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simul
 		return nil, err
 	}
 	objects := cluster.New(client, known.Mapper(), cluster.Options{})
-	o.Local = simulate.AnsweredBy(set.Decider(fact.Route(objects, policies.HTTPFacts(f.localFacts))))
+	o.Local = simulate.AnsweredBy(set.Decider(fact.Route(objects, policies.HTTPFacts(f.localFacts), fact.Access(known.Access()))))
 	return known, nil
 }
 
