@@ -19,7 +19,7 @@ import (
 )
 
 // reviewed decides r by an API server that answers with status, and returns what that was asked.
-func reviewed(ctx context.Context, r *usher.Request, status authorizationv1.SubjectAccessReviewStatus, err error) (usher.Decision, error, authorizationv1.SubjectAccessReviewSpec) {
+func reviewed(ctx context.Context, r *usher.Request, status authorizationv1.SubjectAccessReviewStatus, err error) (usher.Decision, authorizationv1.SubjectAccessReviewSpec, error) {
 	client := kubefake.NewClientset()
 	var asked authorizationv1.SubjectAccessReviewSpec
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -29,7 +29,7 @@ func reviewed(ctx context.Context, r *usher.Request, status authorizationv1.Subj
 		return true, &authorizationv1.SubjectAccessReview{Status: status}, err
 	})
 	d, err := cluster.Authorizer(client.AuthorizationV1().SubjectAccessReviews()).Decide(ctx, r)
-	return d, err, asked
+	return d, asked, err
 }
 
 func TestAuthorizerAsks(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAuthorizerAsks(t *testing.T) {
 		},
 	} {
 		test.r.User = user
-		_, err, asked := reviewed(t.Context(), &test.r, authorizationv1.SubjectAccessReviewStatus{}, nil)
+		_, asked, err := reviewed(t.Context(), &test.r, authorizationv1.SubjectAccessReviewStatus{}, nil)
 		if err != nil {
 			t.Errorf("%s: %v", test.reason, err)
 		}
@@ -104,7 +104,7 @@ func TestAuthorizerAnswers(t *testing.T) {
 		{"the server does not answer", authorizationv1.SubjectAccessReviewStatus{Allowed: true}, errors.New("connection refused"), usher.NoOpinion, "review access of jane: connection refused"},
 	} {
 		r := &usher.Request{User: usher.User{Name: "jane"}, Access: &usher.Access{Verb: "get", NonResource: true}}
-		d, err, _ := reviewed(t.Context(), r, test.status, test.fails)
+		d, _, err := reviewed(t.Context(), r, test.status, test.fails)
 		if d.Verdict != test.want || test.fails == nil && d.Message != "a role" {
 			t.Errorf("%s: %+v, want %q", test.reason, d, test.want)
 		}
