@@ -111,7 +111,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.authorization.register(flags)
 	f.api.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies (repeatable); watched for changes")
-	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster, roles and bindings among them (repeatable); for servers without a cluster")
+	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
 	flags.IntVar(&c.Port, "port", 8443, "port to listen on; 0 selects a free port")
 	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics; 0 disables them")

@@ -81,7 +81,7 @@ func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	f.register(cmd, "")
 	cli.DeprecatedFlag(flags, "as", "user")
 	cli.DeprecatedFlag(flags, "as-group", "group")
-	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster, roles and bindings among them (repeatable)")
+	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
 	f.limits.Register(flags)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	f.output.Register(cmd, "text", "json", "yaml")
