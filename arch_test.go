@@ -173,6 +173,8 @@ var homes = []struct {
 	{"github.com/prometheus", []string{"observe/metrics"}},
 	// The dispatchers of the API server tell tracers which webhook they call.
 	{"go.opentelemetry.io", []string{"simulate"}},
+	// The structures of kinds, and what merging by them means.
+	{"sigs.k8s.io/structured-merge-diff", []string{"lang/cel/apply"}},
 	{"k8s.io/kubernetes", nil},
 	{"go.etcd.io", nil},
 }

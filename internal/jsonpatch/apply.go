@@ -12,10 +12,13 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
+// ErrTest is the error of a test operation that found another value: a patch that tells the
+// objects it is for from others.
+var ErrTest = errors.New("test failed")
+
 var (
 	errMissing = errors.New("missing value")
 	errIndex   = errors.New("invalid index referenced")
-	errTest    = errors.New("test failed")
 )
 
 // Apply applies patch to tree, all of it or nothing. The tree is left alone; the result
@@ -194,7 +197,7 @@ func (e *editor) replaceRoot(value any) error {
 func (e *editor) test(op *usher.PatchOp) error {
 	if op.Path == "" {
 		if !equal(e.root, op.Value) {
-			return fmt.Errorf("testing value %s failed: %w", op.Path, errTest)
+			return fmt.Errorf("testing value %s failed: %w", op.Path, ErrTest)
 		}
 		return nil
 	}
@@ -211,7 +214,7 @@ func (e *editor) test(op *usher.PatchOp) error {
 		value = array[index]
 	}
 	if !equal(value, op.Value) {
-		return fmt.Errorf("testing value %s failed: %w", op.Path, errTest)
+		return fmt.Errorf("testing value %s failed: %w", op.Path, ErrTest)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func compare(t *testing.T, tree map[string]any, patch usher.Patch) {
 	if err != nil && wantErr == nil && transfers(patch) && strings.Contains(err.Error(), "doc is missing from path") {
 		return // the reference copies what is not there, as null
 	}
-	if (err != nil) != (wantErr != nil) {
+	if (err != nil) != (wantErr != nil) || !transfers(patch) && errors.Is(err, jsonpatch.ErrTest) != errors.Is(wantErr, reference.ErrTestFailed) {
 		t.Fatalf("%s with %s: error %v, reference %v", before, encode(t, patch), err, wantErr)
 	}
 	if after := encode(t, tree); !bytes.Equal(before, after) {
