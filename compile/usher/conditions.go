@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/authorization"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -21,7 +21,7 @@ func (c *compilation) conditions(field string, written []v1alpha1.Condition) []a
 			c.fail(at+".cel", "the condition has no expression", "write one such as 'mfa' in request.groups")
 			continue
 		}
-		predicate, problems := cel.Compile(source)
+		predicate, problems := authorization.Compile(source)
 		for _, p := range problems {
 			p.Field = at + ".cel"
 			c.problems = append(c.problems, p)

@@ -9,7 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	engine "github.com/usher-dev/usher/engine/authz"
 	index "github.com/usher-dev/usher/index/authz"
-	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/authorization"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -103,7 +103,7 @@ func BenchmarkDecideConditions(b *testing.B) {
 	for _, source := range []string{
 		"request.namespace != 'prod'", "'system:authenticated' in request.groups", "!request.isWildcard || request.verb == 'list'",
 	} {
-		predicate, problems := cel.Compile(source)
+		predicate, problems := authorization.Compile(source)
 		if problems != nil {
 			b.Fatal(problems)
 		}

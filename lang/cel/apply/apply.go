@@ -114,7 +114,7 @@ type merge struct {
 	err       error
 }
 
-// both returns what becomes of a value that the object and the configuration have. What only one
+// both returns the merged value where the object and the configuration both have one. What only one
 // of them has stays as it is there.
 func (m *merge) both(ref schema.TypeRef, old, set any) any {
 	atom, ok := m.types.Resolve(ref)

@@ -1,9 +1,9 @@
-// Package cel compiles conditions of authorization policies, written in CEL, to predicates.
+// Package authorization compiles conditions of authorization policies, written in CEL, to predicates.
 //
 // The language is that of Kubernetes, libraries included, with one variable, request: see
 // docs/authorization.md for its fields and functions. An expression that may take long, such
 // as one with a loop, stops with an error at a budget.
-package cel
+package authorization
 
 import (
 	"errors"

@@ -1,11 +1,11 @@
-package cel_test
+package authorization_test
 
 import (
 	"strings"
 	"testing"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/authorization"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 
@@ -69,7 +69,7 @@ func TestHolds(t *testing.T) {
 	} {
 		t.Run(test.source, func(t *testing.T) {
 			t.Parallel()
-			predicate, problems := cel.Compile(test.source)
+			predicate, problems := authorization.Compile(test.source)
 			if problems != nil {
 				t.Fatal(problems)
 			}
@@ -90,7 +90,7 @@ func TestHolds(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat("1,", 200) + "1]"
-	predicate, problems := cel.Compile(list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))")
+	predicate, problems := authorization.Compile(list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))")
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -113,7 +113,7 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(test.source, func(t *testing.T) {
 			t.Parallel()
-			predicate, problems := cel.Compile(test.source)
+			predicate, problems := authorization.Compile(test.source)
 			if predicate != nil || len(problems) == 0 {
 				t.Fatalf("compiled, with problems %v", problems)
 			}
@@ -132,7 +132,7 @@ func BenchmarkHolds(b *testing.B) {
 		"counted":    "request.groups.exists(g, g == 'system:authenticated')",
 	} {
 		b.Run(name, func(b *testing.B) {
-			predicate, problems := cel.Compile(source)
+			predicate, problems := authorization.Compile(source)
 			if problems != nil {
 				b.Fatal(problems)
 			}
@@ -150,7 +150,7 @@ func BenchmarkHolds(b *testing.B) {
 func BenchmarkCompile(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, problems := cel.Compile("request.namespace == 'ci' && 'devs' in request.groups"); problems != nil {
+		if _, problems := authorization.Compile("request.namespace == 'ci' && 'devs' in request.groups"); problems != nil {
 			b.Fatal(problems)
 		}
 	}
