@@ -96,7 +96,8 @@ type Object struct {
 	// name; it is empty if none is.
 	All bool
 	// AnyScope says that Namespace counts only if the kind is namespaced: the owner of a
-	// namespaced object may be cluster-scoped.
+	// namespaced object may be cluster-scoped. With All, a namespaced kind then needs a Namespace,
+	// and nothing is selected in other ones.
 	AnyScope bool
 }
 
@@ -142,6 +143,25 @@ type NotFound struct {
 }
 
 func (e *NotFound) Error() string { return fmt.Sprintf("%s %q not found", e.Kind, e.Name) }
+
+// A NoKind is the error of objects of a kind that the cluster does not have.
+type NoKind struct{ APIVersion, Kind string }
+
+func (e *NoKind) Error() string { return "the cluster has no kind " + e.APIVersion + " " + e.Kind }
+
+// A WrongScope is the error of objects that cannot exist: in a namespace although the kind is
+// cluster-scoped, or in none although it is namespaced.
+type WrongScope struct {
+	// Namespaced is the scope of the kind.
+	Namespaced bool
+}
+
+func (e *WrongScope) Error() string {
+	if e.Namespaced {
+		return "objects of this kind live in namespaces, and none is given"
+	}
+	return "objects of this kind live in no namespace"
+}
 
 // An HTTP is one HTTP request. Its value is {"body": object, "header": {Name: [values]},
 // "trailer": {…}}; a body that is not a JSON object is an error, whatever the status,

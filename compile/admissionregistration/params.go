@@ -60,8 +60,36 @@ func (c *compilation) paramRef(ref *admissionv1.ParamRef) *params {
 	return p
 }
 
-// errNoParams is upstream's.
-var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+// The errors of params are upstream's.
+var (
+	errNoParams    = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+	errNoNamespace = errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+	errNamespace   = errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+)
+
+// A noParamKind is the error of a policy whose kind of params the cluster does not have. It is not
+// that of params that do not exist: parameterNotFoundAction does not apply.
+type noParamKind struct{ kind schema.GroupVersionKind }
+
+func (e *noParamKind) Error() string {
+	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", e.kind)
+}
+
+// impossible returns the error for params that cannot exist, whatever their name; nil if err is
+// another one, or none.
+func impossible(kind *admissionv1.ParamKind, err error) error {
+	if _, ok := errors.AsType[*fact.NoKind](err); ok {
+		return &noParamKind{schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)}
+	}
+	scope, ok := errors.AsType[*fact.WrongScope](err)
+	switch {
+	case !ok:
+		return nil
+	case scope.Namespaced:
+		return errNoNamespace
+	}
+	return errNamespace
+}
 
 // collect returns the objects of params to evaluate a policy with: one nil object if there are to
 // be none, and no object if the policy is not evaluated. The error is [*fact.Missing], or about
@@ -76,12 +104,15 @@ func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *f
 		o.Namespace = p.namespace
 	}
 	if o.Namespace == "" && isNamespaced(kind) {
-		return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+		return nil, errNoNamespace
 	}
 	if p.name == "" {
 		o.Selector, o.All = chosen{p.selector}, true
 	}
 	value, err := known.Value(fact.Ref{Object: o})
+	if why := impossible(kind, err); why != nil {
+		return nil, why
+	}
 	if _, absent := errors.AsType[*fact.NotFound](err); absent {
 		value, err = nil, nil
 	}

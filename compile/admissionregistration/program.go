@@ -103,6 +103,9 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		}
 	}
 	objects, err := p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts)
+	if _, ok := errors.AsType[*noParamKind](err); ok {
+		return p.misconfigured("policy", err)
+	}
 	if err != nil {
 		return p.misconfigured("binding", err)
 	}

@@ -36,6 +36,26 @@ const settings = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, n
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {most: "5"}}
 `
 
+// limits are params of custom kinds, and the kinds.
+var limits = definition("Limit", "Namespaced") + `---
+` + definition("ClusterLimit", "Cluster") + `---
+{apiVersion: limits.example/v1, kind: Limit, metadata: {name: few, namespace: shop}, most: "3"}
+---
+{apiVersion: limits.example/v1, kind: ClusterLimit, metadata: {name: few}, most: "4"}
+`
+
+func definition(kind, scope string) string {
+	plural := strings.ToLower(kind) + "s"
+	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural + `.limits.example}, spec: {group: limits.example,
+  names: {kind: ` + kind + `, plural: ` + plural + `}, scope: ` + scope + `,
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+`
+}
+
+func customParams(kind string) string {
+	return `paramKind: {apiVersion: limits.example/v1, kind: ` + kind + `}, validations: [{expression: "params != null && params.most == '9'", messageExpression: "'most ' + (params == null ? 'none' : params.most)"}]`
+}
+
 const roles = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, rules: [{apiGroups: [""], resources: [pods], verbs: [get, create]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: r}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}, subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: jane}]}
@@ -106,6 +126,12 @@ var situations = []situation{
 	{reason: "no params, allowed", policy: withParams, binding: `paramRef: {name: none, namespace: shop, parameterNotFoundAction: Allow}`, check: letThrough},
 	{reason: "no params, denied but ignored", policy: `failurePolicy: Ignore, ` + withParams, binding: `paramRef: {name: none, namespace: shop, parameterNotFoundAction: Deny}`, check: letThrough},
 	{reason: "no params selected", policy: withParams, binding: `paramRef: {namespace: shop, selector: {matchLabels: {for: nothing}}, parameterNotFoundAction: Deny}`, objects: settings, check: "no params found"},
+	{reason: "custom params by selector, in no namespace for what is in none", policy: customParams("Limit"), binding: `validationActions: [Audit], paramRef: {selector: {}, parameterNotFoundAction: Allow}`, objects: limits, check: "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"},
+	{reason: "custom params by name, in no namespace for what is in none", policy: customParams("Limit"), binding: `paramRef: {name: few, parameterNotFoundAction: Allow}`, objects: limits, check: "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"},
+	{reason: "custom params of another namespace", policy: customParams("Limit"), binding: `paramRef: {name: few, namespace: shop, parameterNotFoundAction: Deny}`, objects: limits, check: "most 3"},
+	{reason: "cluster-scoped params", policy: customParams("ClusterLimit"), binding: `paramRef: {name: few, parameterNotFoundAction: Deny}`, objects: limits, check: "most 4"},
+	{reason: "cluster-scoped params by selector", policy: customParams("ClusterLimit"), binding: `paramRef: {selector: {}, parameterNotFoundAction: Deny}`, objects: limits, check: "most 4"},
+	{reason: "cluster-scoped params in a namespace", policy: customParams("ClusterLimit"), binding: `paramRef: {name: few, namespace: shop, parameterNotFoundAction: Allow}`, objects: limits, check: "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"},
 	{reason: "a binding without params", policy: withParams, objects: settings, check: "most none"},
 
 	{reason: "another resource", policy: `matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]}`, check: letThrough},

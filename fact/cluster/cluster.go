@@ -105,8 +105,8 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	}
 	memory := r.memory(m.kind)
 	switch {
-	case !m.namespaced && namespace != "" && o.All:
-		return []any{}, nil
+	case o.All && m.misplaced(namespace, o.AnyScope):
+		return nil, fmt.Errorf("get %s: %w", o, &fact.WrongScope{Namespaced: m.namespaced})
 	case !m.namespaced && namespace != "":
 		return nil, nil
 	case memory != nil && o.All:
@@ -129,9 +129,9 @@ func (r *Resolver) Resource(ctx context.Context, kind schema.GroupVersionKind) (
 func (r *Resolver) named(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
 	switch {
 	case m.namespaced && namespace == "":
-		return nil, fmt.Errorf("%w: objects of this kind live in namespaces, and none is given", absent(o, namespace))
+		return nil, fmt.Errorf("%w: %w", absent(o, namespace), &fact.WrongScope{Namespaced: true})
 	case !m.namespaced && namespace != "":
-		return nil, fmt.Errorf("%w: objects of this kind live in no namespace", absent(o, namespace))
+		return nil, fmt.Errorf("%w: %w", absent(o, namespace), &fact.WrongScope{Namespaced: false})
 	}
 	if memory := r.memory(m.kind); memory != nil {
 		if tree := memory.named(namespace, o.Name); tree != nil {

@@ -97,6 +97,96 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestResolveAll is about lists, such as the params of admission policies that a selector chooses.
+func TestResolveAll(t *testing.T) {
+	t.Parallel()
+	objects := []runtime.Object{
+		object("v1", "ConfigMap", "shop", "b", "db"), object("v1", "ConfigMap", "shop", "a", "web"), object("v1", "ConfigMap", "shop", "c", "web"),
+		object("v1", "ConfigMap", "bank", "z", "web"), object("v1", "Node", "", "n1", "web"), object("v1", "Node", "", "n2", "web"),
+	}
+	for _, test := range []struct {
+		reason string
+		ref    fact.Object
+		want   string
+		err    error
+	}{
+		{"of all namespaces, in order", fact.Object{Kind: "ConfigMap"}, "bank/z shop/a shop/c", nil},
+		{"of a namespace", fact.Object{Kind: "ConfigMap", Namespace: "shop", AnyScope: true}, "shop/a shop/c", nil},
+		{"of a namespace without any", fact.Object{Kind: "ConfigMap", Namespace: "none"}, "", nil},
+		{"of a kind without any", fact.Object{Kind: "Secret", Namespace: "shop"}, "", nil},
+		{"cluster-scoped ones", fact.Object{Kind: "Node"}, "/n1 /n2", nil},
+		{"cluster-scoped ones, for any scope", fact.Object{Kind: "Node", Namespace: "shop", AnyScope: true}, "/n1 /n2", nil},
+		{"cluster-scoped ones of a namespace", fact.Object{Kind: "Node", Namespace: "shop"}, "", &fact.WrongScope{}},
+		{"a namespaced kind without namespace is not selected everywhere", fact.Object{Kind: "ConfigMap", AnyScope: true}, "", &fact.WrongScope{Namespaced: true}},
+		{"a kind that the cluster does not have", fact.Object{Kind: "Gadget", Namespace: "shop"}, "", &fact.NoKind{APIVersion: "v1", Kind: "Gadget"}},
+	} {
+		for _, from := range []string{"API server", "memory"} {
+			t.Run(from+"/"+test.reason, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r := cluster.New(newClient(objects...), newMapper(configMap, secret, node, widget), cluster.Options{})
+					if from == "memory" {
+						run(t, r)
+						r.Watch([]schema.GroupVersionKind{configMap, node})
+						synctest.Wait()
+					}
+					ref := test.ref
+					ref.APIVersion, ref.Selector, ref.All = "v1", label("web"), true
+					value, err := r.Resolve(t.Context(), fact.Ref{Object: &ref})
+					if got, want := fmt.Sprintf("%#v", cause(err)), fmt.Sprintf("%#v", test.err); got != want {
+						t.Fatalf("error = %v (%s), want %s", err, got, want)
+					}
+					var names []string
+					list, _ := value.([]any)
+					for _, o := range list {
+						names = append(names, fullName(o))
+					}
+					if got := strings.Join(names, " "); got != test.want || list == nil && err == nil {
+						t.Errorf("Resolve = %#v, want a list of %q", value, test.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// cause is why an object cannot exist.
+func cause(err error) error {
+	if scope, ok := errors.AsType[*fact.WrongScope](err); ok {
+		return scope
+	}
+	if missing, ok := errors.AsType[*fact.NoKind](err); ok {
+		return missing
+	}
+	return err
+}
+
+// TestTooManyAreSelected: what one rule gets is bounded, wherever it comes from.
+func TestTooManyAreSelected(t *testing.T) {
+	t.Parallel()
+	var objects []runtime.Object
+	for i := range 1001 {
+		objects = append(objects, object("v1", "ConfigMap", "shop", fmt.Sprint(i), "web"))
+	}
+	for _, from := range []string{"API server", "memory"} {
+		t.Run(from, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := cluster.New(newClient(objects...), newMapper(configMap), cluster.Options{})
+				if from == "memory" {
+					run(t, r)
+					r.Watch([]schema.GroupVersionKind{configMap})
+					synctest.Wait()
+				}
+				ref := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Selector: label("web"), All: true}
+				if _, err := r.Resolve(t.Context(), fact.Ref{Object: ref}); err == nil || !strings.Contains(err.Error(), "more than 1000 objects are selected") {
+					t.Errorf("error = %v, want that there are too many", err)
+				}
+			})
+		})
+	}
+}
+
 func TestResolveNoObject(t *testing.T) {
 	t.Parallel()
 	r := cluster.New(newClient(), newMapper(), cluster.Options{})

@@ -22,6 +22,15 @@ type mapping struct {
 	namespaced bool
 }
 
+// misplaced reports whether a list of objects is for a namespace that the kind cannot have, or for
+// none although it needs one.
+func (m *mapping) misplaced(namespace string, needed bool) bool {
+	if m.namespaced {
+		return namespace == "" && needed
+	}
+	return namespace != ""
+}
+
 // A mapper finds mappings, within a context and once for concurrent callers.
 type mapper struct {
 	rest   meta.RESTMapper

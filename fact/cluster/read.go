@@ -95,13 +95,14 @@ func (r *Resolver) eachSelected(ctx context.Context, m mapping, o *fact.Object, 
 
 // unmapped says what it means that the resource of an object is not known.
 func unmapped(o *fact.Object, err error) error {
+	missing := &fact.NoKind{APIVersion: o.APIVersion, Kind: o.Kind}
 	switch {
 	case !meta.IsNoMatchError(err):
 		return fmt.Errorf("get %s: %w", o, err)
 	case o.Name != "":
-		return fmt.Errorf("%w: the cluster has no kind %s %s", absent(o, o.Namespace), o.APIVersion, o.Kind)
+		return fmt.Errorf("%w: %w", absent(o, o.Namespace), missing)
 	}
-	return fmt.Errorf("get %s: the cluster has no kind %s %s", o, o.APIVersion, o.Kind)
+	return fmt.Errorf("get %s: %w", o, missing)
 }
 
 // explain explains an error of the API server to authors of policies and to operators.

@@ -83,6 +83,52 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestResolveAll(t *testing.T) {
+	t.Parallel()
+	trees, err := object.Decode([]byte(cluster + `---
+apiVersion: v1
+kind: Node
+metadata: {name: n2, labels: {tier: web}}
+`))
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	store := object.FromTrees(trees)
+	for _, test := range []struct {
+		reason string
+		ref    fact.Object
+		want   string
+		err    string
+	}{
+		{"of all namespaces, in order", fact.Object{Kind: "ConfigMap"}, "bank/z shop/a shop/b", ""},
+		{"of a namespace", fact.Object{Kind: "ConfigMap", Namespace: "shop"}, "shop/a shop/b", ""},
+		{"of a namespace without any", fact.Object{Kind: "ConfigMap", Namespace: "none"}, "", ""},
+		{"cluster-scoped ones", fact.Object{Kind: "Node"}, "/n2", ""},
+		{"cluster-scoped ones, for any scope", fact.Object{Kind: "Node", Namespace: "shop", AnyScope: true}, "/n2", ""},
+		{"cluster-scoped ones of a namespace", fact.Object{Kind: "Node", Namespace: "shop"}, "", "live in no namespace"},
+		{"a namespaced kind without namespace is not selected everywhere", fact.Object{Kind: "ConfigMap", AnyScope: true}, "", "live in namespaces, and none is given"},
+		{"nothing is known of the kind", fact.Object{Kind: "Widget", AnyScope: true}, "", ""},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			ref := test.ref
+			ref.APIVersion, ref.Selector, ref.All = "v1", label("web"), true
+			value, err := store.Resolve(t.Context(), fact.Ref{Object: &ref})
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("error = %v, want one with %q", err, test.err)
+			}
+			var names []string
+			list, ok := value.([]any)
+			for _, o := range list {
+				names = append(names, fullName(o))
+			}
+			if got := strings.Join(names, " "); got != test.want || ok == (test.err != "") {
+				t.Errorf("Resolve = %#v, want a list of %q", value, test.want)
+			}
+		})
+	}
+}
+
 func TestResolveNoObject(t *testing.T) {
 	t.Parallel()
 	if _, err := object.FromTrees(nil).Resolve(t.Context(), fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: "https://h"}}); err == nil {

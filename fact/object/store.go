@@ -24,6 +24,8 @@ type name struct{ namespace, name string }
 type objects struct {
 	byName  map[name]map[string]any
 	ordered []map[string]any
+	// namespaced and cluster say that some of them are in a namespace, and that some are in none.
+	namespaced, cluster bool
 }
 
 var _ fact.Resolver = (*Store)(nil)
@@ -39,6 +41,8 @@ func FromTrees(trees []map[string]any) *Store {
 			of.byName = map[name]map[string]any{}
 		}
 		of.byName[nameOf(tree)] = tree
+		of.namespaced = of.namespaced || nameOf(tree).namespace != ""
+		of.cluster = of.cluster || nameOf(tree).namespace == ""
 		s.kinds[k] = of
 	}
 	for k, of := range s.kinds {
@@ -55,7 +59,7 @@ func FromTrees(trees []map[string]any) *Store {
 }
 
 // Resolve finds the object that ref names or selects. A kind that the store has no object
-// of is like any other: nothing is found.
+// of is like any other: nothing is found. Whether a kind is namespaced is known from its objects.
 func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	o := ref.Object
 	if o == nil {
@@ -69,7 +73,7 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 		return nil, nil
 	}
 	if o.All {
-		return of.all(o), nil
+		return of.all(o)
 	}
 	for _, tree := range of.ordered {
 		if (o.Namespace == "" || o.Namespace == nameOf(tree).namespace) && o.Selector.Matches(tree) {
@@ -92,18 +96,37 @@ func (of objects) named(o *fact.Object) (any, error) {
 	if o.Namespace != "" {
 		full = o.Namespace + "/" + o.Name
 	}
-	return nil, &fact.NotFound{Kind: o.Kind, Name: full}
+	missing := &fact.NotFound{Kind: o.Kind, Name: full}
+	if scope := of.misplaced(o); scope != nil {
+		return nil, fmt.Errorf("%w: %w", missing, scope)
+	}
+	return nil, missing
 }
 
-func (of objects) all(o *fact.Object) []any {
+// misplaced returns the error for an object that cannot exist; nil if it can.
+func (of objects) misplaced(o *fact.Object) error {
+	switch {
+	case o.Namespace == "" && o.AnyScope && of.namespaced && !of.cluster:
+		return &fact.WrongScope{Namespaced: true}
+	case o.Namespace != "" && !o.AnyScope && of.cluster && !of.namespaced:
+		return &fact.WrongScope{Namespaced: false}
+	}
+	return nil
+}
+
+func (of objects) all(o *fact.Object) (any, error) {
+	if err := of.misplaced(o); err != nil {
+		return nil, fmt.Errorf("get %s: %w", o, err)
+	}
 	all := []any{}
 	for _, tree := range of.ordered {
 		in := nameOf(tree).namespace
-		if (o.Namespace == "" || o.Namespace == in || o.AnyScope && in == "") && o.Selector.Matches(tree) {
+		every := o.Namespace == "" && !o.AnyScope
+		if (every || o.Namespace == in || o.AnyScope && in == "") && o.Selector.Matches(tree) {
 			all = append(all, tree)
 		}
 	}
-	return all
+	return all, nil
 }
 
 func kindOf(tree map[string]any) kind {
