@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"reflect"
@@ -11,10 +10,11 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
-	"k8s.io/apiserver/pkg/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 )
 
 // An Input is what expressions see. It is for one request, and not safe for concurrent use.
@@ -45,6 +45,7 @@ type activation struct {
 	has       has
 	variables variables
 	namespace any
+	interrupt cel.Interrupt
 	// stop is why evaluation cannot go on: a fact is missing, or there is none.
 	stop error
 }
@@ -73,7 +74,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case authorizerName, resourceName:
 		return a.authorizer(name)
 	}
-	return nil, false
+	return a.interrupt.ResolveName(name)
 }
 
 // Parent implements [interpreter.Activation].
@@ -99,7 +100,7 @@ func (a *activation) namespaceObject() any {
 	ref := NamespaceFact(name)
 	value, err := a.in.Facts.Value(ref)
 	if err != nil {
-		a.interrupt(err)
+		a.end(err)
 		return types.NewErr("namespace %s: %v", name, err)
 	}
 	tree, _ := value.(map[string]any)
@@ -107,8 +108,8 @@ func (a *activation) namespaceObject() any {
 	return a.namespace
 }
 
-// interrupt ends the evaluation with an error that is no result of it.
-func (a *activation) interrupt(err error) {
+// end ends the evaluation with an error that is no result of it.
+func (a *activation) end(err error) {
 	if a.stop == nil {
 		a.stop = err
 	}
@@ -178,7 +179,7 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), true
 	}
-	name, ok := cel.Unescape(string(text))
+	name, ok := apiservercel.Unescape(string(text))
 	if !ok {
 		return nil, false
 	}
@@ -206,15 +207,8 @@ func (v *variables) compute(x *variable) ref.Val {
 	if x.err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
 	}
-	value, details, err := x.program.ContextEval(context.Background(), v.activation)
-	if details == nil {
-		return types.NewErr("unable to get evaluation details of variable %q", x.name)
-	}
-	cost := details.ActualCost()
-	if cost == nil {
-		return types.NewErr("unable to calculate cost of variable %q", x.name)
-	}
-	v.cost += int64(min(*cost, math.MaxInt64))
+	value, cost, err := x.program.Eval(v.activation)
+	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
 		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
 	}

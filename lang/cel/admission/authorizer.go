@@ -35,7 +35,7 @@ var errAsked = errors.New("the answer is not known yet")
 func (a *activation) Authorize(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
 	value, err := a.in.Facts.Value(fact.Ref{Access: accessOf(q)})
 	if _, missing := errors.AsType[*fact.Missing](err); missing {
-		a.interrupt(err)
+		a.end(err)
 		return authorizer.DecisionNoOpinion, "", errAsked
 	}
 	if err != nil {

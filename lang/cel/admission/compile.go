@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/traits"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -60,7 +61,7 @@ type Program struct {
 // none.
 type expression struct {
 	text    string
-	program cel.Program
+	program *cel.Counted
 	err     error
 }
 
@@ -82,27 +83,27 @@ func Compile(s Source) (*Program, []rule.Problem) {
 	c := compilation{environments: e, declared: declared{params: s.Params, authorizer: true}}
 	p := &Program{source: s}
 	for i, v := range s.Variables {
-		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, cel.AnyType, cel.DynType)
+		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
 		p.variables = append(p.variables, variable{name: v.Name, expression: compiled})
 	}
 	for i, m := range s.Conditions {
-		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, cel.BoolType)
+		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, celgo.BoolType)
 		p.conditions = append(p.conditions, compiled)
 	}
 	for i, v := range s.Validations {
-		compiled, _ := c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, cel.BoolType)
+		compiled, _ := c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, celgo.BoolType)
 		p.validations = append(p.validations, compiled)
 	}
 	for i, a := range s.Annotations {
-		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, cel.StringType, cel.NullType)
+		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, celgo.StringType, celgo.NullType)
 		p.annotations = append(p.annotations, compiled)
 	}
 	c.declared.authorizer = false
 	for i, v := range s.Validations {
 		var compiled expression
 		if v.MessageExpression != "" {
-			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, cel.StringType)
+			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, celgo.StringType)
 		}
 		p.messages = append(p.messages, compiled)
 	}
@@ -117,10 +118,10 @@ type compilation struct {
 }
 
 // compile compiles one expression, whose value has to be of one of the types; any does for
-// [cel.AnyType]. The type is nil if there is an error.
-func (c *compilation) compile(field, text string, outputs ...*cel.Type) (expression, *cel.Type) {
+// [celgo.AnyType]. The type is nil if there is an error.
+func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expression, *celgo.Type) {
 	env := c.of[c.declared]
-	failed := func(what string) (expression, *cel.Type) {
+	failed := func(what string) (expression, *celgo.Type) {
 		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
 	}
@@ -134,16 +135,16 @@ func (c *compilation) compile(field, text string, outputs ...*cel.Type) (express
 		}
 		return failed(fmt.Sprintf("must evaluate to one of %v but got %v", outputs, ast.OutputType().String()))
 	}
-	program, err := env.Program(ast, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	program, err := env.PlanCounted(ast, celconfig.PerCallLimit)
 	if err != nil {
 		return failed("program instantiation failed: " + err.Error())
 	}
 	return expression{text: text, program: program}, ast.OutputType()
 }
 
-func isOneOf(t *cel.Type, outputs []*cel.Type) bool {
+func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {
 	for _, output := range outputs {
-		if t.IsExactType(output) || cel.AnyType.IsExactType(output) {
+		if t.IsExactType(output) || celgo.AnyType.IsExactType(output) {
 			return true
 		}
 	}
@@ -179,29 +180,29 @@ func advice(what string) string {
 }
 
 // declaredType is convertCelTypeToDeclType of k8s.io/apiserver/pkg/admission/plugin/cel.
-func declaredType(t *cel.Type) *apiservercel.DeclType {
+func declaredType(t *celgo.Type) *apiservercel.DeclType {
 	switch t {
 	case nil:
 		return apiservercel.DynType
-	case cel.AnyType:
+	case celgo.AnyType:
 		return apiservercel.AnyType
-	case cel.BoolType:
+	case celgo.BoolType:
 		return apiservercel.BoolType
-	case cel.BytesType:
+	case celgo.BytesType:
 		return apiservercel.BytesType
-	case cel.DoubleType:
+	case celgo.DoubleType:
 		return apiservercel.DoubleType
-	case cel.DurationType:
+	case celgo.DurationType:
 		return apiservercel.DurationType
-	case cel.IntType:
+	case celgo.IntType:
 		return apiservercel.IntType
-	case cel.NullType:
+	case celgo.NullType:
 		return apiservercel.NullType
-	case cel.StringType:
+	case celgo.StringType:
 		return apiservercel.StringType
-	case cel.TimestampType:
+	case celgo.TimestampType:
 		return apiservercel.TimestampType
-	case cel.UintType:
+	case celgo.UintType:
 		return apiservercel.UintType
 	}
 	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {

@@ -1,14 +1,14 @@
 package admission
 
 import (
-	"fmt"
 	"sync"
 
-	"github.com/google/cel-go/cel"
-	"k8s.io/apimachinery/pkg/util/version"
+	celgo "github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/usher-dev/usher/lang/cel"
 )
 
 // The names of variables.
@@ -29,60 +29,60 @@ type declared struct {
 	authorizer bool
 }
 
-// An environments compiles the expressions of one policy at a time. It is made once and used for
-// many, because making one takes milliseconds.
+// An environments compiles the expressions of one policy at a time. There is one, because making
+// one takes milliseconds, and its programs keep it in memory.
 type environments struct {
-	of map[declared]*cel.Env
+	sync.Mutex
+
+	of map[declared]*cel.Environment
 	// variables is the type of the variable of that name. Its fields are those of the policy that
 	// is being compiled.
 	variables *apiservercel.DeclType
 }
 
-// idle are environments that nobody uses.
-var idle = sync.Pool{}
+// shared are the environments of all policies.
+var shared = sync.OnceValues(newEnvironments)
 
+// takeEnvironments returns the environments for the caller alone, until they are released.
 func takeEnvironments() (*environments, error) {
-	if e, ok := idle.Get().(*environments); ok {
-		return e, nil
+	e, err := shared()
+	if err != nil {
+		return nil, err
 	}
-	return newEnvironments()
+	e.Lock()
+	return e, nil
 }
 
 func (e *environments) release() {
 	clear(e.variables.Fields)
-	idle.Put(e)
+	e.Unlock()
 }
 
 // newEnvironments declares what API servers declare (k8s.io/apiserver/pkg/admission/plugin/cel).
-// Expressions may use all that any version of Kubernetes has: what a policy that is stored says
-// stays valid.
 func newEnvironments() (*environments, error) {
-	e := &environments{of: map[declared]*cel.Env{}, variables: object("kubernetes.variables")}
+	e := &environments{of: map[declared]*cel.Environment{}, variables: object("kubernetes.variables")}
 	request, namespace := requestType(), namespaceType()
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	for _, d := range []declared{{}, {params: true}, {authorizer: true}, {params: true, authorizer: true}} {
-		options := []cel.EnvOption{
-			cel.Variable(objectName, cel.DynType),
-			cel.Variable(oldObjectName, cel.DynType),
-			cel.Variable(namespaceName, namespace.CelType()),
-			cel.Variable(requestName, request.CelType()),
-			cel.Variable(variablesName, e.variables.CelType()),
+		options := []celgo.EnvOption{
+			celgo.Variable(objectName, celgo.DynType),
+			celgo.Variable(oldObjectName, celgo.DynType),
+			celgo.Variable(namespaceName, namespace.CelType()),
+			celgo.Variable(requestName, request.CelType()),
+			celgo.Variable(variablesName, e.variables.CelType()),
 		}
 		if d.params {
-			options = append(options, cel.Variable(paramsName, cel.DynType))
+			options = append(options, celgo.Variable(paramsName, celgo.DynType))
 		}
 		if d.authorizer {
-			options = append(options, cel.Variable(authorizerName, library.AuthorizerType), cel.Variable(resourceName, library.ResourceCheckType))
+			options = append(options, celgo.Variable(authorizerName, library.AuthorizerType), celgo.Variable(resourceName, library.ResourceCheckType))
 		}
-		set, err := base.Extend(environment.VersionedOptions{
-			IntroducedVersion: version.MajorMinor(1, 0),
-			EnvOptions:        options,
-			DeclTypes:         []*apiservercel.DeclType{e.variables, request, namespace},
-		}, environment.StrictCostOpt)
-		if err != nil {
-			return nil, fmt.Errorf("make CEL environment: %w", err)
+		var err error
+		if e.of[d], err = cel.Kubernetes(environment.VersionedOptions{
+			EnvOptions: options,
+			DeclTypes:  []*apiservercel.DeclType{e.variables, request, namespace},
+		}); err != nil {
+			return nil, err
 		}
-		e.of[d] = set.StoredExpressionsEnv()
 	}
 	return e, nil
 }

@@ -253,18 +253,13 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 	case e.program == nil:
 		return outcome{}, budget, nil
 	}
-	value, details, err := e.program.ContextEval(ctx, a)
+	a.interrupt.Context = ctx
+	value, cost, err := e.program.Eval(a)
 	spent := a.variables.takeCost()
 	if spent > budget {
 		return outcome{}, -1, outOfBudget()
 	}
 	budget -= spent
-	if details == nil || details.ActualCost() == nil {
-		unknown := invalid("runtime cost could not be calculated for expression: %v, no further expression will be run", e.text)
-		unknown.Cause = apiservercel.ErrOutOfBudget
-		return outcome{}, -1, unknown
-	}
-	cost := *details.ActualCost()
 	if cost > math.MaxInt64 || int64(cost) > budget {
 		return outcome{}, -1, outOfBudget()
 	}

@@ -1,0 +1,176 @@
+// Package cel evaluates CEL expressions over decoded objects: what the dialects have in common,
+// each of which has a folder below.
+//
+// It is cel-go with another way to make programs. The programs of an environment share one
+// interpreter, and read the maps and lists of decoded objects as they are. Values, errors and
+// costs are those of the programs of cel-go.
+package cel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// An Environment compiles expressions and makes programs of them. It is safe for concurrent use.
+type Environment struct {
+	*cel.Env
+
+	interpreter interpreter.Interpreter
+}
+
+// Kubernetes returns the environment of API servers, with more options. Expressions may use all
+// that any version of Kubernetes has: what a stored policy says stays valid.
+func Kubernetes(options environment.VersionedOptions) (*Environment, error) {
+	options.IntroducedVersion = version.MajorMinor(1, 0)
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(options)
+	if err != nil {
+		return nil, fmt.Errorf("make CEL environment: %w", err)
+	}
+	return New(set.StoredExpressionsEnv())
+}
+
+// New returns an environment with the declarations of env. It ignores the program options of env,
+// of whose libraries it knows those of Kubernetes.
+func New(env *cel.Env) (*Environment, error) {
+	dispatcher := interpreter.NewDispatcher()
+	for name, function := range env.Functions() {
+		bindings, err := function.Bindings()
+		if err == nil {
+			err = dispatcher.Add(bindings...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make CEL environment: function %s: %w", name, err)
+		}
+	}
+	adapter, provider := adapter{env.CELTypeAdapter()}, env.CELTypeProvider()
+	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
+	return &Environment{
+		Env:         env,
+		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
+	}, nil
+}
+
+// standard are the options of all programs, in the order of cel-go.
+func standard() []interpreter.PlannerOption {
+	return []interpreter.PlannerOption{
+		interpreter.CustomDecorator(optionals),
+		interpreter.InterruptableEval(),
+		interpreter.Optimize(),
+		interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization, interpreter.MatchesRegexOptimization),
+	}
+}
+
+// A Program is an expression that can be evaluated. It is immutable.
+type Program struct{ interpretable interpreter.Interpretable }
+
+// Plan makes a program that does not count its cost.
+func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
+	return e.plan(ast, interpreter.CustomDecorator(foldConstants))
+}
+
+func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (*Program, error) {
+	planned, err := e.interpreter.NewInterpretable(ast.NativeRep(), append(standard(), options...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Program{planned}, nil
+}
+
+// Eval evaluates the program. The variables include those of [Interrupt].
+func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, err error) {
+	defer recovered(&err)
+	value = p.interpretable.Eval(variables)
+	return value, errorOf(value)
+}
+
+// PlanCounted makes a program that counts its cost and stops with an error when that exceeds
+// limit.
+func (e *Environment) PlanCounted(ast *cel.Ast, limit uint64) (*Counted, error) {
+	tracker, err := interpreter.NewCostTracker(&library.CostEstimator{}, append(costTrackers(), interpreter.CostTrackerLimit(limit))...)
+	if err != nil {
+		return nil, fmt.Errorf("count cost: %w", err)
+	}
+	// All programs share the table of the trackers.
+	factory := func() (*interpreter.CostTracker, error) {
+		own := *tracker
+		return &own, nil
+	}
+	p, err := e.plan(ast, interpreter.CostObserver(interpreter.CostTrackerFactory(factory)))
+	if err != nil {
+		return nil, err
+	}
+	observable, ok := p.interpretable.(*interpreter.ObservableInterpretable)
+	if !ok {
+		return nil, errors.New("count cost: the program cannot be observed")
+	}
+	return &Counted{observable}, nil
+}
+
+// A Counted is a program that counts its cost. It is immutable.
+type Counted struct {
+	interpretable *interpreter.ObservableInterpretable
+}
+
+// Eval evaluates the program. The cost is that until the error, if there is one.
+func (c *Counted) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	var tracker *interpreter.CostTracker
+	defer func() {
+		if tracker != nil {
+			cost = tracker.ActualCost()
+		}
+	}()
+	defer recovered(&err)
+	value = c.interpretable.ObserveEval(variables, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
+	return value, 0, errorOf(value)
+}
+
+// PlanTraced makes a program that remembers the values of all parts of the expression.
+func (e *Environment) PlanTraced(ast *cel.Ast) (*Traced, error) {
+	p, err := e.plan(ast, interpreter.EvalStateObserver())
+	if err != nil {
+		return nil, err
+	}
+	observable, ok := p.interpretable.(*interpreter.ObservableInterpretable)
+	if !ok {
+		return nil, errors.New("trace evaluation: the program cannot be observed")
+	}
+	return &Traced{observable}, nil
+}
+
+// A Traced is a program that remembers the values of all parts of the expression. It is immutable.
+type Traced struct {
+	interpretable *interpreter.ObservableInterpretable
+}
+
+// Eval evaluates the program. The state has the values by the IDs of the expressions.
+func (t *Traced) Eval(variables interpreter.Activation) (value ref.Val, state interpreter.EvalState, err error) {
+	defer recovered(&err)
+	value = t.interpretable.ObserveEval(variables, func(s any) { state, _ = s.(interpreter.EvalState) })
+	return value, state, errorOf(value)
+}
+
+// recovered turns a panic into an error, as the programs of cel-go do.
+func recovered(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case interpreter.EvalCancelledError:
+		*err = r
+	default:
+		*err = fmt.Errorf("internal error: %v", r)
+	}
+}
+
+func errorOf(value ref.Val) error {
+	if err, ok := value.(*types.Err); ok {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package cel
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// An adapter makes values of decoded objects without copying them.
+type adapter struct{ types.Adapter }
+
+// NativeToValue implements [types.Adapter].
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case ref.Val:
+		return v
+	case map[string]any:
+		return tree(v)
+	case []any:
+		return list(v)
+	}
+	return a.Adapter.NativeToValue(value)
+}
+
+// Value returns the value of a decoded object, or of a part of one.
+func Value(native any) ref.Val { return adapter{types.DefaultTypeAdapter}.NativeToValue(native) }
+
+// A tree is a decoded object as a map value. To wrap one takes no memory.
+type tree map[string]any
+
+var (
+	_ traits.Mapper   = tree(nil)
+	_ traits.Foldable = tree(nil)
+	_ traits.Zeroer   = tree(nil)
+)
+
+// Find implements [traits.Mapper].
+func (t tree) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	value, found := t[string(name)]
+	if !found {
+		return nil, false
+	}
+	return Value(value), true
+}
+
+// Get implements [traits.Indexer].
+func (t tree) Get(key ref.Val) ref.Val {
+	value, found := t.Find(key)
+	if !found {
+		return types.NewErr("no such key: %v", key)
+	}
+	return value
+}
+
+// Contains implements [traits.Container].
+func (t tree) Contains(key ref.Val) ref.Val {
+	name, ok := key.(types.String)
+	if !ok {
+		return types.False
+	}
+	_, found := t[string(name)]
+	return types.Bool(found)
+}
+
+// Size implements [traits.Sizer].
+func (t tree) Size() ref.Val { return types.Int(len(t)) }
+
+// IsZeroValue implements [traits.Zeroer].
+func (t tree) IsZeroValue() bool { return len(t) == 0 }
+
+// Iterator implements [traits.Iterable].
+func (t tree) Iterator() traits.Iterator {
+	keys := make([]any, 0, len(t))
+	for key := range t {
+		keys = append(keys, key)
+	}
+	return &iterator{items: keys}
+}
+
+// Fold implements [traits.Foldable].
+func (t tree) Fold(f traits.Folder) {
+	for key, value := range t {
+		if !f.FoldEntry(key, value) {
+			return
+		}
+	}
+}
+
+// Equal implements [ref.Val].
+func (t tree) Equal(other ref.Val) ref.Val { return t.general().Equal(other) }
+
+// ConvertToNative implements [ref.Val].
+func (t tree) ConvertToNative(to reflect.Type) (any, error) { return t.general().ConvertToNative(to) }
+
+// ConvertToType implements [ref.Val].
+func (t tree) ConvertToType(to ref.Type) ref.Val { return t.general().ConvertToType(to) }
+
+// Type implements [ref.Val].
+func (t tree) Type() ref.Type { return types.MapType }
+
+// Value implements [ref.Val].
+func (t tree) Value() any { return map[string]any(t) }
+
+// String implements [fmt.Stringer].
+func (t tree) String() string { return fmt.Sprint(t.general()) }
+
+// general is the same map for what is seldom done with one.
+func (t tree) general() traits.Mapper {
+	return types.NewStringInterfaceMap(adapter{types.DefaultTypeAdapter}, t)
+}
+
+// A list is a list of a decoded object as a list value.
+type list []any
+
+var (
+	_ traits.Lister   = list(nil)
+	_ traits.Foldable = list(nil)
+	_ traits.Zeroer   = list(nil)
+)
+
+// Get implements [traits.Indexer].
+func (l list) Get(index ref.Val) ref.Val {
+	i, err := types.IndexOrError(index)
+	if err != nil || i < 0 || i >= len(l) {
+		return l.general().Get(index)
+	}
+	return Value(l[i])
+}
+
+// Contains implements [traits.Container].
+func (l list) Contains(value ref.Val) ref.Val {
+	for _, item := range l {
+		if value.Equal(Value(item)) == types.True {
+			return types.True
+		}
+	}
+	return types.False
+}
+
+// Size implements [traits.Sizer].
+func (l list) Size() ref.Val { return types.Int(len(l)) }
+
+// IsZeroValue implements [traits.Zeroer].
+func (l list) IsZeroValue() bool { return len(l) == 0 }
+
+// Iterator implements [traits.Iterable].
+func (l list) Iterator() traits.Iterator { return &iterator{items: l} }
+
+// Fold implements [traits.Foldable].
+func (l list) Fold(f traits.Folder) {
+	for i, item := range l {
+		if !f.FoldEntry(i, item) {
+			return
+		}
+	}
+}
+
+// Add implements [traits.Adder].
+func (l list) Add(other ref.Val) ref.Val { return l.general().Add(other) }
+
+// Equal implements [ref.Val].
+func (l list) Equal(other ref.Val) ref.Val { return l.general().Equal(other) }
+
+// ConvertToNative implements [ref.Val].
+func (l list) ConvertToNative(to reflect.Type) (any, error) { return l.general().ConvertToNative(to) }
+
+// ConvertToType implements [ref.Val].
+func (l list) ConvertToType(to ref.Type) ref.Val { return l.general().ConvertToType(to) }
+
+// Type implements [ref.Val].
+func (l list) Type() ref.Type { return types.ListType }
+
+// Value implements [ref.Val].
+func (l list) Value() any { return []any(l) }
+
+// String implements [fmt.Stringer].
+func (l list) String() string { return fmt.Sprint(l.general()) }
+
+// general is the same list for what is seldom done with one.
+func (l list) general() traits.Lister {
+	return types.NewDynamicList(adapter{types.DefaultTypeAdapter}, []any(l))
+}
+
+// An iterator is one over a list, or over the keys of a tree.
+type iterator struct {
+	items []any
+	at    int
+}
+
+var _ traits.Iterator = (*iterator)(nil)
+
+// HasNext implements [traits.Iterator].
+func (i *iterator) HasNext() ref.Val { return types.Bool(i.at < len(i.items)) }
+
+// Next implements [traits.Iterator].
+func (i *iterator) Next() ref.Val {
+	if i.at >= len(i.items) {
+		return nil
+	}
+	i.at++
+	return Value(i.items[i.at-1])
+}
+
+// ConvertToNative implements [ref.Val].
+func (i *iterator) ConvertToNative(to reflect.Type) (any, error) {
+	return nil, fmt.Errorf("type conversion on iterators not supported: %s", to)
+}
+
+// ConvertToType implements [ref.Val].
+func (i *iterator) ConvertToType(ref.Type) ref.Val { return types.NewErr("no such overload") }
+
+// Equal implements [ref.Val].
+func (i *iterator) Equal(ref.Val) ref.Val { return types.NewErr("no such overload") }
+
+// Type implements [ref.Val].
+func (i *iterator) Type() ref.Type { return types.IteratorType }
+
+// Value implements [ref.Val].
+func (i *iterator) Value() any { return nil }
