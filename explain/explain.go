@@ -219,7 +219,7 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, con
 			continue
 		}
 		reading, err := x.read(ctx, explainer, known)
-		if len(reading.Values) > 0 || reading.Condition != "" {
+		if len(reading.Values) > 0 || len(reading.Expressions) > 0 || reading.Condition != "" {
 			steps[i].Reading = &reading
 		}
 		if err != nil {

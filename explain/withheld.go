@@ -1,6 +1,10 @@
 package explain
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/usher-dev/usher/rule"
+)
 
 // withheld replaces a value that is not shown.
 const withheld = "(withheld)"
@@ -48,7 +52,22 @@ func (s *Step) withhold() {
 			reading.Values[i].Value = withheld
 		}
 	}
+	reading.Expressions = hidden(reading.Expressions)
 	s.Reading = &reading
+}
+
+// hidden are expressions without values, errors and parts: a part that was not evaluated tells the
+// value of another.
+func hidden(all []rule.Expression) []rule.Expression {
+	told := slices.Clone(all)
+	for i := range told {
+		e := &told[i]
+		if e.Error = mask(e.Error); e.Error == "" {
+			e.Value, e.Absent = withheld, false
+		}
+		e.Parts = nil
+	}
+	return told
 }
 
 func mask(text string) string {

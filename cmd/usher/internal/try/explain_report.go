@@ -103,6 +103,9 @@ func printProgram(b *strings.Builder, s *explain.Step, p cli.Palette) {
 		for _, v := range s.Reading.Values {
 			fmt.Fprintf(b, "        %s = %s\n", v.Name, cli.Paint(p.Bold, valueText(v.Value, v.Absent)))
 		}
+		for i := range s.Reading.Expressions {
+			printExpression(b, &s.Reading.Expressions[i], p)
+		}
 		if s.Reading.Condition != "" && s.Error == "" {
 			fmt.Fprintf(b, "        the condition holds: %t\n", s.Reading.Holds)
 		}

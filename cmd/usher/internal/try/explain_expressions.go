@@ -1,0 +1,75 @@
+package try
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/rule"
+)
+
+// maxText is the length to which expressions are cut.
+const maxText = 160
+
+// printExpression prints an expression of a policy, and its parts indented below it.
+func printExpression(b *strings.Builder, e *rule.Expression, p cli.Palette) {
+	const indent = "        "
+	fmt.Fprintf(b, "%s%s: %s → %s\n", indent, cli.Paint(p.Faint, fieldText(e)), shortened(e.Text, maxText), expressionValue(e, p))
+	printParts(b, e, indent, p)
+}
+
+// fieldText names an expression: variables as expressions do, and others by their field.
+func fieldText(e *rule.Expression) string {
+	text := strings.TrimSuffix(strings.TrimPrefix(e.Field, "spec."), ".expression")
+	switch {
+	case strings.HasPrefix(text, "variables["):
+		text = "variables." + e.Name
+	case e.Name != "":
+		text += " " + e.Name
+	}
+	if e.Params != "" {
+		text += " with " + e.Params
+	}
+	return text
+}
+
+func printParts(b *strings.Builder, e *rule.Expression, indent string, p cli.Palette) {
+	indent += "  "
+	for i := range e.Parts {
+		part := &e.Parts[i]
+		if part.Unevaluated {
+			fmt.Fprintf(b, "%s%s\n", indent, cli.Paint(p.Faint, shortened(part.Text, maxText)+": not evaluated"))
+			continue
+		}
+		fmt.Fprintf(b, "%s%s → %s\n", indent, shortened(part.Text, maxText), expressionValue(part, p))
+		printParts(b, part, indent, p)
+	}
+}
+
+func expressionValue(e *rule.Expression, p cli.Palette) string {
+	switch {
+	case e.Error == "":
+		return cli.Paint(p.Bold, valueText(e.Value, e.Absent))
+	case len(e.Parts) > 0 && causes(e.Parts, e.Error):
+		return cli.Paint(p.Yellow, "error")
+	}
+	return cli.Paint(p.Yellow, "error: "+e.Error)
+}
+
+// causes reports whether one of the parts has the error of the whole.
+func causes(parts []rule.Expression, err string) bool {
+	for i := range parts {
+		if cmp.Or(parts[i].Error, "-") == err {
+			return true
+		}
+	}
+	return false
+}
+
+func shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
