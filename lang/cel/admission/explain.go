@@ -17,111 +17,129 @@ import (
 // It compiles and evaluates again, with every value recorded, which takes milliseconds. It is for
 // people who ask why, not for requests.
 func (p *Program) Explain(ctx context.Context, in *Input) ([]rule.Expression, error) {
-	e, err := takeEnvironments()
-	if err != nil {
+	x := &explanation{program: p, in: in, explained: map[int]bool{}}
+	if err := x.compile(); err != nil {
 		return nil, err
 	}
-	defer e.release()
-	x := &explanation{program: p, in: in, environments: e}
-	if err := x.declare(); err != nil {
-		return nil, err
-	}
-	err = x.all(ctx)
+	err := x.all(ctx)
 	return x.told, err
 }
 
 // An explanation evaluates the expressions of a policy one after the other.
 type explanation struct {
-	*environments
-
-	program   *Program
-	in        *Input
-	recording map[declared]*cel.Env
-	told      []rule.Expression
+	program *Program
+	in      *Input
+	// What is compiled of the policy.
+	variables, conditions, validations, messages, annotations []part
+	told                                                      []rule.Expression
 	// explained are the variables that have been told, by their index.
 	explained map[int]bool
 }
 
-// declare prepares environments that record macros, and gives the variables their types.
-func (x *explanation) declare() error {
-	x.recording, x.explained = map[declared]*cel.Env{}, map[int]bool{}
-	params := x.program.source.Params
-	for _, d := range []declared{{params: params}, {params: params, authorizer: true}} {
-		env, err := x.of[d].Extend(cel.EnableMacroCallTracking())
-		if err != nil {
-			return fmt.Errorf("make CEL environment: %w", err)
-		}
-		x.recording[d] = env
+// A part is an expression of a policy, compiled in an environment that remembers macros.
+type part struct {
+	field, name, text string
+	// decides says that the expression is a condition or a validation: it ought to be true.
+	decides bool
+	env     *cel.Env
+	ast     *cel.Ast
+	err     string
+}
+
+// compile compiles the expressions.
+func (x *explanation) compile() error {
+	e, err := takeEnvironments()
+	if err != nil {
+		return err
 	}
-	for _, v := range x.program.source.Variables {
-		var output *cel.Type
-		if ast, issues := x.recording[declared{params: params, authorizer: true}].Compile(v.Expression); issues == nil {
-			output = ast.OutputType()
+	defer e.release()
+	source := &x.program.source
+	texts, err := e.of[declared{params: source.Params}].Extend(cel.EnableMacroCallTracking())
+	if err != nil {
+		return fmt.Errorf("make CEL environment: %w", err)
+	}
+	deciding, err := e.of[declared{params: source.Params, authorizer: true}].Extend(cel.EnableMacroCallTracking())
+	if err != nil {
+		return fmt.Errorf("make CEL environment: %w", err)
+	}
+	add := func(to *[]part, env *cel.Env, p part) *part {
+		var issues *cel.Issues
+		p.env = env
+		if p.ast, issues = env.Compile(p.text); issues != nil {
+			p.err = "compilation failed: " + oneLine(issues.String())
 		}
-		x.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		*to = append(*to, p)
+		return &(*to)[len(*to)-1]
+	}
+	for i, v := range source.Variables {
+		compiled := add(&x.variables, deciding, part{field: fmt.Sprintf("spec.variables[%d].expression", i), name: v.Name, text: v.Expression})
+		var output *cel.Type
+		if compiled.err == "" {
+			output = compiled.ast.OutputType()
+		}
+		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+	}
+	for i, c := range source.Conditions {
+		add(&x.conditions, deciding, part{field: fmt.Sprintf("spec.matchConditions[%d].expression", i), name: c.Name, text: c.Expression, decides: true})
+	}
+	for i, v := range source.Validations {
+		add(&x.validations, deciding, part{field: fmt.Sprintf("spec.validations[%d].expression", i), text: v.Expression, decides: true})
+		if v.MessageExpression != "" {
+			add(&x.messages, texts, part{field: fmt.Sprintf("spec.validations[%d].messageExpression", i), text: v.MessageExpression})
+		} else {
+			x.messages = append(x.messages, part{})
+		}
+	}
+	for i, a := range source.Annotations {
+		add(&x.annotations, deciding, part{field: fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), name: a.Key, text: a.ValueExpression})
 	}
 	return nil
 }
 
 // all explains as [Program.Evaluate] evaluates.
 func (x *explanation) all(ctx context.Context) error {
-	source := &x.program.source
 	conditions := x.in.activation(x.program, withAuthorizer|asConditions)
-	skipped := false
-	for i, c := range source.Conditions {
-		told, err := x.tell(ctx, conditions, part{
-			field: fmt.Sprintf("spec.matchConditions[%d].expression", i), name: c.Name, text: c.Expression, decides: true, authorizer: true,
-		})
+	holds := true
+	for i := range x.conditions {
+		told, err := x.tell(ctx, conditions, &x.conditions[i])
 		if err != nil {
 			return err
 		}
-		skipped = skipped || told.Value != true
+		holds = holds && told.Value == true
 	}
-	if skipped {
+	if !holds {
 		return nil
 	}
-	denied := make([]bool, len(source.Validations))
+	denied := make([]bool, len(x.validations))
 	validations := x.in.activation(x.program, withNamespace|withAuthorizer)
-	for i, v := range source.Validations {
-		told, err := x.tell(ctx, validations, part{
-			field: fmt.Sprintf("spec.validations[%d].expression", i), text: v.Expression, decides: true, authorizer: true,
-		})
+	for i := range x.validations {
+		told, err := x.tell(ctx, validations, &x.validations[i])
 		if err != nil {
 			return err
 		}
 		denied[i] = told.Value == false
 	}
-	texts := x.in.activation(x.program, withNamespace)
-	for i, v := range source.Validations {
-		if !denied[i] || v.MessageExpression == "" {
+	messages := x.in.activation(x.program, withNamespace)
+	for i := range x.messages {
+		if !denied[i] || x.messages[i].text == "" {
 			continue
 		}
-		if _, err := x.tell(ctx, texts, part{field: fmt.Sprintf("spec.validations[%d].messageExpression", i), text: v.MessageExpression}); err != nil {
+		if _, err := x.tell(ctx, messages, &x.messages[i]); err != nil {
 			return err
 		}
 	}
-	texts = x.in.activation(x.program, withNamespace)
-	for i, a := range source.Annotations {
-		told := part{field: fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), name: a.Key, text: a.ValueExpression, authorizer: true}
-		if _, err := x.tell(ctx, texts, told); err != nil {
+	annotations := x.in.activation(x.program, withNamespace)
+	for i := range x.annotations {
+		if _, err := x.tell(ctx, annotations, &x.annotations[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// A part is an expression of a policy.
-type part struct {
-	field, name, text string
-	// decides says that the expression is a condition or a validation: it ought to be true.
-	decides bool
-	// authorizer says that the expression is compiled with the variable authorizer.
-	authorizer bool
-}
-
 // tell explains an expression, and before it the variables that it reads.
-func (x *explanation) tell(ctx context.Context, a *activation, p part) (rule.Expression, error) {
-	told := x.explain(ctx, a, p)
+func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Expression, error) {
+	told := p.explain(ctx, a)
 	if err := interrupted(ctx, a); err != nil {
 		return told, err
 	}
@@ -130,24 +148,18 @@ func (x *explanation) tell(ctx context.Context, a *activation, p part) (rule.Exp
 			continue
 		}
 		x.explained[i] = true
-		v := &x.program.source.Variables[i]
-		x.told = append(x.told, x.explain(ctx, a, part{
-			field: fmt.Sprintf("spec.variables[%d].expression", i), name: v.Name, text: v.Expression, authorizer: true,
-		}))
+		x.told = append(x.told, x.variables[i].explain(ctx, a))
 	}
 	x.told = append(x.told, told)
 	return told, interrupted(ctx, a)
 }
 
-func (x *explanation) explain(ctx context.Context, a *activation, p part) rule.Expression {
-	told := rule.Expression{Field: p.field, Name: p.name, Text: inLine(p.text)}
-	env := x.recording[declared{params: x.program.source.Params, authorizer: p.authorizer}]
-	ast, issues := env.Compile(p.text)
-	if issues != nil {
-		told.Error = "compilation failed: " + oneLine(issues.String())
+func (p *part) explain(ctx context.Context, a *activation) rule.Expression {
+	told := rule.Expression{Field: p.field, Name: p.name, Text: inLine(p.text), Error: p.err}
+	if p.err != "" {
 		return told
 	}
-	r := record(ctx, env, ast.NativeRep(), a)
+	r := record(ctx, p.env, p.ast.NativeRep(), a)
 	set(&told, r.value)
 	if told.Error != "" || p.decides && told.Value != true {
 		told.Parts = r.parts(r.expr)
