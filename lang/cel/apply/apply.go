@@ -9,6 +9,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -49,9 +50,7 @@ func (s *Schema) Merge(object, configuration map[string]any) (usher.Patch, error
 // withKindOf returns the configuration with the kind of an object.
 func withKindOf(object, configuration map[string]any) map[string]any {
 	whole := make(map[string]any, len(configuration)+2)
-	for name, field := range configuration {
-		whole[name] = field
-	}
+	maps.Copy(whole, configuration)
 	for _, name := range []string{"apiVersion", "kind"} {
 		delete(whole, name)
 		if text, ok := object[name].(string); ok {
@@ -184,9 +183,7 @@ func (m *merge) maps(t *schema.Map, old, set any) any {
 		return m.replace(old, set)
 	}
 	merged := make(map[string]any, len(from)+len(with))
-	for name, member := range from {
-		merged[name] = member
-	}
+	maps.Copy(merged, from)
 	for name, member := range with {
 		m.path = append(m.path, name)
 		if before, ok := from[name]; ok {
