@@ -125,7 +125,10 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
 	}
-	ast, issues := env.Compile(text)
+	ast, issues, err := check(env, text)
+	if err != nil {
+		return failed("compilation failed: " + err.Error())
+	}
 	if issues != nil {
 		return failed("compilation failed: " + issues.String())
 	}
@@ -140,6 +143,18 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed("program instantiation failed: " + err.Error())
 	}
 	return expression{text: text, program: program}, ast.OutputType()
+}
+
+// check parses and checks an expression. The error is a panic of the compiler, which does not survive
+// [?object.x], for example.
+func check(env *cel.Environment, text string) (ast *celgo.Ast, issues *celgo.Issues, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("the compiler panicked: %v", panicked)
+		}
+	}()
+	ast, issues = env.Compile(text)
+	return ast, issues, nil
 }
 
 func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {

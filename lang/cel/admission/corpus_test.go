@@ -1,0 +1,188 @@
+package admission_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/usher-dev/usher/lang/cel/admission"
+)
+
+// source has the variables that expressions see.
+var source = admission.Source{Params: true, Variables: []admission.Named{
+	{Name: "text", Expression: "object.metadata.name"}, {Name: "chain", Expression: "variables.text + '!'"}, {Name: "number", Expression: "3"}, {Name: "half", Expression: "0.5"},
+	{Name: "list", Expression: "[1, 2, 3]"}, {Name: "names", Expression: "object.?spec.?names.orValue(['x'])"}, {Name: "labels", Expression: "object.?metadata.?labels.orValue({})"},
+	{Name: "option", Expression: "object.?metadata.?name"}, {Name: "yes", Expression: "variables.number > 2"}, {Name: "nil", Expression: "null"},
+	{Name: "moment", Expression: "timestamp('2024-02-29T12:00:00Z')"}, {Name: "span", Expression: "duration('90m')"},
+	{Name: "broken", Expression: "object.spec.nowhere.more == 1"}, {Name: "uncompiled", Expression: "object."},
+}}
+
+// A pair is an expression with both its programs.
+type pair struct {
+	text     string
+	upstream plugincel.ConditionEvaluator
+	program  *admission.Program
+	index    int
+}
+
+func pairs(t testing.TB, s admission.Source, texts ...string) []pair {
+	t.Helper()
+	o := newOracle(t, s.Variables)
+	program, err := admission.CompileAny(s, texts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]pair, len(texts))
+	for i, text := range texts {
+		all[i] = pair{text: text, upstream: o.compile(text), program: program, index: i}
+	}
+	return all
+}
+
+// A tally counts what was compared.
+type tally struct {
+	pairs, values, errors, stopped, uncompiled, budgets, varying, panics int
+}
+
+const (
+	wholeBudget = 10_000_000
+	// patience is how often upstream is asked again for an answer that it may also give: it iterates
+	// over maps in random order.
+	patience = 30
+)
+
+// compare requires the same answer of both, and that they stop at the same budget.
+func (p *pair) compare(t testing.TB, s *situation, count *tally) answer {
+	t.Helper()
+	if p.upstream == nil {
+		count.panics++
+		if got := s.usher(t, p.program, p.index, wholeBudget); !strings.Contains(got.Err, "the compiler panicked") {
+			t.Errorf("%s: upstream panics, but usher: %v", p.text, got)
+		}
+		return answer{}
+	}
+	want := s.upstream(p.upstream, wholeBudget)
+	got := s.usher(t, p.program, p.index, wholeBudget)
+	count.pairs++
+	seen := []answer{want}
+	for range patience {
+		if slices.ContainsFunc(seen, func(a answer) bool { return a.String() == got.String() }) {
+			break
+		}
+		seen = append(seen, s.upstream(p.upstream, wholeBudget))
+	}
+	if !slices.ContainsFunc(seen, func(a answer) bool { return a.String() == got.String() }) {
+		t.Errorf("%s: %s\nupstream: %v\nusher:    %v", s.name, p.text, want, got)
+		return want
+	}
+	switch {
+	case want.Stopped != "":
+		count.stopped++
+	case strings.Contains(want.Err, "compilation error"):
+		count.uncompiled++
+		return want
+	case want.Err != "":
+		count.errors++
+	default:
+		count.values++
+	}
+	p.compareBudgets(t, s, want, count)
+	return want
+}
+
+// compareBudgets requires that what upstream counts is just enough.
+func (p *pair) compareBudgets(t testing.TB, s *situation, want answer, count *tally) {
+	t.Helper()
+	if want.Stopped != "" {
+		return
+	}
+	for range 3 {
+		if again := s.upstream(p.upstream, math.MaxInt64); again != want {
+			// The cost depends on the order of a map.
+			count.varying++
+			return
+		}
+	}
+	for _, budget := range []int64{want.Cost, want.Cost - 1} {
+		if budget < 0 {
+			continue
+		}
+		count.budgets++
+		upstream, got := s.upstream(p.upstream, budget), s.usher(t, p.program, p.index, budget)
+		if upstream.String() != got.String() {
+			t.Errorf("%s: %s\nwith a budget of %d, where upstream counts %d:\nupstream: %v\nusher:    %v", s.name, p.text, budget, want.Cost, upstream, got)
+		}
+	}
+}
+
+func newKubernetesGrammar() *grammar {
+	return newGrammar(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv())
+}
+
+// never are productions that have no value, each with its reason.
+var never = map[string]string{"int64_to_duration": "no integer can be converted"}
+
+// TestProductions compares calls of every function, operator and macro with upstream's evaluator:
+// values, texts of errors, and the budgets that are just enough. Each gives a value at least once.
+func TestProductions(t *testing.T) {
+	t.Parallel()
+	const rounds = 12
+	gr := newKubernetesGrammar()
+	all := situations(t, 12)
+	g := seeded(gr, 1)
+	var count tally
+	left := gr.all
+	for round := range rounds {
+		var texts, families []string
+		for i := range 2 * len(left) {
+			texts = append(texts, g.from(left[i/2], 1+(i+round)%3))
+			families = append(families, g.family)
+		}
+		hasValue := map[*production]bool{}
+		for i, p := range pairs(t, source, texts...) {
+			if p.compare(t, all[families[i]][(i+round)%12], &count).Value != "" {
+				hasValue[left[i/2]] = true
+			}
+		}
+		left = slices.DeleteFunc(slices.Clone(left), func(p *production) bool { return hasValue[p] })
+	}
+	for _, p := range left {
+		if never[p.id] == "" {
+			t.Errorf("%s, which is %s, never had a value", p.name, p.id)
+		}
+	}
+	if len(left) < len(never) {
+		t.Errorf("only %d productions never had a value: remove the others from never", len(left))
+	}
+	t.Logf("%d productions: %+v", len(gr.all), count)
+	if len(gr.all) < 300 {
+		t.Errorf("only %d productions", len(gr.all))
+	}
+}
+
+// TestCorpus compares generated expressions over generated objects with upstream's evaluator.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	all := situations(t, 12)
+	g := seeded(newKubernetesGrammar(), 2)
+	var texts, families []string
+	for range 600 {
+		texts = append(texts, g.expression())
+		families = append(families, g.family)
+	}
+	var count tally
+	for i, p := range pairs(t, source, texts...) {
+		of := all[families[i]]
+		for n := range 3 {
+			p.compare(t, of[(i+4*n)%len(of)], &count)
+		}
+	}
+	t.Logf("%+v", count)
+	if count.values < count.pairs/3 || count.errors < count.pairs/20 || count.uncompiled < count.pairs/100 {
+		t.Errorf("the corpus shows little: %+v", count)
+	}
+}

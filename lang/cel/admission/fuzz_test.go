@@ -1,0 +1,52 @@
+package admission_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel/admission"
+)
+
+// FuzzCEL turns bytes into an expression, and numbers into an object, and compares what upstream and
+// Usher make of them: values, texts of errors, and budgets.
+func FuzzCEL(f *testing.F) {
+	gr := newKubernetesGrammar()
+	o := newOracle(f, source.Variables)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 60 {
+		choices := make([]byte, 8*i)
+		for j := range choices {
+			choices[j] = byte(r.UintN(256))
+		}
+		f.Add(uint16(r.UintN(1<<16)), choices)
+	}
+	f.Fuzz(func(t *testing.T, seed uint16, choices []byte) {
+		g := &generator{chooser: &chosen{choices}, grammar: gr}
+		text := g.expression()
+		program, err := admission.CompileAny(source, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pair{text: text, upstream: o.compile(text), program: program}
+		p.compare(t, fuzzed(t, g.family, uint64(seed)), &tally{})
+	})
+}
+
+func fuzzed(t testing.TB, family string, seed uint64) *situation {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 3))
+	q := request{
+		name: "fuzzed", operation: usher.Update, kind: podKind, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		namespace: namespaceOf(r.IntN(2)), params: paramsOf(r.IntN(2)), user: usher.User{Name: "jane", Groups: []string{"devs"}},
+	}
+	if family == "widget" {
+		q.kind, q.resource = widgetKind, schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+		q.object, q.old = widget(r), widget(r)
+	} else {
+		q.object, q.old = pod(r), pod(r)
+	}
+	return q.situation(t)
+}
