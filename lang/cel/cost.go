@@ -10,7 +10,9 @@ import (
 )
 
 // costTrackers are those of the program options of API servers, and of the libraries sets and
-// lists of cel-go, which does not export them.
+// lists of cel-go, which does not export them. They panic where those do: if an argument is an
+// error, the evaluation ends with the panic as its error, even in an operand of || that does not
+// matter.
 func costTrackers() []interpreter.CostTrackerOption {
 	options := []interpreter.CostTrackerOption{
 		interpreter.PresenceTestHasCost(false),
@@ -48,11 +50,7 @@ func resultCost(_ []ref.Val, result ref.Val) *uint64 { return listCost(1, sizeOf
 func flattenCost(args []ref.Val, _ ref.Val) *uint64 {
 	depth := 1.0
 	if len(args) == 2 {
-		level, ok := args[1].(types.Int)
-		if !ok {
-			return nil
-		}
-		depth = float64(level)
+		depth = float64(args[1].(types.Int))
 	}
 	return listCost(depth, sizeOf(args[0]))
 }
@@ -61,10 +59,7 @@ func flattenCost(args []ref.Val, _ ref.Val) *uint64 {
 // another.
 func compareCost(argument int) interpreter.FunctionTracker {
 	return func(args []ref.Val, _ ref.Val) *uint64 {
-		list, ok := args[argument].(traits.Lister)
-		if !ok {
-			return nil
-		}
+		list := args[argument].(traits.Lister)
 		factor, size := 2.0, sizeOf(list)
 		if size == 0 {
 			return listCost(factor, 0)
@@ -86,9 +81,5 @@ func sizeOf(value ref.Val) uint64 {
 	if !ok {
 		return 1
 	}
-	size, ok := sizer.Size().(types.Int)
-	if !ok {
-		return 1
-	}
-	return uint64(size)
+	return uint64(sizer.Size().(types.Int))
 }

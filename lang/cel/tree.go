@@ -3,6 +3,7 @@ package cel
 import (
 	"fmt"
 	"reflect"
+	"unsafe"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -18,9 +19,9 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	case ref.Val:
 		return v
 	case map[string]any:
-		return tree(v)
+		return treeOf(v)
 	case []any:
-		return list(v)
+		return &list{v}
 	}
 	return a.Adapter.NativeToValue(value)
 }
@@ -28,14 +29,19 @@ func (a adapter) NativeToValue(value any) ref.Val {
 // Value returns the value of a decoded object, or of a part of one.
 func Value(native any) ref.Val { return adapter{types.DefaultTypeAdapter}.NativeToValue(native) }
 
-// A tree is a decoded object as a map value. To wrap one takes no memory.
-type tree map[string]any
+// A tree is a decoded object as a map value. It is the pointer that a map is: to wrap one takes no
+// memory, and unlike a map it can be the key of a map, as cel-go makes them of values.
+type tree struct{ pointer unsafe.Pointer }
 
 var (
-	_ traits.Mapper   = tree(nil)
-	_ traits.Foldable = tree(nil)
-	_ traits.Zeroer   = tree(nil)
+	_ traits.Mapper   = tree{}
+	_ traits.Foldable = tree{}
+	_ traits.Zeroer   = tree{}
 )
+
+func treeOf(m map[string]any) tree { return tree{*(*unsafe.Pointer)(unsafe.Pointer(&m))} }
+
+func (t tree) native() map[string]any { return *(*map[string]any)(unsafe.Pointer(&t.pointer)) }
 
 // Find implements [traits.Mapper].
 func (t tree) Find(key ref.Val) (ref.Val, bool) {
@@ -43,7 +49,7 @@ func (t tree) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
-	value, found := t[string(name)]
+	value, found := t.native()[string(name)]
 	if !found {
 		return nil, false
 	}
@@ -65,20 +71,21 @@ func (t tree) Contains(key ref.Val) ref.Val {
 	if !ok {
 		return types.False
 	}
-	_, found := t[string(name)]
+	_, found := t.native()[string(name)]
 	return types.Bool(found)
 }
 
 // Size implements [traits.Sizer].
-func (t tree) Size() ref.Val { return types.Int(len(t)) }
+func (t tree) Size() ref.Val { return types.Int(len(t.native())) }
 
 // IsZeroValue implements [traits.Zeroer].
-func (t tree) IsZeroValue() bool { return len(t) == 0 }
+func (t tree) IsZeroValue() bool { return len(t.native()) == 0 }
 
 // Iterator implements [traits.Iterable].
 func (t tree) Iterator() traits.Iterator {
-	keys := make([]any, 0, len(t))
-	for key := range t {
+	native := t.native()
+	keys := make([]any, 0, len(native))
+	for key := range native {
 		keys = append(keys, key)
 	}
 	return &iterator{items: keys}
@@ -86,7 +93,7 @@ func (t tree) Iterator() traits.Iterator {
 
 // Fold implements [traits.Foldable].
 func (t tree) Fold(f traits.Folder) {
-	for key, value := range t {
+	for key, value := range t.native() {
 		if !f.FoldEntry(key, value) {
 			return
 		}
@@ -106,37 +113,37 @@ func (t tree) ConvertToType(to ref.Type) ref.Val { return t.general().ConvertToT
 func (t tree) Type() ref.Type { return types.MapType }
 
 // Value implements [ref.Val].
-func (t tree) Value() any { return map[string]any(t) }
+func (t tree) Value() any { return t.native() }
 
 // String implements [fmt.Stringer].
 func (t tree) String() string { return fmt.Sprint(t.general()) }
 
 // general is the same map for what is seldom done with one.
 func (t tree) general() traits.Mapper {
-	return types.NewStringInterfaceMap(adapter{types.DefaultTypeAdapter}, t)
+	return types.NewStringInterfaceMap(adapter{types.DefaultTypeAdapter}, t.native())
 }
 
 // A list is a list of a decoded object as a list value.
-type list []any
+type list struct{ items []any }
 
 var (
-	_ traits.Lister   = list(nil)
-	_ traits.Foldable = list(nil)
-	_ traits.Zeroer   = list(nil)
+	_ traits.Lister   = (*list)(nil)
+	_ traits.Foldable = (*list)(nil)
+	_ traits.Zeroer   = (*list)(nil)
 )
 
 // Get implements [traits.Indexer].
-func (l list) Get(index ref.Val) ref.Val {
+func (l *list) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
-	if err != nil || i < 0 || i >= len(l) {
+	if err != nil || i < 0 || i >= len(l.items) {
 		return l.general().Get(index)
 	}
-	return Value(l[i])
+	return Value(l.items[i])
 }
 
 // Contains implements [traits.Container].
-func (l list) Contains(value ref.Val) ref.Val {
-	for _, item := range l {
+func (l *list) Contains(value ref.Val) ref.Val {
+	for _, item := range l.items {
 		if value.Equal(Value(item)) == types.True {
 			return types.True
 		}
@@ -145,17 +152,17 @@ func (l list) Contains(value ref.Val) ref.Val {
 }
 
 // Size implements [traits.Sizer].
-func (l list) Size() ref.Val { return types.Int(len(l)) }
+func (l *list) Size() ref.Val { return types.Int(len(l.items)) }
 
 // IsZeroValue implements [traits.Zeroer].
-func (l list) IsZeroValue() bool { return len(l) == 0 }
+func (l *list) IsZeroValue() bool { return len(l.items) == 0 }
 
 // Iterator implements [traits.Iterable].
-func (l list) Iterator() traits.Iterator { return &iterator{items: l} }
+func (l *list) Iterator() traits.Iterator { return &iterator{items: l.items} }
 
 // Fold implements [traits.Foldable].
-func (l list) Fold(f traits.Folder) {
-	for i, item := range l {
+func (l *list) Fold(f traits.Folder) {
+	for i, item := range l.items {
 		if !f.FoldEntry(i, item) {
 			return
 		}
@@ -163,29 +170,29 @@ func (l list) Fold(f traits.Folder) {
 }
 
 // Add implements [traits.Adder].
-func (l list) Add(other ref.Val) ref.Val { return l.general().Add(other) }
+func (l *list) Add(other ref.Val) ref.Val { return l.general().Add(other) }
 
 // Equal implements [ref.Val].
-func (l list) Equal(other ref.Val) ref.Val { return l.general().Equal(other) }
+func (l *list) Equal(other ref.Val) ref.Val { return l.general().Equal(other) }
 
 // ConvertToNative implements [ref.Val].
-func (l list) ConvertToNative(to reflect.Type) (any, error) { return l.general().ConvertToNative(to) }
+func (l *list) ConvertToNative(to reflect.Type) (any, error) { return l.general().ConvertToNative(to) }
 
 // ConvertToType implements [ref.Val].
-func (l list) ConvertToType(to ref.Type) ref.Val { return l.general().ConvertToType(to) }
+func (l *list) ConvertToType(to ref.Type) ref.Val { return l.general().ConvertToType(to) }
 
 // Type implements [ref.Val].
-func (l list) Type() ref.Type { return types.ListType }
+func (l *list) Type() ref.Type { return types.ListType }
 
 // Value implements [ref.Val].
-func (l list) Value() any { return []any(l) }
+func (l *list) Value() any { return l.items }
 
 // String implements [fmt.Stringer].
-func (l list) String() string { return fmt.Sprint(l.general()) }
+func (l *list) String() string { return fmt.Sprint(l.general()) }
 
 // general is the same list for what is seldom done with one.
-func (l list) general() traits.Lister {
-	return types.NewDynamicList(adapter{types.DefaultTypeAdapter}, []any(l))
+func (l *list) general() traits.Lister {
+	return types.NewDynamicList(adapter{types.DefaultTypeAdapter}, l.items)
 }
 
 // An iterator is one over a list, or over the keys of a tree.

@@ -50,9 +50,9 @@ type tally struct {
 
 const (
 	wholeBudget = 10_000_000
-	// patience is how often upstream is asked again for an answer that it may also give: it iterates
+	// repeats is how often upstream is asked again for an answer that it may also give: it iterates
 	// over maps in random order.
-	patience = 30
+	repeats = 30
 )
 
 // compare requires the same answer of both, and that they stop at the same budget.
@@ -69,7 +69,7 @@ func (p *pair) compare(t testing.TB, s *situation, count *tally) answer {
 	got := s.usher(t, p.program, p.index, wholeBudget)
 	count.pairs++
 	seen := []answer{want}
-	for range patience {
+	for range repeats {
 		if slices.ContainsFunc(seen, func(a answer) bool { return a.String() == got.String() }) {
 			break
 		}

@@ -44,9 +44,9 @@ func fuzzed(t testing.TB, family string, seed uint64) *situation {
 	}
 	if family == "widget" {
 		q.kind, q.resource = widgetKind, schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-		q.object, q.old = widget(r), widget(r)
+		q.object, q.old = generatedWidget(r), generatedWidget(r)
 	} else {
-		q.object, q.old = pod(r), pod(r)
+		q.object, q.old = generatedPod(r), generatedPod(r)
 	}
 	return q.situation(t)
 }

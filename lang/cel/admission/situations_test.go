@@ -29,7 +29,7 @@ func situations(t testing.TB, n int) map[string][]*situation {
 	t.Helper()
 	all := map[string][]*situation{}
 	for i := range n {
-		for family, made := range map[string]func(*rand.Rand) runtime.Object{"widget": widget, "pod": pod} {
+		for family, made := range map[string]func(*rand.Rand) runtime.Object{"widget": generatedWidget, "pod": generatedPod} {
 			// The choices must not depend on the order of a map.
 			own := rand.New(rand.NewPCG(uint64(i), uint64(len(family))))
 			q := request{name: fmt.Sprintf("%s %d", family, i), operation: usher.Create, kind: podKind, resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, object: made(own)}
@@ -82,9 +82,9 @@ func paramsOf(i int) runtime.Object {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Limit", "metadata": map[string]any{"name": "l"}, "spec": map[string]any{"replicas": int64(3), "ratio": 0.75}}}
 }
 
-// widget is an object of a custom resource: fields may be missing, and may have another type than
+// generatedWidget is an object of a custom resource: fields may be missing, and may have another type than
 // most have.
-func widget(r *rand.Rand) runtime.Object {
+func generatedWidget(r *rand.Rand) runtime.Object {
 	spec := map[string]any{}
 	for _, f := range []struct {
 		name   string
@@ -148,8 +148,8 @@ func containers(r *rand.Rand) []any {
 	return all
 }
 
-// pod is an object of the API server's own types.
-func pod(r *rand.Rand) runtime.Object {
+// generatedPod is an object of the API server's own types.
+func generatedPod(r *rand.Rand) runtime.Object {
 	p := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{"note": "n"}},
