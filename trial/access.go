@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 // accessProblems warns of rules of authorization policies that match no request.

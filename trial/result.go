@@ -8,8 +8,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 // check warns of changes by a rule that an API server rejects or reverts.

@@ -14,8 +14,8 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 // errNotTried is the error for facts, which trials do not have.

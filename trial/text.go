@@ -10,8 +10,8 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 var (

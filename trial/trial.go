@@ -14,8 +14,9 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 // Options configure what policies are tried on. The zero value works.
@@ -35,11 +36,12 @@ type Trial struct {
 	options Options
 	// recorded reads the recorded kinds once, when first needed.
 	recorded func() *kind.Set
+	types    *typecheck.Checker
 }
 
 // New returns a trial. Keep it: it reads the recorded kinds once.
 func New(o Options) *Trial {
-	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded)}
+	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded), types: typecheck.New()}
 }
 
 // A Result has the findings, and what was not tried.
@@ -58,6 +60,10 @@ type Result struct {
 // Problems returns the problems for the author of a policy, including what was not tried.
 func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
 	result := t.Try(ctx, c)
+	for i := range result.Problems {
+		// What is certain of the kinds that are known now need not be certain of the cluster.
+		result.Problems[i].Severity = rule.Warning
+	}
 	for _, skipped := range result.Skipped {
 		result.Problems = append(result.Problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: "not tried on " + skipped})
 	}
@@ -88,6 +94,11 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
 	result.Problems = append(result.Problems, accessProblems(set, c)...)
+	if c.Admission != nil {
+		problems, skipped := t.typeProblems(ctx, set, c.Admission)
+		result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
+		result.Unsettled = result.Unsettled || len(skipped) > 0
+	}
 	words := wordsOf(api.Spec(c.Policy.Object))
 	for i := range c.Rules {
 		r := &c.Rules[i]

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 // useProblems warns of paths that no object has of any kind that the rule selects, and of comparisons

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/trial/kind"
+	"github.com/usher-dev/usher/kind"
 )
 
 // TestRecordedKinds: policies are tried without a cluster by the kinds that this version of
 // Kubernetes serves, and their schemas.
 func TestRecordedKinds(t *testing.T) {
 	t.Parallel()
-	const file = root + "/trial/kind/recorded.jsonl"
+	const file = root + "/kind/recorded.jsonl"
 	r := sharedRig(t)
 	_, lists, err := r.kube.Discovery().ServerGroupsAndResources()
 	if err != nil {

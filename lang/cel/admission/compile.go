@@ -7,6 +7,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -187,7 +188,7 @@ func advice(what string) string {
 	case strings.Contains(what, "undeclared reference"):
 		return "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
 	case strings.Contains(what, "undefined field"):
-		return "see docs/cel.md for the fields of request, namespaceObject and variables"
+		return cmp.Or(adviseField(what), "see docs/cel.md for the fields of request, namespaceObject and variables")
 	case strings.Contains(what, "must evaluate to"):
 		return "compare the value with something, or convert it"
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/trial"
-	"github.com/usher-dev/usher/trial/kind"
 )
 
 type checkFlags struct {

@@ -253,8 +253,8 @@ func shorten(text string) string {
 // mostSearched limits the fields that Find visits.
 const mostSearched = 3000
 
-// Find returns the shortest path to a field with a name, nil if there is none. Of equally long
-// ones, it returns the first in alphabetical order.
+// Find returns the shortest path to a field with a name, whose case does not count; nil if there is
+// none. Of equally long ones, it returns the first in alphabetical order.
 func (s *Set) Find(of *Schema, name string) []string {
 	type place struct {
 		of   *Schema
@@ -272,10 +272,11 @@ func (s *Set) Find(of *Schema, name string) []string {
 				next = append(next, place{resolved.Items, append(slices.Clone(at.path), "[]")})
 				continue
 			}
-			if _, ok := resolved.Properties[name]; ok {
-				return append(slices.Clone(at.path), name)
+			fields := slices.Sorted(maps.Keys(resolved.Properties))
+			if i := slices.IndexFunc(fields, func(field string) bool { return strings.EqualFold(field, name) }); i >= 0 {
+				return append(slices.Clone(at.path), fields[i])
 			}
-			for _, field := range slices.Sorted(maps.Keys(resolved.Properties)) {
+			for _, field := range fields {
 				if field == "status" || field == "managedFields" {
 					continue
 				}

@@ -1,0 +1,120 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile/admissionregistration"
+	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/lang/cel/typecheck"
+	"github.com/usher-dev/usher/rule"
+)
+
+// typeProblems returns what is wrong with the types in the expressions of an admission policy.
+func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p *admissionregistration.Policy) ([]rule.Problem, []string) {
+	targets, unknown := targetsOf(set, p.Matches())
+	policy := &typecheck.Policy{
+		Expressions: p.Expressions(), Params: p.Params(), Targets: targets,
+		Partial: len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
+	}
+	var skipped []string
+	for _, name := range unknown {
+		skipped = append(skipped, fmt.Sprintf("objects of the resource %s: their schema is not known", name))
+	}
+	if of := p.Params(); !of.Empty() && set.Schema(of) == nil {
+		skipped = append(skipped, fmt.Sprintf("params of kind %s in %s: their schema is not known", of.Kind, of.GroupVersion()))
+	}
+	problems, err := t.types.Check(ctx, set, policy)
+	if err != nil {
+		skipped = append(skipped, fmt.Sprintf("the types of expressions: %v", err))
+	}
+	return problems, skipped
+}
+
+// targetsOf returns the kinds of objects that a match is for, and the named resources of which none
+// is known.
+func targetsOf(set *kind.Set, m *rule.ResourceMatch) (targets []typecheck.Target, unknown []string) {
+	known := map[string]bool{}
+	for r := range set.Resources() {
+		target, ok := targetOf(r, m)
+		if !ok {
+			continue
+		}
+		if set.Schema(target.Kind) == nil {
+			unknown = append(unknown, r.Name)
+			continue
+		}
+		known[r.Name] = true
+		if !slices.Contains(targets, target) {
+			targets = append(targets, target)
+		}
+	}
+	for i := range m.Rules {
+		for _, name := range m.Rules[i].Resources {
+			if !strings.Contains(name, "*") && !known[name] && !slices.Contains(unknown, name) {
+				unknown = append(unknown, name)
+			}
+		}
+	}
+	return targets, unknown
+}
+
+// targetOf returns the objects of a resource if some request for it matches.
+func targetOf(r *kind.Resource, m *rule.ResourceMatch) (typecheck.Target, bool) {
+	in := schema.GroupVersion{Group: r.Group, Version: r.Version}
+	if r.In != nil {
+		in = *r.In
+	}
+	name, subresource, _ := strings.Cut(r.Name, "/")
+	request := usher.Request{Kind: r.Of(), Resource: in.WithResource(name), Subresource: subresource}
+	if r.Namespaced {
+		request.Namespace = "x"
+	}
+	matches := slices.ContainsFunc(operationsOf(r), func(operation usher.Operation) bool {
+		request.Operation = operation
+		return slices.ContainsFunc(namesIn(m), func(name string) bool {
+			request.Name = name
+			return m.Matches(&request)
+		})
+	})
+	return typecheck.Target{Kind: request.Kind, Resource: request.Resource}, matches
+}
+
+// namesIn returns names of objects of which one matches if any does.
+func namesIn(m *rule.ResourceMatch) []string {
+	names := []string{""}
+	for i := range m.Rules {
+		names = append(names, m.Rules[i].Names...)
+	}
+	return names
+}
+
+// operationsOf returns the operations of the requests for a resource that are admitted.
+func operationsOf(r *kind.Resource) []usher.Operation {
+	if isOptions(r.Of()) {
+		return []usher.Operation{usher.Connect}
+	}
+	var operations []usher.Operation
+	for operation, verbs := range map[usher.Operation][]string{
+		usher.Create: {"create", "patch", "update"}, usher.Update: {"update", "patch"}, usher.Delete: {"delete", "deletecollection"},
+	} {
+		if slices.ContainsFunc(verbs, func(verb string) bool { return slices.Contains(r.Verbs, verb) }) {
+			operations = append(operations, operation)
+		}
+	}
+	return operations
+}
+
+// matchesAny reports whether a match is for resources that it does not name.
+func matchesAny(m *rule.ResourceMatch) bool {
+	return len(m.Rules) == 0 || slices.ContainsFunc(m.Rules, func(r rule.ResourceRule) bool {
+		return slices.Contains(r.Groups, "*") || slices.Contains(r.Versions, "*") || slices.ContainsFunc(r.Resources, func(name string) bool {
+			return strings.Contains(name, "*") && !strings.HasPrefix(name, "pods/")
+		})
+	})
+}
