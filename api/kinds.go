@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
@@ -26,8 +27,8 @@ type Kind struct {
 	// had the right to write them: they grant rights, or act with more rights than their author
 	// has.
 	NeedsProof bool
-	// Foreign says that the kind is one of Kubernetes: Usher reads it from files only, because API
-	// servers enforce those in the cluster themselves.
+	// Foreign says that the kind is one of Kubernetes. API servers enforce policies of these kinds
+	// themselves: Usher enforces those in files, and others only if it is told to.
 	Foreign bool
 	// New makes an empty policy.
 	New func() Object
@@ -92,6 +93,27 @@ func Kinds() []Kind {
 	return slices.SortedFunc(slices.Values(own), func(a, b Kind) int {
 		return cmp.Compare(a.String(), b.String())
 	})
+}
+
+// ForeignKinds returns the kinds that are not Usher's own, sorted by name, each in all its versions,
+// the newest first.
+func ForeignKinds() [][]Kind {
+	var all [][]Kind
+	for _, k := range kinds {
+		i := slices.IndexFunc(all, func(versions []Kind) bool { return versions[0].GroupKind() == k.GroupKind() })
+		switch {
+		case !k.Foreign:
+		case i < 0:
+			all = append(all, []Kind{k})
+		default:
+			all[i] = append(all[i], k)
+		}
+	}
+	for _, versions := range all {
+		slices.SortFunc(versions, func(a, b Kind) int { return -version.CompareKubeAwareVersionStrings(a.Version, b.Version) })
+	}
+	slices.SortFunc(all, func(a, b []Kind) int { return cmp.Compare(a[0].Kind, b[0].Kind) })
+	return all
 }
 
 // KindNamed returns the kind with this name, which may be foreign.

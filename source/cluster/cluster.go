@@ -1,5 +1,6 @@
 // Package cluster reads policies from the API server of a cluster and follows their
-// changes.
+// changes: those of Usher's own kinds with [New], those of Kubernetes' kinds, in whichever version
+// it is served, with [Admission].
 //
 // A policy that is being deleted stays in force until it is gone. A policy that cannot be decoded
 // stays as it was. Writes of the status and of other metadata that API servers maintain are not
@@ -8,11 +9,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/usher-dev/usher/api"
@@ -25,6 +28,10 @@ const (
 	retry = 5 * time.Second
 	// probe is the time without events after which the API server is asked for a bookmark.
 	probe = 20 * time.Second
+	// patientRetry is retry of a lenient source.
+	patientRetry = time.Minute
+
+	rightsAreMissing = "let Usher get, list and watch them: apply the chart of this version, or do not read them, with --admission-policies=off"
 )
 
 // Options configure a [Source]. The zero value works.
@@ -35,6 +42,9 @@ type Options struct {
 	// Proofs tells what is known of the right of those who wrote the policies; nil means that
 	// the policies need no proofs.
 	Proofs Proofs
+	// Lenient says that kinds that cannot be read do not hold up the others: it is for policies that
+	// are not to be enforced.
+	Lenient bool
 	// Log receives a record when policies cannot be read, and when they can be read again.
 	Log *slog.Logger
 }
@@ -50,7 +60,6 @@ type Proofs interface {
 
 // A Source holds the policies of a cluster. Use [New].
 type Source struct {
-	wait    time.Duration
 	kinds   []*kind
 	changed chan struct{}
 }
@@ -60,12 +69,27 @@ var _ source.Source = (*Source)(nil)
 // New returns the source of the policies that client reads, in all namespaces. The client
 // needs get, list and watch on every kind of policy.
 func New(client dynamic.Interface, o Options) *Source {
+	var all [][]api.Kind
+	for _, kind := range api.Kinds() {
+		all = append(all, []api.Kind{kind})
+	}
+	return newSource(client, all, o)
+}
+
+// Admission returns the source of Kubernetes' own admission policies and their bindings. A kind that
+// the API server does not serve, in any version, has no policies. The client needs get, list and
+// watch on every kind.
+func Admission(client dynamic.Interface, o Options) *Source {
+	return newSource(client, api.ForeignKinds(), o)
+}
+
+func newSource(client dynamic.Interface, kinds [][]api.Kind, o Options) *Source {
 	if o.Wait <= 0 {
 		o.Wait = 10 * time.Second
 	}
-	s := &Source{wait: o.Wait, changed: make(chan struct{}, 1)}
-	for _, kind := range api.Kinds() {
-		s.kinds = append(s.kinds, newKind(client, kind, s.signal, o))
+	s := &Source{changed: make(chan struct{}, 1)}
+	for _, versions := range kinds {
+		s.kinds = append(s.kinds, newKind(client, versions, s.signal, o))
 	}
 	return s
 }
@@ -85,7 +109,7 @@ func (s *Source) signal() { changes.Signal(s.changed) }
 // its policies. Later, policies stay as they were last seen. Call Run once.
 func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 	for _, k := range s.kinds {
-		go k.run(ctx, s.wait)
+		go k.run(ctx)
 	}
 	// kubectl apply writes many policies one by one.
 	pause := changes.Pause{Quiet: 50 * time.Millisecond, Limit: 500 * time.Millisecond}
@@ -110,7 +134,7 @@ func (s *Source) Run(ctx context.Context, update func(source.Set)) error {
 // set is everything that is known. It is complete if the API server has answered for every kind.
 func (s *Source) set() (set source.Set, complete bool) {
 	for _, k := range s.kinds {
-		if !k.addTo(&set, s.wait) {
+		if !k.addTo(&set) {
 			return source.Set{}, false
 		}
 	}
@@ -140,9 +164,33 @@ func (s *Source) Staleness() time.Duration {
 // Err is why policies cannot be read at present, nil if they can.
 func (s *Source) Err() error {
 	for _, k := range s.kinds {
-		if err := k.reflector.State().Err; err != nil {
-			return fmt.Errorf("read policies of kind %s: %w", k.gvk.Kind, err)
+		if err := k.state().Err; err != nil {
+			return fmt.Errorf("read policies of kind %s: %w", k.versions[0].Kind, err)
 		}
 	}
 	return nil
+}
+
+// A Reading says how a kind of policy is read.
+type Reading struct {
+	Kind schema.GroupKind
+	// Version is the one in which the kind is read; empty if it is not, for the reason Err.
+	Version string
+	Err     error
+}
+
+// ErrAbsent is the error of a kind that the cluster does not have.
+var ErrAbsent = errors.New("the cluster has no such kind")
+
+// ErrForbidden is the error of a kind that Usher may not read.
+var ErrForbidden = errors.New("Usher may not read them: " + rightsAreMissing) //nolint:staticcheck // It begins with a name.
+
+// Readings returns how each kind is read. A kind that was not tried yet has neither a version nor an
+// error.
+func (s *Source) Readings() []Reading {
+	all := make([]Reading, len(s.kinds))
+	for i, k := range s.kinds {
+		all[i] = k.read()
+	}
+	return all
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -26,16 +24,21 @@ import (
 
 // A kind holds the policies of one kind, decoded. It is the store of its reflector.
 type kind struct {
-	gvk       schema.GroupVersionKind
-	reflector *reflector.Reflector
-	signal    func()
+	// versions are those in which an API server may serve the kind, the newest first.
+	versions []api.Kind
+	client   dynamic.Interface
+	options  Options
+	log      *slog.Logger
+	signal   func()
 	// proofs is nil if policies of the kind need none.
 	proofs Proofs
-	// failed receives at most one message when the reflector begins to fail.
-	failed chan struct{}
+	// failed and moved receive at most one message when the state of the reflector changes: failed
+	// when it begins to fail.
+	failed, moved chan struct{}
 
 	mu       sync.Mutex
 	policies map[types.NamespacedName]held
+	reading  reading
 }
 
 // A held is one policy of the cluster.
@@ -50,43 +53,27 @@ type held struct {
 	checked uint64
 }
 
-func newKind(client dynamic.Interface, policies api.Kind, signal func(), o Options) *kind {
-	k := &kind{gvk: policies.GroupVersionKind, signal: signal, failed: make(chan struct{}, 1), policies: map[types.NamespacedName]held{}}
-	if policies.NeedsProof {
+func newKind(client dynamic.Interface, versions []api.Kind, signal func(), o Options) *kind {
+	k := &kind{
+		versions: versions, client: client, options: o, log: slog.New(slog.DiscardHandler), signal: signal,
+		failed: make(chan struct{}, 1), moved: make(chan struct{}, 1), policies: map[types.NamespacedName]held{},
+	}
+	if versions[0].NeedsProof {
 		k.proofs = o.Proofs
 	}
-	log := o.Log
-	if log != nil {
-		log = log.With(slog.String("kind", policies.Kind))
+	if o.Log != nil {
+		k.log = o.Log.With(slog.String("kind", versions[0].Kind))
 	}
-	k.reflector = reflector.New(client, policies.GroupVersionResource(), k, reflector.Options{Retry: retry, Probe: probe, Changed: k.changed, Log: log})
+	k.use(0)
 	return k
-}
-
-// run follows the kind until ctx is done. Some wait after reading begins to fail there is
-// something to report.
-func (k *kind) run(ctx context.Context, wait time.Duration) {
-	go k.reflector.Run(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.failed:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-			k.signal()
-		}
-	}
 }
 
 // changed is called when the state of the reflector changes.
 func (k *kind) changed() {
-	if k.reflector.State().Err != nil {
+	if k.state().Err != nil {
 		changes.Signal(k.failed)
 	}
+	changes.Signal(k.moved)
 	k.signal()
 }
 
@@ -175,17 +162,20 @@ func fullName(namespace, name string) string {
 
 // addTo adds the policies to set, by namespace and name, and the errors of those that cannot be
 // decoded. It is false if nothing is known yet.
-func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
-	state := k.reflector.State()
-	lasting := state.Err != nil && time.Since(state.Since) >= wait
-	absent := lasting && apierrors.IsNotFound(state.Err)
+func (k *kind) addTo(set *source.Set) bool {
+	state := k.state()
+	lasting := state.Err != nil && time.Since(state.Since) >= k.options.Wait
 	switch {
-	case absent:
+	case lasting && apierrors.IsNotFound(state.Err) && k.versions[0].Foreign:
+		return true
+	case lasting && apierrors.IsNotFound(state.Err):
 		set.Unreadable = append(set.Unreadable, k.absent())
+		return true
+	case !state.Synced && lasting && k.options.Lenient:
 		return true
 	case !state.Synced || k.proofs != nil && k.proofs.Version() == 0:
 		return false
-	case lasting && (apierrors.IsForbidden(state.Err) || apierrors.IsUnauthorized(state.Err)):
+	case lasting && isForbidden(state):
 		set.Unreadable = append(set.Unreadable, k.forbidden())
 	}
 	k.mu.Lock()
@@ -212,24 +202,30 @@ func (k *kind) addTo(set *source.Set, wait time.Duration) bool {
 // absent is the error for a kind that the cluster does not have. Its text, like that of forbidden,
 // is the same at every attempt, unlike the API server's.
 func (k *kind) absent() source.Unreadable {
+	gvk := k.versions[0].GroupVersionKind
 	return source.Unreadable{
-		Err: fmt.Errorf("read policies of kind %s: the cluster has no such kind in %s", k.gvk.Kind, k.gvk.GroupVersion()),
+		Err: fmt.Errorf("read policies of kind %s: the cluster has no such kind in %s", gvk.Kind, gvk.GroupVersion()),
 		Do:  "install the CRDs of Usher; policies of this kind are enforced as soon as they are there",
 	}
 }
 
 // forbidden is the error for a kind that may no longer be read.
 func (k *kind) forbidden() source.Unreadable {
+	gvk := k.versions[0].GroupVersionKind
 	return source.Unreadable{
-		Err: fmt.Errorf("read policies of kind %s: Usher may not get, list or watch them", k.gvk.Kind),
-		Do:  "grant it for the API group " + k.gvk.Group + "; until then policies stay as they were last seen",
+		Err: fmt.Errorf("read policies of kind %s: Usher may not get, list or watch them", gvk.Kind),
+		Do:  "grant it for the API group " + gvk.Group + "; until then policies stay as they were last seen",
 	}
+}
+
+func isForbidden(s reflector.State) bool {
+	return apierrors.IsForbidden(s.Err) || apierrors.IsUnauthorized(s.Err)
 }
 
 // heard is when the policies were last known to be those of the cluster. A kind that does
 // not exist is known to have none.
 func (k *kind) heard() time.Time {
-	state := k.reflector.State()
+	state := k.state()
 	if apierrors.IsNotFound(state.Err) && state.Until.After(state.Heard) {
 		return state.Until
 	}
