@@ -83,10 +83,12 @@ type Live struct {
 	sets     []*merged
 	known    map[usher.PolicyRef]*version
 	unused   []rule.State
-	lengths  lengths
-	index    *index.Index
-	settler  settler
-	tries    *tries
+	// elsewhere are the policies that API servers enforce.
+	elsewhere []api.Policy
+	lengths   lengths
+	index     *index.Index
+	settler   settler
+	tries     *tries
 }
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
@@ -248,10 +250,12 @@ func (l *Live) build(sets []*merged) built {
 			enforced = append(enforced, *v.good)
 		}
 	}
+	l.countKnown(&status)
+	problems = append(problems, l.twice(enforced)...)
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status
-	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) ||
+	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) || !maps.Equal(last.Known, status.Known) ||
 		!slices.EqualFunc(l.unused, c.unused, sameObject)
 	l.known, l.unused = known, c.unused
 	l.settler.expect(versions)

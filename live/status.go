@@ -21,6 +21,9 @@ type Status struct {
 	Since time.Time `json:"since"`
 	// Policies counts the policies by kind, whether they are enforced or not.
 	Policies map[string]int `json:"policies"`
+	// Known counts the admission policies by kind that API servers enforce themselves, and their
+	// bindings. They are not in force here.
+	Known map[string]int `json:"known,omitempty"`
 	// Rules counts the rules of policies in force, not Usher's built-in ones.
 	Rules int `json:"rules"`
 	// Problems are the problems of all policies, sorted.

@@ -23,11 +23,13 @@ import (
 type clusterRuntime struct {
 	*Cluster
 
-	source   *clustersource.Source
-	resolver *clusterfact.Resolver
-	reporter *report.Reporter
-	scopes   *scopes
-	proofs   *proofs
+	source *clustersource.Source
+	// admission has the admission policies of the API server; nil if they are not read.
+	admission *clustersource.Source
+	resolver  *clusterfact.Resolver
+	reporter  *report.Reporter
+	scopes    *scopes
+	proofs    *proofs
 	// webhookConfig and routes are nil if the server does not manage webhook configurations.
 	webhookConfig *webhookConfigSync
 	routes        *routes
@@ -55,6 +57,7 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
 	m.proofs = newProofs(c.Cluster, m.reporter, func() { m.source.Recheck() }, c.Log)
 	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
+	m.admission = newAdmission(c)
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.ManageWebhookConfig {
@@ -121,6 +124,7 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
+	group.Go(func() error { return m.learn(ctx, l) })
 	group.Go(func() error { return m.proofs.run(ctx) })
 	if m.webhookConfig != nil {
 		group.Go(func() error { return m.routes.run(ctx) })

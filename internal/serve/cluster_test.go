@@ -50,6 +50,11 @@ func newFakeCluster() *fakeCluster {
 		resource := kind.GroupVersionResource()
 		kinds[resource] = kind.Kind + "List"
 	}
+	for _, versions := range api.ForeignKinds() {
+		for _, kind := range versions {
+			kinds[kind.GroupVersionResource()] = kind.Kind + "List"
+		}
+	}
 	f := &fakeCluster{
 		kube:    kubefake.NewClientset(),
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),

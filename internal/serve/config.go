@@ -120,10 +120,29 @@ type Cluster struct {
 	// and Log are filled in. Register says whether the server manages the webhook configurations.
 	WebhookConfig       webhookconfig.Options
 	ManageWebhookConfig bool
+	// AdmissionPolicies says what becomes of the admission policies that the API server has; empty
+	// means [ReadAdmissionPolicies].
+	AdmissionPolicies AdmissionPolicies
 	// Watch are kinds of objects to watch from the start. Others are watched when they are
 	// first needed.
 	Watch []schema.GroupVersionKind
 }
+
+// AdmissionPolicies says what a server does with the ValidatingAdmissionPolicies and
+// MutatingAdmissionPolicies of its cluster.
+type AdmissionPolicies string
+
+// What a server may do with them.
+const (
+	// ReadAdmissionPolicies leaves them to the API server, which enforces them, and reports which
+	// there are.
+	ReadAdmissionPolicies AdmissionPolicies = "read"
+	// EnforceAdmissionPolicies enforces them as well as other policies, for API servers whose own
+	// admission plugins for them are off.
+	EnforceAdmissionPolicies AdmissionPolicies = "enforce"
+	// IgnoreAdmissionPolicies does not read them.
+	IgnoreAdmissionPolicies AdmissionPolicies = "off"
+)
 
 // managesWebhookConfig reports whether the server manages webhook configurations; false for nil.
 func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }

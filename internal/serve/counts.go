@@ -14,6 +14,7 @@ func (s *Server) count(status live.Status) {
 		Generation: status.Generation,
 		Since:      status.Since,
 		Policies:   status.Policies,
+		Known:      status.Known,
 		Rules:      status.Rules,
 		Problems:   map[string]int{},
 		Pending:    len(status.Pending),

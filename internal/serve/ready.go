@@ -94,10 +94,11 @@ func describe(b *strings.Builder, status live.Status) {
 // describe writes the state of the server in the cluster as text.
 func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
-	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.source.Staleness().Round(time.Second/10))
+	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
 	if err := m.source.Err(); err != nil {
 		fmt.Fprintf(b, "  they cannot be read now: %v\n", err)
 	}
+	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
 	m.proofs.describe(b, m.proofSecret(), status.Proofs)

@@ -89,7 +89,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 		s.metrics.Cluster(metrics.ClusterState{
-			Staleness: s.cluster.source.Staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
+			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
 		})
 	}
 	facts, err := s.facts()
@@ -336,7 +336,7 @@ func (s *Server) sources() []source.Source {
 		all = append(all, dir.New(s.config.Policies...))
 	}
 	if s.cluster != nil {
-		all = append(all, s.cluster.source)
+		all = append(all, s.cluster.sources()...)
 	}
 	return all
 }

@@ -193,7 +193,7 @@ usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	names := []string{
-		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_rules",
+		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_known_policies", "usher_snapshot_rules",
 		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_policy_problems", "usher_policy_proofs", "usher_source_errors",
 	}
 	registry := prometheus.NewRegistry()
@@ -203,6 +203,7 @@ func TestSnapshot(t *testing.T) {
 	m.Snapshot(metrics.Snapshot{
 		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5, Pending: 6, Surplus: 7,
 		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
+		Known: map[string]int{"ValidatingAdmissionPolicy": 8},
 	})
 	compare(t, registry, `
 # HELP usher_policy_problems Problems of policies, by severity: error, mistake or warning.
@@ -218,6 +219,9 @@ usher_policy_proofs{state="unproven"} 7
 # HELP usher_snapshot_generation Number of changes of the set of policies since the start.
 # TYPE usher_snapshot_generation gauge
 usher_snapshot_generation 2
+# HELP usher_snapshot_known_policies Admission policies and bindings that API servers enforce themselves, and Usher does not.
+# TYPE usher_snapshot_known_policies gauge
+usher_snapshot_known_policies{kind="ValidatingAdmissionPolicy"} 8
 # HELP usher_snapshot_pending_policies Policies that are not compiled yet; their failure policy decides.
 # TYPE usher_snapshot_pending_policies gauge
 usher_snapshot_pending_policies 6
@@ -284,7 +288,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{{Policy: team}}}, nil)
 	asked(t, m, "mutate-v1", true)
 	writePolicy(t, m, usher.Allowed())
-	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, InForce: []usher.PolicyRef{team}})
+	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, Known: map[string]int{"ValidatingAdmissionPolicy": 1}, InForce: []usher.PolicyRef{team}})
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
 		Called: func() (bool, bool) { return true, true }, Failing: func() int { return 1 },

@@ -17,6 +17,8 @@ type Snapshot struct {
 	Since      time.Time
 	// Policies is how many policies there are, by kind.
 	Policies map[string]int
+	// Known is how many policies API servers enforce themselves, by kind.
+	Known map[string]int
 	// InForce are the policies that have rules; the series of others end. Repetitions do
 	// not matter.
 	InForce []usher.PolicyRef
@@ -41,7 +43,7 @@ func (m *Metrics) Snapshot(s Snapshot) {
 
 // snapshot shows the current Snapshot, all of the same one at a time.
 type snapshot struct {
-	generation, timestamp, age, policies, pending, surplus, rules, problems, proofs, sourceErrors *prometheus.Desc
+	generation, timestamp, age, policies, known, pending, surplus, rules, problems, proofs, sourceErrors *prometheus.Desc
 
 	current atomic.Pointer[Snapshot]
 }
@@ -51,6 +53,7 @@ func (s *snapshot) init(m *Metrics) {
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")
 	s.policies = m.gauge("snapshot_policies", "Policies, including those that cannot be enforced.", "kind")
+	s.known = m.gauge("snapshot_known_policies", "Admission policies and bindings that API servers enforce themselves, and Usher does not.", "kind")
 	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.")
 	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
@@ -61,7 +64,7 @@ func (s *snapshot) init(m *Metrics) {
 
 // Describe implements prometheus.Collector.
 func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.pending, s.surplus, s.rules, s.problems, s.proofs, s.sourceErrors} {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.known, s.pending, s.surplus, s.rules, s.problems, s.proofs, s.sourceErrors} {
 		descs <- desc
 	}
 }
@@ -78,6 +81,9 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	send(s.generation, float64(current.Generation))
 	send(s.timestamp, float64(current.Since.UnixMilli())/1000)
 	send(s.age, time.Since(current.Since).Seconds())
+	for kind, n := range current.Known {
+		send(s.known, float64(n), kind)
+	}
 	for kind, n := range current.Policies {
 		send(s.policies, float64(n), kind)
 	}

@@ -42,6 +42,7 @@ type clusterFlags struct {
 	proofSecret string
 	identity    string
 	watch       []string
+	admission   string
 }
 
 func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
@@ -63,6 +64,7 @@ func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	flags.StringVar(&f.pathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace with the keys of the URL paths; replicas share it, so that nobody else can guess the paths")
 	flags.StringVar(&f.proofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; without a proof, authorization policies and OverridePolicies do not count")
 	flags.StringVar(&f.identity, "identity", "", "unique name of this replica (default: $POD_NAME, or derived from the host name)")
+	flags.StringVar(&f.admission, "admission-policies", string(serve.ReadAdmissionPolicies), "what to do with the admission policies of Kubernetes that the cluster has: read leaves them to the API server, enforce is for API servers that do not enforce them, off ignores them")
 	flags.StringSliceVar(&f.watch, "pre-cache-resources", nil, "kinds to watch from the start, as Kind/version or Kind/group/version; others are watched when policies first need them")
 }
 
@@ -94,6 +96,12 @@ func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster,
 	if err != nil {
 		return nil, err
 	}
+	admission := serve.AdmissionPolicies(f.admission)
+	switch admission {
+	case serve.ReadAdmissionPolicies, serve.EnforceAdmissionPolicies, serve.IgnoreAdmissionPolicies:
+	default:
+		return nil, fmt.Errorf("--admission-policies %s: use read, enforce or off", f.admission)
+	}
 	secret := cmp.Or(f.certSecret, os.Getenv("SECRET"))
 	switch {
 	case ownCert && f.certSecret != "":
@@ -110,6 +118,7 @@ func (f *clusterFlags) complete(ownCert bool, log *slog.Logger) (*serve.Cluster,
 	return &serve.Cluster{
 		Clients: clients, Namespace: f.Namespace, Identity: f.replica(), CertSecret: secret, PathSecret: f.pathSecret, ProofSecret: f.proofSecret,
 		WebhookConfig: registration, ManageWebhookConfig: f.manageWebhookConfigs, Watch: kinds,
+		AdmissionPolicies: admission,
 	}, nil
 }
 

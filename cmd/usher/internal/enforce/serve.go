@@ -145,6 +145,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM")
 	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
+	cli.Offer(cmd, "admission-policies", string(serve.ReadAdmissionPolicies), string(serve.EnforceAdmissionPolicies), string(serve.IgnoreAdmissionPolicies))
 	cli.Offer(cmd, "log-format", "text", "json")
 	cli.Offer(cmd, "log-level", "debug", "info", "warn", "error")
 	cli.Offer(cmd, "tls-min-version", "1.2", "1.3")
