@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -228,6 +229,30 @@ func TestCallers(t *testing.T) {
 		}
 		if want > 0 && (mounted["client-ca"] != "/etc/usher/client-ca" || mounted["client-tokens"] != "/etc/usher/client-tokens") {
 			t.Errorf("%s: mounted are %v", r.name, mounted)
+		}
+	}
+}
+
+// Policies in ConfigMaps are mounted, each where the server looks for it.
+func TestPoliciesInConfigMaps(t *testing.T) {
+	t.Parallel()
+	r := &rendering{args: []string{"--set", "policies.configMaps={guardrails,mutations.v2}"}}
+	pod := one[*appsv1.Deployment](t, r.objects(t)).Spec.Template.Spec
+	for _, name := range []string{"guardrails", "mutations.v2"} {
+		path := "/etc/usher/policies/" + name
+		if !slices.Contains(pod.Containers[0].Args, "--policies="+path) {
+			t.Errorf("the server does not read %s: %v", path, pod.Containers[0].Args)
+		}
+		volume := ""
+		for _, mount := range pod.Containers[0].VolumeMounts {
+			if mount.MountPath == path && mount.ReadOnly {
+				volume = mount.Name
+			}
+		}
+		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+			return v.Name == volume && v.ConfigMap != nil && v.ConfigMap.Name == name
+		}) {
+			t.Errorf("%s is not the ConfigMap %s: %v", path, name, pod.Volumes)
 		}
 	}
 }

@@ -12,11 +12,12 @@ import (
 )
 
 // rightsByDefault are all rights of the replicas and of the Job that uninstalls, by role.
-const rightsByDefault = registration + uninstallation + getOwners + `
+const rightsByDefault = registration + uninstallation + getOwners + readAdmission + `
 ClusterRole usher: create subjectaccessreviews.authorization.k8s.io
 ClusterRole usher: create,patch clustervalidatepolicies.policy.kcloudlabs.io usher-probe
 ClusterRole usher: create,patch events
 ClusterRole usher: get,list,watch authorizationpolicies.usher.dev
+ClusterRole usher: get,list,watch namespaces
 ClusterRole usher: get,list,watch clusterauthorizationpolicies.usher.dev
 ClusterRole usher: get,list,watch clusteroverridepolicies.policy.kcloudlabs.io
 ClusterRole usher: get,list,watch clustervalidatepolicies.policy.kcloudlabs.io
@@ -51,6 +52,11 @@ ClusterRole usher-uninstall: patch overridepolicies/status.policy.kcloudlabs.io
 Role usher-system/usher-uninstall: get,delete secrets usher-paths
 Role usher-system/usher-uninstall: get,delete secrets usher-proofs
 Role usher-system/usher-uninstall: list,delete leases.coordination.k8s.io`
+	readAdmission = `
+ClusterRole usher: get,list,watch mutatingadmissionpolicies.admissionregistration.k8s.io
+ClusterRole usher: get,list,watch mutatingadmissionpolicybindings.admissionregistration.k8s.io
+ClusterRole usher: get,list,watch validatingadmissionpolicies.admissionregistration.k8s.io
+ClusterRole usher: get,list,watch validatingadmissionpolicybindings.admissionregistration.k8s.io`
 	getOwners = `
 ClusterRole usher: get cronjobs.batch
 ClusterRole usher: get daemonsets.apps
@@ -74,6 +80,11 @@ ClusterRole usher-admin: get,list,watch recordings.usher.dev
 ClusterRole usher-api: create tokenreviews.authentication.k8s.io
 ClusterRole usher-edit: get,list,watch decisions.usher.dev
 ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
+		{"admission policies of the cluster are not read", "admissionPolicies=off", "", readAdmission},
+		{"YAML reads off as false", "admissionPolicies=false", "", readAdmission},
+		{"enforcing takes no more than reading", "admissionPolicies=enforce", "", ""},
+		{"no admission policy asks for namespaces", "facts.namespaces=false", "", "ClusterRole usher: get,list,watch namespaces"},
+		{"files are no right on the cluster", "policies.configMaps={guardrails}", "", ""},
 		{"no policy asks for owners", "facts.owners=false", "", getOwners},
 		{"owners are kept, not asked for one by one", "facts.watchOwners=true", strings.ReplaceAll(getOwners, ": get ", ": get,list,watch "), getOwners},
 		{"somebody else registers", "webhookConfiguration.enabled=false", "", registration + uninstallation + `

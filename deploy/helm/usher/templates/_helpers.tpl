@@ -50,6 +50,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- .Values.proofs.secret | default (printf "%s-proofs" (include "usher.name" .)) -}}
 {{- end -}}
 
+{{/* What to do with the admission policies of the cluster. YAML reads off as false. */}}
+{{- define "usher.admissionPolicies" -}}
+{{- .Values.admissionPolicies | default "off" -}}
+{{- end -}}
+
 {{/* Values that have a deprecated name, which takes precedence if it is set. */}}
 {{- define "usher.webhookConfiguration" -}}
 {{- mergeOverwrite (deepCopy .Values.webhookConfiguration) (.Values.registration | default dict) | toYaml -}}
