@@ -120,7 +120,7 @@ type Cluster struct {
 	// and Log are filled in. Register says whether the server manages the webhook configurations.
 	WebhookConfig       webhookconfig.Options
 	ManageWebhookConfig bool
-	// AdmissionPolicies says what becomes of the admission policies that the API server has; empty
+	// AdmissionPolicies says what to do with the admission policies that the API server has; empty
 	// means [ReadAdmissionPolicies].
 	AdmissionPolicies AdmissionPolicies
 	// Watch are kinds of objects to watch from the start. Others are watched when they are

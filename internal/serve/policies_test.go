@@ -48,7 +48,7 @@ func (h *harness) verdict(path string) string {
 	return string(body)
 }
 
-// TestAdmissionPoliciesOfTheCluster is what becomes of those that the API server has.
+// TestAdmissionPoliciesOfTheCluster is about those that the API server has.
 func TestAdmissionPoliciesOfTheCluster(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
