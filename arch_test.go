@@ -43,6 +43,8 @@ var mayImport = []struct {
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	// Types of expressions are checked against the schemas of kinds.
 	{"lang/cel/typecheck", []string{"rule", "lang/cel/admission", "kind"}},
+	// Each mutation sees the result of those before.
+	{"lang/cel/admission", []string{".", "fact", "rule", "lang/cel/...", "internal/jsonpatch"}},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	// It proves policies as other policies have left them.
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},

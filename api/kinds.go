@@ -54,6 +54,12 @@ var kinds = []Kind{
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
+	foreign("v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
+	foreign("v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
+	foreign("v1alpha1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
+	foreign("v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
+	foreign("v1beta1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
+	foreign("v1alpha1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
 	foreign("v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
 	foreign("v1beta1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
 	foreign("v1alpha1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
@@ -71,6 +77,10 @@ func foreign[T any, P interface {
 	gvk := schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: kind}
 	return row(Kind{GroupVersionKind: gvk, Resource: resource, Foreign: true}, spec)
 }
+
+func specOfMutating(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec }
+
+func specOfMutatingBinding(p *admissionv1.MutatingAdmissionPolicyBinding) any { return &p.Spec }
 
 func specOfPolicy(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec }
 

@@ -72,6 +72,10 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
 		c.Access, problems = compileusher.AuthorizationPolicy(object)
+	case *admissionv1.MutatingAdmissionPolicy:
+		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(object)
+	case *admissionv1.MutatingAdmissionPolicyBinding:
+		c.Binding, problems = admissionregistration.MutatingAdmissionPolicyBinding(object)
 	case *admissionv1.ValidatingAdmissionPolicy:
 		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(object)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile/admissionregistration"
 	"github.com/usher-dev/usher/rule"
 )
@@ -25,13 +26,13 @@ func link(cs []Compiled) []rule.Rule {
 // Unbound returns a warning for every admission policy without binding, and for every binding
 // without policy.
 func Unbound(cs []Compiled) []rule.Problem {
-	bound, known := map[string]bool{}, map[string]bool{}
+	bound, known := map[usher.PolicyRef]bool{}, map[usher.PolicyRef]bool{}
 	for i := range cs {
 		if cs[i].Binding != nil {
 			bound[cs[i].Binding.Policy()] = true
 		}
 		if cs[i].Admission != nil {
-			known[cs[i].Ref.Name] = true
+			known[cs[i].Admission.Ref()] = true
 		}
 	}
 	var problems []rule.Problem
@@ -39,11 +40,11 @@ func Unbound(cs []Compiled) []rule.Problem {
 		c := &cs[i]
 		p := rule.Problem{Policy: c.Ref, Severity: rule.Warning}
 		switch {
-		case c.Admission != nil && !bound[c.Ref.Name]:
+		case c.Admission != nil && !bound[c.Admission.Ref()]:
 			p.Field, p.What = "metadata.name", "no binding puts the policy into force: it does nothing"
-			p.Do = "add a ValidatingAdmissionPolicyBinding with policyName: " + c.Ref.Name
-		case c.Binding != nil && c.Binding.Policy() != "" && !known[c.Binding.Policy()]:
-			p.Field, p.What = "spec.policyName", fmt.Sprintf("there is no ValidatingAdmissionPolicy %s: the binding does nothing", c.Binding.Policy())
+			p.Do = fmt.Sprintf("add a %sBinding with policyName: %s", c.Ref.Kind, c.Ref.Name)
+		case c.Binding != nil && c.Binding.Policy().Name != "" && !known[c.Binding.Policy()]:
+			p.Field, p.What = "spec.policyName", fmt.Sprintf("there is no %s: the binding does nothing", c.Binding.Policy())
 			p.Do = "add the policy, or correct the name"
 		default:
 			continue

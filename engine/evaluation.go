@@ -37,6 +37,11 @@ type evaluation struct {
 	bound   *fact.Known
 	boundTo *rule.Rule
 
+	// began is the object as the rules of the pass were matched on it, nil unless one of them names
+	// resources; again is on while rules run once more.
+	began map[string]any
+	again bool
+
 	matched  []*rule.Rule
 	frames   []frame
 	decision usher.Decision
@@ -235,7 +240,11 @@ func (d *evaluation) discards() bool {
 // record keeps a finding and the warnings that came with it. A finding of a built-in rule
 // is of interest only when the rule made a difference.
 func (d *evaluation) record(f usher.Finding, res *result) {
-	if f.Outcome != usher.Passed || !builtIn(f.Policy) {
+	told := f.Outcome != usher.Passed || !builtIn(f.Policy)
+	if d.again {
+		told = f.Outcome != usher.Passed && f.Outcome != usher.Skipped
+	}
+	if told {
 		if d.decision.Findings == nil {
 			d.decision.Findings = make([]usher.Finding, 0, len(d.matched))
 		}

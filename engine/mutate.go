@@ -3,13 +3,18 @@ package engine
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 // mutate runs the rules pass by pass. The rules of one pass are matched together, on the result of
 // the passes before, and then run in order, each on the result of the one before. A rejection, or a
 // failure that is not ignored, ends the run without a patch.
+//
+// A pass that has changed the object runs its rules that ask for it once more, as API servers do with
+// admission policies.
 //
 // On Delete a patch has no effect: no rule is reported as changing anything, and no failure or
 // timeout blocks the deletion.
@@ -19,26 +24,73 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 		if err != nil {
 			return undecodable(ctx, d.request, err)
 		}
-		for _, r := range matched {
-			res, finding, err := d.run(ctx, r)
-			if err != nil && !d.discards() {
-				return usher.Decision{}, err
-			}
-			d.record(finding, &res)
-			switch {
-			case err != nil:
-				return d.allow(nil), nil
-			case finding.Outcome == usher.Rejected:
-				return d.deny(status{code: res.code, reason: res.reason}, res.message), nil
-			case finding.Outcome == usher.Failed && !finding.Ignored:
-				return d.deny(status{code: http.StatusInternalServerError}, failure(&finding)), nil
-			}
+		before := len(d.applied)
+		ended, again, err := d.round(ctx, matched)
+		if ended != nil || err != nil {
+			return *orNone(ended), err
 		}
+		if len(again) == 0 || len(d.applied) == before {
+			continue
+		}
+		if matched, err = d.match(pass); err != nil {
+			return undecodable(ctx, d.request, err)
+		}
+		d.again = true
+		matched = slices.DeleteFunc(matched, func(r *rule.Rule) bool { return !slices.Contains(again, r) })
+		if ended, _, err = d.round(ctx, matched); ended != nil || err != nil {
+			return *orNone(ended), err
+		}
+		d.again = false
 	}
 	if d.discards() || len(d.applied) == 0 {
 		return d.allow(nil), nil
 	}
 	return d.allow(d.applied), nil
+}
+
+// round runs rules that were matched together. It returns the decision if there is one, and the
+// rules to run again if the object has changed.
+func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *usher.Decision, again []*rule.Rule, err error) {
+	d.remember(matched)
+	for _, r := range matched {
+		res, finding, err := d.run(ctx, r)
+		if err != nil && !d.discards() {
+			return nil, nil, err
+		}
+		d.record(finding, &res)
+		if r.Reinvoked && finding.Outcome != usher.Skipped {
+			again = append(again, r)
+		}
+		var decision usher.Decision
+		switch {
+		case err != nil:
+			decision = d.allow(nil)
+		case finding.Outcome == usher.Rejected:
+			decision = d.deny(status{code: res.code, reason: res.reason}, res.message)
+		case finding.Outcome == usher.Failed && !finding.Ignored:
+			decision = d.deny(status{code: http.StatusInternalServerError}, failure(&finding))
+		default:
+			continue
+		}
+		return &decision, nil, nil
+	}
+	return nil, again, nil
+}
+
+// remember keeps the object as rules that name resources were matched on it: an editor would change
+// it.
+func (d *evaluation) remember(matched []*rule.Rule) {
+	d.began = nil
+	if slices.ContainsFunc(matched, func(r *rule.Rule) bool { return len(r.Match.Resources) > 0 }) {
+		d.began, d.editor = d.tree, nil
+	}
+}
+
+func orNone(d *usher.Decision) *usher.Decision {
+	if d == nil {
+		return &usher.Decision{}
+	}
+	return d
 }
 
 func (d *evaluation) allow(patch usher.Patch) usher.Decision {

@@ -107,6 +107,13 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 				e.Rules = append(e.Rules, x.rule(ctx, &rules[i], &subject))
 			}
 		}
+		again := rule.TargetOf(r, x.tree)
+		for i := range rules {
+			// What is left are the findings of rules that ran once more.
+			if rules[i].Reinvoked && rules[i].Pass == pass && x.finding(&rules[i]) >= 0 {
+				e.Rules = append(e.Rules, x.rule(ctx, &rules[i], &again))
+			}
+		}
 	}
 	return e, nil
 }
@@ -159,7 +166,7 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rul
 	if x.options.Measure {
 		told.Cost = measure(ctx, r, x.at(), x.options.Facts)
 	}
-	i := slices.IndexFunc(x.findings, func(f usher.Finding) bool { return f.Policy == r.Policy && f.Rule == r.Name })
+	i := x.finding(r)
 	switch {
 	case i >= 0:
 		x.follow(&told, x.findings[i])
@@ -177,6 +184,11 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rul
 		told.withhold()
 	}
 	return told
+}
+
+// finding returns the index of the first finding of a rule that is left, -1 if there is none.
+func (x *explaining) finding(r *rule.Rule) int {
+	return slices.IndexFunc(x.findings, func(f usher.Finding) bool { return f.Policy == r.Policy && f.Rule == r.Name })
 }
 
 // follow records the finding of a rule, and applies its patch.

@@ -38,6 +38,9 @@ type Input struct {
 	// Object is the object as the rules before have left it; on Delete, the object that is deleted.
 	// Trees are as described at usher.Object.Tree.
 	Object map[string]any
+	// Matched is the object on which the rules of the pass were matched, for rules that name
+	// resources; nil is Object.
+	Matched map[string]any
 	// OldObject is nil unless the request carries both an object and an old one.
 	OldObject map[string]any
 	Facts     *fact.Known

@@ -29,6 +29,10 @@ type Rule struct {
 	// Independent rules run although another rule of their policy has denied the request. Of
 	// their denials users are told the first, as API servers do with admission policies.
 	Independent bool
+	// Reinvoked rules run once more after the rules of their pass have changed the object, unless
+	// they were not for it, and API servers call their entry again after other webhooks have changed
+	// it: see [Again].
+	Reinvoked bool
 	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds
 	// Steps run in order, each on the result of the step before, all or nothing: if one fails or

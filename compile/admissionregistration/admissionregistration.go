@@ -20,25 +20,31 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A Policy is a ValidatingAdmissionPolicy, compiled. It is immutable.
+// A Policy is a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy, compiled. It is immutable.
 type Policy struct {
-	name    string
-	match   matching
-	params  *admissionv1.ParamKind
-	ignore  bool
+	kind, name string
+	match      matching
+	params     *admissionv1.ParamKind
+	ignore     bool
+	// again says that a policy that mutates is evaluated again after other changes.
+	again   bool
 	program *admission.Program
 }
 
-// A Binding is a ValidatingAdmissionPolicyBinding, compiled. It is immutable.
+// Ref returns the reference of the policy.
+func (p *Policy) Ref() usher.PolicyRef { return usher.PolicyRef{Kind: p.kind, Name: p.name} }
+
+// A Binding is a binding of a [Policy], compiled. It is immutable.
 type Binding struct {
-	name, policy string
-	match        matching
-	params       *params
-	actions      []usher.Action
+	// kind is that of the policy.
+	kind, name, policy string
+	match              matching
+	params             *params
+	actions            []usher.Action
 }
 
-// Policy returns the name of the policy that the binding puts into force.
-func (b *Binding) Policy() string { return b.policy }
+// Policy returns the reference of the policy that the binding puts into force.
+func (b *Binding) Policy() usher.PolicyRef { return usher.PolicyRef{Kind: b.kind, Name: b.policy} }
 
 // A matching is a MatchResources. What depends on the labels of objects and namespaces is told by
 // the program of the rule: namespaces are facts.
@@ -50,15 +56,8 @@ type matching struct {
 // ValidatingAdmissionPolicy compiles a policy. Problems have no Policy and no File.
 func ValidatingAdmissionPolicy(p *admissionv1.ValidatingAdmissionPolicy) (*Policy, []rule.Problem) {
 	var c compilation
-	compiled := &Policy{name: p.Name, params: p.Spec.ParamKind}
-	if p.Spec.MatchConstraints == nil {
-		c.fail("spec.matchConstraints", "missing: the policy is for no request", "name resources in spec.matchConstraints.resourceRules")
-	} else {
-		compiled.match = c.matching("spec.matchConstraints", p.Spec.MatchConstraints)
-		if len(p.Spec.MatchConstraints.ResourceRules) == 0 {
-			c.fail("spec.matchConstraints.resourceRules", "missing: the policy is for no request", "add a rule with apiGroups, apiVersions, operations and resources")
-		}
-	}
+	compiled := &Policy{kind: validatingKind, name: p.Name, params: p.Spec.ParamKind}
+	compiled.match = c.constraints(p.Spec.MatchConstraints)
 	compiled.ignore = c.failurePolicy(p.Spec.FailurePolicy)
 	c.paramKind(p.Spec.ParamKind)
 	source := c.source(&p.Spec)
@@ -72,10 +71,8 @@ func ValidatingAdmissionPolicy(p *admissionv1.ValidatingAdmissionPolicy) (*Polic
 // ValidatingAdmissionPolicyBinding compiles a binding. Problems have no Policy and no File.
 func ValidatingAdmissionPolicyBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) (*Binding, []rule.Problem) {
 	var c compilation
-	compiled := &Binding{name: b.Name, policy: b.Spec.PolicyName}
-	if b.Spec.PolicyName == "" {
-		c.fail("spec.policyName", "missing: the binding puts no policy into force", "name a ValidatingAdmissionPolicy")
-	}
+	compiled := &Binding{kind: validatingKind, name: b.Name, policy: b.Spec.PolicyName}
+	c.policyName(validatingKind, b.Spec.PolicyName)
 	if b.Spec.MatchResources != nil {
 		compiled.match = c.matching("spec.matchResources", b.Spec.MatchResources)
 	}
@@ -91,11 +88,27 @@ func (c *compilation) fail(field, what, do string) {
 	c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: what, Do: do})
 }
 
-// source returns the expressions of a policy.
-func (c *compilation) source(spec *admissionv1.ValidatingAdmissionPolicySpec) admission.Source {
-	s := admission.Source{Params: spec.ParamKind != nil}
+func (c *compilation) constraints(m *admissionv1.MatchResources) matching {
+	if m == nil {
+		c.fail("spec.matchConstraints", "missing: the policy is for no request", "name resources in spec.matchConstraints.resourceRules")
+		return matching{}
+	}
+	if len(m.ResourceRules) == 0 {
+		c.fail("spec.matchConstraints.resourceRules", "missing: the policy is for no request", "add a rule with apiGroups, apiVersions, operations and resources")
+	}
+	return c.matching("spec.matchConstraints", m)
+}
+
+func (c *compilation) policyName(kind, name string) {
+	if name == "" {
+		c.fail("spec.policyName", "missing: the binding puts no policy into force", "name a "+kind)
+	}
+}
+
+func (c *compilation) variables(all []admissionv1.Variable) []admission.Named {
+	var named []admission.Named
 	names := map[string]bool{}
-	for i, v := range spec.Variables {
+	for i, v := range all {
 		field := fmt.Sprintf("spec.variables[%d].name", i)
 		switch {
 		case !isIdentifier(v.Name):
@@ -105,9 +118,16 @@ func (c *compilation) source(spec *admissionv1.ValidatingAdmissionPolicySpec) ad
 		}
 		names[v.Name] = true
 		c.present(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression)
-		s.Variables = append(s.Variables, admission.Named{Name: v.Name, Expression: v.Expression})
+		named = append(named, admission.Named{Name: v.Name, Expression: v.Expression})
 	}
-	s.Conditions = c.conditions(spec.MatchConditions)
+	return named
+}
+
+// source returns the expressions of a policy.
+func (c *compilation) source(spec *admissionv1.ValidatingAdmissionPolicySpec) admission.Source {
+	s := admission.Source{
+		Params: spec.ParamKind != nil, Variables: c.variables(spec.Variables), Conditions: c.conditions(spec.MatchConditions),
+	}
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		c.fail("spec.validations", "validations or auditAnnotations must be set: the policy does nothing", "add a validation")
 	}

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	policyKind  = "ValidatingAdmissionPolicy"
-	bindingKind = "ValidatingAdmissionPolicyBinding"
 	// failureKey is the key of the audit annotation for validations that fail in bindings with the
 	// action Audit.
 	failureKey = "validation.policy.admission.k8s.io/validation_failure"
@@ -36,13 +34,13 @@ var emptyRequest = &usher.Request{}
 // Link returns a rule for each of bindings whose policy is one of policies, in order of the
 // names of policies and bindings.
 func Link(policies []*Policy, bindings []*Binding) []rule.Rule {
-	byName := make(map[string]*Policy, len(policies))
+	byRef := make(map[usher.PolicyRef]*Policy, len(policies))
 	for _, p := range policies {
-		byName[p.name] = p
+		byRef[p.Ref()] = p
 	}
 	var rules []rule.Rule
 	for _, b := range bindings {
-		if p := byName[b.policy]; p != nil {
+		if p := byRef[b.Policy()]; p != nil {
 			rules = append(rules, bind(p, b))
 		}
 	}
@@ -54,13 +52,20 @@ func Link(policies []*Policy, bindings []*Binding) []rule.Rule {
 
 func bind(p *Policy, b *Binding) rule.Rule {
 	r := rule.Rule{
-		Policy:        usher.PolicyRef{Kind: policyKind, Name: p.name},
+		Policy:        p.Ref(),
 		Name:          "binding " + b.name,
 		Phase:         usher.Validate,
 		FailurePolicy: rule.Fail,
 		Independent:   true,
 		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.resources}},
-		Steps:         []rule.Step{{Name: "cel", Program: &program{policy: p, binding: b}}},
+		Steps:         []rule.Step{{Name: "cel", Program: &program{pair{policy: p, binding: b}}}},
+	}
+	if p.kind == mutatingKind {
+		r.Phase, r.Pass, r.Reinvoked = usher.Mutate, passOnce, p.again
+		r.Steps[0].Program = &mutator{pair{policy: p, binding: b}, shared()}
+		if p.again {
+			r.Pass = passAgain
+		}
 	}
 	if own := b.match.resources; len(own.Rules)+len(own.Excluded) > 0 || own.Exact {
 		r.Match.Resources = append(r.Match.Resources, own)
@@ -71,11 +76,55 @@ func bind(p *Policy, b *Binding) rule.Rule {
 	return r
 }
 
-// A program is a policy with one of its bindings.
-type program struct {
+// A pair is a policy with one of its bindings.
+type pair struct {
 	policy  *Policy
 	binding *Binding
 }
+
+// A configError is an error of a policy or of a binding before it is evaluated.
+type configError struct {
+	// of is policy or binding.
+	of    string
+	cause error
+}
+
+// Error implements error, with the text of API servers.
+func (e *configError) Error() string { return fmt.Sprintf("failed to configure %s: %v", e.of, e.cause) }
+
+// Unwrap returns the cause.
+func (e *configError) Unwrap() error { return e.cause }
+
+// evaluations returns the objects of params to evaluate the policy with for a request, or why it is
+// not evaluated. The error is a [*configError], which may wrap [*fact.Missing].
+func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped string, err error) {
+	if skipped, err = p.policy.match.skips(in); err != nil {
+		return nil, "", &configError{"policy", err}
+	}
+	if skipped != "" {
+		return nil, skipped, nil
+	}
+	if skipped, err = p.binding.match.skips(in); err != nil {
+		return nil, "", &configError{"binding", err}
+	}
+	if skipped != "" {
+		return nil, "binding: " + skipped, nil
+	}
+	if params, err = p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts); err != nil {
+		of := "binding"
+		if _, unknown := errors.AsType[*noParamKind](err); unknown {
+			of = "policy"
+		}
+		return nil, "", &configError{of, err}
+	}
+	if len(params) == 0 {
+		return nil, fmt.Sprintf("there is no %s that the binding refers to", p.policy.params.Kind), nil
+	}
+	return params, "", nil
+}
+
+// A program is a ValidatingAdmissionPolicy with one of its bindings.
+type program struct{ pair }
 
 // String implements [rule.Program].
 func (p *program) String() string {
@@ -89,28 +138,12 @@ func (p *program) String() string {
 // Run implements [rule.Program]. It is Dispatch of
 // k8s.io/apiserver/pkg/admission/plugin/policy/validating, for one policy and binding.
 func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
-	for _, m := range []struct {
-		match *matching
-		what  string
-		from  string
-	}{{&p.policy.match, "policy", ""}, {&p.binding.match, "binding", "binding: "}} {
-		skipped, err := m.match.skips(in)
-		if err != nil {
-			return p.misconfigured(m.what, err)
-		}
-		if skipped != "" {
-			return rule.Outcome{Skipped: m.from + skipped}, nil
-		}
-	}
-	objects, err := p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts)
-	if _, ok := errors.AsType[*noParamKind](err); ok {
-		return p.misconfigured("policy", err)
-	}
+	objects, skipped, err := p.evaluations(in)
 	if err != nil {
-		return p.misconfigured("binding", err)
+		return p.misconfigured(err)
 	}
-	if len(objects) == 0 {
-		return rule.Outcome{Skipped: fmt.Sprintf("there is no %s that the binding refers to", p.policy.params.Kind)}, nil
+	if skipped != "" {
+		return rule.Outcome{Skipped: skipped}, nil
 	}
 	evaluation := inputOf(in)
 	said := saying{program: p}
@@ -137,28 +170,29 @@ func inputOf(in *rule.Input) admission.Input {
 
 // misconfigured is the outcome of an error of the policy or the binding, unless it is that a fact
 // is missing.
-func (p *program) misconfigured(what string, err error) (rule.Outcome, error) {
-	if _, missing := errors.AsType[*fact.Missing](err); missing {
+func (p *program) misconfigured(err error) (rule.Outcome, error) {
+	config, ok := errors.AsType[*configError](err)
+	if _, missing := errors.AsType[*fact.Missing](err); missing || !ok {
 		return rule.Outcome{}, err
 	}
 	if p.policy.ignore {
-		return rule.Outcome{Skipped: err.Error()}, nil
+		return rule.Outcome{Skipped: config.cause.Error()}, nil
 	}
-	by := fmt.Sprintf("%s '%s'", policyKind, p.policy.name)
-	if what == "binding" {
+	by := fmt.Sprintf("%s '%s'", validatingKind, p.policy.name)
+	if config.of == "binding" {
 		by += fmt.Sprintf(" with binding '%s'", p.binding.name)
 	}
 	return rule.Outcome{
 		Verdict: usher.Deny, Reason: "Invalid", Code: http.StatusUnprocessableEntity,
-		Message: fmt.Sprintf("%s denied request: failed to configure %s: %v", by, what, err),
-		Checks:  []usher.Check{{Name: what, Message: err.Error(), Actions: []usher.Action{usher.ActDeny}, Failed: true}},
+		Message: fmt.Sprintf("%s denied request: %v", by, config),
+		Checks:  []usher.Check{{Name: config.of, Message: config.cause.Error(), Actions: []usher.Action{usher.ActDeny}, Failed: true}},
 	}, nil
 }
 
 // skips returns why a request is not one that m is for, empty if it is. Its resource has matched.
 // The error is [*fact.Missing], or that of getting the namespace.
 func (m *matching) skips(in *rule.Input) (string, error) {
-	if m.labels != nil && !selects(m.labels, in.Object) && !selects(m.labels, in.OldObject) {
+	if m.labels != nil && !selects(m.labels, matched(in)) && !selects(m.labels, in.OldObject) {
 		return fmt.Sprintf("labels do not match the objectSelector %q", m.labels), nil
 	}
 	if m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
@@ -174,6 +208,15 @@ func (m *matching) skips(in *rule.Input) (string, error) {
 	return "", nil
 }
 
+// matched is the object that selectors are about: what the policies before have changed does not
+// count.
+func matched(in *rule.Input) map[string]any {
+	if in.Matched != nil {
+		return in.Matched
+	}
+	return in.Object
+}
+
 // selects reports whether a selector selects an object. It does not if there is none, or if it
 // has no metadata, as the options of a CONNECT.
 func selects(selector labels.Selector, object map[string]any) bool {
@@ -185,7 +228,7 @@ func selects(selector labels.Selector, object map[string]any) bool {
 func namespaceOf(in *rule.Input) (map[string]any, error) {
 	r := in.Request
 	if r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update) {
-		return in.Object, nil
+		return matched(in), nil
 	}
 	value, err := in.Facts.Value(admission.NamespaceFact(r.Namespace))
 	if err != nil {
@@ -247,7 +290,7 @@ func (s *saying) reject(message, reason string) {
 	p := s.program
 	s.out.Verdict, s.out.Reason = usher.Deny, cmp.Or(reason, "Invalid")
 	s.out.Code = cmp.Or(codeOf(s.out.Reason), http.StatusUnprocessableEntity)
-	s.out.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", policyKind, p.policy.name, p.binding.name, message)
+	s.out.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", validatingKind, p.policy.name, p.binding.name, message)
 }
 
 // A validationFailure is ValidationFailureValue of

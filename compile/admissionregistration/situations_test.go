@@ -228,7 +228,13 @@ func (s *situation) policies(t *testing.T) []api.Object {
 	merge(t, s.policy, &p.Spec)
 	b := bindingOf("p", nil, "Deny")
 	merge(t, s.binding, &b.Spec)
-	all := []api.Object{p, b}
+	return append([]api.Object{p, b}, s.others(t)...)
+}
+
+// others are the policies and bindings that are written in full.
+func (s *situation) others(t *testing.T) []api.Object {
+	t.Helper()
+	var all []api.Object
 	for more := range strings.SplitSeq(s.more, "---") {
 		if strings.TrimSpace(more) == "" {
 			continue

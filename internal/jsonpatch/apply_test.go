@@ -200,8 +200,10 @@ func TestApplyErrors(t *testing.T) {
 		{"copy has nothing to copy from", `[{"op":"copy","path":"/a"}]`, `copy operation failed to decode from`},
 		{"a missing value cannot be copied", `[{"op":"copy","from":"/x","path":"/a/y"}]`, `copy operation does not apply: doc is missing from path: /x: missing value`},
 		{"a copy beyond the array", `[{"op":"copy","from":"/l/9","path":"/a/y"}]`, `error in copy for from: '/l/9'`},
-		{"a move to nowhere", `[{"op":"move","from":"/a/s","path":"/b/c"}]`, `error in move to: '/b/c'`},
-		{"nothing moves into itself", `[{"op":"move","from":"/a","path":"/a/b"}]`, `error in move to: '/a/b'`},
+		{"a missing value cannot be moved", `[{"op":"move","from":"/a/x","path":"/a/y"}]`, `error in move for path: 'x': Unable to remove nonexistent key: x: missing value`},
+		{"a copy to beyond the array", `[{"op":"copy","from":"/a/s","path":"/l/9"}]`, `error while adding value during copy: Unable to access invalid index: 9`},
+		{"a move to nowhere", `[{"op":"move","from":"/a/s","path":"/b/c"}]`, `move operation does not apply: doc is missing destination path: /b/c: missing value`},
+		{"nothing moves into itself", `[{"op":"move","from":"/a","path":"/a/b"}]`, `move operation does not apply: doc is missing destination path: /a/b: missing value`},
 		{"copies that double what is there", `[` + strings.Repeat(`{"op":"copy","from":"/l","path":"/l/-"},`, 40) + `{"op":"remove","path":"/a"}]`, `copy more than 3 MiB`},
 		{"a later failure undoes the rest", `[{"op":"add","path":"/z","value":1},{"op":"remove","path":"/y"}]`, `Unable to remove nonexistent key: y`},
 	}

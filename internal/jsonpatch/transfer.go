@@ -23,7 +23,7 @@ func (e *editor) transfer(op *usher.PatchOp) error {
 	}
 	if op.Op == "move" {
 		if err := e.remove(&usher.PatchOp{Op: "remove", Path: op.From}); err != nil {
-			return fmt.Errorf("error in move from: '%s': %w", op.From, err)
+			return fmt.Errorf("error in move for path: '%s': %w", op.From, err)
 		}
 	} else {
 		if e.copied += size(value, mostCopied-e.copied); e.copied > mostCopied {
@@ -34,10 +34,17 @@ func (e *editor) transfer(op *usher.PatchOp) error {
 			e.own = &owned{}
 		}
 	}
-	if err := e.add(&usher.PatchOp{Op: "add", Path: op.Path, Value: value}); err != nil {
-		return fmt.Errorf("error in %s to: '%s': %w", op.Op, op.Path, err)
+	if _, ok := e.find(op.Path); !ok {
+		return fmt.Errorf("%s operation does not apply: doc is missing destination path: %s: %w", op.Op, op.Path, errMissing)
 	}
-	return nil
+	err = e.add(&usher.PatchOp{Op: "add", Path: op.Path, Value: value})
+	switch {
+	case err == nil:
+		return nil
+	case op.Op == "copy":
+		return fmt.Errorf("error while adding value during copy: %w", errors.Unwrap(err))
+	}
+	return fmt.Errorf("error in move for path: '%s': %w", op.Path, errors.Unwrap(err))
 }
 
 var errCopied = errors.New("the operations of the patch copy more than 3 MiB")
@@ -56,6 +63,9 @@ func (e *editor) valueAt(op *usher.PatchOp) (any, error) {
 		return array[index], nil
 	}
 	value, ok := at.member()
+	if !ok && op.Op == "move" {
+		return nil, fmt.Errorf("error in move for path: '%s': Unable to remove nonexistent key: %s: %w", at.key, at.key, errMissing)
+	}
 	if !ok {
 		return nil, fmt.Errorf("%s operation does not apply: doc is missing from path: %s: %w", op.Op, op.From, errMissing)
 	}

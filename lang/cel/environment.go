@@ -26,13 +26,16 @@ type Environment struct {
 	interpreter interpreter.Interpreter
 }
 
-// Kubernetes returns the environment of API servers, with more options. Expressions may use all
-// that any version of Kubernetes has: what a stored policy says stays valid.
-func Kubernetes(options environment.VersionedOptions) (*Environment, error) {
-	options.IntroducedVersion = version.MajorMinor(1, 0)
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(options)
-	if err != nil {
-		return nil, fmt.Errorf("make CEL environment: %w", err)
+// Kubernetes returns the environment of API servers, with more options, one after the other.
+// Expressions may use all that any version of Kubernetes has: what a stored policy says stays valid.
+func Kubernetes(options ...environment.VersionedOptions) (*Environment, error) {
+	set := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	for _, more := range options {
+		more.IntroducedVersion = version.MajorMinor(1, 0)
+		var err error
+		if set, err = set.Extend(more); err != nil {
+			return nil, fmt.Errorf("make CEL environment: %w", err)
+		}
 	}
 	return New(set.StoredExpressionsEnv())
 }

@@ -119,15 +119,15 @@ func TestLoad(t *testing.T) {
 		{
 			reason: "an admission policy of Kubernetes that Usher does not support is not left alone, and does not hide the others",
 			files: map[string]string{
-				"a.yaml": "# labels\napiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {name: labels}\n---\n" + policy(cop, "one"),
-				"b.yaml": "{apiVersion: admissionregistration.k8s.io/v1beta1, kind: MutatingAdmissionPolicyBindingList, items: [{metadata: {name: labels}}]}\n---\n" +
+				"a.yaml": "# labels\napiVersion: admissionregistration.k8s.io/v2\nkind: MutatingAdmissionPolicy\nmetadata: {name: labels}\n---\n" + policy(cop, "one"),
+				"b.yaml": "{apiVersion: admissionregistration.k8s.io/v2beta1, kind: MutatingAdmissionPolicyBindingList, items: [{metadata: {name: labels}}]}\n---\n" +
 					"{apiVersion: admissionregistration.k8s.io/v9, kind: ValidatingAdmissionPolicy, metadata: {name: new}}\n",
 				"c.yaml": "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: x}}\n",
 			},
 			want: []string{
 				"a.yaml:6: one",
-				"! a.yaml:3: MutatingAdmissionPolicy labels: Usher does not support admissionregistration.k8s.io/v1 MutatingAdmissionPolicy yet, and does not enforce this object",
-				"! b.yaml:1: MutatingAdmissionPolicyBinding labels: Usher does not support admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding yet, and does not enforce this object",
+				"! a.yaml:3: MutatingAdmissionPolicy labels: Usher does not support admissionregistration.k8s.io/v2 MutatingAdmissionPolicy yet, and does not enforce this object",
+				"! b.yaml:1: MutatingAdmissionPolicyBinding labels: Usher does not support admissionregistration.k8s.io/v2beta1 MutatingAdmissionPolicyBinding yet, and does not enforce this object",
 				"! b.yaml:3: ValidatingAdmissionPolicy new: Usher does not support admissionregistration.k8s.io/v9 ValidatingAdmissionPolicy yet, and does not enforce this object",
 			},
 		},

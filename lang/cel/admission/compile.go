@@ -28,6 +28,7 @@ type Source struct {
 	Conditions  []Named
 	Validations []Validation
 	Annotations []Annotation
+	Mutations   []Mutation
 	// Ignore says that errors of evaluation count as if the expression had not been there.
 	Ignore bool
 }
@@ -56,6 +57,7 @@ type Program struct {
 	// messages has no program where a validation has no messageExpression.
 	messages    []expression
 	annotations []expression
+	mutations   []expression
 }
 
 // An expression is one that is compiled, or the error that compiling gave. The zero expression is
@@ -100,6 +102,7 @@ func Compile(s Source) (*Program, []rule.Problem) {
 		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, celgo.StringType, celgo.NullType)
 		p.annotations = append(p.annotations, compiled)
 	}
+	c.mutations(p)
 	c.declared.authorizer = false
 	for i, v := range s.Validations {
 		var compiled expression

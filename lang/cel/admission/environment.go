@@ -27,6 +27,8 @@ const (
 type declared struct {
 	params     bool
 	authorizer bool
+	// patchTypes are the types of mutations.
+	patchTypes bool
 }
 
 // An environments compiles the expressions of one policy at a time. There is one, because making
@@ -62,7 +64,10 @@ func (e *environments) release() {
 func newEnvironments() (*environments, error) {
 	e := &environments{of: map[declared]*cel.Environment{}, variables: object("kubernetes.variables")}
 	request, namespace := requestType(), namespaceType()
-	for _, d := range []declared{{}, {params: true}, {authorizer: true}, {params: true, authorizer: true}} {
+	for _, d := range []declared{
+		{}, {params: true}, {authorizer: true}, {params: true, authorizer: true},
+		{authorizer: true, patchTypes: true}, {params: true, authorizer: true, patchTypes: true},
+	} {
 		options := []celgo.EnvOption{
 			celgo.Variable(objectName, celgo.DynType),
 			celgo.Variable(oldObjectName, celgo.DynType),
@@ -76,11 +81,15 @@ func newEnvironments() (*environments, error) {
 		if d.authorizer {
 			options = append(options, celgo.Variable(authorizerName, library.AuthorizerType), celgo.Variable(resourceName, library.ResourceCheckType))
 		}
-		var err error
-		if e.of[d], err = cel.Kubernetes(environment.VersionedOptions{
+		all := []environment.VersionedOptions{{
 			EnvOptions: options,
 			DeclTypes:  []*apiservercel.DeclType{e.variables, request, namespace},
-		}); err != nil {
+		}}
+		if d.patchTypes {
+			all = append(all, patchTypes())
+		}
+		var err error
+		if e.of[d], err = cel.Kubernetes(all...); err != nil {
 			return nil, err
 		}
 	}

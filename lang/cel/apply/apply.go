@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,9 +35,10 @@ type Schema struct {
 func (s *Schema) Merge(object, configuration map[string]any) (usher.Patch, error) {
 	configuration = withKindOf(object, configuration)
 	if _, err := typed.AsTyped(value.NewValueInterface(configuration), s.types, s.root); err != nil {
-		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", err)
+		return nil, fmt.Errorf("failed to convert patch object to typed object: %w", sorted(err))
 	}
 	if atomics := s.atomics("", s.root, configuration, nil); len(atomics) > 0 {
+		slices.Sort(atomics)
 		return nil, fmt.Errorf("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: %s", strings.Join(atomics, ", "))
 	}
 	m := &merge{types: s.types, recording: true}
@@ -45,6 +47,14 @@ func (s *Schema) Merge(object, configuration map[string]any) (usher.Patch, error
 		return nil, s.explain(object, m.err)
 	}
 	return m.patch, nil
+}
+
+// sorted sorts the errors of a validation, which are in the order of a map.
+func sorted(err error) error {
+	if all, ok := errors.AsType[typed.ValidationErrors](err); ok {
+		slices.SortFunc(all, func(a, b typed.ValidationError) int { return strings.Compare(a.Error(), b.Error()) })
+	}
+	return err
 }
 
 // withKindOf returns the configuration with the kind of an object.
@@ -64,7 +74,7 @@ func withKindOf(object, configuration map[string]any) map[string]any {
 // before it merges.
 func (s *Schema) explain(object map[string]any, err error) error {
 	if _, invalid := typed.AsTyped(value.NewValueInterface(object), s.types, s.root, typed.AllowDuplicates); invalid != nil {
-		err = invalid
+		err = sorted(invalid)
 	}
 	return fmt.Errorf("failed to convert original object to typed object: %w", err)
 }
