@@ -89,6 +89,7 @@ type Live struct {
 	index     *index.Index
 	settler   settler
 	tries     *tries
+	params    *params
 }
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
@@ -114,7 +115,7 @@ func New(o Options) *Live {
 		o.Trial = trial.New(trial.Options{}).Problems
 	}
 	o.Quota = o.Quota.withDefaults()
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries()}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
 }
@@ -179,6 +180,9 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	if l.options.Stored != nil {
 		settling.Go(func() { l.tryStored(ctx) })
 	}
+	if l.options.Facts != nil {
+		settling.Go(func() { l.readParams(ctx) })
+	}
 	if len(sources) == 0 {
 		l.update(nil)
 	}
@@ -242,7 +246,9 @@ func (l *Live) build(sets []*merged) built {
 	}
 	policies, problems := c.unused, c.problems
 	var enforced []compile.Compiled
-	for _, v := range versions {
+	all := make([]compile.Compiled, len(versions))
+	for i, v := range versions {
+		all[i] = v.newest
 		problems = append(problems, v.newest.Problems...)
 		status.add(v)
 		policies = append(policies, l.tries.state(v))
@@ -251,7 +257,7 @@ func (l *Live) build(sets []*merged) built {
 		}
 	}
 	l.countKnown(&status)
-	problems = append(problems, l.twice(enforced)...)
+	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found())
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status
@@ -263,6 +269,7 @@ func (l *Live) build(sets []*merged) built {
 	if !changed {
 		return built{}
 	}
+	l.params.expect(compile.ParamsOf(enforced))
 	return built{snapshot: l.enforce(enforced, policies, status, c.usage), changed: true}
 }
 

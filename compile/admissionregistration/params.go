@@ -98,16 +98,9 @@ func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *f
 	if kind == nil || p == nil {
 		return []map[string]any{nil}, nil
 	}
-	// The resolver of the fact knows whether the kind is namespaced.
-	o := &fact.Object{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: namespace, Name: p.name, AnyScope: p.namespace == ""}
-	if p.namespace != "" {
-		o.Namespace = p.namespace
-	}
+	o := p.object(kind, namespace)
 	if o.Namespace == "" && isNamespaced(kind) {
 		return nil, errNoNamespace
-	}
-	if p.name == "" {
-		o.Selector, o.All = chosen{p.selector}, true
 	}
 	value, err := known.Value(fact.Ref{Object: o})
 	if why := impossible(kind, err); why != nil {
@@ -124,6 +117,19 @@ func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *f
 		return nil, errNoParams
 	}
 	return objects, nil
+}
+
+// object names the params for a request in a namespace. The resolver of the fact knows whether the
+// kind is namespaced.
+func (p *params) object(kind *admissionv1.ParamKind, namespace string) *fact.Object {
+	o := &fact.Object{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: namespace, Name: p.name, AnyScope: p.namespace == ""}
+	if p.namespace != "" {
+		o.Namespace = p.namespace
+	}
+	if p.name == "" {
+		o.Selector, o.All = chosen{p.selector}, true
+	}
+	return o
 }
 
 func objectsOf(value any) []map[string]any {
