@@ -27,6 +27,17 @@ type pair struct {
 	upstream plugincel.ConditionEvaluator
 	program  *admission.Program
 	index    int
+	// slip makes a mistake on purpose; it is nil where there is none.
+	slip *slip
+}
+
+// usher is what Usher answers.
+func (p *pair) usher(t testing.TB, s *situation, budget int64) answer {
+	t.Helper()
+	if p.slip != nil {
+		return p.slip.answer(t, p, s, budget)
+	}
+	return s.usher(t, p.program, p.index, budget)
 }
 
 func pairs(t testing.TB, s admission.Source, texts ...string) []pair {
@@ -60,13 +71,13 @@ func (p *pair) compare(t testing.TB, s *situation, count *tally) answer {
 	t.Helper()
 	if p.upstream == nil {
 		count.panics++
-		if got := s.usher(t, p.program, p.index, wholeBudget); !strings.Contains(got.Err, "the compiler panicked") {
+		if got := p.usher(t, s, wholeBudget); !strings.Contains(got.Err, "the compiler panicked") {
 			t.Errorf("%s: upstream panics, but usher: %v", p.text, got)
 		}
 		return answer{}
 	}
 	want := s.upstream(p.upstream, wholeBudget)
-	got := s.usher(t, p.program, p.index, wholeBudget)
+	got := p.usher(t, s, wholeBudget)
 	count.pairs++
 	if !s.mayAnswer(p.upstream, wholeBudget, want, got) {
 		t.Errorf("%s: %s\nupstream: %v\nusher:    %v", s.name, p.text, want, got)
@@ -116,7 +127,7 @@ func (p *pair) compareBudgets(t testing.TB, s *situation, want answer, count *ta
 			continue
 		}
 		count.budgets++
-		upstream, got := s.upstream(p.upstream, budget), s.usher(t, p.program, p.index, budget)
+		upstream, got := s.upstream(p.upstream, budget), p.usher(t, s, budget)
 		if !s.mayAnswer(p.upstream, budget, upstream, got) {
 			t.Errorf("%s: %s\nwith a budget of %d, where upstream counts %d:\nupstream: %v\nusher:    %v", s.name, p.text, budget, want.Cost, upstream, got)
 		}

@@ -130,6 +130,8 @@ type generator struct {
 	locals int
 	// mistakes is how many of a thousand expressions are of another type than they should be.
 	mistakes int
+	// rewrite, unless nil, may write a call as another one.
+	rewrite func(p *production, args []string) (string, bool)
 }
 
 // expression returns an expression of some type.
@@ -238,6 +240,11 @@ func (g *generator) produce(p *production, b bindings, depth int) string {
 	args := make([]string, len(p.args))
 	for i, t := range p.args {
 		args[i] = g.argument(p, i, g.resolve(t, b), depth-1)
+	}
+	if g.rewrite != nil {
+		if text, ok := g.rewrite(p, args); ok {
+			return text
+		}
 	}
 	return call(p, args)
 }
