@@ -58,7 +58,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		FailurePolicy: rule.Fail,
 		Independent:   true,
 		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.resources}},
-		Steps:         []rule.Step{{Name: "cel", Program: &program{pair{policy: p, binding: b}}}},
+		Steps:         []rule.Step{{Name: "cel", Program: newProgram(pair{policy: p, binding: b})}},
 	}
 	if p.kind == mutatingKind {
 		r.Phase, r.Pass, r.Reinvoked = usher.Mutate, passOnce, p.again
@@ -124,7 +124,32 @@ func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped str
 }
 
 // A program is a ValidatingAdmissionPolicy with one of its bindings.
-type program struct{ pair }
+type program struct {
+	pair
+
+	// object and old are the paths that are read in the objects of the request.
+	object, old *usher.Paths
+}
+
+func newProgram(p pair) *program {
+	object, old := p.policy.program.ReadPaths()
+	for _, m := range []*matching{&p.policy.match, &p.binding.match} {
+		if m.labels != nil {
+			object.Add("metadata", "labels")
+			old.Add("metadata", "labels")
+		}
+		if m.namespaces != nil {
+			// A namespace that is written is the object.
+			object.Add("metadata", "labels")
+		}
+	}
+	// The object that is deleted is the old one to expressions.
+	object.Merge(old)
+	return &program{pair: p, object: object, old: old}
+}
+
+// ReadPaths implements [rule.Selective].
+func (p *program) ReadPaths() (object, old *usher.Paths) { return p.object, p.old }
 
 // String implements [rule.Program].
 func (p *program) String() string {

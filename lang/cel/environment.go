@@ -7,7 +7,6 @@
 package cel
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/cel"
@@ -72,11 +71,29 @@ func standard() []interpreter.PlannerOption {
 }
 
 // A Program is an expression that can be evaluated. It is immutable.
-type Program struct{ interpretable interpreter.Interpretable }
+type Program struct {
+	interpretable interpreter.Interpretable
+	// observed is the interpretable of a program that counts.
+	observed *interpreter.ObservableInterpretable
+}
 
 // Plan makes a program that does not count its cost.
 func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
 	return e.plan(ast, interpreter.CustomDecorator(foldConstants))
+}
+
+// PlanCounted makes a program that counts its cost, and stops with an error when that exceeds limit.
+func (e *Environment) PlanCounted(ast *cel.Ast, limit uint64) (*Program, error) {
+	tracker, err := interpreter.NewCostTracker(&library.CostEstimator{}, append(costTrackers(), interpreter.CostTrackerLimit(limit))...)
+	if err != nil {
+		return nil, fmt.Errorf("count cost: %w", err)
+	}
+	// Evaluations share the table of the trackers.
+	factory := func() (*interpreter.CostTracker, error) {
+		own := *tracker
+		return &own, nil
+	}
+	return e.plan(ast, interpreter.CostObserver(interpreter.CostTrackerFactory(factory)))
 }
 
 func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (*Program, error) {
@@ -84,46 +101,18 @@ func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (
 	if err != nil {
 		return nil, err
 	}
-	return &Program{planned}, nil
+	observed, _ := planned.(*interpreter.ObservableInterpretable)
+	return &Program{interpretable: planned, observed: observed}, nil
 }
 
-// Eval evaluates the program. The variables include those of [Interrupt].
-func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, err error) {
-	defer recovered(&err)
-	value = p.interpretable.Eval(variables)
-	return value, errorOf(value)
-}
-
-// PlanCounted makes a program that counts its cost and stops with an error when that exceeds
-// limit.
-func (e *Environment) PlanCounted(ast *cel.Ast, limit uint64) (*Counted, error) {
-	tracker, err := interpreter.NewCostTracker(&library.CostEstimator{}, append(costTrackers(), interpreter.CostTrackerLimit(limit))...)
-	if err != nil {
-		return nil, fmt.Errorf("count cost: %w", err)
+// Eval evaluates the program. The variables include that of [Interrupt]. The cost is that until
+// the error, if there is one; it is 0 unless the program counts it.
+func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	if p.observed == nil {
+		defer recovered(&err)
+		value = p.interpretable.Eval(variables)
+		return value, 0, errorOf(value)
 	}
-	// All programs share the table of the trackers.
-	factory := func() (*interpreter.CostTracker, error) {
-		own := *tracker
-		return &own, nil
-	}
-	p, err := e.plan(ast, interpreter.CostObserver(interpreter.CostTrackerFactory(factory)))
-	if err != nil {
-		return nil, err
-	}
-	observable, ok := p.interpretable.(*interpreter.ObservableInterpretable)
-	if !ok {
-		return nil, errors.New("count cost: the program cannot be observed")
-	}
-	return &Counted{observable}, nil
-}
-
-// A Counted is a program that counts its cost. It is immutable.
-type Counted struct {
-	interpretable *interpreter.ObservableInterpretable
-}
-
-// Eval evaluates the program. The cost is that until the error, if there is one.
-func (c *Counted) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	var tracker *interpreter.CostTracker
 	defer func() {
 		if tracker != nil {
@@ -131,33 +120,8 @@ func (c *Counted) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 		}
 	}()
 	defer recovered(&err)
-	value = c.interpretable.ObserveEval(variables, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
+	value = p.observed.ObserveEval(variables, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
 	return value, 0, errorOf(value)
-}
-
-// PlanTraced makes a program that remembers the values of all parts of the expression.
-func (e *Environment) PlanTraced(ast *cel.Ast) (*Traced, error) {
-	p, err := e.plan(ast, interpreter.EvalStateObserver())
-	if err != nil {
-		return nil, err
-	}
-	observable, ok := p.interpretable.(*interpreter.ObservableInterpretable)
-	if !ok {
-		return nil, errors.New("trace evaluation: the program cannot be observed")
-	}
-	return &Traced{observable}, nil
-}
-
-// A Traced is a program that remembers the values of all parts of the expression. It is immutable.
-type Traced struct {
-	interpretable *interpreter.ObservableInterpretable
-}
-
-// Eval evaluates the program. The state has the values by the IDs of the expressions.
-func (t *Traced) Eval(variables interpreter.Activation) (value ref.Val, state interpreter.EvalState, err error) {
-	defer recovered(&err)
-	value = t.interpretable.ObserveEval(variables, func(s any) { state, _ = s.(interpreter.EvalState) })
-	return value, state, errorOf(value)
 }
 
 // recovered turns a panic into an error, as the programs of cel-go do.

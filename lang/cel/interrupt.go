@@ -6,8 +6,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// An Interrupt stops loops when a context is done. Activations have it resolve names that they do
-// not know. It is not safe for concurrent use.
+// An Interrupt stops loops when a context is done; the zero Interrupt never does. Activations have
+// it resolve names that they do not know. It is not safe for concurrent use.
 type Interrupt struct {
 	Context context.Context //nolint:containedctx // an Interrupt is as short-lived as a call
 	asked   uint
@@ -15,7 +15,7 @@ type Interrupt struct {
 
 // ResolveName resolves the name by which loops ask whether to stop.
 func (i *Interrupt) ResolveName(name string) (any, bool) {
-	if name != "#interrupted" {
+	if name != "#interrupted" || i.Context == nil {
 		return nil, false
 	}
 	if i.asked++; i.asked%celconfig.CheckFrequency != 0 {

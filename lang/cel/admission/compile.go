@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/traits"
@@ -58,66 +59,106 @@ type Program struct {
 	messages    []expression
 	annotations []expression
 	mutations   []expression
+	reads       reads
+	limits      limits
+	// counted are the programs of all expressions, by their index, that count their cost.
+	counted func() []*cel.Program
 }
 
 // An expression is one that is compiled, or the error that compiling gave. The zero expression is
 // none.
 type expression struct {
 	text    string
-	program *cel.Counted
+	program *cel.Program
 	err     error
+	// index is that of the expression in the order in which a policy is compiled.
+	index int
 }
 
 // A variable is the expression of a variable.
 type variable struct {
 	name string
 	expression
+	// has is what of an activation its value depends on.
+	has has
 }
 
 // Compile compiles expressions. Problems have no Policy and no File; their fields are below spec.
 // With problems of severity Error the program evaluates to what an API server makes of expressions
 // that do not compile.
 func Compile(s Source) (*Program, []rule.Problem) {
-	e, err := takeEnvironments()
+	p := &Program{source: s}
+	c, err := p.compile((*cel.Environment).Plan)
 	if err != nil {
 		return nil, []rule.Problem{{Severity: rule.Error, Field: "spec", What: err.Error(), Do: "report this as a defect"}}
 	}
+	p.counted = sync.OnceValue(func() []*cel.Program {
+		// What compiled once compiles again.
+		again := &Program{source: s}
+		c, err := again.compile(func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
+			return e.PlanCounted(ast, celconfig.PerCallLimit)
+		})
+		if err != nil {
+			return nil
+		}
+		return c.programs
+	})
+	return p, c.problems
+}
+
+// A planner makes programs in an environment.
+type planner func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error)
+
+// compile compiles the expressions of the source into p.
+func (p *Program) compile(plan planner) (*compilation, error) {
+	e, err := takeEnvironments()
+	if err != nil {
+		return nil, err
+	}
 	defer e.release()
-	c := compilation{environments: e, declared: declared{params: s.Params, authorizer: true}}
-	p := &Program{source: s}
-	for i, v := range s.Variables {
+	c := &compilation{environments: e, plan: plan, declared: declared{params: p.source.Params, authorizer: true}, analysis: newAnalysis()}
+	for i, v := range p.source.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
-		p.variables = append(p.variables, variable{name: v.Name, expression: compiled})
+		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
 	}
-	for i, m := range s.Conditions {
+	for i, m := range p.source.Conditions {
 		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, celgo.BoolType)
 		p.conditions = append(p.conditions, compiled)
 	}
-	for i, v := range s.Validations {
+	c.into(&c.limits.conditions)
+	for i, v := range p.source.Validations {
 		compiled, _ := c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, celgo.BoolType)
 		p.validations = append(p.validations, compiled)
 	}
-	for i, a := range s.Annotations {
+	c.into(&c.limits.validations)
+	for i, a := range p.source.Annotations {
 		compiled, _ := c.compile(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.ValueExpression, celgo.StringType, celgo.NullType)
 		p.annotations = append(p.annotations, compiled)
 	}
+	c.into(&c.limits.annotations)
 	c.mutations(p)
+	c.into(&c.limits.validations)
 	c.declared.authorizer = false
-	for i, v := range s.Validations {
+	for i, v := range p.source.Validations {
 		var compiled expression
 		if v.MessageExpression != "" {
 			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, celgo.StringType)
 		}
 		p.messages = append(p.messages, compiled)
 	}
-	return p, c.problems
+	c.into(&c.limits.validations)
+	p.reads, p.limits = c.reads, c.limits
+	return c, nil
 }
 
 type compilation struct {
 	*environments
+	analysis
 
+	plan     planner
 	declared declared
+	programs []*cel.Program
 	problems []rule.Problem
 }
 
@@ -126,6 +167,7 @@ type compilation struct {
 func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expression, *celgo.Type) {
 	env := c.of[c.declared]
 	failed := func(what string) (expression, *celgo.Type) {
+		c.add(nil)
 		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
 	}
@@ -142,11 +184,13 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		}
 		return failed(fmt.Sprintf("must evaluate to one of %v but got %v", outputs, ast.OutputType().String()))
 	}
-	program, err := env.PlanCounted(ast, celconfig.PerCallLimit)
+	program, err := c.plan(env, ast)
 	if err != nil {
 		return failed("program instantiation failed: " + err.Error())
 	}
-	return expression{text: text, program: program}, ast.OutputType()
+	c.add(ast)
+	c.programs = append(c.programs, program)
+	return expression{text: text, program: program, index: len(c.programs) - 1}, ast.OutputType()
 }
 
 // check parses and checks an expression. The error is a panic of the compiler, which does not survive

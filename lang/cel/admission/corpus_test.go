@@ -9,6 +9,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel/admission"
 )
 
@@ -25,7 +26,7 @@ var source = admission.Source{Params: true, Variables: []admission.Named{
 type pair struct {
 	text     string
 	upstream plugincel.ConditionEvaluator
-	program  *admission.Program
+	program  *admission.Corpus
 	index    int
 	// slip makes a mistake on purpose; it is nil where there is none.
 	slip *slip
@@ -56,7 +57,7 @@ func pairs(t testing.TB, s admission.Source, texts ...string) []pair {
 
 // A tally counts what was compared.
 type tally struct {
-	pairs, values, errors, stopped, uncompiled, budgets, varying, panics int
+	pairs, values, errors, stopped, uncompiled, budgets, varying, panics, bounded int
 }
 
 const (
@@ -83,6 +84,7 @@ func (p *pair) compare(t testing.TB, s *situation, count *tally) answer {
 		t.Errorf("%s: %s\nupstream: %v\nusher:    %v", s.name, p.text, want, got)
 		return want
 	}
+	p.compareUncounted(t, s, want, count)
 	switch {
 	case want.Stopped != "":
 		count.stopped++
@@ -107,6 +109,61 @@ func (s *situation) mayAnswer(e plugincel.ConditionEvaluator, budget int64, upst
 		upstream = s.upstream(e, budget)
 	}
 	return upstream.String() == usher.String()
+}
+
+// compareUncounted requires that the cost is within its bound, and that there is the same answer with
+// only what the expression is said to read; without counting, if the bound is within the limits.
+func (p *pair) compareUncounted(t testing.TB, s *situation, want answer, count *tally) {
+	t.Helper()
+	const limit = 1_000_000
+	in := s.input()
+	counted := s.ask(t, &in, func() (admission.Outcome, int64, error) {
+		value, left, err := p.program.ValueOf(t.Context(), &in, p.index, math.MaxInt64)
+		return value, math.MaxInt64 - left, err
+	})
+	bound := p.program.Bound(&in, p.index)
+	if float64(counted.Cost) > bound {
+		t.Errorf("%s: %s\ncosts %d, more than its bound %v", s.name, p.text, counted.Cost, bound)
+	}
+	part := in
+	object, old := p.program.ReadPaths(p.index)
+	part.Object, part.OldObject = partOf(t, in.Object, object), partOf(t, in.OldObject, old)
+	evaluate := func(in *admission.Input) answer {
+		return s.ask(t, in, func() (admission.Outcome, int64, error) {
+			if bound > limit {
+				value, _, err := p.program.ValueOf(t.Context(), in, p.index, wholeBudget)
+				return value, 0, err
+			}
+			value, err := p.program.PlainValueOf(t.Context(), in, p.index)
+			return value, 0, err
+		})
+	}
+	if bound <= limit {
+		count.bounded++
+		if got := evaluate(&in); !s.mayAnswer(p.upstream, wholeBudget, want, got) {
+			t.Errorf("%s: %s\nupstream:               %v\nusher without counting: %v", s.name, p.text, want, got)
+		}
+	}
+	if got := evaluate(&part); !s.mayAnswer(p.upstream, wholeBudget, want, got) {
+		t.Errorf("%s: %s\nupstream:                   %v\nusher without other fields: %v", s.name, p.text, want, got)
+	}
+}
+
+// partOf returns what there is of a tree at paths.
+func partOf(t testing.TB, tree map[string]any, paths *usher.Paths) map[string]any {
+	t.Helper()
+	if tree == nil {
+		return nil
+	}
+	raw, err := usher.TreeObject(tree).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := usher.RawObject(raw).Part(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return part
 }
 
 // compareBudgets requires that what upstream counts is just enough.

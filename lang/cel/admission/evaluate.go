@@ -44,36 +44,55 @@ type Published struct{ Key, Value string }
 //
 // It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
 func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
-	if len(p.conditions) > 0 {
-		skipped, failure, err := p.match(ctx, in)
-		if err != nil {
-			return Result{}, err
-		}
-		if failure != "" {
-			return p.failed(failure), nil
-		}
-		if skipped != "" {
-			return Result{Skipped: skipped}, nil
-		}
+	a := in.activation(p, withAuthorizer|asConditions)
+	if skipped, failure, err := a.match(ctx); err != nil {
+		return Result{}, err
+	} else if failure != "" {
+		return p.failed(failure), nil
+	} else if skipped != "" {
+		return Result{Skipped: skipped}, nil
 	}
-	validations := in.activation(p, withNamespace|withAuthorizer)
-	values, left, err := validations.evaluateAll(ctx, p.validations, celconfig.RuntimeCELCostBudget)
-	if stop := interrupted(ctx, validations); stop != nil {
+	a.enter(withNamespace | withAuthorizer)
+	values, left, err := a.evaluateAll(ctx, p.validations, celconfig.RuntimeCELCostBudget)
+	if stop := interrupted(ctx, a); stop != nil {
 		return Result{}, stop
 	}
 	if err != nil {
 		return p.failed(err.Error()), nil
 	}
-	activation := in.activation(p, withNamespace)
-	messages, _, messagesErr := activation.evaluateAll(ctx, p.messages, left)
-	if stop := interrupted(ctx, activation); stop != nil {
+	a.enter(withNamespace)
+	messages, messagesErr := a.messages(ctx, values, left)
+	if stop := interrupted(ctx, a); stop != nil {
 		return Result{}, stop
 	}
 	var r Result
 	for i := range values {
 		p.decide(&r, i, &values[i], messages, messagesErr)
 	}
-	return r, p.annotate(ctx, in, &r)
+	return r, a.annotate(ctx, &r)
+}
+
+// messages evaluates messages. API servers do so even for validations that hold, which costs; where
+// costs do not count, it is done for those that deny the request.
+func (a *activation) messages(ctx context.Context, values []outcome, budget int64) ([]outcome, error) {
+	if a.counted != nil {
+		outcomes, _, err := a.evaluateAll(ctx, a.program.messages, budget)
+		return outcomes, err
+	}
+	var outcomes []outcome
+	for i := range values {
+		if values[i].err != nil || values[i].value == types.True || a.program.messages[i].text == "" {
+			continue
+		}
+		if outcomes == nil {
+			outcomes = make([]outcome, len(values))
+		}
+		outcomes[i], _, _ = a.evaluate(ctx, &a.program.messages[i], budget)
+		if a.stop != nil {
+			return nil, nil
+		}
+	}
+	return outcomes, nil
 }
 
 // interrupted returns why an evaluation could not go on, or nil: a fact is missing, or ctx has
@@ -97,8 +116,11 @@ func (p *Program) failed(message string) Result {
 }
 
 // match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
-func (p *Program) match(ctx context.Context, in *Input) (skipped, failure string, err error) {
-	a := in.activation(p, withAuthorizer|asConditions)
+func (a *activation) match(ctx context.Context) (skipped, failure string, err error) {
+	p := a.program
+	if len(p.conditions) == 0 {
+		return "", "", nil
+	}
 	values, _, budget := a.evaluateAll(ctx, p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if stop := interrupted(ctx, a); stop != nil {
 		return "", "", stop
@@ -181,11 +203,12 @@ func (p *Program) message(i int, messages []outcome) string {
 }
 
 // annotate adds the audit annotations to r.
-func (p *Program) annotate(ctx context.Context, in *Input, r *Result) error {
+func (a *activation) annotate(ctx context.Context, r *Result) error {
+	p := a.program
 	if len(p.annotations) == 0 {
 		return nil
 	}
-	a := in.activation(p, withNamespace)
+	a.enter(withNamespace)
 	values, _, err := a.evaluateAll(ctx, p.annotations, celconfig.RuntimeCELCostBudget)
 	if stop := interrupted(ctx, a); stop != nil {
 		return stop
@@ -254,7 +277,7 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 		return outcome{}, budget, nil
 	}
 	a.interrupt.Context = ctx
-	value, cost, err := e.program.Eval(a)
+	value, cost, err := a.run(e)
 	spent := a.variables.takeCost()
 	if spent > budget {
 		return outcome{}, -1, outOfBudget()

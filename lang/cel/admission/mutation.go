@@ -109,7 +109,7 @@ func NotFound(kind fmt.Stringer) *StatusError {
 // binding: a mutation that fails is left out, and the others go on.
 func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) (Mutated, error) {
 	if len(p.conditions) > 0 {
-		skipped, failure, err := p.match(ctx, in)
+		skipped, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
 		if err != nil {
 			return Mutated{}, err
 		}

@@ -143,12 +143,25 @@ func (s *situation) upstream(e plugincel.ConditionEvaluator, budget int64) answe
 	return a
 }
 
-// usher returns what Usher says; the cost is only known if it was counted.
-func (s *situation) usher(t testing.TB, p *admission.Program, i int, budget int64) answer {
+// usher returns what Usher says when it counts the cost.
+func (s *situation) usher(t testing.TB, p *admission.Corpus, i int, budget int64) answer {
 	t.Helper()
-	in := admission.Input{Request: s.request, Object: s.object, OldObject: s.old, Params: s.paramed, Facts: &fact.Known{}}
-	for range 1000 {
+	in := s.input()
+	return s.ask(t, &in, func() (admission.Outcome, int64, error) {
 		value, left, err := p.ValueOf(t.Context(), &in, i, budget)
+		return value, budget - left, err
+	})
+}
+
+func (s *situation) input() admission.Input {
+	return admission.Input{Request: s.request, Object: s.object, OldObject: s.old, Params: s.paramed, Facts: &fact.Known{}}
+}
+
+// ask evaluates until no fact is missing.
+func (s *situation) ask(t testing.TB, in *admission.Input, evaluate func() (admission.Outcome, int64, error)) answer {
+	t.Helper()
+	for range 1000 {
+		value, cost, err := evaluate()
 		if missing, ok := errors.AsType[*fact.Missing](err); ok {
 			s.resolve(in.Facts, missing.Ref)
 			continue
@@ -156,7 +169,7 @@ func (s *situation) usher(t testing.TB, p *admission.Program, i int, budget int6
 		if err != nil {
 			return answer{Stopped: err.Error()}
 		}
-		a := answer{Cost: budget - left}
+		a := answer{Cost: cost}
 		if value.Err != nil {
 			a.Err = value.Err.Error()
 		} else {

@@ -3,87 +3,167 @@ package admission
 import (
 	"cmp"
 
+	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel"
 )
 
-// requestValue is the variable request: an AdmissionRequest without its objects, as JSON. Fields
+var (
+	requestFields = []string{
+		"uid", "kind", "resource", "requestKind", "requestResource", "operation", "userInfo", "object", "oldObject", "dryRun", "options",
+		"subResource", "requestSubResource", "name", "namespace",
+	}
+	kindFields     = []string{"group", "version", "kind"}
+	resourceFields = []string{"group", "version", "resource"}
+	userFields     = []string{"username", "uid", "groups", "extra"}
+)
+
+// requestView is the variable request: an AdmissionRequest without its objects, as JSON. Fields
 // without a value are absent.
-func (in *Input) requestValue(asConditions bool) map[string]any {
-	value := &in.request
+func (in *Input) requestView(asConditions bool) *cel.Record {
+	view := &in.view
 	if asConditions {
-		value = &in.conditionRequest
+		view = &in.conditionView
 	}
-	if *value != nil {
-		return *value
+	if *view == nil {
+		r := in.Request
+		*view = &cel.Record{Names: requestFields, Field: func(name string) (any, bool) { return requestField(r, name, asConditions) }}
 	}
+	return *view
+}
+
+func requestField(r *usher.Request, name string, asConditions bool) (any, bool) {
+	switch name {
+	case "uid":
+		return "", true
+	case "kind":
+		return kindView(r.Kind), true
+	case "resource":
+		if asConditions {
+			return resourceView(requestedResource(r)), true
+		}
+		return resourceView(r.Resource), true
+	case "requestKind":
+		if r.Requested.Empty() {
+			return kindView(r.Kind), true
+		}
+		return kindView(r.Requested), true
+	case "requestResource":
+		return resourceView(requestedResource(r)), true
+	case "operation":
+		return string(r.Operation), true
+	case "userInfo":
+		return userView(&r.User), true
+	case "object", "oldObject":
+		return nil, true
+	case "dryRun":
+		return r.DryRun, true
+	case "options":
+		if options, err := r.Options.Tree(); err == nil && options != nil {
+			return options, true
+		}
+		return nil, true
+	case "subResource", "requestSubResource":
+		return present(r.Subresource)
+	case "name":
+		return present(r.Name)
+	case "namespace":
+		return present(r.Namespace)
+	}
+	return nil, false
+}
+
+func present(text string) (any, bool) { return text, text != "" }
+
+func requestedResource(r *usher.Request) schema.GroupVersionResource {
+	if r.Requested.Empty() {
+		return r.Resource
+	}
+	return cmp.Or(r.RequestedResource, r.Resource)
+}
+
+func kindView(k schema.GroupVersionKind) *cel.Record {
+	return &cel.Record{Names: kindFields, Field: func(name string) (any, bool) {
+		switch name {
+		case "group":
+			return k.Group, true
+		case "version":
+			return k.Version, true
+		case "kind":
+			return k.Kind, true
+		}
+		return nil, false
+	}}
+}
+
+func resourceView(r schema.GroupVersionResource) *cel.Record {
+	return &cel.Record{Names: resourceFields, Field: func(name string) (any, bool) {
+		switch name {
+		case "group":
+			return r.Group, true
+		case "version":
+			return r.Version, true
+		case "resource":
+			return r.Resource, true
+		}
+		return nil, false
+	}}
+}
+
+func userView(u *usher.User) *cel.Record {
+	return &cel.Record{Names: userFields, Field: func(name string) (any, bool) {
+		switch name {
+		case "username":
+			return present(u.Name)
+		case "uid":
+			return present(u.UID)
+		case "groups":
+			return types.NewStringList(types.DefaultTypeAdapter, u.Groups), len(u.Groups) > 0
+		case "extra":
+			extra := make(map[string]any, len(u.Extra))
+			for key, values := range u.Extra {
+				extra[key] = types.NewStringList(types.DefaultTypeAdapter, values)
+			}
+			return extra, len(extra) > 0
+		}
+		return nil, false
+	}}
+}
+
+// measure adds the size of the variable request, of which the values at paths are read.
+func (in *Input) measure(s *cel.Size, paths [][]string) {
 	r := in.Request
-	requestedKind, requestedResource := r.Kind, r.Resource
-	if !r.Requested.Empty() {
-		requestedKind = r.Requested
-		requestedResource = cmp.Or(r.RequestedResource, r.Resource)
+	for _, text := range []string{
+		r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Requested.Group, r.Requested.Version, r.Requested.Kind, r.Resource.Group, r.Resource.Version,
+		r.Resource.Resource, r.RequestedResource.Group, r.RequestedResource.Version, r.RequestedResource.Resource,
+		string(r.Operation), r.User.Name, r.User.UID, r.Subresource, r.Name, r.Namespace,
+	} {
+		// Some of them occur twice.
+		s.Total += 2 * len(text)
 	}
-	resource := r.Resource
-	if asConditions {
-		resource = requestedResource
+	// That of all keys.
+	s.Total, s.Longest = s.Total+512, max(s.Longest, len(requestFields))
+	addTexts(s, r.User.Groups)
+	for key, values := range r.User.Extra {
+		s.Total += 2 + len(key)
+		addTexts(s, values)
 	}
-	m := map[string]any{
-		"uid":             "",
-		"kind":            kindValue(r.Kind),
-		"resource":        resourceValue(resource),
-		"requestKind":     kindValue(requestedKind),
-		"requestResource": resourceValue(requestedResource),
-		"operation":       string(r.Operation),
-		"userInfo":        in.userValue(),
-		"object":          nil,
-		"oldObject":       nil,
-		"dryRun":          r.DryRun,
-		"options":         nil,
-	}
-	for key, text := range map[string]string{"subResource": r.Subresource, "requestSubResource": r.Subresource, "name": r.Name, "namespace": r.Namespace} {
-		if text != "" {
-			m[key] = text
+	s.Longest = max(s.Longest, len(r.User.Extra))
+	for _, path := range paths {
+		if len(path) == 0 || path[0] == "options" {
+			if options, err := r.Options.Tree(); err == nil {
+				s.Add(options)
+			}
+			return
 		}
 	}
-	if options, err := r.Options.Tree(); err == nil && options != nil {
-		m["options"] = options
-	}
-	*value = m
-	return m
 }
 
-func kindValue(k schema.GroupVersionKind) map[string]any {
-	return map[string]any{"group": k.Group, "version": k.Version, "kind": k.Kind}
-}
-
-func resourceValue(r schema.GroupVersionResource) map[string]any {
-	return map[string]any{"group": r.Group, "version": r.Version, "resource": r.Resource}
-}
-
-func (in *Input) userValue() map[string]any {
-	user := in.Request.User
-	m := make(map[string]any, 4)
-	for key, text := range map[string]string{"username": user.Name, "uid": user.UID} {
-		if text != "" {
-			m[key] = text
-		}
+func addTexts(s *cel.Size, texts []string) {
+	s.Longest = max(s.Longest, len(texts))
+	for _, text := range texts {
+		s.Total += 2 + len(text)
 	}
-	if len(user.Groups) > 0 {
-		m["groups"] = listValue(user.Groups)
-	}
-	if len(user.Extra) > 0 {
-		extra := make(map[string]any, len(user.Extra))
-		for key, values := range user.Extra {
-			extra[key] = listValue(values)
-		}
-		m["extra"] = extra
-	}
-	return m
-}
-
-func listValue(texts []string) []any {
-	values := make([]any, len(texts))
-	for i, text := range texts {
-		values[i] = text
-	}
-	return values
 }

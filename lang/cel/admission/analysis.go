@@ -1,0 +1,147 @@
+package admission
+
+import (
+	"maps"
+
+	celgo "github.com/google/cel-go/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel"
+)
+
+// reads are what the expressions of a policy read.
+type reads struct{ cel.Reads }
+
+// ReadPaths returns the paths that expressions read in the object and in the old object.
+func (p *Program) ReadPaths() (object, old *usher.Paths) {
+	return p.reads.Paths(objectName), p.reads.Paths(oldObjectName)
+}
+
+// limits are bounds of the costs of a policy.
+type limits struct {
+	// each is that of the most expensive expression; the others are of all expressions that have a
+	// budget in common.
+	each, variables, conditions, validations, annotations cel.Bound
+}
+
+// within reports whether no budget can be exceeded for what has that size. Variables are evaluated
+// for validations and again for messages.
+func (l *limits) within(s cel.Size) bool {
+	variables := l.variables.At(s)
+	return l.each.At(s) <= celconfig.PerCallLimit &&
+		l.conditions.At(s)+variables <= celconfig.RuntimeCELCostBudgetMatchConditions &&
+		l.validations.At(s)+2*variables <= celconfig.RuntimeCELCostBudget &&
+		l.annotations.At(s)+variables <= celconfig.RuntimeCELCostBudget
+}
+
+// size returns the size of what the expressions read of a request.
+func (r *reads) size(in *Input) cel.Size {
+	var s cel.Size
+	for _, o := range []struct {
+		name string
+		tree map[string]any
+	}{{objectName, in.Object}, {oldObjectName, in.OldObject}, {paramsName, in.Params}} {
+		for _, path := range r.Whole(o.name) {
+			s.Add(at(o.tree, path))
+		}
+	}
+	if r.Mentions(requestName) {
+		in.measure(&s, r.Whole(requestName))
+	}
+	if r.Mentions(namespaceName) {
+		// What is not known yet ends the evaluation.
+		if namespace, err := in.namespace(); err == nil {
+			s.Add(namespace)
+		}
+	}
+	return s
+}
+
+// at returns the value at a path, or the one that the path does not lead through.
+func at(tree map[string]any, path []string) any {
+	var value any = tree
+	for _, key := range path {
+		object, ok := value.(map[string]any)
+		if !ok {
+			break
+		}
+		value = object[key]
+	}
+	return value
+}
+
+// An analysis finds out what the expressions of a policy read, and bounds their cost.
+type analysis struct {
+	reads  reads
+	limits limits
+	// What names, and the fields of variables, are.
+	measures, fields map[string]cel.Measure
+	sources, origins map[string]cel.Source
+	// own is the bound of the expressions that have not been added to limits.
+	own cel.Bound
+	// What the last expression reads, and its value. It is read, unless it is that of a variable.
+	names cel.Reads
+	value cel.Measure
+	from  cel.Source
+}
+
+func newAnalysis() analysis {
+	a := analysis{
+		measures: map[string]cel.Measure{}, fields: map[string]cel.Measure{},
+		sources: map[string]cel.Source{}, origins: map[string]cel.Source{},
+	}
+	for _, name := range []string{objectName, oldObjectName, paramsName, requestName, namespaceName} {
+		a.measures[name], a.sources[name] = cel.Input(), cel.Variable(name)
+	}
+	for _, name := range []string{authorizerName, resourceName} {
+		a.sources[name] = cel.Variable(name)
+	}
+	a.sources[variablesName] = cel.Variable(variablesName)
+	return a
+}
+
+// add adds an expression, or one that does not compile: nil.
+func (a *analysis) add(ast *celgo.Ast) {
+	a.reads.AddValue(a.from)
+	a.names, a.value, a.from = cel.Reads{}, cel.AtMost(1), cel.Source{}
+	if ast == nil {
+		return
+	}
+	var bound cel.Bound
+	bound, a.value = cel.BoundOf(ast, a.measures)
+	a.own, a.limits.each = a.own.Plus(bound), a.limits.each.Or(bound)
+	a.names.Add(ast, a.sources)
+	a.from = a.reads.Add(ast, a.sources)
+}
+
+// into adds the bound of the expressions that were added since it was called last to one that they
+// share.
+func (a *analysis) into(shared *cel.Bound) {
+	a.reads.AddValue(a.from)
+	a.from = cel.Source{}
+	*shared, a.own = shared.Plus(a.own), cel.Bound{}
+}
+
+// variable makes the last expression a variable, and returns what its value depends on.
+func (a *analysis) variable(name string, before []variable) has {
+	a.fields[name], a.origins[name] = a.value, a.from
+	a.from = cel.Source{}
+	a.into(&a.limits.variables)
+	a.measures[variablesName] = cel.Fields(maps.Clone(a.fields))
+	a.sources[variablesName] = cel.SourceFields(variablesName, maps.Clone(a.origins))
+	var depends has
+	for name, h := range map[string]has{
+		requestName: asConditions, namespaceName: withNamespace, authorizerName: withAuthorizer, resourceName: withAuthorizer,
+	} {
+		if a.names.Mentions(name) {
+			depends |= h
+		}
+	}
+	if a.names.Mentions(variablesName) {
+		for i := range before {
+			depends |= before[i].has
+		}
+	}
+	return depends
+}

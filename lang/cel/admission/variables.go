@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// variables is the value of the variable of that name: a map whose values are computed when they
+// are first read. It behaves as the lazy map of k8s.io/apiserver/pkg/cel/lazy.
+type variables struct {
+	program    *Program
+	activation *activation
+	values     []ref.Val
+	// cost is that of variables since it was taken last.
+	cost int64
+}
+
+var _ traits.Mapper = (*variables)(nil)
+
+// variablesType is the type of variables.
+var variablesType = types.NewObjectType("kubernetes.variables", traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+
+func (v *variables) takeCost() int64 {
+	cost := v.cost
+	v.cost = 0
+	return cost
+}
+
+// Find implements [traits.Mapper].
+func (v *variables) Find(key ref.Val) (ref.Val, bool) {
+	text, ok := key.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(key), true
+	}
+	name, ok := apiservercel.Unescape(string(text))
+	if !ok {
+		return nil, false
+	}
+	// Of two variables of one name the last counts.
+	for i, x := range slices.Backward(v.program.variables) {
+		if x.name == name {
+			return v.value(i), true
+		}
+	}
+	return nil, false
+}
+
+// value returns the value of a variable, or its error as a value.
+func (v *variables) value(i int) ref.Val {
+	if v.values == nil {
+		v.values = make([]ref.Val, len(v.program.variables))
+	}
+	if v.values[i] == nil {
+		v.values[i] = v.compute(&v.program.variables[i])
+	}
+	return v.values[i]
+}
+
+func (v *variables) compute(x *variable) ref.Val {
+	if x.err != nil {
+		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
+	}
+	value, cost, err := v.activation.run(&x.expression)
+	v.cost += int64(min(cost, math.MaxInt64))
+	if err != nil {
+		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
+	}
+	return value
+}
+
+// Get implements [traits.Indexer].
+func (v *variables) Get(key ref.Val) ref.Val {
+	value, found := v.Find(key)
+	if found {
+		return value
+	}
+	return types.ValOrErr(key, "no such key: %v", key)
+}
+
+// Contains implements [traits.Container].
+func (v *variables) Contains(key ref.Val) ref.Val {
+	value, found := v.Find(key)
+	if value != nil && types.IsUnknownOrError(value) {
+		return value
+	}
+	return types.Bool(found)
+}
+
+// Size implements [traits.Sizer].
+func (v *variables) Size() ref.Val { return types.Int(len(v.program.variables)) }
+
+// Iterator implements [traits.Iterable]. There is no expression that the compiler lets iterate.
+func (v *variables) Iterator() traits.Iterator {
+	names := make([]string, len(v.program.variables))
+	for i := range names {
+		names[i] = v.program.variables[i].name
+	}
+	return types.NewStringList(types.DefaultTypeAdapter, names).Iterator()
+}
+
+// ConvertToNative implements [ref.Val].
+func (v *variables) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesType.TypeName(), t.Name())
+}
+
+// ConvertToType implements [ref.Val].
+func (v *variables) ConvertToType(t ref.Type) ref.Val {
+	switch t {
+	case variablesType:
+		return v
+	case types.TypeType:
+		return variablesType
+	}
+	return types.NewErr("disallowed conversion from %q to %q", variablesType.TypeName(), t.TypeName())
+}
+
+// Equal implements [ref.Val].
+func (v *variables) Equal(other ref.Val) ref.Val {
+	others, ok := other.(*variables)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return types.Bool(v == others)
+}
+
+// Type implements [ref.Val].
+func (v *variables) Type() ref.Type { return variablesType }
+
+// Value implements [ref.Val].
+func (v *variables) Value() any { return types.NoSuchOverloadErr() }

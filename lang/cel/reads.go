@@ -1,0 +1,256 @@
+package cel
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// Reads are what expressions read. The zero Reads are empty; Paths do not change after the last Add.
+type Reads struct {
+	// names are the variables that occur.
+	names map[string]bool
+	// whole are the paths whose values are read with everything below, by the name of the variable;
+	// present are those of which an expression asks whether there is a value, or null.
+	whole, present map[string][][]string
+}
+
+// A Source says what a value is a part of.
+type Source struct {
+	origins []origin
+	fields  map[string]Source
+}
+
+type origin struct {
+	name string
+	path []string
+}
+
+// Variable is the source of a variable.
+func Variable(name string) Source { return Source{origins: []origin{{name: name}}} }
+
+// SourceFields is the source of a value whose fields have sources of their own.
+func SourceFields(name string, fields map[string]Source) Source {
+	return Source{origins: []origin{{name: name}}, fields: fields}
+}
+
+// Add adds what an expression reads, and returns the source of its value: the value itself counts as
+// read only if it is added with [Reads.AddValue]. Names have the sources of the variables.
+func (r *Reads) Add(ast *cel.Ast, names map[string]Source) Source {
+	t := tracing{reads: r, scope: names}
+	return t.expression(ast.NativeRep().Expr())
+}
+
+// AddValue adds a value with everything below.
+func (r *Reads) AddValue(s Source) {
+	for _, o := range s.origins {
+		if r.whole == nil {
+			r.whole = map[string][][]string{}
+		}
+		r.whole[o.name] = appendPath(r.whole[o.name], o.path)
+	}
+	for _, field := range s.fields {
+		r.AddValue(field)
+	}
+}
+
+// addPresence adds that there is a value.
+func (r *Reads) addPresence(s Source) {
+	for _, o := range s.origins {
+		if r.present == nil {
+			r.present = map[string][][]string{}
+		}
+		r.present[o.name] = appendPath(r.present[o.name], o.path)
+	}
+}
+
+// appendPath adds a path unless one of paths leads to it, or to what it is in.
+func appendPath(paths [][]string, path []string) [][]string {
+	within := func(inner, outer []string) bool {
+		return len(outer) <= len(inner) && slices.Equal(inner[:len(outer)], outer)
+	}
+	if slices.ContainsFunc(paths, func(p []string) bool { return within(path, p) }) {
+		return paths
+	}
+	paths = slices.DeleteFunc(paths, func(p []string) bool { return within(p, path) })
+	return append(paths, path)
+}
+
+// Mentions reports whether a variable occurs.
+func (r *Reads) Mentions(name string) bool { return r.names[name] }
+
+// nowhere is a key that objects do not have. A path to it decodes an object without its fields.
+const nowhere = "\x00"
+
+// Paths returns the paths below a variable that are read.
+func (r *Reads) Paths(name string) *usher.Paths {
+	paths := &usher.Paths{}
+	for _, path := range r.whole[name] {
+		paths.Add(path...)
+	}
+	for _, path := range r.present[name] {
+		paths.Add(append(slices.Clone(path), nowhere)...)
+	}
+	return paths
+}
+
+// Whole returns the paths below a variable whose values are read with everything below. They are
+// shared: do not change them.
+func (r *Reads) Whole(name string) [][]string { return r.whole[name] }
+
+// A tracing follows values through one expression.
+type tracing struct {
+	reads *Reads
+	scope map[string]Source
+}
+
+func (t *tracing) expression(e celast.Expr) Source {
+	switch e.Kind() {
+	case celast.IdentKind:
+		return t.ident(e.AsIdent())
+	case celast.SelectKind:
+		s := t.expression(e.AsSelect().Operand()).field(e.AsSelect().FieldName())
+		if e.AsSelect().IsTestOnly() {
+			t.reads.addPresence(s)
+			return Source{}
+		}
+		return s
+	case celast.CallKind:
+		return t.call(e.AsCall())
+	case celast.ComprehensionKind:
+		return t.loop(e.AsComprehension())
+	case celast.ListKind:
+		t.consume(e.AsList().Elements()...)
+	case celast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			t.consume(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+	case celast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			t.consume(field.AsStructField().Value())
+		}
+	case celast.LiteralKind, celast.UnspecifiedExprKind:
+	}
+	return Source{}
+}
+
+// consume reads the values of expressions with everything below.
+func (t *tracing) consume(all ...celast.Expr) {
+	for _, e := range all {
+		t.reads.AddValue(t.expression(e))
+	}
+}
+
+func (t *tracing) ident(name string) Source {
+	s, ok := t.scope[name]
+	if !ok {
+		return Source{}
+	}
+	for _, o := range s.origins {
+		if t.reads.names == nil {
+			t.reads.names = map[string]bool{}
+		}
+		t.reads.names[o.name] = true
+	}
+	return s
+}
+
+func (s Source) field(name string) Source {
+	if field, ok := s.fields[name]; ok {
+		return field
+	}
+	var part Source
+	for _, o := range s.origins {
+		part.origins = append(part.origins, origin{o.name, append(slices.Clone(o.path), name)})
+	}
+	return part
+}
+
+func (s Source) or(other Source) Source {
+	both := Source{origins: append(slices.Clone(s.origins), other.origins...)}
+	for _, fields := range []map[string]Source{s.fields, other.fields} {
+		for name, field := range fields {
+			if both.fields == nil {
+				both.fields = map[string]Source{}
+			}
+			both.fields[name] = both.fields[name].or(field)
+		}
+	}
+	return both
+}
+
+func (t *tracing) call(c celast.CallExpr) Source {
+	args := c.Args()
+	if c.IsMemberFunction() {
+		args = append([]celast.Expr{c.Target()}, args...)
+	}
+	switch function := c.FunctionName(); function {
+	case operators.Index, operators.OptIndex, operators.OptSelect:
+		if key, ok := textOf(args[1]); ok {
+			return t.expression(args[0]).field(key)
+		}
+	case operators.Conditional:
+		t.consume(args[0])
+		return t.expression(args[1]).or(t.expression(args[2]))
+	case "or", "orValue":
+		return t.expression(args[0]).or(t.expression(args[1]))
+	case "value", "optional.of", "dyn", "optional.unwrap":
+		if len(args) == 1 && function != "optional.unwrap" {
+			return t.expression(args[0])
+		}
+	case "hasValue", "type":
+		t.reads.addPresence(t.expression(args[0]))
+		return Source{}
+	case operators.Equals, operators.NotEquals:
+		for i, arg := range args {
+			if isNull(arg) {
+				t.reads.addPresence(t.expression(args[1-i]))
+				return Source{}
+			}
+		}
+	}
+	t.consume(args...)
+	return Source{}
+}
+
+func (t *tracing) loop(c celast.ComprehensionExpr) Source {
+	if isEmpty(c.IterRange()) {
+		return t.within(map[string]Source{c.AccuVar(): t.expression(c.AccuInit())}).expression(c.Result())
+	}
+	t.consume(c.IterRange(), c.AccuInit())
+	names := map[string]Source{c.AccuVar(): {}, c.IterVar(): {}}
+	if c.HasIterVar2() {
+		names[c.IterVar2()] = Source{}
+	}
+	t.within(names).consume(c.LoopCondition(), c.LoopStep())
+	t.within(map[string]Source{c.AccuVar(): {}}).consume(c.Result())
+	return Source{}
+}
+
+func (t *tracing) within(names map[string]Source) *tracing {
+	scope := make(map[string]Source, len(t.scope)+len(names))
+	for name, s := range t.scope {
+		scope[name] = s
+	}
+	for name, s := range names {
+		scope[name] = s
+	}
+	return &tracing{reads: t.reads, scope: scope}
+}
+
+func textOf(e celast.Expr) (string, bool) {
+	if e.Kind() != celast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
+
+func isNull(e celast.Expr) bool {
+	return e.Kind() == celast.LiteralKind && e.AsLiteral() == types.NullValue
+}
