@@ -59,6 +59,10 @@ type Request struct {
 	// certificate, by a token, or by a URL path that only API servers know.
 	Trusted bool
 
+	// Reinvocation reports that the request is decided once more, after others have changed the object.
+	// Admission policies with reinvocationPolicy Never leave it then. API servers do not tell webhooks.
+	Reinvocation bool
+
 	// Name is empty if the name is not generated yet. Namespace is empty for cluster-scoped
 	// objects; a Namespace object has its own name there.
 	Name      string

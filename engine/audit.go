@@ -51,7 +51,8 @@ func places(findings []usher.Finding, applies func(*usher.Finding) bool) string 
 	more := 0
 	for i := range findings {
 		f := &findings[i]
-		if !applies(f) {
+		said := func(o usher.Finding) bool { return o.Policy == f.Policy && o.Rule == f.Rule && applies(&o) }
+		if !applies(f) || !builtIn(f.Policy) && slices.ContainsFunc(findings[:i], said) {
 			continue
 		}
 		if more > 0 {

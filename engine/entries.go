@@ -37,7 +37,7 @@ func NewEntries(rules []rule.Rule, names []string, all usher.Decider, by func([]
 		}
 		own := sync.OnceValue(func() []rule.Rule { return at.Of(rules) })
 		e.some[name] = &some{own, sync.OnceValue(func() usher.Decider {
-			if at.Part != rule.Objects && at.Phase == usher.Mutate {
+			if (at.Part == rule.Metadata || at.Part == rule.Beside) && at.Phase == usher.Mutate {
 				return metadataOnly(by(own()))
 			}
 			return by(own())

@@ -29,7 +29,7 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 		if ended != nil || err != nil {
 			return *orNone(ended), err
 		}
-		if len(again) == 0 || len(d.applied) == before {
+		if len(again) == 0 || len(d.applied) == before || d.request.Reinvocation {
 			continue
 		}
 		if matched, err = d.match(pass); err != nil {

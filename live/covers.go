@@ -81,7 +81,7 @@ func coversPolicy(r *usher.Request) bool {
 		return true
 	case rule.Deletions:
 		return r.Phase == usher.Validate && deletesDenial(r)
-	case rule.Objects, rule.Metadata, rule.Beside, rule.Policies:
+	case rule.Objects, rule.Metadata, rule.Beside, rule.Once, rule.Reinvoked, rule.Policies:
 		// As follows.
 	}
 	if exemptUser(r) || r.Operation != usher.Create && r.Operation != usher.Update {

@@ -16,8 +16,9 @@ type Coverage struct {
 	// MutateMetadata and ValidateMetadata are the objects whose metadata must not change through
 	// subresources without a decision; they have no operation but UPDATE.
 	MutateMetadata, ValidateMetadata []Covered
-	// MutateResources and ValidateResources are the endpoints of rules that name resources.
-	MutateResources, ValidateResources []ResourceRule
+	// MutateResources and ValidateResources are the endpoints of rules that name resources, but for
+	// MutateReinvoked, which are those of rules that are [Rule.Reinvoked].
+	MutateResources, MutateReinvoked, ValidateResources []ResourceRule
 }
 
 // Covered are the requests for the objects of one kind.
@@ -63,7 +64,9 @@ func Cover(rules []Rule) Coverage {
 	return Coverage{
 		Mutate: mutate.covered(), Validate: validate.covered(),
 		MutateMetadata: metadata[usher.Mutate].covered(), ValidateMetadata: metadata[usher.Validate].covered(),
-		MutateResources: coveredResources(rules, usher.Mutate), ValidateResources: coveredResources(rules, usher.Validate),
+		MutateResources:   coveredResources(rules, Entry{Phase: usher.Mutate, Part: Once}),
+		MutateReinvoked:   coveredResources(rules, Entry{Phase: usher.Mutate, Part: Reinvoked}),
+		ValidateResources: coveredResources(rules, Entry{Phase: usher.Validate, Part: Once}),
 	}
 }
 
@@ -84,7 +87,7 @@ func (c Coverage) Of(e Entry) []Covered {
 
 func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	switch {
-	case part.isOfPolicies():
+	case part.isOfPolicies() || part == Reinvoked:
 		return nil
 	case part == Beside:
 		part = Metadata
@@ -103,22 +106,26 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 // Resources returns the endpoints that are covered of the requests that an entry is for.
 func (c Coverage) Resources(e Entry) []ResourceRule {
 	switch {
-	case e.Versions != "" || e.Part != Objects && e.Part != Beside:
+	case e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies():
 		return nil
-	case e.Phase == usher.Mutate:
+	case e.Phase != usher.Mutate:
+		return c.ValidateResources
+	case e.Part == Once || len(c.MutateReinvoked) == 0:
 		return c.MutateResources
+	case e.Part == Reinvoked:
+		return c.MutateReinvoked
 	}
-	return c.ValidateResources
+	return slices.Concat(c.MutateResources, c.MutateReinvoked)
 }
 
-// coveredResources returns the endpoints of the rules of a phase that name resources, sorted.
+// coveredResources returns the endpoints of the rules of an entry that name resources, sorted.
 // Several matches of a rule all have to hold: one of them covers the rule.
-func coveredResources(rules []Rule, phase usher.Phase) []ResourceRule {
+func coveredResources(rules []Rule, e Entry) []ResourceRule {
 	every := ResourceRule{Groups: []string{"*"}, Versions: []string{"*"}, Resources: []string{"*/*"}}
 	texts := map[string]ResourceRule{}
 	for i := range rules {
 		m := &rules[i].Match
-		if rules[i].Phase != phase || len(m.Resources) == 0 {
+		if rules[i].Phase != e.Phase || len(m.Resources) == 0 || !e.narrow(&rules[i]) {
 			continue
 		}
 		covering := []ResourceRule{every}
@@ -161,6 +168,9 @@ func (c Coverage) Entries() []string {
 		if len(c.Resources(Entry{Phase: phase})) > 0 {
 			names = append(names, Entry{Phase: phase}.String(), Entry{Phase: phase, Part: Beside}.String())
 		}
+	}
+	if len(c.MutateReinvoked) > 0 {
+		names = append(names, Entry{Phase: usher.Mutate, Part: Once}.String(), Entry{Phase: usher.Mutate, Part: Reinvoked}.String())
 	}
 	names = append(names, Entry{Phase: usher.Validate, Part: Deletions}.String())
 	slices.Sort(names)

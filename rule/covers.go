@@ -23,6 +23,9 @@ func (c Coverage) Covers(r *usher.Request) bool {
 	if e.Phase == r.Phase && !isAdmissionConfiguration(r) && anyMatches(c.Resources(e), r) {
 		return true
 	}
+	if e.Part == Once {
+		e.Part = Objects
+	}
 	if e.Phase != r.Phase || (e.Part == Metadata || e.Part == Beside) != writesBeside(r) || e.Part != Objects && !changesMetadata(r) {
 		return false
 	}
@@ -34,6 +37,11 @@ func (c Coverage) Covers(r *usher.Request) bool {
 // An API server gives each call a uid of its own.
 func (c Coverage) Again(r *usher.Request) bool {
 	e, ok := ParseEntry(r.Entry)
+	if ok && e.Part == Reinvoked {
+		other := *r
+		other.Entry = Entry{Phase: e.Phase, Part: Once}.String()
+		return c.Covers(&other)
+	}
 	if !ok || e.Versions == "" || r.Requested.Empty() {
 		return false
 	}

@@ -25,6 +25,9 @@ import (
 //     change metadata, and runs the rules that read it; rules that name resources belong to the
 //     entry of the phase, whatever the subresource;
 //   - an entry with the part [Beside] is both of these, for callers that ask once;
+//   - if there are rules to run again after later changes, API servers call the entry with the part
+//     [Reinvoked] for them, with reinvocationPolicy IfNeeded, and the one with the part [Once] for the
+//     others, in place of that of the phase, which has all for callers that ask once;
 //   - an entry with the part [Policies] gets writes of policies, but for those that an entry with
 //     the part [Rights] gets: whatever may change what a policy says whose writer needs rights;
 //   - the entry with the part [Deletions] gets deletions of policies that deny in the tier platform.
@@ -47,6 +50,10 @@ const (
 	// name resources. It is not registered.
 	Beside   Part = "beside"
 	Policies Part = "policies"
+	// Once and Reinvoked have the rules of Objects: those that are not, and those that are
+	// [Rule.Reinvoked]. They are for mutation only.
+	Once      Part = "once"
+	Reinvoked Part = "reinvoked"
 	// Rights and Deletions are for guards of policies only: Deletions has no rules, and Rights has
 	// those of Policies.
 	Rights    Part = "rights"
@@ -73,11 +80,23 @@ func ParseEntry(name string) (Entry, bool) {
 	if e.Phase != usher.Mutate && e.Phase != usher.Validate || more && rest == "" {
 		return Entry{}, false
 	}
-	if part, versions, _ := strings.Cut(rest, "-"); Part(part) == Metadata || Part(part) == Beside || Part(part).isOfPolicies() {
+	if part, versions, _ := strings.Cut(rest, "-"); Part(part).isName(e.Phase) {
 		e.Part, rest = Part(part), versions
 	}
 	e.Versions = rest
-	return e, e.String() == name && (rest == "" || !e.Part.isOfPolicies() && isVersions.MatchString(rest))
+	versioned := e.Part == Objects || e.Part == Metadata || e.Part == Beside
+	return e, e.String() == name && (rest == "" || versioned && isVersions.MatchString(rest))
+}
+
+// isName reports whether p is the name of a part of a phase.
+func (p Part) isName(phase usher.Phase) bool {
+	switch p {
+	case Metadata, Beside:
+		return true
+	case Once, Reinvoked:
+		return phase == usher.Mutate
+	}
+	return p.isOfPolicies()
 }
 
 // OfPolicies reports whether the entry receives writes of policies.
@@ -86,7 +105,9 @@ func (e Entry) OfPolicies() bool { return e.Part.isOfPolicies() }
 func (p Part) isOfPolicies() bool { return p == Policies || p == Rights || p == Deletions }
 
 // Whole reports whether all rules belong to the entry.
-func (e Entry) Whole() bool { return e.Part != Metadata && e.Part != Beside && e.Versions == "" }
+func (e Entry) Whole() bool {
+	return (e.Part == Objects || e.Part.isOfPolicies()) && e.Versions == ""
+}
 
 // EntryOf returns the entry that is called for a request without conversion. Only the caller knows
 // which kinds are policies.
@@ -174,9 +195,9 @@ func (e Entry) Of(rules []Rule) []Rule {
 // narrow leaves of a rule what belongs to e, and reports whether anything does.
 func (e Entry) narrow(r *Rule) bool {
 	if len(r.Match.Resources) > 0 {
-		return e.Part == Beside
+		return e.Part == Beside || e.Part == Once && !r.Reinvoked || e.Part == Reinvoked && r.Reinvoked
 	}
-	if e.Part != Objects && !r.readsMetadata() {
+	if e.Part == Reinvoked || (e.Part == Metadata || e.Part == Beside) && !r.readsMetadata() {
 		return false
 	}
 	if e.Versions == "" {

@@ -3,6 +3,7 @@ package rule_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,8 @@ func TestParseEntry(t *testing.T) {
 		"validate-policies":          {Phase: usher.Validate, Part: rule.Policies},
 		"validate-metadata":          {Phase: usher.Validate, Part: rule.Metadata},
 		"validate-v2beta1":           {Phase: usher.Validate, Versions: "v2beta1"},
+		"mutate-once":                {Phase: usher.Mutate, Part: rule.Once},
+		"mutate-reinvoked":           {Phase: usher.Mutate, Part: rule.Reinvoked},
 		"mutate-v1.v2":               {Phase: usher.Mutate, Versions: "v1.v2"},
 		"mutate-metadata-v1":         {Phase: usher.Mutate, Part: rule.Metadata, Versions: "v1"},
 		"validate-x0123456789abcdef": {Phase: usher.Validate, Versions: "x0123456789abcdef"},
@@ -31,10 +34,64 @@ func TestParseEntry(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "authorize", "mutate-", "mutate-x", "mutate-V1", "mutate--v1", "validate-policies-v1", "mutate-v1/../x", "mutate-metadata-", "other-v1",
+		"validate-once", "validate-reinvoked", "mutate-once-v1", "mutate-reinvoked-v1",
 	} {
 		if got, ok := rule.ParseEntry(name); ok {
 			t.Errorf("%q is taken for %+v", name, got)
 		}
+	}
+}
+
+// TestReinvokedEntries: rules that run again after later changes have an entry of their own, and
+// those of kinds never do.
+func TestReinvokedEntries(t *testing.T) {
+	t.Parallel()
+	pods := rule.ResourceRule{Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}}
+	jobs := rule.ResourceRule{Groups: []string{"batch"}, Versions: []string{"v1"}, Resources: []string{"jobs"}}
+	resources := func(name string, reinvoked bool, r rule.ResourceRule) rule.Rule {
+		return rule.Rule{
+			Policy: usher.PolicyRef{Name: name}, Phase: usher.Mutate, Reinvoked: reinvoked,
+			Match: rule.Match{Resources: []rule.ResourceMatch{{Rules: []rule.ResourceRule{r}}}},
+		}
+	}
+	kinds := rule.Rule{Policy: usher.PolicyRef{Name: "kinds"}, Phase: usher.Mutate, Match: rule.Match{Selectors: []rule.Selector{{APIVersion: "v1", Kind: "Pod"}}}}
+	rules := []rule.Rule{kinds, resources("once", false, jobs), resources("again", true, pods)}
+	for entry, want := range map[string]string{
+		"mutate": "kinds once again", "mutate-once": "kinds once", "mutate-reinvoked": "again", "mutate-v1": "kinds", "mutate-beside": "once again", "mutate-metadata": "",
+	} {
+		at, _ := rule.ParseEntry(entry)
+		var got []string
+		for _, r := range at.Of(rules) {
+			got = append(got, r.Policy.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s has the rules %v, want %s", entry, got, want)
+		}
+	}
+	coverage := rule.Cover(rules)
+	for entry, want := range map[string][]bool{
+		"mutate": {true, true}, "": {true, true}, "mutate-once": {true, true}, "mutate-reinvoked": {true, false},
+	} {
+		for i, resource := range []string{"pods", "jobs"} {
+			r := &usher.Request{Phase: usher.Mutate, Operation: usher.Create, Entry: entry, Name: "x"}
+			r.Kind, r.Resource = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+			if resource == "jobs" {
+				r.Kind, r.Resource = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+			}
+			if got := coverage.Covers(r); got != want[i] {
+				t.Errorf("%q covers %s: %t", entry, resource, got)
+			}
+			if again := coverage.Again(r); again != (entry == "mutate-reinvoked") {
+				t.Errorf("%s at %q is counted elsewhere: %t", resource, entry, again)
+			}
+		}
+	}
+	names := coverage.Entries()
+	if !slices.Contains(names, "mutate-once") || !slices.Contains(names, "mutate-reinvoked") {
+		t.Errorf("the entries are %v", names)
+	}
+	if names := rule.Cover(rules[:2]).Entries(); slices.Contains(names, "mutate-once") {
+		t.Errorf("without rules that run again the entries are %v", names)
 	}
 }
 

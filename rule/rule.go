@@ -31,7 +31,7 @@ type Rule struct {
 	Independent bool
 	// Reinvoked rules run once more after the rules of their pass have changed the object, unless
 	// they were not for it, and API servers call their entry again after other webhooks have changed
-	// it: see [Again].
+	// it: see the part [Reinvoked].
 	Reinvoked bool
 	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds

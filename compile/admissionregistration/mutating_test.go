@@ -204,3 +204,38 @@ func TestMutatingSituations(t *testing.T) {
 const deployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {app: web}}, spec: {replicas: 2,
   selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {
     containers: [{name: c, image: "registry.example/app:1.2.3", args: [-v]}], tolerations: [{key: a, operator: Exists}]}}}}`
+
+// TestReinvocation: servers that ask once more, after others have changed the object, leave out
+// policies that are evaluated once, and evaluate the others once.
+func TestReinvocation(t *testing.T) {
+	t.Parallel()
+	once, again := mutatingPolicy("once"), mutatingPolicy("again")
+	merge(t, patching(label("once", "'x'")), &once.Spec)
+	merge(t, "reinvocationPolicy: IfNeeded, "+patching(label("again", `object.metadata.?labels.?again.orValue("") + "x"`)), &again.Spec)
+	w := newTwin(t, []map[string]any{tree(t, shop)}, once, mutatingBinding("once"), again, mutatingBinding("again"))
+	for _, test := range []struct {
+		reinvocation bool
+		want         map[string]any
+	}{
+		{false, map[string]any{"app": "web", "tier": "2", "once": "x", "again": "xx"}},
+		{true, map[string]any{"app": "web", "tier": "2", "again": "x"}},
+	} {
+		q := policytest.Request{Operation: usher.Create, Object: tree(t, pod)}
+		r, err := q.For(usher.Mutate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Reinvocation = test.reinvocation
+		d, err := w.decider.Decide(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, _, err := jsonpatch.Apply(tree(t, pod), d.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, object["metadata"].(map[string]any)["labels"]); diff != "" {
+			t.Errorf("reinvocation %t: -want +got:\n%s", test.reinvocation, diff)
+		}
+	}
+}

@@ -25,6 +25,9 @@ func (m *mutator) String() string { return m.policy.name + "/" + m.binding.name 
 // Run implements [rule.Program]. It is Dispatch of
 // k8s.io/apiserver/pkg/admission/plugin/policy/mutating, for one policy and binding.
 func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	if in.Request.Reinvocation && !m.policy.again {
+		return rule.Outcome{Skipped: "reinvocationPolicy is Never"}, nil
+	}
 	objects, skipped, err := m.evaluations(in)
 	if err != nil {
 		return m.misconfigured(err)

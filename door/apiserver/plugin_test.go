@@ -79,6 +79,29 @@ func TestInternalObjects(t *testing.T) {
 	}
 }
 
+// TestDeciderIsToldOfReinvocations: a decider leaves out what is decided once.
+func TestDeciderIsToldOfReinvocations(t *testing.T) {
+	t.Parallel()
+	var seen []bool
+	plugin := apiserver.New(usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+		seen = append(seen, r.Reinvocation)
+		return usher.Allowed(), nil
+	}), quiet())
+	a := creation(pod())
+	for range 2 {
+		if err := plugin.Admit(t.Context(), a, internal()); err != nil {
+			t.Fatal(err)
+		}
+		a.GetReinvocationContext().SetIsReinvoke()
+	}
+	if err := plugin.Validate(t.Context(), a, internal()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []bool{false, true, false}; !slices.Equal(seen, want) {
+		t.Errorf("told %v, want %v", seen, want)
+	}
+}
+
 // TestDeciderSeesTheVersion gives the decider the object as clients write it.
 func TestDeciderSeesTheVersion(t *testing.T) {
 	t.Parallel()

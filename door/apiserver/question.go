@@ -78,7 +78,7 @@ func (p *Plugin) coversEquivalent(r *usher.Request, o admission.ObjectInterfaces
 
 // headers returns a request without its objects.
 func headers(phase usher.Phase, a admission.Attributes) *usher.Request {
-	return &usher.Request{
+	r := &usher.Request{
 		UID:         string(uuid.NewUUID()),
 		Phase:       phase,
 		Operation:   usher.Operation(a.GetOperation()),
@@ -90,6 +90,10 @@ func headers(phase usher.Phase, a admission.Attributes) *usher.Request {
 		User:        userOf(a.GetUserInfo()),
 		DryRun:      a.IsDryRun(),
 	}
+	if again := a.GetReinvocationContext(); again != nil {
+		r.Reinvocation = phase == usher.Mutate && again.IsReinvoke()
+	}
+	return r
 }
 
 func userOf(info user.Info) usher.User {

@@ -23,6 +23,9 @@ type Entry struct {
 	FailurePolicy admissionv1.FailurePolicyType
 	// TimeoutSeconds is how long they wait.
 	TimeoutSeconds int32
+	// Reinvocation says whether API servers call a mutating entry again after later webhooks have
+	// changed the object; empty is as [Options.Reinvocation] says.
+	Reinvocation admissionv1.ReinvocationPolicyType
 }
 
 // Webhook is the name of an entry, such as validate, in a webhook configuration. API servers
@@ -55,6 +58,9 @@ func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 			}
 			all = append(all, entries...)
 		}
+		if again := coverage.Resources(rule.Entry{Phase: phase, Part: rule.Reinvoked}); phase == usher.Mutate && len(again) > 0 {
+			all = append(all, e.reinvoked(again))
+		}
 		all = append(all, e.policies(phase), e.rights(phase))
 	}
 	return append(all, e.deletions()), missing.orNil()
@@ -67,7 +73,11 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range coverage.Resources(base) {
+	own := base
+	if base.Phase == usher.Mutate && base.Part == rule.Objects && len(coverage.MutateReinvoked) > 0 {
+		own.Part = rule.Once
+	}
+	for _, r := range coverage.Resources(own) {
 		found = append(found, endpoints(r))
 	}
 	missing.Kinds = append(missing.Kinds, unknown...)
@@ -80,7 +90,7 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 		at.Versions = versions
 		missing.Dropped = append(missing.Dropped, at.String())
 	}
-	first := e.entry(base, found)
+	first := e.entry(own, found)
 	if len(first.Rules) == 0 {
 		return nil, nil
 	}
@@ -102,6 +112,18 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 		entries = append(entries, entry)
 	}
 	return entries, nil
+}
+
+// reinvoked returns the entry of rules that run again after webhooks that come later have changed the
+// object. API servers call it after the others of Usher.
+func (e *Applier) reinvoked(endpointRules []rule.ResourceRule) Entry {
+	found := make([]*located, len(endpointRules))
+	for i, r := range endpointRules {
+		found[i] = endpoints(r)
+	}
+	entry := e.entry(rule.Entry{Phase: usher.Mutate, Part: rule.Reinvoked}, found)
+	entry.Reinvocation = admissionv1.IfNeededReinvocationPolicy
+	return entry
 }
 
 func (e *Applier) entry(at rule.Entry, found []*located) Entry {

@@ -1,6 +1,7 @@
 package webhookconfig
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -94,6 +95,7 @@ func (e *Applier) metadata() metav1.ObjectMeta {
 
 func (e *Applier) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
 	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
+	reinvocation := cmp.Or(n.Reinvocation, e.o.Reinvocation)
 	return admissionv1.MutatingWebhook{
 		Name:                    Webhook(n.String()),
 		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
@@ -105,7 +107,7 @@ func (e *Applier) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhoo
 		SideEffects:             &none,
 		TimeoutSeconds:          &n.TimeoutSeconds,
 		AdmissionReviewVersions: e.o.ReviewVersions,
-		ReinvocationPolicy:      &e.o.Reinvocation,
+		ReinvocationPolicy:      &reinvocation,
 		MatchConditions:         n.Conditions,
 	}
 }

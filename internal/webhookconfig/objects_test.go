@@ -76,6 +76,16 @@ func TestObjects(t *testing.T) {
 			"",
 		},
 		{
+			"reinvoked.yaml",
+			webhookconfig.Options{Namespace: "usher-system", Service: "usher"},
+			rule.Coverage{
+				Mutate:          []rule.Covered{covered("v1", "Secret", usher.Create)},
+				MutateResources: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create}, Groups: []string{"batch"}, Versions: []string{"v1"}, Resources: []string{"jobs"}}},
+				MutateReinvoked: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"pods"}}},
+			},
+			"",
+		},
+		{
 			"everything.yaml",
 			webhookconfig.Options{Namespace: "usher-system", Service: "usher", Port: 8443, Compat: true},
 			rule.Coverage{
