@@ -87,6 +87,7 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	}
 	problems = append(problems, metadata(c.Ref, p.Object)...)
 	problems = append(problems, fields(p)...)
+	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
 	for i := range problems {
 		position := p.Position(problems[i].Field)
 		problems[i].Policy, problems[i].File, problems[i].Line = c.Ref, position.File, position.Line

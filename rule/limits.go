@@ -19,6 +19,8 @@ type Limits struct {
 	HTTP *fact.Hosts
 	// Namespaced applies to policies that are in a namespace.
 	Namespaced NamespacedLimits
+	// Kubernetes is the release whose functions expressions may use.
+	Kubernetes Release
 }
 
 // ParseLimits reads limits as operators write them: hosts as in [ParseHosts], where none for

@@ -116,7 +116,13 @@ func (c *Checker) prepare() {
 // Check returns what is wrong with the expressions of a policy. Problems have no Policy and no File.
 // It stops when ctx is done, and returns nothing then: what fails for the kinds that were checked
 // need not fail for the others.
-func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) ([]rule.Problem, error) {
+func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems []rule.Problem, err error) {
+	defer func() {
+		// The type checker does not survive all expressions, such as [?object.x].
+		if panicked := recover(); panicked != nil {
+			problems, err = nil, fmt.Errorf("check types: the checker panicked: %v", panicked)
+		}
+	}()
 	if c.once.Do(c.prepare); c.err != nil {
 		return nil, fmt.Errorf("make environment to check types: %w", c.err)
 	}
@@ -136,8 +142,8 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) ([]rule.P
 		targets = []Target{{}}
 	}
 	for _, target := range targets {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		if err := run.target(target); err != nil {
 			return nil, err

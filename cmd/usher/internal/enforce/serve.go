@@ -137,7 +137,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
-	f.limits.Register(flags)
+	f.limits.Register(cmd)
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")

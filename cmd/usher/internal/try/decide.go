@@ -82,7 +82,7 @@ func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	cli.DeprecatedFlag(flags, "as", "user")
 	cli.DeprecatedFlag(flags, "as-group", "group")
 	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
-	f.limits.Register(flags)
+	f.limits.Register(cmd)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)

@@ -107,7 +107,7 @@ func (f *simulateFlags) registerIn(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "timeout of the whole request")
 	flags.StringArrayVar(&f.services, "service-url", nil, "URL at which to call a Service, as NAMESPACE/NAME[:PORT]=URL (repeatable)")
 	cli.DeprecatedFlag(flags, "service-url", "service")
-	f.limits.Register(flags)
+	f.limits.Register(cmd)
 	flags.BoolVar(&f.localFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.record, "record", "", "file to write the answers of the webhooks to; it contains whole objects")
 	flags.StringVar(&f.replay, "replay", "", "file written by --record, to answer for the webhooks")

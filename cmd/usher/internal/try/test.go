@@ -76,7 +76,7 @@ run at all.`,
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print more: the cases that pass, too")
 	extent.register(cmd.Flags())
-	limits.Register(cmd.Flags())
+	limits.Register(cmd)
 	output.Register(cmd, "text", "json", "yaml", "junit")
 	color.Register(cmd)
 	return cmd

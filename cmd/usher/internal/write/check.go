@@ -62,7 +62,7 @@ check. Warnings are errors with --strict.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
-	f.limits.Register(cmd.Flags())
+	f.limits.Register(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
