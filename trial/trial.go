@@ -1,6 +1,7 @@
 // Package trial tries policies on sample objects of the kinds that they select: the minimal object
 // that an API server accepts, and objects with every field. It creates requests and reads
 // decisions, and evaluates nothing itself. Its findings are warnings about the effects of a policy.
+// Of admission policies it also checks the types of expressions.
 package trial
 
 import (
@@ -29,6 +30,9 @@ type Options struct {
 	// Readable returns an error that says why the facts that policies read of a kind cannot be read.
 	// Nil disables that check.
 	Readable func(ctx context.Context, of schema.GroupVersionKind) error
+	// Mistakes says that what fails for all objects of the known kinds is a [rule.Mistake]; otherwise
+	// all findings are warnings.
+	Mistakes bool
 }
 
 // A Trial tries policies. It is safe for concurrent use.
@@ -60,10 +64,6 @@ type Result struct {
 // Problems returns the problems for the author of a policy, including what was not tried.
 func (t *Trial) Problems(ctx context.Context, c compile.Compiled) []rule.Problem {
 	result := t.Try(ctx, c)
-	for i := range result.Problems {
-		// What is certain of the kinds that are known now need not be certain of the cluster.
-		result.Problems[i].Severity = rule.Warning
-	}
 	for _, skipped := range result.Skipped {
 		result.Problems = append(result.Problems, rule.Problem{Policy: c.Ref, Severity: rule.Warning, What: "not tried on " + skipped})
 	}
@@ -111,6 +111,9 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 		p := &result.Problems[i]
 		position := c.Policy.Position(p.Field)
 		p.Policy, p.File, p.Line = c.Ref, position.File, position.Line
+		if !t.options.Mistakes {
+			p.Severity = rule.Warning
+		}
 	}
 	result.Unsettled = result.Unsettled || ctx.Err() != nil
 	rule.SortProblems(result.Problems)

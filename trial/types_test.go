@@ -174,7 +174,7 @@ func TestGuardsOfOtherExpressions(t *testing.T) {
 		{
 			"a variable by kind, of which a field is misspelled", nil,
 			[]any{variable("spec", "object.kind == 'Pod' ? object.spec : object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.spec : object.spec.template.spec")},
-			"variables.spec.hostNetwrk == false", "spec.validations[0].expression: no Pod, Deployment, StatefulSet or 2 other kinds has spec.hostNetwrk",
+			"variables.spec.hostNetwrk == false", "spec.validations[0].expression: variables.spec has no field hostNetwrk in Pod, Deployment, StatefulSet and 2 other kinds",
 		},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

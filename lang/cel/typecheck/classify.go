@@ -16,9 +16,9 @@ type mistake struct {
 	node int64
 	// at is where the missing field was looked for, or where the value comes from.
 	at path
-	// field is one that does not exist; fields are those that do.
-	field  string
-	fields []string
+	// field is one that does not exist in operand, as it is written; fields are those that do.
+	operand, field string
+	fields         []string
 	// test is has, optional or in if the expression asks whether the field is there.
 	test string
 	// what is wrong, if it is not a missing field, and what to do.
@@ -92,15 +92,12 @@ func (c *classifier) undefined(e ast.Expr) (mistake, bool) {
 		// Compiling the policy says so.
 		return mistake{}, false
 	}
-	m := mistake{at: c.paths[operand.ID()], field: field, fields: c.fields(name)}
+	m := mistake{at: c.paths[operand.ID()], operand: c.text(operand), field: field, fields: c.fields(name)}
 	switch {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
 		m.test = "has"
 	case e.Kind() == ast.CallKind || isOptional(c.typed.GetType(operand.ID())):
 		m.test = "optional"
-	}
-	if m.at.holder == "" {
-		m.what = c.text(operand) + " has no field " + field
 	}
 	return m, true
 }
@@ -247,10 +244,7 @@ func (c *classifier) membership(operands []ast.Expr, of []*types.Type) (mistake,
 		if _, has := schema.Properties[string(name)]; !ok || has || isOpen(schema) {
 			return mistake{}, false
 		}
-		m.field, m.fields, m.test = string(name), c.fields(of[1].TypeName()), "in"
-		if m.at.holder == "" {
-			m.what = c.text(in) + " has no field " + m.field
-		}
+		m.operand, m.field, m.fields, m.test = c.text(in), string(name), c.fields(of[1].TypeName()), "in"
 		return m, true
 	case isList(of[1]) && c.comparable(of[0], of[1].Parameters()[0]):
 		return mistake{}, false

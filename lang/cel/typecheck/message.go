@@ -240,10 +240,9 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		p.Do = "see kubectl explain"
 	}
 	missing := f.at.then(f.field)
-	if f.what == "" {
-		p.What = "no " + r.names(f, "or") + " has " + missing.String()
-	} else {
-		p.What += " in " + r.names(f, "and")
+	p.What = "no " + r.names(f, "or") + " has " + missing.String()
+	if f.at.holder == "" {
+		p.What = fmt.Sprintf("%s has no field %s in %s", f.operand, f.field, r.names(f, "and"))
 	}
 	switch {
 	case f.test == "has", f.test == "in":

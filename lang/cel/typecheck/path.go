@@ -3,6 +3,7 @@ package typecheck
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
@@ -24,6 +25,10 @@ func (p path) then(step string) path {
 		return path{}
 	}
 	return path{p.holder, append(p.steps[:len(p.steps):len(p.steps)], step)}
+}
+
+func (p path) equal(other path) bool {
+	return p.holder == other.holder && slices.Equal(p.steps, other.steps)
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -242,6 +242,10 @@ func (r *run) recordOne(i int, t Target, provider *provider, c *checked) {
 			f.fields = nil
 			r.found[at] = f
 		}
+		if !f.at.equal(m.at) {
+			// The value comes from another place in objects of each kind.
+			f.at = path{}
+		}
 		f.wrong, f.fields = append(f.wrong, t.Kind), append(f.fields[:len(f.fields):len(f.fields)], m.fields...)
 	}
 }

@@ -175,7 +175,8 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 		return nil, err
 	}
 	return trial.New(trial.Options{
-		Objects: objects,
+		Objects:  objects,
+		Mistakes: true,
 		Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
 			return recorded.With(defined)
 		},
