@@ -31,10 +31,11 @@ type objects struct {
 var _ fact.Resolver = (*Store)(nil)
 
 // FromTrees returns the store of these objects, which must not change any more. An object
-// without namespace is cluster-scoped. Of two objects with one name the later counts.
+// without namespace is cluster-scoped. Of two objects with one name the later counts. The store
+// also has the namespaces of every cluster, and all its namespaces have the label with their name.
 func FromTrees(trees []map[string]any) *Store {
 	s := &Store{kinds: map[kind]objects{}}
-	for _, tree := range trees {
+	for _, tree := range withNamespaces(trees) {
 		k := kindOf(tree)
 		of, ok := s.kinds[k]
 		if !ok {
