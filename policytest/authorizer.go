@@ -23,22 +23,29 @@ type AccessStub struct {
 }
 
 // errNoAccess is the answer where a case says nothing about access.
-var errNoAccess = errors.New("nothing says who may do what: give the case answers under access")
+var errNoAccess = errors.New("nothing says who may do what: give the case answers under access, or run it with usher test and give it roles and bindings")
 
-// authorizer returns what knows what users may do: the first stub that fits. What none fits is
-// not allowed.
-func (c *Case) authorizer() usher.Decider {
+// authorizer returns what knows what users may do: the first stub that fits, and without stubs what
+// reads the roles among the objects. What none fits is not allowed.
+func (c *Case) authorizer() (usher.Decider, error) {
+	switch {
+	case len(c.Access) == 0 && c.Roles != nil:
+		roles, err := c.Roles(c.Objects)
+		if err != nil {
+			return nil, fmt.Errorf("read roles and bindings: %w", err)
+		}
+		return roles, nil
+	case len(c.Access) == 0:
+		return usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) { return usher.Decision{}, errNoAccess }), nil
+	}
 	return usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
 		for i := range c.Access {
 			if c.Access[i].fits(r) {
 				return c.Access[i].answer()
 			}
 		}
-		if len(c.Access) == 0 {
-			return usher.Decision{}, errNoAccess
-		}
 		return usher.Decision{}, nil
-	})
+	}), nil
 }
 
 func (s *AccessStub) answer() (usher.Decision, error) {

@@ -28,7 +28,7 @@ func TestCasesSayWhatUsersMayDo(t *testing.T) {
 	}{
 		{"nothing is known", "", policytest.AccessRequest{User: "jane", Verb: "get", Resource: "pods"}, map[string]any{
 			"decision": "noOpinion", "reason": "",
-			"error": "nothing says who may do what: give the case answers under access",
+			"error": "nothing says who may do what: give the case answers under access, or run it with usher test and give it roles and bindings",
 		}},
 		{
 			"no entry fits", "access: [{groups: [devs], decision: allow}]",

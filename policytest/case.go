@@ -49,6 +49,9 @@ type Case struct {
 	files []string
 	// Limits say what policies may do, as the operator of the cluster decides.
 	Limits rule.Limits `json:"-"`
+	// Roles returns what answers about access by the roles and bindings among objects, for cases
+	// without Access; nil if nothing does.
+	Roles func(objects []map[string]any) (usher.Decider, error) `json:"-"`
 }
 
 // An Expect is the expected response: fields that are not set are not compared.
@@ -59,9 +62,13 @@ type Expect struct {
 	MessageEquals   *string `json:"messageEquals,omitempty"`
 	MessageContains string  `json:"messageContains,omitempty"`
 	ReasonContains  string  `json:"reasonContains,omitempty"`
+	// Warnings are all warnings, in any order; an empty list means that there are none.
+	Warnings []string `json:"warnings,omitempty"`
+	// AuditAnnotations are annotations for the audit log; null means that there is none with the key.
+	AuditAnnotations map[string]*string `json:"auditAnnotations,omitempty"`
 	// Unchanged means that there is no patch.
 	Unchanged bool `json:"unchanged,omitempty"`
-	// NoMatch means that no rule of a policy matches the request.
+	// NoMatch means that no rule of a policy is for the request.
 	NoMatch bool `json:"noMatch,omitempty"`
 	// PatchedObject is the whole object with the patch applied, Fields are some of its fields.
 	PatchedObject map[string]any `json:"patchedObject,omitempty"`
@@ -103,7 +110,7 @@ func (a *Answers[E]) Expected() *E {
 // saysNothing reports whether every answer meets e.
 func (e *Expect) saysNothing() bool {
 	return e.Allowed == nil && e.Code == nil && e.MessageEquals == nil && e.MessageContains == "" &&
-		e.ReasonContains == "" && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
+		e.ReasonContains == "" && e.Warnings == nil && len(e.AuditAnnotations) == 0 && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
 }
 
 // recorded reports whether the case records the behaviour of another implementation: its class says

@@ -2,7 +2,9 @@ package policytest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/json"
@@ -16,7 +18,8 @@ func (e *Expect) faults(a answer) []string {
 		return nil
 	}
 	faults := e.statusFaults(a.decision)
-	if e.NoMatch && a.matched() {
+	faults = append(faults, e.noteFaults(a.decision)...)
+	if e.NoMatch && a.applied() {
 		faults = append(faults, "expected that no rule matches"+ran(a.decision))
 	}
 	if e.Unchanged && len(a.decision.Patch) > 0 {
@@ -54,6 +57,33 @@ func (e *Expect) statusFaults(d usher.Decision) []string {
 	return faults
 }
 
+// noteFaults compares what is told besides the answer.
+func (e *Expect) noteFaults(d usher.Decision) []string {
+	var faults []string
+	if e.Warnings != nil {
+		want, got := slices.Sorted(slices.Values(e.Warnings)), slices.Sorted(slices.Values(d.Warnings))
+		if !slices.Equal(want, got) {
+			faults = append(faults, fmt.Sprintf("warnings: expected %s, got %s", list(want), list(got)))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.AuditAnnotations)) {
+		want := e.AuditAnnotations[key]
+		got, present := d.Audit[key]
+		switch {
+		case want == nil && present:
+			faults = append(faults, fmt.Sprintf("auditAnnotations[%s]: expected to be absent, got %q", key, got))
+		case want != nil && !present:
+			faults = append(faults, fmt.Sprintf("auditAnnotations[%s]: expected %q, is absent; there are %s", key, *want, list(slices.Sorted(maps.Keys(d.Audit)))))
+		case want != nil && *want != got:
+			faults = append(faults, fmt.Sprintf("auditAnnotations[%s]: expected %q, got %q", key, *want, got))
+		}
+	}
+	return faults
+}
+
+// list is a list of texts as JSON; it may be nil.
+func list(texts []string) string { return text(append([]string{}, texts...)) }
+
 // messageFault is the only comparison of messages.
 func (e *Expect) messageFault(message string) string {
 	switch {
@@ -75,6 +105,14 @@ func (e *Expect) wantsAllowed() bool {
 }
 
 func (e *Expect) wantsCode(code int32) bool { return e.Code != nil && *e.Code == code }
+
+// wantsBroken reports whether the point of e is that a policy does not compile.
+func (e *Expect) wantsBroken() bool {
+	// Kubernetes' own policies then deny with this text.
+	const compilation = "compilation error"
+	return e.wantsCode(500) || strings.Contains(e.MessageContains, compilation) ||
+		e.MessageEquals != nil && strings.Contains(*e.MessageEquals, compilation)
+}
 
 // code is the code in a webhook's response.
 func code(d usher.Decision) int32 {

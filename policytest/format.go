@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -39,6 +40,16 @@ func (t Test) WithLimits(l rule.Limits) Test {
 	}
 	c := *t.admission
 	c.Limits = l
+	return c.test()
+}
+
+// WithRoles returns the test with what answers about access by roles and bindings: see [Case.Roles].
+func (t Test) WithRoles(roles func(objects []map[string]any) (usher.Decider, error)) Test {
+	if t.admission == nil {
+		return t
+	}
+	c := *t.admission
+	c.Roles = roles
 	return c.test()
 }
 

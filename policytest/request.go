@@ -1,10 +1,12 @@
 package policytest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
@@ -22,9 +24,17 @@ type Request struct {
 	// Name is the object's own name unless it is set, as it must be for the object of a
 	// subresource that has none.
 	Name string `json:"name,omitempty"`
-	// Resource and Subresource are guessed from the kind unless they are set.
+	// Resource and Subresource are guessed from the kind unless they are set. Resource may have a
+	// group, and a version before it: deployments.apps, deployments.v1.apps.
 	Resource    string `json:"resource,omitempty"`
 	Subresource string `json:"subresource,omitempty"`
+	// RequestKind and RequestResource are those that the client used, if the API server converted
+	// the objects to another version.
+	RequestKind     *metav1.GroupVersionKind     `json:"requestKind,omitempty"`
+	RequestResource *metav1.GroupVersionResource `json:"requestResource,omitempty"`
+	// Options are the CreateOptions, UpdateOptions or DeleteOptions. Unless they are set they are
+	// those of a client that says no more than DryRun.
+	Options map[string]any `json:"options,omitempty"`
 
 	User   User `json:"user,omitzero"`
 	DryRun bool `json:"dryRun,omitempty"`
@@ -55,9 +65,9 @@ func (r *Request) For(phase usher.Phase) (*usher.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
 	}
-	resource, subresource := endpoint(kind)
+	resource, subresource := endpoint(gv.WithKind(kind))
 	if r.Resource != "" {
-		resource, subresource = r.Resource, ""
+		resource, subresource = endpointOf(r.Resource, gv), ""
 	}
 	if r.Subresource != "" {
 		subresource = r.Subresource
@@ -66,20 +76,46 @@ func (r *Request) For(phase usher.Phase) (*usher.Request, error) {
 	if metadata, ok := subject["metadata"].(map[string]any); ok && name == "" {
 		name, _ = metadata["name"].(string)
 	}
-	return &usher.Request{
+	namespace := r.Namespace
+	if kind == "Namespace" && gv.Group == "" {
+		namespace = cmp.Or(namespace, name)
+	}
+	q := &usher.Request{
 		UID:         "policytest",
 		Phase:       phase,
 		Operation:   r.Operation,
 		Kind:        gv.WithKind(kind),
-		Resource:    gv.WithResource(resource),
+		Resource:    resource,
 		Subresource: subresource,
 		Name:        name,
-		Namespace:   r.Namespace,
+		Namespace:   namespace,
 		User:        usher.User{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra},
 		DryRun:      r.DryRun,
 		Object:      objectOf(r.Object),
 		OldObject:   objectOf(r.OldObject),
-	}, nil
+		Options:     r.options(),
+	}
+	if r.RequestKind != nil {
+		q.Requested, q.RequestedResource = schema.GroupVersionKind(*r.RequestKind), q.Resource
+	}
+	if r.RequestResource != nil {
+		q.Requested = cmp.Or(q.Requested, q.Kind)
+		q.RequestedResource = schema.GroupVersionResource(*r.RequestResource)
+	}
+	return q, nil
+}
+
+// options are those of the request; nil for an operation that has none.
+func (r *Request) options() *usher.Object {
+	kind := map[usher.Operation]string{usher.Create: "CreateOptions", usher.Update: "UpdateOptions", usher.Delete: "DeleteOptions"}[r.Operation]
+	if r.Options != nil || kind == "" {
+		return objectOf(r.Options)
+	}
+	options := map[string]any{"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+	if r.DryRun {
+		options["dryRun"] = []any{"All"}
+	}
+	return objectOf(options)
 }
 
 // objectOf returns an object as doors pass it, in bytes, so that partial decoding is tested, too;
@@ -97,31 +133,53 @@ func objectOf(tree map[string]any) *usher.Object {
 	return usher.RawObject(raw)
 }
 
-// endpoint guesses the resource and subresource that objects of a kind are sent to.
-func endpoint(kind string) (resource, subresource string) {
-	switch kind {
-	case "Endpoints":
-		return "endpoints", ""
-	case "PodExecOptions":
-		return "pods", "exec"
-	case "PodAttachOptions":
-		return "pods", "attach"
-	case "PodPortForwardOptions":
-		return "pods", "portforward"
-	case "PodProxyOptions":
-		return "pods", "proxy"
-	case "ServiceProxyOptions":
-		return "services", "proxy"
-	case "NodeProxyOptions":
-		return "nodes", "proxy"
-	case "Binding":
-		return "pods", "binding"
-	case "Eviction":
-		return "pods", "eviction"
-	case "TokenRequest":
-		return "serviceaccounts", "token"
+// endpointOf reads a resource that may have a group, and a version. What it does not have is that of
+// the object.
+func endpointOf(text string, object schema.GroupVersion) schema.GroupVersionResource {
+	full, short := schema.ParseResourceArg(text)
+	switch {
+	case short.Group == "":
+		return object.WithResource(short.Resource)
+	case full != nil && isVersion(full.Version):
+		return *full
+	case short.Group == object.Group:
+		return short.WithVersion(object.Version)
 	}
-	return plural(strings.ToLower(kind)), ""
+	// Groups of which other kinds are sent to subresources, such as a Scale, have this version.
+	return short.WithVersion("v1")
+}
+
+// isVersion reports whether a text is a version of an API, such as v1beta1.
+func isVersion(text string) bool {
+	return len(text) > 1 && text[0] == 'v' && text[1] >= '0' && text[1] <= '9'
+}
+
+// endpoint guesses the resource and subresource that objects of a kind are sent to.
+func endpoint(k schema.GroupVersionKind) (resource schema.GroupVersionResource, subresource string) {
+	core := schema.GroupVersion{Version: "v1"}
+	switch k.GroupKind() {
+	case schema.GroupKind{Kind: "Endpoints"}:
+		return core.WithResource("endpoints"), ""
+	case schema.GroupKind{Kind: "PodExecOptions"}:
+		return core.WithResource("pods"), "exec"
+	case schema.GroupKind{Kind: "PodAttachOptions"}:
+		return core.WithResource("pods"), "attach"
+	case schema.GroupKind{Kind: "PodPortForwardOptions"}:
+		return core.WithResource("pods"), "portforward"
+	case schema.GroupKind{Kind: "PodProxyOptions"}:
+		return core.WithResource("pods"), "proxy"
+	case schema.GroupKind{Kind: "ServiceProxyOptions"}:
+		return core.WithResource("services"), "proxy"
+	case schema.GroupKind{Kind: "NodeProxyOptions"}:
+		return core.WithResource("nodes"), "proxy"
+	case schema.GroupKind{Kind: "Binding"}:
+		return core.WithResource("pods"), "binding"
+	case schema.GroupKind{Group: "policy", Kind: "Eviction"}:
+		return core.WithResource("pods"), "eviction"
+	case schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}:
+		return core.WithResource("serviceaccounts"), "token"
+	}
+	return k.GroupVersion().WithResource(plural(strings.ToLower(k.Kind))), ""
 }
 
 func plural(word string) string {
