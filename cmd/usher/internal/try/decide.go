@@ -100,6 +100,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
+	f.store.assume(requests)
 	report := decideReport{}
 	for _, r := range requests {
 		j := Judge(cmd.Context(), decider, rules, r)

@@ -140,6 +140,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
+	f.store.assume(requests)
 	for _, q := range requests {
 		j := Judge(cmd.Context(), atEntry(set.Decider(facts)), nil, q)
 		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.taken()}
@@ -174,6 +175,7 @@ func (f *explainFlags) explainCases(ctx context.Context, report *explainReport, 
 }
 
 func (f *explainFlags) explainCase(ctx context.Context, report *explainReport, c *policytest.Case) error {
+	c.Roles = roles
 	setup, err := c.Setup(ctx)
 	if err != nil {
 		return err

@@ -54,12 +54,11 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 	if namespace == "" {
 		namespace = f.namespace
 	}
-	resource := schema.ParseGroupResource(f.resource)
 	r := policytest.Request{
 		Operation:   usher.Operation(f.operation),
 		Namespace:   namespace,
 		Object:      in.Object,
-		Resource:    resource.Resource,
+		Resource:    f.resource,
 		Subresource: f.subresource,
 		DryRun:      f.dryRun,
 	}
@@ -77,11 +76,7 @@ func (f *requestFlags) request(in objects.Input, olds []objects.Input) (*usher.R
 		r.OldObject = old
 	case usher.Create, usher.Connect:
 	}
-	built, err := r.For(usher.Mutate)
-	if err == nil && resource.Group != "" {
-		built.Resource.Group = resource.Group
-	}
-	return built, err
+	return r.For(usher.Mutate)
 }
 
 // oldOf finds the object that is updated. A single one may have another name: users compare two
@@ -109,7 +104,7 @@ func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
 	for key, values := range r.UserInfo.Extra {
 		extra[key] = values
 	}
-	return &usher.Request{
+	request := &usher.Request{
 		UID:         string(r.UID),
 		Phase:       usher.Mutate,
 		Operation:   usher.Operation(r.Operation),
@@ -124,6 +119,13 @@ func reviewRequest(r *admissionv1.AdmissionRequest) *usher.Request {
 		OldObject:   usher.RawObject(r.OldObject.Raw),
 		Options:     usher.RawObject(r.Options.Raw),
 	}
+	if r.RequestKind != nil && *r.RequestKind != r.Kind {
+		request.Requested, request.RequestedResource = schema.GroupVersionKind(*r.RequestKind), request.Resource
+		if r.RequestResource != nil {
+			request.RequestedResource = schema.GroupVersionResource(*r.RequestResource)
+		}
+	}
+	return request
 }
 
 // An objectName names an object.

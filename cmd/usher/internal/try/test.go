@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/simulate/authz"
 )
 
 // Test returns usher test.
@@ -98,7 +100,7 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
-			cases = append(cases, c.WithLimits(allowed))
+			cases = append(cases, c.WithLimits(allowed).WithRoles(roles))
 		}
 	}
 	if len(cases) == 0 {
@@ -106,6 +108,9 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	}
 	return cases, nil
 }
+
+// roles answers about access by the roles and bindings among objects.
+func roles(objects []map[string]any) (usher.Decider, error) { return authz.Server(objects) }
 
 // runCases runs cases on all processors and returns the results in the cases' order.
 func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Result {
