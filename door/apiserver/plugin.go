@@ -16,9 +16,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
@@ -155,6 +157,9 @@ func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attribu
 	if err != nil {
 		return nil, p.undecided(ctx, q.request, err)
 	}
+	if denial != nil && answer.Native(&q.decision) {
+		return nil, forbidden(a, denial)
+	}
 	if denial != nil {
 		return nil, refusal(denial)
 	}
@@ -162,13 +167,33 @@ func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attribu
 }
 
 // annotate adds to the audit log what a webhook's response would add. A key keeps the value of the
-// first round.
+// first round. Keys of Kubernetes' own policies, which have a slash, are those of an API server.
 func (p *Plugin) annotate(ctx context.Context, phase usher.Phase, a admission.Attributes, d usher.Decision) {
-	for key, value := range answer.Audit(d.Audit) {
-		if err := a.AddAnnotation(string(phase)+domain+key, value); err != nil {
+	add := func(key, value string) {
+		if err := a.AddAnnotation(key, value); err != nil {
 			p.log.DebugContext(ctx, "audit annotation not added", "key", key, "error", err)
 		}
 	}
+	own := maps.Clone(d.Audit)
+	for key, value := range d.Audit {
+		if strings.Contains(key, "/") {
+			add(key, value)
+			delete(own, key)
+		}
+	}
+	for key, value := range answer.Audit(own) {
+		add(string(phase)+domain+key, value)
+	}
+}
+
+// forbidden is the error with which an API server denies a request because of its own policies.
+func forbidden(a admission.Attributes, denial *metav1.Status) error {
+	err := admission.NewForbidden(a, errors.New(denial.Message))
+	if told, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
+		told.ErrStatus.Reason, told.ErrStatus.Code = denial.Reason, denial.Code
+		told.ErrStatus.Details.Causes = append(told.ErrStatus.Details.Causes, metav1.StatusCause{Message: denial.Message})
+	}
+	return err
 }
 
 // undecided denies a request that could not be decided.

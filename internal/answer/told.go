@@ -61,15 +61,21 @@ func (r reason) told(limit int) string {
 }
 
 // reasonsOf returns the reasons of the policies that deny a request. A refusal to write a policy is
-// not a reason of that policy.
+// not a reason of that policy. Of Kubernetes' own policies users are told the first, as by an API
+// server; its reason names it.
 func reasonsOf(findings []usher.Finding) []reason {
 	var reasons []reason
-	named := false
+	named, native := false, false
 	for i := range findings {
 		f := &findings[i]
 		r := reason{text: f.Message, bare: f.Message}
 		place := f.Policy.String()
 		switch {
+		case rejectedByNative(f):
+			if !native {
+				native, reasons = true, append(reasons, r)
+			}
+			continue
 		case f.Outcome == usher.Rejected:
 		case f.Outcome == usher.Failed && !f.Ignored:
 			place += " " + f.Rule
@@ -92,6 +98,30 @@ func reasonsOf(findings []usher.Finding) []reason {
 		return nil
 	}
 	return reasons
+}
+
+// Native reports whether only Kubernetes' own policies deny the request: the message of the decision
+// is then that of an API server.
+func Native(d *usher.Decision) bool {
+	native := false
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		switch {
+		case rejectedByNative(f):
+			native = true
+		case f.Outcome == usher.Rejected, f.Outcome == usher.Failed && !f.Ignored:
+			return false
+		}
+	}
+	return native
+}
+
+// rejectedByNative reports whether a policy of Kubernetes' own kinds denies the request.
+func rejectedByNative(f *usher.Finding) bool {
+	if f.Outcome != usher.Rejected || f.Written {
+		return false
+	}
+	return f.Policy.Kind == "ValidatingAdmissionPolicy" || f.Policy.Kind == "MutatingAdmissionPolicy"
 }
 
 // composed reports whether message consists of reasons, like that of an engine. It may omit some.

@@ -30,6 +30,13 @@ func TestDenialNamesPolicies(t *testing.T) {
 	builtIn := usher.Finding{Rule: "policy admission", Outcome: usher.Rejected, Message: "spec.x: unknown field"}
 	written := rejected("p1", "spec: no")
 	written.Written = true
+	native := func(name, message string) usher.Finding {
+		f := rejected(name, message)
+		f.Policy.Kind, f.Rule = "ValidatingAdmissionPolicy", "binding all"
+		return f
+	}
+	slow := failed("v1", false)
+	slow.Policy.Kind = "ValidatingAdmissionPolicy"
 	long := strings.Repeat("x", 20<<10)
 	tests := []struct {
 		message  string
@@ -60,6 +67,12 @@ func TestDenialNamesPolicies(t *testing.T) {
 		{"ask the platform team", []usher.Finding{rejected("p1", "a"), rejected("p2", "b")},
 			"ask the platform team (ClusterValidatePolicy p1) (ClusterValidatePolicy p2)", "a decider with a message of its own"},
 		{"no", nil, "no", "a decider without findings"},
+		{"V 'v1' denied request: no", []usher.Finding{native("v1", "V 'v1' denied request: no"), native("v2", "V 'v2' denied request: no")},
+			"V 'v1' denied request: no", "policies of Kubernetes are told as by an API server, which tells the first"},
+		{"a; V 'v1' denied request: no", []usher.Finding{rejected("p1", "a"), native("v1", "V 'v1' denied request: no"), native("v2", "V 'v2' denied request: no")},
+			"a (ClusterValidatePolicy p1); V 'v1' denied request: no", "a policy of Kubernetes beside another"},
+		{"no such field (ValidatingAdmissionPolicy v1 spec.validateRules[0])", []usher.Finding{slow},
+			"no such field (ValidatingAdmissionPolicy v1 spec.validateRules[0])", "a policy of Kubernetes that fails in a way of its own"},
 		{long, []usher.Finding{rejected("p1", long)},
 			long[:16<<10-len(" (ClusterValidatePolicy p1)…")-1] + "… (ClusterValidatePolicy p1)", "the policy remains when the reason is cut"},
 	}
