@@ -30,6 +30,8 @@ type Request struct {
 	// User is an administrator if it has no name.
 	User   usher.User
 	DryRun bool
+	// Options are the CreateOptions, UpdateOptions or DeleteOptions; those of DryRun alone unless set.
+	Options map[string]any
 }
 
 // A prepared is a request as the API server has decoded it.
@@ -66,7 +68,10 @@ func (s *Simulator) prepare(r *Request) (*prepared, error) {
 	}
 	p := &prepared{
 		endpoint: e, operation: admission.Operation(r.Operation), before: subject,
-		user: userOf(r.User), dryRun: r.DryRun, options: optionsOf(r),
+		user: userOf(r.User), dryRun: r.DryRun,
+	}
+	if p.options, err = optionsOf(r); err != nil {
+		return nil, err
 	}
 	if p.object, p.unknown, err = s.decode(r.Object, e.kind); err != nil {
 		return nil, err
@@ -142,23 +147,31 @@ func userOf(u usher.User) user.Info {
 }
 
 // optionsOf are the options that come with a request.
-func optionsOf(r *Request) runtime.Object {
+func optionsOf(r *Request) (runtime.Object, error) {
 	var dryRun []string
 	if r.DryRun {
 		dryRun = []string{metav1.DryRunAll}
 	}
 	kind := metav1.TypeMeta{APIVersion: "meta.k8s.io/v1"}
+	var options runtime.Object
 	switch r.Operation {
 	case usher.Create:
 		kind.Kind = "CreateOptions"
-		return &metav1.CreateOptions{TypeMeta: kind, DryRun: dryRun}
+		options = &metav1.CreateOptions{TypeMeta: kind, DryRun: dryRun}
 	case usher.Update:
 		kind.Kind = "UpdateOptions"
-		return &metav1.UpdateOptions{TypeMeta: kind, DryRun: dryRun}
+		options = &metav1.UpdateOptions{TypeMeta: kind, DryRun: dryRun}
 	case usher.Delete:
 		kind.Kind = "DeleteOptions"
-		return &metav1.DeleteOptions{TypeMeta: kind, DryRun: dryRun}
+		options = &metav1.DeleteOptions{TypeMeta: kind, DryRun: dryRun}
 	case usher.Connect:
+		return nil, nil
 	}
-	return nil
+	if r.Options == nil {
+		return options, nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.Options, options); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	return options, nil
 }

@@ -145,6 +145,13 @@ func (w *twin) compare(t *testing.T, request simulate.Request) answer {
 	// The simulator tells nothing of policies with errors before their first validation, or with
 	// parameters that are several.
 	maps.DeleteFunc(got.Said, func(name string, _ []string) bool { return len(want.Said[name]) == 0 })
+	for _, a := range []answer{want, got} {
+		// Upstream takes objects of params in any order.
+		slices.Sort(a.Warnings)
+		for _, said := range a.Said {
+			slices.Sort(said)
+		}
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s of %v: -upstream +usher:\n%s", request.Operation, bare.Resource, diff)
 	}
@@ -191,14 +198,20 @@ func (w *twin) usher(t *testing.T, request *simulate.Request, bare *simulate.Tra
 		q.Object = bare.Result
 	}
 	if q.OldObject != nil {
-		q.OldObject = w.asServed(t, q.OldObject)
+		q.OldObject = w.asServed(t, request, q.OldObject)
+	}
+	if request.Options != nil {
+		q.Options = request.Options
 	}
 	r, err := q.For(usher.Validate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Resource.Resource, _, _ = strings.Cut(strings.Split(bare.Resource, ".")[0], "/")
-	r.Options = optionsOf(request)
+	endpoint, _, _ := strings.Cut(bare.Resource, "/")
+	r.Resource.Resource, r.Resource.Group, _ = strings.Cut(endpoint, ".")
+	if request.Options == nil {
+		r.Options = optionsOf(request)
+	}
 	d, err := w.decider.Decide(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -250,9 +263,11 @@ func optionsOf(r *simulate.Request) *usher.Object {
 }
 
 // asServed returns an object as a server encodes its own type, with defaults.
-func (w *twin) asServed(t *testing.T, tree map[string]any) map[string]any {
+func (w *twin) asServed(t *testing.T, request *simulate.Request, tree map[string]any) map[string]any {
 	t.Helper()
-	trace, err := w.bare.Run(t.Context(), simulate.Request{Operation: usher.Create, Object: runtime.DeepCopyJSON(tree)})
+	trace, err := w.bare.Run(t.Context(), simulate.Request{
+		Operation: usher.Create, Object: runtime.DeepCopyJSON(tree), Resource: request.Resource, Subresource: request.Subresource, Name: request.Name,
+	})
 	if err != nil || !trace.Admitted {
 		t.Fatalf("%v %+v", err, trace)
 	}

@@ -2,12 +2,17 @@ package doortest
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/answer"
@@ -25,14 +30,20 @@ type CaseOptions struct {
 	// DeniedBy, if not nil, is the prefix in the messages that the callers of the door get, such as
 	// admission webhook "a.example.com".
 	DeniedBy func(usher.Phase) string
+	// Verbatim reports that the callers of the door get denials and annotations of Kubernetes' own
+	// policies as they get them of an API server.
+	Verbatim bool
+	// AuditKey, if not nil, returns the key that an annotation has in the audit log; otherwise the
+	// callers of the door get none.
+	AuditKey func(usher.Phase, string) string
 	// Rewritten reports that requests arrive in a different form: the decision about the request
 	// that arrived is compared.
 	Rewritten bool
 }
 
 // Cases sends the requests of test cases through doors, one for each case, and compares the
-// response with the decision of the case's policies: verdict, code, reason, message, warnings, and
-// the resulting object. It returns how many were sent.
+// response with the decision of the case's policies: verdict, code, reason, message, warnings,
+// annotations for the audit log, and the resulting object. It returns how many were sent.
 func Cases(t *testing.T, cases []*policytest.Case, o CaseOptions, open func(t *testing.T, d usher.Decider) Door) int {
 	t.Helper()
 	var sent, unsent int
@@ -89,6 +100,9 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 			t.Errorf("-sent +seen:\n%s", diff)
 		}
 	}
+	if native(c) {
+		same(t, setup.Decider, r, decision)
+	}
 	want := o.wanted(t, seen, decision)
 	if want.Verdict == usher.Deny {
 		// The result is not used.
@@ -112,13 +126,16 @@ func sendCase(t *testing.T, c *policytest.Case, o CaseOptions, open func(t *test
 // wanted is the response that a decision about a request must have.
 func (o *CaseOptions) wanted(t *testing.T, r *usher.Request, d usher.Decision) Answer {
 	t.Helper()
-	want := Answer{Verdict: usher.Allow, Warnings: answer.Warnings(d.Warnings), Object: tree(t, r.Object)}
+	want := Answer{Verdict: usher.Allow, Warnings: answer.Warnings(d.Warnings), Object: tree(t, r.Object), Audit: o.audit(r.Phase, d.Audit)}
 	denial, err := answer.Denial(r, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if denial != nil {
-		if o.DeniedBy != nil {
+		switch {
+		case o.Verbatim && answer.Native(&d):
+			denial.Message = apierrors.NewForbidden(r.Resource.GroupResource(), r.Name, errors.New(d.Message)).ErrStatus.Message
+		case o.DeniedBy != nil:
 			denial = &answer.Error(o.DeniedBy(r.Phase), denial).ErrStatus
 		}
 		want.Verdict, want.Code, want.Reason, want.Message = usher.Deny, denial.Code, string(denial.Reason), denial.Message
@@ -131,6 +148,50 @@ func (o *CaseOptions) wanted(t *testing.T, r *usher.Request, d usher.Decision) A
 		t.Fatal(err)
 	}
 	return want
+}
+
+// audit returns annotations as the callers of the door get them.
+func (o *CaseOptions) audit(phase usher.Phase, annotations map[string]string) map[string]string {
+	if o.AuditKey == nil {
+		return nil
+	}
+	told := map[string]string{}
+	own := map[string]string{}
+	for key, value := range annotations {
+		if o.Verbatim && strings.Contains(key, "/") {
+			told[key] = value
+		} else {
+			own[key] = value
+		}
+	}
+	for key, value := range answer.Audit(own) {
+		told[o.AuditKey(phase, key)] = value
+	}
+	return told
+}
+
+// native reports whether the policies of a case are Kubernetes' own, which see objects and options
+// with all their fields: their decision must not depend on the door.
+func native(c *policytest.Case) bool {
+	return len(c.Policies) > 0 && !slices.ContainsFunc(c.Policies, func(p map[string]any) bool {
+		apiVersion, _ := p["apiVersion"].(string)
+		return !strings.HasPrefix(apiVersion, admissionv1.GroupName+"/")
+	})
+}
+
+// same fails the test if a decider decides r in another way than it has decided what arrived.
+func same(t *testing.T, decider usher.Decider, r *usher.Request, arrived usher.Decision) {
+	t.Helper()
+	asked, err := decider.Decide(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(d usher.Decision) Answer {
+		return Answer{Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Audit: d.Audit}
+	}
+	if diff := cmp.Diff(said(asked), said(arrived), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-asked directly +arrived through the door:\n%s", diff)
+	}
 }
 
 // A witness is a decider that records the last request and its decision.

@@ -38,7 +38,9 @@ import (
 var corpus = map[string]int{
 	"../../policytest/testdata/kinitiras": 200,
 	"../../policytest/testdata/semantics": 300,
+	"../../policytest/testdata/vap":       90,
 	"../../examples/cases":                20,
+	"../../examples/cel/cases":            2,
 }
 
 func loadCorpus(t *testing.T) []*policytest.Case {
@@ -68,7 +70,8 @@ func sent(t *testing.T, n, least int) {
 func TestCorpusThroughWebhook(t *testing.T) {
 	t.Parallel()
 	cases := loadCorpus(t)
-	n := doortest.Cases(t, cases, doortest.CaseOptions{}, func(t *testing.T, d usher.Decider) doortest.Door {
+	options := doortest.CaseOptions{AuditKey: func(_ usher.Phase, key string) string { return key }}
+	n := doortest.Cases(t, cases, options, func(t *testing.T, d usher.Decider) doortest.Door {
 		mux := http.NewServeMux()
 		options := admission.Options{Log: slog.New(slog.DiscardHandler)}
 		mux.Handle("/mutate", admission.Mutate(d, options))
@@ -84,7 +87,11 @@ func TestCorpusThroughWebhook(t *testing.T) {
 
 func TestCorpusThroughPlugin(t *testing.T) {
 	t.Parallel()
-	options := doortest.CaseOptions{DeniedBy: func(usher.Phase) string { return `admission plugin "Usher"` }}
+	options := doortest.CaseOptions{
+		DeniedBy: func(usher.Phase) string { return `admission plugin "Usher"` },
+		Verbatim: true,
+		AuditKey: func(phase usher.Phase, key string) string { return string(phase) + ".usher.dev/" + key },
+	}
 	n := doortest.Cases(t, loadCorpus(t), options, func(_ *testing.T, d usher.Decider) doortest.Door {
 		return pluginDoor{apiserver.New(d, apiserver.Options{Log: slog.New(slog.DiscardHandler)})}
 	})
@@ -113,7 +120,7 @@ func (w *webhookDoor) Send(t *testing.T, r *usher.Request) doortest.Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := doortest.Answer{Verdict: usher.Allow, Warnings: result.Warnings, Object: treeOf(t, r.Object)}
+	answer := doortest.Answer{Verdict: usher.Allow, Warnings: result.Warnings, Object: treeOf(t, r.Object), Audit: result.AuditAnnotations}
 	if !result.Allowed {
 		deny(&answer, result.Result)
 		return answer
@@ -143,7 +150,7 @@ func reviewOf(t *testing.T, r *usher.Request) *admissionv1.AdmissionReview {
 		}
 		q.UserInfo.Extra[key] = values
 	}
-	for target, object := range map[*runtime.RawExtension]*usher.Object{&q.Object: r.Object, &q.OldObject: r.OldObject} {
+	for target, object := range map[*runtime.RawExtension]*usher.Object{&q.Object: r.Object, &q.OldObject: r.OldObject, &q.Options: r.Options} {
 		raw, err := object.Raw()
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +201,7 @@ func (d pluginDoor) Send(t *testing.T, r *usher.Request) doortest.Answer {
 	} else {
 		err = d.plugin.Validate(ctx, attributes, objects())
 	}
-	answer := doortest.Answer{Verdict: usher.Allow, Warnings: said.texts}
+	answer := doortest.Answer{Verdict: usher.Allow, Warnings: said.texts, Audit: attributes.annotations}
 	if status := (apierrors.APIStatus)(nil); errors.As(err, &status) {
 		told := status.Status()
 		deny(&answer, &told)
@@ -212,11 +219,28 @@ func objects() kubeadmission.ObjectInterfaces {
 }
 
 // attributesOf are what a server hands to plugins for r.
-func attributesOf(t *testing.T, r *usher.Request) kubeadmission.Attributes {
+func attributesOf(t *testing.T, r *usher.Request) *audited {
 	t.Helper()
 	info := &user.DefaultInfo{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra}
-	return kubeadmission.NewAttributesRecord(untyped(t, r.Object), untyped(t, r.OldObject), r.Kind, r.Namespace, r.Name,
-		r.Resource, r.Subresource, kubeadmission.Operation(r.Operation), nil, r.DryRun, info)
+	attributes := kubeadmission.NewAttributesRecord(untyped(t, r.Object), untyped(t, r.OldObject), r.Kind, r.Namespace, r.Name,
+		r.Resource, r.Subresource, kubeadmission.Operation(r.Operation), untyped(t, r.Options), r.DryRun, info)
+	return &audited{Attributes: attributes, annotations: map[string]string{}}
+}
+
+// audited are attributes that keep annotations for the audit log.
+type audited struct {
+	kubeadmission.Attributes
+
+	annotations map[string]string
+}
+
+// AddAnnotation implements [kubeadmission.Attributes].
+func (a *audited) AddAnnotation(key, value string) error {
+	if err := a.Attributes.AddAnnotation(key, value); err != nil {
+		return err
+	}
+	a.annotations[key] = value
+	return nil
 }
 
 // untyped is an object as a server has it that knows no Go type for it; nil for none.

@@ -38,6 +38,9 @@ type Answer struct {
 	// on Delete.
 	Object   map[string]any
 	Warnings []string
+	// Audit are the annotations for the audit log, with the keys that they have there; nil if the
+	// protocol has none. Only [Cases] compares them.
+	Audit map[string]string
 }
 
 // Run tests the doors that open returns, each in front of a decider.

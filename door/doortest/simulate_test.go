@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -38,9 +39,8 @@ func TestCorpusThroughChain(t *testing.T) {
 		Rewritten: true,
 		Stored:    stored,
 		DeniedBy:  func(phase usher.Phase) string { return `admission webhook "` + string(phase) + `.usher.dev"` },
-		Unsent: func(r *usher.Request) string {
-			return (&chainDoor{simulator, usher.DeciderFunc(allow)}).refusal(t.Context(), r)
-		},
+		AuditKey:  func(phase usher.Phase, key string) string { return string(phase) + ".usher.dev/" + key },
+		Unsent:    func(r *usher.Request) string { return unsent(t.Context(), simulator, r) },
 	}
 	n := doortest.Cases(t, cases, options, func(_ *testing.T, d usher.Decider) doortest.Door { return &chainDoor{simulator, d} })
 	sent(t, n, 500)
@@ -63,8 +63,6 @@ func decideAsked(ctx context.Context, r *usher.Request) (usher.Decision, error) 
 	return a.decider.Decide(ctx, r)
 }
 
-func allow(context.Context, *usher.Request) (usher.Decision, error) { return usher.Allowed(), nil }
-
 // A chainDoor is the chain, with a decider behind its webhooks.
 type chainDoor struct {
 	simulator *simulate.Simulator
@@ -80,20 +78,32 @@ func (d *chainDoor) run(ctx context.Context, r *usher.Request) (*simulate.Trace,
 	if err != nil {
 		return nil, err
 	}
+	options, err := r.Options.Tree()
+	if err != nil {
+		return nil, err
+	}
 	return d.simulator.Run(context.WithValue(ctx, askedKey{}, asked{d.decider, r.Phase}), simulate.Request{
 		Operation: r.Operation, Object: object, OldObject: old, Resource: r.Resource.GroupResource().String(), Subresource: r.Subresource,
-		Name: r.Name, Namespace: r.Namespace, User: r.User, DryRun: r.DryRun,
+		Name: r.Name, Namespace: r.Namespace, User: r.User, DryRun: r.DryRun, Options: options,
 	})
 }
 
-// refusal says why an API server does not take a request, whatever its webhooks say.
-func (d *chainDoor) refusal(ctx context.Context, r *usher.Request) string {
+// unsent says why an API server does not take a request, whatever its webhooks say, or does not ask
+// them.
+func unsent(ctx context.Context, simulator *simulate.Simulator, r *usher.Request) string {
+	asked := false
+	d := &chainDoor{simulator, usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		asked = true
+		return usher.Allowed(), nil
+	})}
 	trace, err := d.run(ctx, r)
 	switch {
 	case err != nil:
 		return err.Error()
 	case !trace.Admitted:
 		return trace.Error.Message
+	case !asked:
+		return "API servers ask no webhook about it"
 	}
 	return ""
 }
@@ -104,7 +114,7 @@ func (d *chainDoor) Send(t *testing.T, r *usher.Request) doortest.Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := doortest.Answer{Verdict: usher.Allow, Warnings: trace.Warnings, Object: trace.Result}
+	answer := doortest.Answer{Verdict: usher.Allow, Warnings: trace.Warnings, Object: trace.Result, Audit: annotations(trace, r.Phase)}
 	if !trace.Admitted {
 		deny(&answer, trace.Error)
 	}
@@ -114,6 +124,13 @@ func (d *chainDoor) Send(t *testing.T, r *usher.Request) doortest.Answer {
 		answer.Object = nil
 	}
 	return answer
+}
+
+// annotations are those of the webhook for a phase.
+func annotations(trace *simulate.Trace, phase usher.Phase) map[string]string {
+	all := maps.Clone(trace.Audit)
+	maps.DeleteFunc(all, func(key, _ string) bool { return !strings.HasPrefix(key, string(phase)+".usher.dev/") })
+	return all
 }
 
 // stored is an object as an API server has it, without what only it can know.

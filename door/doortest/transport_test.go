@@ -185,6 +185,11 @@ func (k *keeper) request(t *testing.T, r *usher.Request) *http.Request {
 	case usher.Create, usher.Update:
 		body = bytes.NewReader(raw)
 	case usher.Delete:
+		options, err := r.Options.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = bytes.NewReader(options)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(path+"?"+query.Encode(), "?"), body)
 	if err != nil {
