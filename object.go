@@ -24,6 +24,8 @@ type Object struct {
 	decodeErr error
 	encode    sync.Once
 	encodeErr error
+	measure   sync.Once
+	size      int
 }
 
 // RawObject returns the object in raw, which must not change any more, or nil when raw is
@@ -99,6 +101,20 @@ func (o *Object) Raw() ([]byte, error) {
 		}
 	})
 	return o.raw, o.encodeErr
+}
+
+// Size returns at least the number of characters of all texts and keys in the object, and one for
+// each value and each entry: it bounds what evaluating the object can take. It is 0 for a nil
+// Object.
+func (o *Object) Size() int {
+	if o == nil {
+		return 0
+	}
+	if o.bytes {
+		return len(o.raw)
+	}
+	o.measure.Do(func() { o.size = jsontree.Size(o.tree) })
+	return o.size
 }
 
 // Into decodes the object into target, such as a *corev1.Pod. The names of fields are

@@ -187,6 +187,10 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 // old one.
 func inputOf(in *rule.Input) admission.Input {
 	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
+	if in.Request.Phase == usher.Validate {
+		// No rule changes these objects.
+		evaluation.Size = in.Request.Object.Size() + in.Request.OldObject.Size()
+	}
 	if in.Request.Object == nil {
 		evaluation.Object, evaluation.OldObject = nil, in.Object
 	}

@@ -53,7 +53,7 @@ func New(env *cel.Env) (*Environment, error) {
 		}
 	}
 	adapter, provider := adapter{env.CELTypeAdapter()}, env.CELTypeProvider()
-	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
+	attributes := attributes{interpreter.NewAttributeFactory(env.Container, adapter, provider)}
 	return &Environment{
 		Env:         env,
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),

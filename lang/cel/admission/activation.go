@@ -19,6 +19,8 @@ type Input struct {
 	// Object and OldObject are nil if the request has none; Params is nil if the binding has none.
 	Object, OldObject, Params map[string]any
 	Facts                     *fact.Known
+	// Size, unless 0, is at least that of the objects, as [usher.Object.Size] counts it.
+	Size int
 
 	// views are the variable request: as conditions see it, and as other expressions do.
 	conditionView, view *cel.Record
@@ -55,7 +57,7 @@ var errUncounted = errors.New("expressions whose costs count do not compile")
 func (in *Input) activation(p *Program, h has) *activation {
 	a := &activation{in: in, program: p, has: h}
 	a.variables = variables{program: p, activation: a}
-	if !p.limits.within(p.reads.size(in)) {
+	if !p.bounded(in) {
 		if a.counted = p.counted(); a.counted == nil {
 			a.end(errUncounted)
 		}

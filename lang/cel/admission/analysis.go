@@ -2,6 +2,7 @@ package admission
 
 import (
 	"maps"
+	"sort"
 
 	celgo "github.com/google/cel-go/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -23,6 +24,21 @@ type limits struct {
 	// each is that of the most expensive expression; the others are of all expressions that have a
 	// budget in common.
 	each, variables, conditions, validations, annotations cel.Bound
+	// small is a size of requests up to which no budget can be exceeded.
+	small int
+}
+
+// unlimited is larger than all requests.
+const unlimited = 1 << 40
+
+// measure sets the size of requests up to which no budget can be exceeded.
+func (l *limits) measure() {
+	within := func(total int) bool { return l.within(cel.Size{Total: total, Longest: total}) }
+	if within(unlimited) {
+		l.small = unlimited
+		return
+	}
+	l.small = sort.Search(unlimited, func(total int) bool { return !within(total) }) - 1
 }
 
 // within reports whether no budget can be exceeded for what has that size. Variables are evaluated
@@ -35,9 +51,24 @@ func (l *limits) within(s cel.Size) bool {
 		l.annotations.At(s)+variables <= celconfig.RuntimeCELCostBudget
 }
 
+// bounded reports whether no budget can be exceeded for a request.
+func (p *Program) bounded(in *Input) bool {
+	if p.limits.small == unlimited {
+		return true
+	}
+	if in.Size > 0 {
+		rest := p.reads.besides(in)
+		rest.Add(in.Params)
+		if in.Size+rest.Total <= p.limits.small {
+			return true
+		}
+	}
+	return p.limits.within(p.reads.size(in))
+}
+
 // size returns the size of what the expressions read of a request.
 func (r *reads) size(in *Input) cel.Size {
-	var s cel.Size
+	s := r.besides(in)
 	for _, o := range []struct {
 		name string
 		tree map[string]any
@@ -46,6 +77,12 @@ func (r *reads) size(in *Input) cel.Size {
 			s.Add(at(o.tree, path))
 		}
 	}
+	return s
+}
+
+// besides returns the size of what the expressions read besides objects and params.
+func (r *reads) besides(in *Input) cel.Size {
+	var s cel.Size
 	if r.Mentions(requestName) {
 		in.measure(&s, r.Whole(requestName))
 	}

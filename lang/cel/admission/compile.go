@@ -148,6 +148,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 		p.messages = append(p.messages, compiled)
 	}
 	c.into(&c.limits.validations)
+	c.limits.measure()
 	p.reads, p.limits = c.reads, c.limits
 	return c, nil
 }
