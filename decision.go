@@ -1,6 +1,7 @@
 package usher
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -183,6 +184,20 @@ type Finding struct {
 	// Message, Err and Patch may repeat them. Users get the message as the policy's author wrote
 	// it; logs and explanations omit all three.
 	Confidential bool `json:"confidential,omitempty"`
+}
+
+// Failure returns why the rule has no result, or the first of its parts that has none; nil if all
+// have one.
+func (f *Finding) Failure() error {
+	if f.Err != nil {
+		return f.Err
+	}
+	for i := range f.Checks {
+		if f.Checks[i].Failed {
+			return errors.New(f.Checks[i].Message)
+		}
+	}
+	return nil
 }
 
 // A Check is what one part of a rule said, such as one validation of an admission policy.

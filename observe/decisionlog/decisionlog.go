@@ -44,7 +44,7 @@ func levelOf(d usher.Decision, err error) slog.Level {
 			level = max(level, slog.LevelInfo)
 		case f.Outcome == usher.Failed && f.Ignored:
 			level = max(level, slog.LevelWarn)
-		case f.Outcome == usher.Failed:
+		case f.Outcome == usher.Failed, f.Failure() != nil:
 			level = slog.LevelError
 		}
 	}
@@ -110,7 +110,7 @@ func verdict(d usher.Decision, err error) string {
 
 // policies names the policies that did not merely look on.
 func policies(findings []usher.Finding) []string {
-	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.WouldDeny })
+	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Skipped && o != usher.WouldDeny })
 }
 
 // wouldDeny names the policies that would deny the request.
@@ -147,8 +147,8 @@ func failures(r *usher.Request, findings []usher.Finding) []failure {
 	for i := range findings {
 		f := &findings[i]
 		secret = secret || f.Confidential
-		if f.Outcome == usher.Failed {
-			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withhold.Error(r, f.Err, secret), Ignored: f.Ignored})
+		if err := f.Failure(); err != nil {
+			failed = append(failed, failure{Policy: f.Policy.String(), Rule: f.Rule, Error: withhold.Error(r, err, secret), Ignored: f.Ignored})
 		}
 	}
 	return failed

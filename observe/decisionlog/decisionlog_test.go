@@ -108,6 +108,18 @@ func TestWrap(t *testing.T) {
 			nil,
 			map[string]any{"level": "WARN", "verdict": "allow", "policies": []any{"ClusterValidatePolicy require-team"}, "failed": []any{failed(true)}},
 		},
+		{
+			"a part that fails names its rule; a policy that turns out not to be for the request is not named",
+			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{
+				{Policy: label, Outcome: usher.Skipped},
+				{Policy: team, Rule: "binding b", Outcome: usher.Rejected, Checks: []usher.Check{{Name: "spec.validations[0]", Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
+			}},
+			nil,
+			map[string]any{
+				"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"},
+				"failed": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "binding b", "error": "no such key: x", "ignored": false}},
+			},
+		},
 		{"without a decision there is an error", usher.Allowed(), errors.New("broken"), map[string]any{"level": "ERROR", "verdict": "error", "error": "broken"}},
 	}
 	for _, test := range tests {

@@ -129,7 +129,7 @@ func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
 	switch {
 	case f.Written:
 	case f.Outcome == usher.Failed && r.DryRun && errors.Is(f.Err, fact.ErrDryRun):
-	case f.Outcome == usher.Failed:
+	case f.Outcome == usher.Failed, f.Failure() != nil:
 		if e == nil {
 			e = t.begin(f.Policy)
 		}
@@ -172,7 +172,7 @@ func (e *entry) fail(r *usher.Request, f *usher.Finding, secret bool, now time.T
 		return first
 	}
 	e.texts = now
-	e.failure.Rule, e.failure.Error, e.failure.Example = f.Rule, withhold.Error(r, f.Err, secret), example(r)
+	e.failure.Rule, e.failure.Error, e.failure.Example = f.Rule, withhold.Error(r, f.Failure(), secret), example(r)
 	return first
 }
 

@@ -138,7 +138,8 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
-	gone := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "gone"}
+	gone, fresh := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "gone"}, usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "fresh"}
+	admission := usher.PolicyRef{Kind: "ValidatingAdmissionPolicy", Name: "replicas"}
 	decide(t, m, usher.Mutate, usher.Decision{Findings: []usher.Finding{
 		{Policy: label, Outcome: usher.Changed, Took: 250 * time.Millisecond},
 		{Policy: label, Outcome: usher.Passed, Took: 250 * time.Millisecond},
@@ -146,46 +147,53 @@ func TestPolicies(t *testing.T) {
 		{Policy: team, Outcome: usher.WouldDeny},
 		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
 		{Policy: gone, Outcome: usher.Failed},
+		{Policy: admission, Outcome: usher.Rejected, Checks: []usher.Check{{Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
 		{Outcome: usher.Passed},
 	}}, nil)
-	fresh := usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "fresh"}
-	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{{}, team, label, fresh, team}})
+	m.Snapshot(metrics.Snapshot{InForce: []usher.PolicyRef{{}, admission, team, label, fresh, team}})
 	compare(t, registry, `
 # HELP usher_policy_denials_total Rules of the policy that rejected a request.
 # TYPE usher_policy_denials_total counter
 usher_policy_denials_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_denials_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_denials_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+usher_policy_denials_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 1
 # HELP usher_policy_duration_seconds_total Total run time of rules of the policy.
 # TYPE usher_policy_duration_seconds_total counter
 usher_policy_duration_seconds_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_duration_seconds_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 2
 usher_policy_duration_seconds_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0.5
+usher_policy_duration_seconds_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 # HELP usher_policy_errors_total Rules of the policy that failed, including ignored failures.
 # TYPE usher_policy_errors_total counter
 usher_policy_errors_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_errors_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_errors_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+usher_policy_errors_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 1
 # HELP usher_policy_evaluations_total Rules of the policy that ran.
 # TYPE usher_policy_evaluations_total counter
 usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 3
 usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 2
+usher_policy_evaluations_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 1
 # HELP usher_policy_spared_total Deprecated: use usher_policy_would_deny_total.
 # TYPE usher_policy_spared_total counter
 usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_spared_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_spared_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+usher_policy_spared_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 # HELP usher_policy_would_deny_total Rules of the policy that would deny a request, but are in Audit mode or match a protected user.
 # TYPE usher_policy_would_deny_total counter
 usher_policy_would_deny_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_would_deny_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
 usher_policy_would_deny_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
+usher_policy_would_deny_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 # HELP usher_policy_patches_total Rules of the policy that changed an object.
 # TYPE usher_policy_patches_total counter
 usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
+usher_policy_patches_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 `, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }

@@ -64,6 +64,9 @@ func (p *policies) count(findings []usher.Finding) {
 			s.errors.Add(1)
 		case usher.Passed, usher.Skipped:
 		}
+		if f.Outcome != usher.Failed && f.Failure() != nil {
+			s.errors.Add(1)
+		}
 		s.nanoseconds.Add(int64(f.Took))
 	}
 }
