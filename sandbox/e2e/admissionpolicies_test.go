@@ -117,7 +117,7 @@ var filePolicies = map[string]string{
 // enforces those of files, and those of the API.
 func TestAdmissionPoliciesByUsher(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: []string{"--disable-admission-plugins=ValidatingAdmissionPolicy"}})
+	r := newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: []string{"--disable-admission-plugins=ValidatingAdmissionPolicy,MutatingAdmissionPolicy"}})
 	files := t.TempDir()
 	for name, spec := range filePolicies {
 		binding := ""
@@ -128,23 +128,56 @@ func TestAdmissionPoliciesByUsher(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(files, "stamp.yaml"), []byte(mutatingPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r.create(t, definition(t, "Gadget"))
 	r.bind(t, admissionPolicy("guarded", matching(`apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]`)+
 		`, validations: [{expression: "object.data.size() > 1", message: "of the API"}]`, ", matchResources: {namespaceSelector: {matchLabels: {guarded: 'true'}}}"))
 	process := r.serve(t, "--admission-policies=enforce", "--policies", files, "--webhook-failure-policy=Fail")
 	namespace := r.Namespace(t)
 	r.asRegistered(t)
+	r.mutated(t, namespace)
 	r.subresources(t, namespace)
 	r.paramsOfLaterKinds(t, namespace)
 	r.byLabelOfNamespace(t, namespace)
 	r.lockedOut(t, namespace)
 	text, err := readyz(process)
-	if err != nil || !strings.Contains(text, "admission policies of the API server: enforced here\n  MutatingAdmissionPolicy") &&
-		!strings.Contains(text, "admission policies of the API server: enforced here\n  ValidatingAdmissionPolicy: in v1\n") {
+	if err != nil || !strings.Contains(text, "admission policies of the API server: enforced here\n  MutatingAdmissionPolicy: in v1\n") {
 		t.Errorf("/readyz?verbose: %v\n%s", err, text)
 	}
 	process.Kill()
 	r.withoutUsher(t, namespace)
+}
+
+// mutatingPolicy is a policy of a kind that clusters before 1.36 do not have.
+const mutatingPolicy = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: stamp}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]}
+  reinvocationPolicy: Never
+  failurePolicy: Fail
+  mutations:
+  - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels", value: {"stamp": object.metadata.name}}]'}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: stamp}
+spec: {policyName: stamp}
+`
+
+// mutated checks that mutating policies act.
+func (r *rig) mutated(t *testing.T, namespace string) {
+	t.Helper()
+	service := parse(t, "{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: %s}, spec: {ports: [{port: 80}]}}", namespace)
+	eventually(t, "the policy to act", func() error {
+		created, err := r.try(testContext(t), service)
+		if err != nil {
+			return err
+		}
+		return stamped(created, "shop")
+	})
 }
 
 // asRegistered checks what API servers send: what the resource rules name, and nothing that
