@@ -284,6 +284,10 @@ func (c *compilation) resourceRules(field string, rules []admissionv1.NamedRuleW
 			if len(list) == 0 {
 				c.fail(at+"."+name, "missing: the rule is for no request", "name some, or * for all")
 			}
+			// The core group has no name. API servers reject what else has none.
+			if i := slices.Index(list, ""); i >= 0 && name != "apiGroups" {
+				c.fail(fmt.Sprintf("%s.%s[%d]", at, name, i), "it is empty", "name one, or * for all")
+			}
 		}
 		compiled := rule.ResourceRule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources, Names: r.ResourceNames}
 		compiled.Operations = c.operations(at+".operations", r.Operations)

@@ -160,7 +160,33 @@ func (e *Applier) exemptKinds(coverage rule.Coverage) []string {
 			set[c.APIVersion+" "+c.Kind] = true
 		}
 	}
+	for _, r := range slices.Concat(coverage.MutateResources, coverage.ValidateResources) {
+		for _, group := range r.Groups {
+			for _, resource := range r.Resources {
+				if exemptResource(group, resource) {
+					set[schema.GroupResource{Group: group, Resource: resource}.String()] = true
+				}
+			}
+		}
+	}
 	return sorted(set)
+}
+
+// exemptResource is [exempt] for a resource as rules name it. What only may be exempt, such as *, is
+// not.
+func exemptResource(group, resource string) bool {
+	name, subresource, _ := strings.Cut(resource, "/")
+	switch group {
+	case "admissionregistration.k8s.io":
+		switch name {
+		case "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings":
+			return true
+		}
+	case "":
+		return name == "events" || name == "nodes" && subresource != "proxy" && subresource != "*"
+	}
+	return exempt(schema.GroupVersionKind{Group: group})
 }
 
 // orNil returns the error, sorted, or nil if nothing is missing.

@@ -16,12 +16,6 @@ type spot struct {
 	scope                    admissionv1.ScopeType
 }
 
-// anything is every resource, without subresources; anyStatus the status of each.
-var (
-	anything  = spot{"*", "*", "*", admissionv1.AllScopes}
-	anyStatus = spot{"*", "*", "*/status", admissionv1.AllScopes}
-)
-
 // ruleset returns the fewest rules that match what is found, and nothing else: resources are
 // joined only within a group and version, since a rule means every combination of what it
 // lists. They are sorted.
@@ -47,21 +41,36 @@ func ruleset(found []*located) []admissionv1.RuleWithOperations {
 	return join(spots)
 }
 
-// subtract removes what a rule for everything matches anyhow.
+// subtract removes what a wildcard matches anyhow: API servers reject rules that name both.
 func subtract(spots map[spot][]usher.Operation) {
+	wild := map[spot][]usher.Operation{}
 	for s, operations := range spots {
-		_, subresource, _ := strings.Cut(s.resource, "/")
-		all := anything
-		if subresource != "" {
-			all = anyStatus
-		}
-		if s != all && (subresource == "" || subresource == "status") {
-			spots[s] = slices.DeleteFunc(operations, func(operation usher.Operation) bool {
-				return slices.Contains(spots[all], operation)
-			})
+		if s.group == "*" || s.version == "*" || strings.Contains(s.resource, "*") {
+			wild[s] = slices.Clone(operations)
 		}
 	}
+	for s, operations := range spots {
+		for all, covered := range wild {
+			if s != all && all.covers(s) {
+				operations = slices.DeleteFunc(operations, func(operation usher.Operation) bool {
+					return slices.Contains(covered, operation)
+				})
+			}
+		}
+		spots[s] = operations
+	}
 }
+
+// covers reports whether s matches whatever other matches.
+func (s spot) covers(other spot) bool {
+	resource, subresource, _ := strings.Cut(s.resource, "/")
+	otherResource, otherSubresource, _ := strings.Cut(other.resource, "/")
+	return oneOf(s.group, other.group) && oneOf(s.version, other.version) && oneOf(resource, otherResource) && oneOf(subresource, otherSubresource) &&
+		(s.scope == admissionv1.AllScopes || s.scope == other.scope)
+}
+
+// oneOf reports whether a word of a rule matches another.
+func oneOf(word, other string) bool { return word == "*" || word == other }
 
 // join makes one rule of all resources of a group and version that share operations.
 func join(spots map[spot][]usher.Operation) []admissionv1.RuleWithOperations {
