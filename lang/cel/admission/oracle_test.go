@@ -42,6 +42,8 @@ type situation struct {
 	request              *usher.Request
 	object, old, paramed map[string]any
 	namespaceTree        map[string]any
+	// authorize answers questions of access; if it is nil, answers depend on all that is asked.
+	authorize func(q *question) (authorizer.Decision, string, error)
 }
 
 // A request is what situations are made of. Object and old may be nil.
@@ -99,7 +101,8 @@ func treeOf(t testing.TB, object any) map[string]any {
 
 // An oracle is upstream's compiler and evaluator, for the expressions of one policy.
 type oracle struct {
-	compiler *plugincel.CompositedCompiler
+	compiler  *plugincel.CompositedCompiler
+	variables plugincel.OptionalVariableDeclarations
 }
 
 var allVariables = plugincel.OptionalVariableDeclarations{HasParams: true, HasAuthorizer: true}
@@ -113,7 +116,7 @@ func newOracle(t testing.TB, variables []admission.Named) *oracle {
 	for _, v := range variables {
 		compiler.CompileAndStoreVariable(named(v), allVariables, environment.StoredExpressions)
 	}
-	return &oracle{compiler}
+	return &oracle{compiler, allVariables}
 }
 
 // compile returns nil if upstream's compiler panics.
@@ -123,14 +126,14 @@ func (o *oracle) compile(text string) (e plugincel.ConditionEvaluator) {
 			e = nil
 		}
 	}()
-	return o.compiler.CompileCondition([]plugincel.ExpressionAccessor{anything(text)}, allVariables, environment.StoredExpressions)
+	return o.compiler.CompileCondition([]plugincel.ExpressionAccessor{anything(text)}, o.variables, environment.StoredExpressions)
 }
 
 // evaluate returns what upstream says, and at which cost.
 func (s *situation) upstream(e plugincel.ConditionEvaluator, budget int64) answer {
 	request := plugincel.CreateAdmissionRequest(s.attributes.Attributes, metav1.GroupVersionResource(s.attributes.GetResource()), metav1.GroupVersionKind(s.attributes.VersionedKind))
 	results, left, err := e.ForInput(context.Background(), s.attributes, request,
-		plugincel.OptionalVariableBindings{VersionedParams: s.params, Authorizer: authorizer.AuthorizerFunc(ask)}, plugincel.CreateNamespaceObject(s.namespace), budget)
+		plugincel.OptionalVariableBindings{VersionedParams: s.params, Authorizer: authorizer.AuthorizerFunc(s.access)}, plugincel.CreateNamespaceObject(s.namespace), budget)
 	if err != nil {
 		return answer{Stopped: err.Error()}
 	}
@@ -191,7 +194,7 @@ func (s *situation) resolve(known *fact.Known, ref fact.Ref) {
 		User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra, Verb: r.Access.Verb, Path: r.Access.Path, NonResource: r.Access.NonResource,
 		Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name, Labels: r.Access.Labels, Fields: r.Access.Fields,
 	}
-	decision, reason, err := q.answer()
+	decision, reason, err := s.decide(&q)
 	value := map[string]any{"decision": map[authorizer.Decision]string{authorizer.DecisionAllow: "allow", authorizer.DecisionDeny: "deny"}[decision], "reason": reason}
 	if err != nil {
 		value["error"] = err.Error()
@@ -233,11 +236,22 @@ func (q *question) answer() (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, reason, nil
 }
 
-func ask(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	q := question{User: a.GetUser().GetName(), UID: a.GetUser().GetUID(), Groups: a.GetUser().GetGroups(), Extra: a.GetUser().GetExtra(), Verb: a.GetVerb(), NonResource: !a.IsResourceRequest()}
+func (s *situation) decide(q *question) (authorizer.Decision, string, error) {
+	if s.authorize != nil {
+		return s.authorize(q)
+	}
+	return q.answer()
+}
+
+// access is upstream's authorizer.
+func (s *situation) access(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	q := question{Verb: a.GetVerb(), NonResource: !a.IsResourceRequest()}
+	if who := a.GetUser(); who != nil {
+		q.User, q.UID, q.Groups, q.Extra = who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra()
+	}
 	if q.NonResource {
 		q.Path = a.GetPath()
-		return q.answer()
+		return s.decide(&q)
 	}
 	q.Resource = schema.GroupVersionResource{Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource()}
 	q.Subresource, q.Namespace, q.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
@@ -257,7 +271,7 @@ func ask(_ context.Context, a authorizer.Attributes) (authorizer.Decision, strin
 		}
 		q.Labels = append(q.Labels, usher.Requirement{Key: labels[i].Key(), Operator: operator, Values: labels[i].ValuesUnsorted()})
 	}
-	return q.answer()
+	return s.decide(&q)
 }
 
 // An answer is what there is to see of an evaluation.

@@ -80,7 +80,7 @@ func newValidator(t testing.TB, s admission.Source) validator {
 
 func (v *validator) evaluate(s *situation) admission.Result {
 	namespace := s.namespace
-	decided := v.Validate(context.Background(), s.attributes.GetResource(), s.attributes, s.params, namespace, celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(ask))
+	decided := v.Validate(context.Background(), s.attributes.GetResource(), s.attributes, s.params, namespace, celconfig.RuntimeCELCostBudget, authorizer.AuthorizerFunc(s.access))
 	var r admission.Result
 	for i, d := range decided.Decisions {
 		if d.Action == validating.ActionDeny {
