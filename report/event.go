@@ -5,10 +5,12 @@ import (
 	"math"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -17,6 +19,42 @@ const (
 	eventsPerSecond = 1
 	eventBurst      = 10
 )
+
+// tell writes Events about policies that fail, or no longer do, and whose status others write: the
+// admission policies of API servers.
+func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
+	failing := l.failing(now)
+	for i := range v.Policies {
+		p := &v.Policies[i]
+		if _, own := l.resources[p.Policy.Kind]; own || p.UID == "" {
+			continue
+		}
+		f := failing[p.UID]
+		if f != nil && f.Generation != p.InForce() {
+			f = nil
+		}
+		told, seen := l.working[p.UID]
+		since := now.Sub(told.at)
+		switch {
+		case f == nil && !seen:
+		case f == nil:
+			delete(l.working, p.UID)
+			l.announce(ctx, p, &metav1.Condition{Reason: v1alpha1.ReasonRecovered, Message: "the rules that failed have worked since"}, nil)
+		case seen && (since < workingGap || f.Count < 2*told.count && since < workingRefresh):
+		default:
+			l.working[p.UID] = working{at: now, count: f.Count}
+			l.announce(ctx, p, &metav1.Condition{Reason: v1alpha1.ReasonRuleFails, Message: short(failureText(f))}, f)
+		}
+	}
+}
+
+// apiVersionOf returns the API version of policies of a kind.
+func (l *leader) apiVersionOf(kind string) string {
+	if resource, own := l.resources[kind]; own {
+		return resource.GroupVersion().String()
+	}
+	return admissionv1.SchemeGroupVersion.String()
+}
 
 // announce writes an Event about a policy. It replaces the last one: a policy has one Event, which
 // is written together with its condition Working. If the Event cannot be written, it is dropped.
@@ -36,7 +74,7 @@ func (l *leader) announce(ctx context.Context, p *rule.State, c *metav1.Conditio
 		first, times, kind = metav1.NewTime(f.Since), int32(min(f.Count, math.MaxInt32)), corev1.EventTypeWarning
 	}
 	about := coreapply.ObjectReference().
-		WithAPIVersion(l.resources[p.Policy.Kind].GroupVersion().String()).WithKind(p.Policy.Kind).
+		WithAPIVersion(l.apiVersionOf(p.Policy.Kind)).WithKind(p.Policy.Kind).
 		WithName(p.Policy.Name).WithUID(p.UID)
 	if p.Policy.Namespace != "" {
 		about = about.WithNamespace(p.Policy.Namespace)

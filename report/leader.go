@@ -182,6 +182,7 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 			l.note(ctx, &due[i], time.Now())
 		}
 	}
+	l.tell(ctx, v, time.Now())
 	return rest, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/report"
 	"github.com/usher-dev/usher/rule"
@@ -104,6 +105,41 @@ func TestWorking(t *testing.T) {
 		c.fail(r, "one", failure(1, 9, since))
 		time.Sleep(70 * time.Second)
 		c.wantWorking("the version before still fails somewhere", "True Edited 2: no rule of this version has failed | ")
+	})
+}
+
+// TestAdmissionPoliciesFail: their status is the API server's, so that an Event tells.
+func TestAdmissionPoliciesFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		r := c.replica("one")
+		r.Observe(report.Snapshot{Generation: 1, Policies: []rule.State{{
+			Policy: usher.PolicyRef{Kind: "ValidatingAdmissionPolicy", Name: "replicas"}, UID: "u", Generation: 1, Compiled: true, Enforced: true, Admission: true,
+		}}})
+		time.Sleep(time.Second)
+		since := time.Now()
+		c.fail(r, "one", failure(1, 1, since))
+		time.Sleep(2 * time.Second)
+		if d := cmp.Diff([]string{"default/usher-u ValidatingAdmissionPolicy replicas Warning RuleFails x1: " + failsOnce}, c.events()); d != "" {
+			t.Errorf("events (-want +got):\n%s", d)
+		}
+		c.fail(r, "one", failure(1, 2, since))
+		time.Sleep(2 * time.Second)
+		if n := c.calls()["patch events"]; n != 1 {
+			t.Errorf("%d events within a minute, want 1", n)
+		}
+		time.Sleep(70 * time.Second)
+		c.fail(r, "one")
+		time.Sleep(2 * time.Second)
+		if d := cmp.Diff([]string{"default/usher-u ValidatingAdmissionPolicy replicas Normal Recovered x1: the rules that failed have worked since"}, c.events()); d != "" {
+			t.Errorf("events (-want +got):\n%s", d)
+		}
+		for _, action := range c.policies.Actions() {
+			if strings.Contains(action.GetResource().Resource, "admissionpolicies") {
+				t.Errorf("%s of %s: they are the API server's", action.GetVerb(), action.GetResource().Resource)
+			}
+		}
 	})
 }
 
