@@ -113,6 +113,8 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 		apiVersion, kind = "usher.dev/v1alpha1", "ClusterAuthorizationPolicy"
 	case "tenant":
 		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "AuthorizationPolicy", "shop"
+	case "mutation":
+		apiVersion, kind = "admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"
 	case "cel":
 		apiVersion, kind = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
 	default:
@@ -122,7 +124,10 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 	if err := yaml.Unmarshal(spec, &tree); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	if folder == "cel" && tree["matchConstraints"] == nil {
+	if folder == "mutation" {
+		tree["reinvocationPolicy"] = "Never"
+	}
+	if (folder == "cel" || folder == "mutation") && tree["matchConstraints"] == nil {
 		pods := map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"pods"}}
 		tree["matchConstraints"] = map[string]any{"resourceRules": []any{pods}}
 	}

@@ -141,6 +141,34 @@ func TestTypesThatFit(t *testing.T) {
 	}
 }
 
+// TestMutationsThatFit: nothing is said of mutations that work.
+func TestMutationsThatFit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ reason, kind, spec string }{
+		{"an apply configuration", "ApplyConfiguration", `Object{metadata: Object.metadata{labels: {"a": "b"}}, spec: Object.spec{hostNetwork: false, priority: 3}}`},
+		{"elements of a list", "ApplyConfiguration", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, securityContext: Object.spec.containers.securityContext{privileged: false}, resources: c.resources})}}`},
+		{"an optional field", "ApplyConfiguration", `Object{spec: Object.spec{?nodeName: object.spec.?nodeName}}`},
+		{"a map", "ApplyConfiguration", `Object{spec: Object.spec{nodeSelector: object.metadata.labels}}`},
+		{"patches", "JSONPatch", `[JSONPatch{op: "test", path: "/spec/hostNetwork", value: true}, JSONPatch{op: "add", path: "/spec/containers/-", value: object.spec.containers[0]}, JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("a/b"), value: "x"}]`},
+		{"a computed path", "JSONPatch", `object.spec.containers.map(c, JSONPatch{op: "remove", path: "/spec/containers/" + string(object.spec.containers.size()) + "/image"})`},
+		{"a key with a slash", "JSONPatch", `[JSONPatch{op: "add", path: "/metadata/annotations/a~1b", value: "x"}, JSONPatch{op: "add", path: "/spec/containers/0/resources/limits/nvidia.com~1gpu", value: "1"}]`},
+		{"a whole object", "JSONPatch", `[JSONPatch{op: "replace", path: "", value: object}]`},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			field := map[string]string{"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}[test.kind]
+			spec, err := json.Marshal(map[string]any{"mutations": []any{map[string]any{"patchType": test.kind, field: map[string]any{"expression": test.spec}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := compile.Policy(mustPolicy(t, "mutation/x", string(spec)))
+			for _, p := range append(c.Problems, tried(t).Try(t.Context(), c).Problems...) {
+				t.Error(p)
+			}
+		})
+	}
+}
+
 // TestGuardsOfOtherExpressions: what variables and match conditions tell of kinds counts.
 func TestGuardsOfOtherExpressions(t *testing.T) {
 	t.Parallel()

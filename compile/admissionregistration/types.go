@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
 )
@@ -38,6 +39,13 @@ func (p *Policy) Expressions() []typecheck.Expression {
 	for i, v := range s.Validations {
 		add(typecheck.Check, "", v.Expression, "spec.validations[%d].expression", i)
 		add(typecheck.Check, "", v.MessageExpression, "spec.validations[%d].messageExpression", i)
+	}
+	for i, m := range s.Mutations {
+		field := "spec.mutations[%d].jsonPatch.expression"
+		if m.Type == admission.ApplyConfiguration {
+			field = "spec.mutations[%d].applyConfiguration.expression"
+		}
+		add(typecheck.Check, "", m.Expression, field, i)
 	}
 	for i, a := range s.Annotations {
 		add(typecheck.Check, "", a.ValueExpression, "spec.auditAnnotations[%d].valueExpression", i)

@@ -21,6 +21,8 @@ type mistake struct {
 	fields         []string
 	// test is has, optional or in if the expression asks whether the field is there.
 	test string
+	// sets says that the field is set, and not read.
+	sets bool
 	// what is wrong, if it is not a missing field, and what to do.
 	what, do string
 	// uncertain says that not all values fail.
@@ -37,11 +39,16 @@ type classifier struct {
 	typed *ast.AST
 	info  *ast.SourceInfo
 	paths map[int64]path
+	// written are the fields that an apply configuration sets.
+	written map[int64]written
 }
 
 func (c *classifier) classify(e *common.Error) (mistake, bool) {
 	node := c.nodes[e.ExprID]
 	if node == nil {
+		if w, ok := c.written[e.ExprID]; ok {
+			return c.setting(w, strings.HasPrefix(e.Message, "undefined field "))
+		}
 		return mistake{}, false
 	}
 	switch message := e.Message; {

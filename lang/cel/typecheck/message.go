@@ -249,6 +249,9 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		p.What += ", so the test for it is always false"
 	case f.test == "optional":
 		p.What += ", so there is never a value"
+	case f.sets && !known:
+		p.What += ", and the mutation sets it"
+		p.Do = "write a mutation for each kind, with matchConditions"
 	case !known && f.at.holder != "":
 		p.What += ": the expression fails for " + pronoun(f.wrong)
 		p.Do = fmt.Sprintf("ask first whether it is there: has(%s.%s)", missing.holder, missing)

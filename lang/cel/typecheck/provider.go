@@ -69,7 +69,7 @@ func (p *provider) owns(name string) bool {
 
 // FindStructType implements [types.Provider].
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
-	if p.owns(name) || name == variablesType {
+	if p.owns(name) || name == variablesType || isMutation(name) {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
@@ -98,6 +98,9 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 			return &types.FieldType{Type: of}, true
 		}
 		return &types.FieldType{Type: types.DynType}, true
+	}
+	if isMutation(name) {
+		return p.mutatedField(name, field)
 	}
 	if !p.owns(name) {
 		return p.Provider.FindStructFieldType(name, field)

@@ -23,8 +23,10 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	apiservercommon "k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/admission"
@@ -85,7 +87,11 @@ type Checker struct {
 func New() *Checker { return &Checker{} }
 
 func (c *Checker) prepare() {
-	c.base = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv()
+	c.base, c.err = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv().
+		Extend(apiservercommon.ResolverEnvOption(&mutation.DynamicTypeResolver{}), library.JSONPatch())
+	if c.err != nil {
+		return
+	}
 	request, namespace := admission.Declared()
 	c.provider, c.err = apiservercel.NewDeclTypeProvider(request, namespace).WithTypeProvider(c.base.CELTypeProvider())
 	if c.err != nil {
@@ -307,6 +313,10 @@ func (r *run) check(folded *ast.AST, provider *provider, f *folder) (result *che
 		result.result = types.DynType
 	}
 	c := classifier{provider: provider, nodes: nodesOf(folded.Expr()), typed: typed, info: folded.SourceInfo(), paths: trace(folded.Expr(), provider.paths)}
+	c.written = writtenIn(c.nodes)
+	for id := range c.written {
+		result.visited[id] = true
+	}
 	result.at = c.paths[folded.Expr().ID()]
 	wrong := map[int64]bool{}
 	for _, e := range errs.GetErrors() {
@@ -320,6 +330,11 @@ func (r *run) check(folded *ast.AST, provider *provider, f *folder) (result *che
 		} else {
 			result.errors = append(result.errors, m)
 		}
+	}
+	for _, m := range c.changes() {
+		wrong[m.node] = true
+		m.node = f.origin(m.node)
+		result.errors = append(result.errors, m)
 	}
 	visit(folded.Expr(), wrong, func(id int64) { result.visited[f.origin(id)] = true })
 	return result, tests, nil
