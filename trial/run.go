@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -33,24 +35,37 @@ type run struct {
 	// that it rejected. Failed says that one failed, and unknown that one needed facts.
 	tried, acted, refused int
 	failed, unknown       bool
-	last                  string
-	problems              []rule.Problem
-	explained             explained
+	// asked says that the last request needed facts, whose errors can be values for a program.
+	asked *atomic.Bool
+	last  string
+	// where is the part of an admission policy that failed last.
+	where     string
+	problems  []rule.Problem
+	explained explained
 }
 
 // Explained says what other warnings explain already: that the rule reads a field that does not exist,
 // or that one of its steps is wrong.
-type explained struct{ reads, step bool }
+type explained struct {
+	reads, step bool
+	// targets are the kinds of an admission policy, with their resources.
+	targets []typecheck.Target
+}
 
 // tryRule tries a rule on each kind that it selects by name.
 func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
 	anywhere := *r
 	anywhere.Match = rule.Match{}
-	decider := engine.New(index.New([]rule.Rule{anywhere}), fact.ResolverFunc(noFacts), engine.Options{FailurePolicy: engine.Fail})
+	asked := &atomic.Bool{}
+	facts := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
+		asked.Store(true)
+		return noFacts(ctx, ref)
+	})
+	decider := engine.New(index.New([]rule.Rule{anywhere}), facts, engine.Options{FailurePolicy: engine.Fail})
 	var problems []rule.Problem
 	var runs []*run
 	for _, of := range kindsOf(r.Match.Selectors) {
-		one := &run{rule: r, decider: decider, explained: explained}
+		one := &run{rule: r, decider: decider, asked: asked, explained: explained}
 		if set.Schema(of) != nil {
 			one.maker = newMaker(set, of, words, r)
 			one.unrequested()
@@ -215,7 +230,13 @@ func (t *run) refusedObjects(operations []usher.Operation) string {
 }
 
 func (t *run) remedy(fails []usher.Operation) string {
+	if t.explained.targets != nil && len(fails) == 1 && fails[0] == usher.Delete {
+		return "on DELETE there is no object: read oldObject"
+	}
 	if !slices.Contains(fails, usher.Update) && t.readsOld() {
+		if t.explained.targets != nil {
+			return "oldObject is there on UPDATE and DELETE only: name these operations, or ask first: oldObject == null || …"
+		}
 		return "oldObject is there on UPDATE only: write targetOperations: [UPDATE], or another rule for the other operations"
 	}
 	return "correct the rule, and try it with usher decide"
@@ -247,6 +268,11 @@ func (t *run) missing(ctx context.Context, operation usher.Operation, least, ful
 func (t *run) guard(p path, failure error) string {
 	if len(t.rule.Steps) == 1 {
 		switch t.rule.Steps[0].Name {
+		case "cel":
+			if !p.inList() && !p.isKey() {
+				return "ask first whether it is there: has(object." + p.expression() + ")"
+			}
+			return "ask first whether it is there: with has() or an optional selection"
 		case "plaintext":
 			if strings.Contains(failure.Error(), "remove") {
 				return "use template or origin, or CUE with a condition: they remove what is there"
@@ -263,12 +289,13 @@ func (t *run) guard(p path, failure error) string {
 }
 
 func (t *run) problem(what, do string) rule.Problem {
-	return rule.Problem{Severity: rule.Warning, Field: t.rule.Name, What: what, Do: do}
+	return rule.Problem{Severity: rule.Warning, Field: cmp.Or(t.where, t.rule.Name), What: what, Do: do}
 }
 
 // failure returns why the rule fails on an object, nil if it does not, or cannot be tried. It
 // records what the rule does.
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
+	t.asked.Store(false)
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
 	if err != nil || ctx.Err() != nil {
 		return nil
@@ -281,7 +308,17 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 		case finding.Outcome == usher.Failed:
 			t.failed = true
 			return finding.Err
+		case finding.Outcome == usher.Rejected && failedCheck(finding.Checks) != nil:
+			if t.asked.Load() {
+				t.unknown = true
+				return nil
+			}
+			t.failed = true
+			t.refused++
+			t.where = finding.Checks[0].Name
+			return failedCheck(finding.Checks)
 		case finding.Outcome == usher.Rejected:
+			t.unknown = t.unknown || t.asked.Load()
 			t.refused++
 			t.acted++
 			t.last = finding.Message
@@ -299,6 +336,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 func (t *run) request(operation usher.Operation, object map[string]any) *usher.Request {
 	r := &usher.Request{
 		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial"},
+		Resource: t.resourceOf().Resource,
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		r.Namespace, _ = metadata["namespace"].(string)

@@ -94,12 +94,16 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
 	result.Problems = append(result.Problems, accessProblems(set, c)...)
+	words := wordsOf(api.Spec(c.Policy.Object))
 	if c.Admission != nil {
 		problems, skipped := t.typeProblems(ctx, set, c.Admission)
+		if len(problems) == 0 {
+			// What is said of types explains what requests would come to.
+			problems = t.tryAdmission(ctx, set, c.Admission, words)
+		}
 		result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
 		result.Unsettled = result.Unsettled || len(skipped) > 0
 	}
-	words := wordsOf(api.Spec(c.Policy.Object))
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		reads := useProblems(set, r)

@@ -3,6 +3,7 @@ package trial_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,13 @@ func validations(expressions ...string) map[string]any {
 		all = append(all, map[string]any{"expression": e})
 	}
 	return map[string]any{"validations": all}
+}
+
+// ofTypes returns the problems with types, without those with the objects that policies are tried on.
+func ofTypes(problems []rule.Problem) []rule.Problem {
+	return slices.DeleteFunc(problems, func(p rule.Problem) bool {
+		return strings.Contains(p.What, "would be refused") || strings.Contains(p.What, "was tried on")
+	})
 }
 
 const (
@@ -134,7 +142,7 @@ func TestTypesThatFit(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			c := admissionPolicy(t, strings.Split(test.resources, ", "), validations(test.expression))
-			for _, p := range tried(t).Try(t.Context(), c).Problems {
+			for _, p := range ofTypes(tried(t).Try(t.Context(), c).Problems) {
 				t.Error(p)
 			}
 		})
@@ -162,7 +170,7 @@ func TestMutationsThatFit(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := compile.Policy(mustPolicy(t, "mutation/x", string(spec)))
-			for _, p := range append(c.Problems, tried(t).Try(t.Context(), c).Problems...) {
+			for _, p := range ofTypes(append(c.Problems, tried(t).Try(t.Context(), c).Problems...)) {
 				t.Error(p)
 			}
 		})
@@ -210,7 +218,7 @@ func TestGuardsOfOtherExpressions(t *testing.T) {
 			spec := validations(test.expression)
 			spec["matchConditions"], spec["variables"] = test.conditions, test.variables
 			var got []string
-			for _, p := range tried(t).Try(t.Context(), admissionPolicy(t, strings.Split(workloads, ", "), spec)).Problems {
+			for _, p := range ofTypes(tried(t).Try(t.Context(), admissionPolicy(t, strings.Split(workloads, ", "), spec)).Problems) {
 				got = append(got, fmt.Sprintf("%s: %s", p.Field, p.What))
 			}
 			if strings.Join(got, "\n") != test.want {

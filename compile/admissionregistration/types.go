@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
@@ -51,4 +52,10 @@ func (p *Policy) Expressions() []typecheck.Expression {
 		add(typecheck.Check, "", a.ValueExpression, "spec.auditAnnotations[%d].valueExpression", i)
 	}
 	return all
+}
+
+// Unbound returns the rule of the policy as if a binding put it into force for everything that it
+// matches, without parameters.
+func (p *Policy) Unbound() rule.Rule {
+	return bind(p, &Binding{kind: p.kind, policy: p.name, actions: []usher.Action{usher.ActDeny}})
 }
