@@ -97,7 +97,7 @@ func (u *reader) compares(e ast.Expr) bool {
 	}
 	at, with := u.paths[args[0].ID()], args[1]
 	if at.holder == "" && !call.IsMemberFunction() && op != "in" {
-		at, with, op = u.paths[args[1].ID()], args[0], mirrored(op)
+		at, with, op = u.paths[args[1].ID()], args[0], exchanged(op)
 	}
 	compared := comparisonsWith(op, with)
 	if at.holder == "" || len(compared) == 0 || slices.ContainsFunc(args, isOr) {
@@ -129,8 +129,8 @@ func operatorOf(function string) string {
 	return ""
 }
 
-// mirrored returns the operator that says the same with its operands exchanged.
-func mirrored(op string) string {
+// exchanged returns the operator that says the same with its operands exchanged.
+func exchanged(op string) string {
 	return strings.NewReplacer("<", ">", ">", "<").Replace(op)
 }
 
