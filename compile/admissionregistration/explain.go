@@ -7,16 +7,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
 
-var _ rule.Explainer = (*program)(nil)
+var _, _ rule.Explainer = (*program)(nil), (*mutator)(nil)
 
 // explainTimeout limits how long the expressions of one rule are explained.
 const explainTimeout = 2 * time.Second
 
 // Explain implements [rule.Explainer]. It follows Run.
-func (p *program) Explain(in *rule.Input) (rule.Reading, error) {
+func (p *program) Explain(in *rule.Input) (rule.Reading, error) { return p.explain(in, nil) }
+
+// Explain implements [rule.Explainer]. It follows Run.
+func (m *mutator) Explain(in *rule.Input) (rule.Reading, error) { return m.explain(in, m.structures.of) }
+
+func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Reading, error) {
 	var reading rule.Reading
 	for _, m := range []struct {
 		match *matching
@@ -40,7 +46,7 @@ func (p *program) Explain(in *rule.Input) (rule.Reading, error) {
 	evaluation := inputOf(in)
 	for _, object := range objects {
 		evaluation.Params = object
-		told, err := p.policy.program.Explain(ctx, &evaluation)
+		told, err := p.policy.program.Explain(ctx, &evaluation, structures)
 		for i := range told {
 			told[i].Params = nameOf(object)
 		}

@@ -2,26 +2,36 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
 )
 
 // Explain evaluates the policy for a request and one object of params, and returns the expressions
 // in the order of their evaluation, each with its parts and after the variables that it reads. The
-// error is [*fact.Missing], that of a fact, or that of ctx.
+// error is [*fact.Missing], that of a fact, or that of ctx. Structures are those for Mutate; nil for
+// a policy without mutations.
 //
 // It compiles and evaluates again, with every value recorded, which takes milliseconds. It is for
 // people who ask why, not for requests.
-func (p *Program) Explain(ctx context.Context, in *Input) ([]rule.Expression, error) {
+func (p *Program) Explain(ctx context.Context, in *Input, structures Structures) ([]rule.Expression, error) {
 	x := &explanation{program: p, in: in, explained: map[int]bool{}}
 	if err := x.compile(); err != nil {
 		return nil, err
 	}
-	err := x.all(ctx)
+	holds, err := x.condition(ctx)
+	if err == nil && holds {
+		err = x.judge(ctx)
+	}
+	if err == nil && holds {
+		err = x.mutate(ctx, structures)
+	}
 	return x.told, err
 }
 
@@ -30,8 +40,8 @@ type explanation struct {
 	program *Program
 	in      *Input
 	// What is compiled of the policy.
-	variables, conditions, validations, messages, annotations []part
-	told                                                      []rule.Expression
+	variables, conditions, validations, messages, annotations, mutations []part
+	told                                                                 []rule.Expression
 	// explained are the variables that have been told, by their index.
 	explained map[int]bool
 }
@@ -59,6 +69,10 @@ func (x *explanation) compile() error {
 		return fmt.Errorf("make CEL environment: %w", err)
 	}
 	deciding, err := e.of[declared{params: source.Params, authorizer: true}].Extend(cel.EnableMacroCallTracking())
+	if err != nil {
+		return fmt.Errorf("make CEL environment: %w", err)
+	}
+	patching, err := e.of[declared{params: source.Params, authorizer: true, patchTypes: true}].Extend(cel.EnableMacroCallTracking())
 	if err != nil {
 		return fmt.Errorf("make CEL environment: %w", err)
 	}
@@ -93,23 +107,28 @@ func (x *explanation) compile() error {
 	for i, a := range source.Annotations {
 		add(&x.annotations, deciding, part{field: fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), name: a.Key, text: a.ValueExpression})
 	}
+	for i, m := range source.Mutations {
+		add(&x.mutations, patching, part{field: m.field(i), text: m.Expression})
+	}
 	return nil
 }
 
-// all explains as [Program.Evaluate] evaluates.
-func (x *explanation) all(ctx context.Context) error {
-	conditions := x.in.activation(x.program, withAuthorizer|asConditions)
-	holds := true
+// condition explains the conditions, and reports whether they hold.
+func (x *explanation) condition(ctx context.Context) (holds bool, err error) {
+	a := x.in.activation(x.program, withAuthorizer|asConditions)
+	holds = true
 	for i := range x.conditions {
-		told, err := x.tell(ctx, conditions, &x.conditions[i])
+		told, err := x.tell(ctx, a, &x.conditions[i])
 		if err != nil {
-			return err
+			return false, err
 		}
 		holds = holds && told.Value == true
 	}
-	if !holds {
-		return nil
-	}
+	return holds, nil
+}
+
+// judge explains as [Program.Evaluate] evaluates.
+func (x *explanation) judge(ctx context.Context) error {
 	denied := make([]bool, len(x.validations))
 	validations := x.in.activation(x.program, withNamespace|withAuthorizer)
 	for i := range x.validations {
@@ -132,6 +151,30 @@ func (x *explanation) all(ctx context.Context) error {
 	for i := range x.annotations {
 		if _, err := x.tell(ctx, annotations, &x.annotations[i]); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// mutate explains as [Program.Mutate] mutates.
+func (x *explanation) mutate(ctx context.Context, structures Structures) error {
+	now := *x.in
+	for i := range x.mutations {
+		if now.Object == nil {
+			return nil
+		}
+		if _, err := x.tell(ctx, now.activation(x.program, withNamespace|withAuthorizer), &x.mutations[i]); err != nil {
+			return err
+		}
+		patch, err := x.program.mutate(ctx, &now, i, structures)
+		if _, missing := errors.AsType[*fact.Missing](err); missing {
+			return err
+		}
+		if err != nil {
+			continue
+		}
+		if tree, _, err := jsonpatch.Apply(now.Object, patch); err == nil {
+			now.Object = tree
 		}
 	}
 	return nil

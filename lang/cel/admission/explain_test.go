@@ -127,7 +127,7 @@ func TestExplainParts(t *testing.T) {
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			told, err := p.Explain(t.Context(), podInput())
+			told, err := p.Explain(t.Context(), podInput(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestExplainFollowsEvaluation(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		told, err := p.Explain(t.Context(), in)
+		told, err := p.Explain(t.Context(), in, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,13 +242,13 @@ func TestExplainLacksFacts(t *testing.T) {
 		Validations: []admission.Validation{{Expression: "variables.env == 'prod'"}},
 	})
 	in := podInput()
-	_, err := p.Explain(t.Context(), in)
+	_, err := p.Explain(t.Context(), in, nil)
 	missing, ok := errors.AsType[*fact.Missing](err)
 	if !ok {
 		t.Fatalf("error %v, want *fact.Missing", err)
 	}
 	in.Facts.Set(missing.Ref, map[string]any{"metadata": map[string]any{"name": "shop", "labels": map[string]any{"env": "test"}}}, nil)
-	told, err := p.Explain(t.Context(), in)
+	told, err := p.Explain(t.Context(), in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

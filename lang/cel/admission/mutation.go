@@ -37,6 +37,14 @@ type Mutation struct {
 	Expression string
 }
 
+// field is the path of the expression of mutation i.
+func (m *Mutation) field(i int) string {
+	if m.Type == ApplyConfiguration {
+		return fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)
+	}
+	return fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)
+}
+
 // patchTypes are the types that only mutations have: Object{}, JSONPatch{} and jsonpatch.escapeKey.
 func patchTypes() environment.VersionedOptions {
 	return environment.VersionedOptions{
@@ -51,11 +59,11 @@ func patchTypes() environment.VersionedOptions {
 func (c *compilation) mutations(p *Program) {
 	c.declared.patchTypes = true
 	for i, m := range p.source.Mutations {
-		field, output := "jsonPatch", celgo.ListType(types.NewObjectType(mutation.JSONPatchTypeName))
+		output := celgo.ListType(types.NewObjectType(mutation.JSONPatchTypeName))
 		if m.Type == ApplyConfiguration {
-			field, output = "applyConfiguration", types.NewObjectType(mutation.ObjectTypeName)
+			output = types.NewObjectType(mutation.ObjectTypeName)
 		}
-		compiled, _ := c.compile(fmt.Sprintf("spec.mutations[%d].%s.expression", i, field), m.Expression, output)
+		compiled, _ := c.compile(m.field(i), m.Expression, output)
 		p.mutations = append(p.mutations, compiled)
 	}
 	c.declared.patchTypes = false

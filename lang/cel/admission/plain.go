@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apiserver/pkg/cel/mutation"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
 	"github.com/usher-dev/usher/rule"
 )
@@ -62,6 +64,10 @@ func plain(v ref.Val) (any, bool) {
 			return nil, true
 		}
 		return plain(v.GetValue())
+	case *mutation.JSONPatchVal:
+		return plainOperation(v), true
+	case *dynamic.ObjectVal:
+		return v.Value(), true
 	case traits.Mapper:
 		return plainMap(v), true
 	case traits.Lister:
@@ -73,6 +79,18 @@ func plain(v ref.Val) (any, bool) {
 		}
 	}
 	return nil, false
+}
+
+// plainOperation is an operation of a JSON patch.
+func plainOperation(v *mutation.JSONPatchVal) map[string]any {
+	op := map[string]any{"op": v.Op, "path": v.Path}
+	if v.From != "" {
+		op["from"] = v.From
+	}
+	if v.Val != nil {
+		op["value"] = shown(v.Val)
+	}
+	return op
 }
 
 func plainMap(v traits.Mapper) map[string]any {
