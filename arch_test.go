@@ -78,7 +78,7 @@ var mayImport = []struct {
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "internal/jsonpatch", "internal/manifest"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
 	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},

@@ -86,7 +86,7 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 		if m.policy != nil {
 			if _, ok := compiled(m.policy, s.cases[0].Limits); !ok {
 				// Nobody can write it.
-				mutants[i].without = ""
+				mutants[i].without, mutants[i].with = "", ""
 				continue
 			}
 		}
@@ -98,12 +98,12 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 	_ = group.Wait()
 	var result Mutants
 	for i, m := range mutants {
-		if m.without == "" {
+		if m.without == "" && m.with == "" {
 			continue
 		}
 		result.Total++
 		if !noticed[i] {
-			result.Survivors = append(result.Survivors, Survivor{Set: s.compiled.Ref.String(), File: s.file, Without: m.without})
+			result.Survivors = append(result.Survivors, Survivor{Set: s.compiled.Ref.String(), File: s.file, Without: m.without, With: m.with})
 		}
 	}
 	return result
@@ -132,6 +132,7 @@ func (s *subject) notices(ctx context.Context, m policyMutant) bool {
 // also let a request pass.
 func (s *subject) cover(ctx context.Context) (Coverage, error) {
 	seen := map[string]map[usher.Outcome]bool{}
+	parts := newParts(s.policy)
 	for _, c := range s.cases {
 		findings, err := c.findings(ctx)
 		if err != nil {
@@ -141,6 +142,7 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 			if f.Policy != s.compiled.Ref {
 				continue
 			}
+			parts.note(&f)
 			if seen[f.Rule] == nil {
 				seen[f.Rule] = map[usher.Outcome]bool{}
 			}
@@ -160,6 +162,7 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 			coverage.rule(&r, seen[r.Name])
 		}
 	}
+	parts.count(s.compiled.Ref, &coverage)
 	coverage.Policies.count(coverage.Rules.Exercised > 0)
 	return coverage, nil
 }
@@ -207,6 +210,10 @@ func (c *Coverage) rule(r *rule.Rule, outcomes map[usher.Outcome]bool) {
 	c.Rules.count(outcomes[usher.Rejected])
 	if !outcomes[usher.Rejected] {
 		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: rejects no case", r.Policy, r.Name))
+	}
+	if isParted(r.Policy.Kind) {
+		// Its validations are counted one by one.
+		return
 	}
 	c.Conditions.count(outcomes[usher.Rejected] && outcomes[usher.Passed])
 	if !outcomes[usher.Passed] {

@@ -11,9 +11,9 @@ import (
 	"github.com/usher-dev/usher/lang/cue"
 )
 
-// A policyMutant is a policy from which one part was left out.
+// A policyMutant is a policy from which one part was left out, or that has another one instead.
 type policyMutant struct {
-	without string
+	without, with string
 	// policy is nil if the whole policy was left out.
 	policy map[string]any
 }
@@ -25,9 +25,8 @@ type mutator struct {
 }
 
 // policyMutants are the mutants of an admission policy: without the policy, or without a rule, an
-// operation, a selector, a clause of a selector, an overrider, a condition of CUE, or one of several
-// validations or match conditions of an admission policy of Kubernetes. A rule that validates also
-// becomes one that rejects everything.
+// operation, a selector, a clause of a selector, an overrider or a condition of CUE. A rule that
+// validates also becomes one that rejects everything. For those of Kubernetes see admission.
 func policyMutants(policy map[string]any) []policyMutant {
 	m := &mutator{policy: policy, all: []policyMutant{{without: "the policy"}}}
 	m.items("spec", "resourceSelectors")
@@ -40,8 +39,7 @@ func policyMutants(policy map[string]any) []policyMutant {
 			m.rule(rule, "spec", rules, i)
 		}
 	}
-	m.items("spec", "validations")
-	m.items("spec", "matchConditions")
+	m.admission()
 	return m.all
 }
 
@@ -54,19 +52,21 @@ func (m *mutator) selector(selector map[string]any, path ...any) {
 	}
 	for _, of := range []string{"labelSelector", "fieldSelector"} {
 		clauses, _ := selector[of].(map[string]any)
-		labels, _ := clauses["matchLabels"].(map[string]any)
-		fields, _ := clauses["matchFields"].(map[string]any)
-		expressions, _ := clauses["matchExpressions"].([]any)
-		at := append(slices.Clone(path), of)
-		for _, key := range slices.Sorted(maps.Keys(labels)) {
-			m.leave(append(slices.Clone(at), "matchLabels", key)...)
+		m.clauses(clauses, append(slices.Clone(path), of)...)
+	}
+}
+
+// clauses leaves out each clause of a selector.
+func (m *mutator) clauses(selector map[string]any, path ...any) {
+	for _, of := range []string{"matchLabels", "matchFields"} {
+		pairs, _ := selector[of].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(pairs)) {
+			m.leave(append(slices.Clone(path), of, key)...)
 		}
-		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			m.leave(append(slices.Clone(at), "matchFields", key)...)
-		}
-		for i := range expressions {
-			m.leave(append(slices.Clone(at), "matchExpressions", i)...)
-		}
+	}
+	expressions, _ := selector["matchExpressions"].([]any)
+	for i := range expressions {
+		m.leave(append(slices.Clone(path), "matchExpressions", i)...)
 	}
 }
 

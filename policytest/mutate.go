@@ -16,18 +16,21 @@ type Mutants struct {
 	Survivors []Survivor `json:"survivors,omitempty"`
 }
 
-// A Survivor is a part of a policy that can be left out without a case that fails.
+// A Survivor is a part of a policy that can be left out, or be another one, without a case that
+// fails.
 type Survivor struct {
 	Set  string `json:"set"`
 	File string `json:"file"`
-	// Without names the part.
-	Without string `json:"without"`
+	// Without names the part; empty if With says what was there instead of it.
+	Without string `json:"without,omitempty"`
+	With    string `json:"with,omitempty"`
 }
 
 // Mutate leaves out one part after the other of the policies that tests are about. Of
 // authorization policies these are policies, rules, conditions, excluded subjects and selectors; of
 // others, policies, rules, operations, clauses of selectors, what templates and plaintext set, and
-// conditions, also those of CUE. A case should fail each time; otherwise none tests that part.
+// conditions, also those of CUE. The expressions of admission policies of Kubernetes also get other
+// operators and constants. A case should fail each time; otherwise none tests that part.
 func Mutate(ctx context.Context, tests []Test) Mutants {
 	var result Mutants
 	for _, s := range suites(tests) {

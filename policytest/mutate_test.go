@@ -136,7 +136,7 @@ func TestExamplesNoticeMutants(t *testing.T) {
 	}
 	mutants := policytest.Mutate(t.Context(), tests)
 	for _, s := range mutants.Survivors {
-		t.Errorf("%s (%s): no case fails without %s", s.Set, s.File, s.Without)
+		t.Errorf("%s (%s): no case fails: %s%s", s.Set, s.File, s.Without, s.With)
 	}
 	if mutants.Total < 150 {
 		t.Errorf("%d mutants, expected at least 150", mutants.Total)
@@ -182,7 +182,7 @@ func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
 	wantCoverage := []policytest.Coverage{{
 		Set: "ValidatingAdmissionPolicy names", File: file,
 		Policies: policytest.Share{Exercised: 1, Total: 1}, Rules: policytest.Share{Exercised: 2, Total: 2}, Conditions: policytest.Share{Exercised: 0, Total: 2},
-		Missing: []string{"ValidatingAdmissionPolicy names binding denies: passes no case", "ValidatingAdmissionPolicy names binding warns: passes no case"},
+		Missing: []string{"ValidatingAdmissionPolicy names spec.validations[0]: denies every case", "ValidatingAdmissionPolicy names spec.validations[1]: denies no case"},
 	}}
 	if diff := cmp.Diff(wantCoverage, coverage); diff != "" {
 		t.Errorf("coverage (-want +got):\n%s", diff)
@@ -190,8 +190,13 @@ func TestAdmissionPoliciesOfKubernetes(t *testing.T) {
 	mutants := policytest.Mutate(t.Context(), tests)
 	wantSurvivors := []policytest.Survivor{
 		{Set: "ValidatingAdmissionPolicy names", File: file, Without: "spec.validations[1]"},
+		{Set: "ValidatingAdmissionPolicy names", File: file, With: `spec.validations[1].expression: == instead of !=: object.metadata.name != "other"`},
+		{Set: "ValidatingAdmissionPolicy names", File: file, With: `spec.validations[1].expression: "other-mutant" instead of "other"`},
+		{Set: "ValidatingAdmissionPolicy names", File: file, With: "spec.validations[0].expression: false instead of the expression"},
+		{Set: "ValidatingAdmissionPolicy names", File: file, With: "spec.validations[1].expression: false instead of the expression"},
 		// The case does not look at warnings.
 		{Set: "ValidatingAdmissionPolicyBinding warns", File: file, Without: "the policy"},
+		{Set: "ValidatingAdmissionPolicyBinding warns", File: file, With: "Deny instead of Warn at spec.validationActions[0]"},
 	}
 	if diff := cmp.Diff(wantSurvivors, mutants.Survivors); diff != "" {
 		t.Errorf("survivors of %d (-want +got):\n%s", mutants.Total, diff)

@@ -239,7 +239,11 @@ func (r testReport) printCoverage(b *strings.Builder, p cli.Palette) {
 		return
 	}
 	for _, s := range r.Mutants.Survivors {
-		fmt.Fprintf(b, "%s %s (%s): no case fails without %s\n", cli.Paint(p.Red, "survives:"), s.Set, s.File, s.Without)
+		change := "without " + s.Without
+		if s.With != "" {
+			change = "with " + s.With
+		}
+		fmt.Fprintf(b, "%s %s (%s): no case fails %s\n", cli.Paint(p.Red, "survives:"), s.Set, s.File, change)
 	}
 	fmt.Fprintf(b, "%s, %d noticed\n", cli.Count(r.Mutants.Total, "mutant", "mutants"), r.Mutants.Total-len(r.Mutants.Survivors))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,9 +64,14 @@ The exit status is 0, or 2 if a policy cannot be read or rendered.`,
 // renderPolicies returns the policies among inputs as a cluster would store them.
 func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]any, error) {
 	var rendered []map[string]any
+	untouched := errors.New("there is no policy to render")
 	for _, in := range inputs {
 		apiVersion, _ := in.Object["apiVersion"].(string)
 		kind, _ := in.Object["kind"].(string)
+		if strings.HasPrefix(apiVersion, "admissionregistration.k8s.io/") {
+			untouched = fmt.Errorf("render %s: a %s has no templates, and works as it is written; 'usher explain' shows the values of its expressions", in.File, kind)
+			continue
+		}
 		if !api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind)) {
 			continue
 		}
@@ -76,7 +82,7 @@ func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]a
 		rendered = append(rendered, policy)
 	}
 	if len(rendered) == 0 {
-		return nil, errors.New("there is no policy to render")
+		return nil, untouched
 	}
 	return rendered, nil
 }

@@ -1,0 +1,84 @@
+package policytest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// isParted reports whether policies of a kind have validations of their own, each with an answer.
+func isParted(kind string) bool { return kind == "ValidatingAdmissionPolicy" }
+
+// A parts counts what cases exercise of the conditions and validations of an admission policy of
+// Kubernetes. A validation is exercised by a case that it denies and one that it lets pass, a
+// condition by a case that it keeps out and one that it does not.
+type parts struct {
+	validations int
+	conditions  []string
+	held        map[string]bool
+	failed      map[string]bool
+}
+
+func newParts(policy map[string]any) *parts {
+	m := &mutator{policy: policy}
+	p := &parts{held: map[string]bool{}, failed: map[string]bool{}}
+	kind, _ := policy["kind"].(string)
+	if isParted(kind) {
+		for i, v := range m.list("spec", "validations") {
+			p.validations++
+			// One that is always false cannot let a request pass.
+			text, _ := v["expression"].(string)
+			p.held[validationName(i)] = strings.TrimSpace(text) == "false"
+		}
+	}
+	for _, c := range m.list("spec", "matchConditions") {
+		name, _ := c["name"].(string)
+		p.conditions = append(p.conditions, name)
+	}
+	return p
+}
+
+// note notes what a rule of the policy has said.
+func (p *parts) note(f *usher.Finding) {
+	if f.Outcome == usher.Skipped {
+		for _, name := range p.conditions {
+			if strings.Contains(f.Message, fmt.Sprintf("matchConditions[%s] is false", name)) {
+				p.failed[name] = true
+			}
+		}
+		return
+	}
+	for _, name := range p.conditions {
+		p.held[name] = true
+	}
+	for i := range p.validations {
+		name := validationName(i)
+		denied := slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return c.Name == name })
+		p.failed[name] = p.failed[name] || denied
+		p.held[name] = p.held[name] || !denied
+	}
+}
+
+func validationName(i int) string { return fmt.Sprintf("spec.validations[%d]", i) }
+
+// count adds the parts to a coverage.
+func (p *parts) count(ref usher.PolicyRef, c *Coverage) {
+	for i := range p.validations {
+		p.part(ref, validationName(i), validationName(i), [2]string{"denies no case", "denies every case"}, c)
+	}
+	for i, name := range p.conditions {
+		p.part(ref, name, fmt.Sprintf("spec.matchConditions[%d]", i), [2]string{"keeps no case out", "keeps every case out"}, c)
+	}
+}
+
+func (p *parts) part(ref usher.PolicyRef, key, name string, words [2]string, c *Coverage) {
+	c.Conditions.count(p.held[key] && p.failed[key])
+	if !p.failed[key] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: %s", ref, name, words[0]))
+	}
+	if !p.held[key] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: %s", ref, name, words[1]))
+	}
+}
