@@ -204,7 +204,7 @@ func spelled(function string) string {
 	return function
 }
 
-// mutateLiteral makes a constant another one. Texts and numbers that stand for what is absent are
+// mutateLiteral makes a constant another one. Texts and numbers that replace what is absent are
 // left: whether they are told apart from others says nothing.
 func mutateLiteral(e ast.Expr, info *ast.SourceInfo, fallback bool) string {
 	before := write(e, info)
