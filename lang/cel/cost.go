@@ -20,7 +20,7 @@ func costTrackers() []interpreter.CostTrackerOption {
 		interpreter.OverloadCostTracker("list_sets_intersects_list", setsCost(1)),
 		interpreter.OverloadCostTracker("list_sets_equivalent_list", setsCost(2)),
 		interpreter.OverloadCostTracker("list_slice", resultCost),
-		interpreter.OverloadCostTracker("lists_range", resultCost),
+		interpreter.OverloadCostTracker("lists_range", rangeCost),
 		interpreter.OverloadCostTracker("list_reverse", resultCost),
 		interpreter.OverloadCostTracker("list_flatten", flattenCost),
 		interpreter.OverloadCostTracker("list_flatten_int", flattenCost),
