@@ -53,7 +53,7 @@ type grammar struct {
 }
 
 // unwritable are functions that no expression can name.
-var unwritable = []string{operators.OldNotStrictlyFalse, operators.NotStrictlyFalse, "in", operators.OldIn}
+var unwritable = []string{"__not_strictly_false__", operators.NotStrictlyFalse, "in", "_in_"}
 
 // newGrammar reads the functions of an environment: one that a later version of Kubernetes adds
 // is generated without a change here.

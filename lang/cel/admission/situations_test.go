@@ -91,7 +91,7 @@ func generatedWidget(r *rand.Rand) runtime.Object {
 		values []any
 	}{
 		{"text", []any{"web", "", "a,b,c", "  x ", "100% %d", strings.Repeat("long ", 40)}},
-		{"unicode", []any{"ünï-😀-код", "\u0000\u0001", "e\u0301", "日本"}},
+		{"unicode", []any{"ünï-😀-код", "\u0000\u0001", "e\u0301", "\u65e5\u672c"}},
 		{"host", []any{"example.com", "*.example.com", "Bad_Host"}},
 		{"names", []any{[]any{"web", "app", "db"}, []any{"a"}, []any{"b", "a", "b", "a"}, []any{}}},
 		{"numbers", []any{[]any{int64(3), int64(1), int64(2)}, []any{int64(1), int64(1)}, []any{int64(math.MaxInt64), int64(math.MinInt64)}}},

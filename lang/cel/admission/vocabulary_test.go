@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 )
@@ -183,7 +184,7 @@ func macros() []*production {
 	}
 	boolean := func(*generator, bindings) []*cel.Type { return []*cel.Type{cel.BoolType} }
 	of := func(more ...*cel.Type) func(*generator, bindings) []*cel.Type {
-		return func(g *generator, b bindings) []*cel.Type { return append(more[:len(more):len(more)], g.resolve(a, b)) }
+		return func(g *generator, b bindings) []*cel.Type { return append(slices.Clip(more), g.resolve(a, b)) }
 	}
 	return []*production{
 		quantifier("all"), quantifier("exists"), quantifier("exists_one"),
