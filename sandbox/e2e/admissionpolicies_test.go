@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,6 +78,7 @@ func TestTheAPIServerDecidesItsOwnPolicies(t *testing.T) {
 		}
 		return nil
 	})
+	r.explains(t, endpoints, namespace)
 	eventually(t, "Usher to know the policy", func() error {
 		text, err := readyz(r.process)
 		if err != nil {
@@ -98,6 +102,26 @@ func TestTheAPIServerDecidesItsOwnPolicies(t *testing.T) {
 				t.Errorf("%s gets %v", configuration.Webhooks[i].Name, rule)
 			}
 		}
+	}
+}
+
+// explains checks that usher explains what the API server denies.
+func (r *rig) explains(t *testing.T, object *unstructured.Unstructured, policy string) {
+	t.Helper()
+	binary, err := usherBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(testContext(t), binary, "explain", "--from-cluster", "--kubeconfig", r.Kubeconfig, "--policy", policy, "-")
+	command.Stdin = bytes.NewReader(text)
+	out, err := command.CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "failed expression: false") {
+		t.Errorf("usher explain: %v, want a denial:\n%s", err, out)
 	}
 }
 

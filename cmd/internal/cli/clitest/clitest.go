@@ -51,6 +51,7 @@ func shared() map[string]meaning {
 		"file":           one("f", "stringArray", "file or folder with "),
 		"http-facts":     one("", "stringSlice", "hosts that cluster policies may ask for facts"),
 		"kube-version":   one("", "string", "version of Kubernetes whose functions the expressions of admission policies may use"),
+		"from-cluster":   one("", "bool", "read the cluster of the kubeconfig; nothing is written to it"),
 		"kubeconfig":     one("", "string", "kubeconfig of the cluster"),
 		"name":           one("", "string", "name of the request"),
 		// kubectl and helm call all of them so, and no command has two.

@@ -20,6 +20,7 @@ import (
 
 type decideFlags struct {
 	requestFlags
+	clusterFlags
 
 	policies        []string
 	facts           []string
@@ -50,6 +51,10 @@ which bring their own operation, user and old object. -f names objects, too.
 Policies can read other objects, such as the Namespace or the owner of an object: --facts
 names files with those that exist.
 
+With --from-cluster it reads policies from a cluster, also the ValidatingAdmissionPolicies and
+MutatingAdmissionPolicies that its API server enforces, and facts: Namespaces, params, and
+what users may do. Policies without proof are not told apart.
+
 With --server it asks a running webhook in place of policies; that one tells the verdict
 and the changes, but not the rules.
 
@@ -59,6 +64,7 @@ objects cannot be used.`,
   usher decide -p policies/ new.yaml --old old.yaml
   usher decide -p policies/ pod.yaml --operation DELETE --as jane --as-group dev
   usher decide -p policies/ pod.yaml --facts namespaces.yaml
+  usher decide --from-cluster pod.yaml
   kubectl get pods -A -o yaml | usher decide -p policies/ -
   kubectl get clustervalidatepolicies -o yaml | usher decide -p - pod.yaml
   usher decide -p policies/ review.json -o json | jq '.decisions[].patch'
@@ -82,6 +88,7 @@ func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	cli.DeprecatedFlag(flags, "as", "user")
 	cli.DeprecatedFlag(flags, "as-group", "group")
 	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
 	f.limits.Register(cmd)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	f.output.Register(cmd, "text", "json", "yaml")
@@ -122,12 +129,14 @@ func (f *decideFlags) validate() error {
 	switch {
 	case len(f.files) == 0:
 		return errors.New("no objects: name a file, or - for the standard input")
-	case len(f.policies) == 0 && f.server == "":
-		return errors.New("no policies: name a file or folder with -p, or a webhook with --server")
+	case len(f.policies) == 0 && f.server == "" && !f.fromCluster:
+		return errors.New("no policies: name a file or folder with -p, a webhook with --server, or read a cluster with --from-cluster")
+	case f.fromCluster && (len(f.facts) > 0 || f.server != ""):
+		return errors.New("--from-cluster excludes --facts, which the cluster has, and --server")
 	case len(f.policies) > 0 && f.server != "":
 		return errors.New("-p and --server exclude each other: the webhook has policies of its own")
 	}
-	return cli.ReadsStdinOnce(f.policies, f.files, f.old)
+	return cmp.Or(f.validateCluster(), cli.ReadsStdinOnce(f.policies, f.files, f.old))
 }
 
 // decider returns the decider: the policies, with their rules, or a webhook.
@@ -145,6 +154,9 @@ func (f *decideFlags) decider(cmd *cobra.Command, s cli.Streams) (usher.Decider,
 
 // loaded returns the policies, and the resolver of their facts.
 func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
+	if f.fromCluster {
+		return f.loadedFromCluster(cmd, s)
+	}
 	set, err := policies.Usable(cmd, s, f.policies, &f.limits)
 	if err != nil {
 		return policies.Set{}, nil, err

@@ -43,7 +43,9 @@ their programs looked at and found there, whether their condition holds, what th
 they changed, and how long that took.
 
 With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
-with -f. Without -p the arguments are files of test cases, which have their own policies.
+with -f. With --from-cluster it adds the policies of a cluster, also those that its API server
+enforces, and facts come from there. Without either the arguments are files of test cases,
+which have their own policies.
 
 With --cost each rule that matched is run some more times to find out what it takes once
 everything is warm: time, allocations and bytes. What it asks of HTTP services by GET is
@@ -58,6 +60,7 @@ objects or cases cannot be used.`,
   usher explain -p policies/ new.yaml --old old.yaml --cost
   usher explain -p policies/ review.json -o json | jq '.explained[].phases[].rules[] | select(.matched)'
   usher explain -p policies/ pod.yaml --policy require-team
+  usher explain --from-cluster pod.yaml
   usher explain cases/too-many-replicas.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -86,7 +89,7 @@ type explainReport struct {
 
 func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
 	var cases []string
-	if len(f.policies) == 0 && len(f.files) == 0 {
+	if len(f.policies) == 0 && len(f.files) == 0 && !f.fromCluster {
 		cases, args = args, nil
 	}
 	if err := cmp.Or(f.complete(args), f.validateExplain(cases)); err != nil {

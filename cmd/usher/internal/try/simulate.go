@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
@@ -28,11 +26,10 @@ import (
 type simulateFlags struct {
 	requestFlags
 
-	cluster     []string
-	fromCluster bool
-	kubeconfig  string
-	context     string
-	timeout     time.Duration
+	clusterFlags
+
+	cluster []string
+	timeout time.Duration
 
 	services       []string
 	usher          []string
@@ -101,9 +98,7 @@ func (f *simulateFlags) registerIn(cmd *cobra.Command) {
 	policies.RegisterFlag(flags, &f.usher, "; Usher's webhooks are answered in process")
 	cli.DeprecatedFlag(flags, "policies", "usher")
 	flags.StringArrayVar(&f.cluster, "cluster", nil, "file or folder with the objects of the cluster (repeatable)")
-	flags.BoolVar(&f.fromCluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --from-cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	f.clusterFlags.registerIn(flags, "")
 	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "timeout of the whole request")
 	flags.StringArrayVar(&f.services, "service-url", nil, "URL at which to call a Service, as NAMESPACE/NAME[:PORT]=URL (repeatable)")
 	cli.DeprecatedFlag(flags, "service-url", "service")
@@ -163,12 +158,13 @@ func (f *simulateFlags) validate() error {
 		return errors.New("no cluster: name a folder with --cluster, or read one with --from-cluster")
 	case len(f.cluster) > 0 && f.fromCluster:
 		return errors.New("--cluster and --from-cluster exclude each other")
-	case !f.fromCluster && (f.kubeconfig != "" || f.context != ""):
-		return errors.New("--kubeconfig and --context are for --from-cluster")
 	case f.record != "" && f.replay != "":
 		return errors.New("--record and --replay exclude each other")
 	case f.user.Name == "" && len(f.user.Groups) > 0:
 		return errors.New("--as-group needs --as")
+	}
+	if err := f.validateCluster(); err != nil {
+		return err
 	}
 	if err := cli.ReadsStdinOnce(f.usher, f.files, f.old, f.cluster); err != nil {
 		return err
@@ -272,17 +268,6 @@ func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set polic
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	return known, nil
-}
-
-func (f *simulateFlags) rest() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("--from-cluster: %w", err)
-	}
-	config.UserAgent = "usher/" + cli.BuildVersion().Version
-	return config, nil
 }
 
 // keep writes the recording to a file that only the user can read: it contains whole objects.

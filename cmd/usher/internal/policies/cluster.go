@@ -1,0 +1,112 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/source"
+)
+
+// FromCluster returns the policies of all kinds that a cluster has, also Kubernetes' own, which its
+// API server enforces. Kinds that are not served have none. It prints to s.Err what the user may not
+// read, and which policies cannot be decoded. Proofs are not checked.
+func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface) ([]api.Policy, error) {
+	kinds := api.ForeignKinds()
+	for _, kind := range api.Kinds() {
+		kinds = append(kinds, []api.Kind{kind})
+	}
+	var all []api.Policy
+	for _, versions := range kinds {
+		found, err := listFirst(cmd, s, client, versions)
+		switch {
+		case apierrors.IsForbidden(err):
+			cli.Notef(cmd, s, "warning", "left out: %v", err)
+		case err != nil:
+			return nil, fmt.Errorf("list policies of kind %s: %w", versions[0].Kind, err)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// listFirst lists a kind in the first of its versions that is served.
+func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, versions []api.Kind) ([]api.Policy, error) {
+	for i := range versions {
+		var all []api.Policy
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(versions[i].GroupVersionResource()).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(cmd.Context(), metav1.ListOptions{}, func(item runtime.Object) error {
+			text, err := json.Marshal(item)
+			if err != nil {
+				return err
+			}
+			policy, err := api.Decode(text)
+			if err != nil {
+				cli.Notef(cmd, s, "warning", "left out: %v", err)
+				return nil
+			}
+			all = append(all, policy)
+			return nil
+		})
+		if !apierrors.IsNotFound(err) {
+			return all, err
+		}
+	}
+	return nil, nil
+}
+
+// UsableWith is [Usable] for the policies in files together with those of a cluster, which come
+// after them: of two with one name that in the file counts. Policies of the cluster that do not
+// compile are left out, with a note.
+func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.Policy, flags *Limits) (Set, error) {
+	limits, err := flags.Limits()
+	if err != nil {
+		return Set{}, err
+	}
+	var set source.Set
+	if len(paths) > 0 {
+		if set, err = ReadSome(cmd, s, paths); err != nil {
+			return Set{}, err
+		}
+	}
+	if errs := rule.Errors(Problems(set, limits)); len(errs) > 0 {
+		return Set{}, invalid(cmd, s, errs)
+	}
+	o := compile.Options{Limits: limits}
+	known := map[usher.PolicyRef]bool{}
+	for i := range set.Policies {
+		known[compile.Ref(set.Policies[i].Object)] = true
+	}
+	for _, policy := range stored {
+		ref := compile.Ref(policy.Object)
+		if known[ref] {
+			continue
+		}
+		compiled := o.Policy(cmd.Context(), policy)
+		if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
+			cli.Notef(cmd, s, "warning", "%s is left out, since it does not compile: %s", ref, errs[0].What)
+			continue
+		}
+		set.Policies = append(set.Policies, policy)
+	}
+	if len(set.Policies) == 0 {
+		return Set{}, errors.New("the cluster has no policies that could be used")
+	}
+	rules, _ := o.Policies(cmd.Context(), set.Policies)
+	return Set{rules, limits}, nil
+}
