@@ -138,8 +138,8 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 	return api.Decode(raw)
 }
 
-// tried returns a trial without a cluster, with the kind of a CustomResourceDefinition.
-func tried(t *testing.T) *trial.Trial {
+// gadgetKinds returns the recorded kinds, with that of a CustomResourceDefinition.
+func gadgetKinds(t *testing.T) *kind.Set {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/gadgets.yaml")
 	if err != nil {
@@ -153,9 +153,14 @@ func tried(t *testing.T) *trial.Trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return trial.New(trial.Options{Mistakes: true, Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
-		return recorded.With(defined)
-	}})
+	return kind.Recorded().With(defined)
+}
+
+// tried returns a trial without a cluster.
+func tried(t *testing.T) *trial.Trial {
+	t.Helper()
+	set := gadgetKinds(t)
+	return trial.New(trial.Options{Mistakes: true, Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return set }})
 }
 
 func mustPolicy(t *testing.T, name, spec string) api.Policy {

@@ -197,16 +197,18 @@ func isUnknown(t *types.Type) bool {
 	switch t.Kind() {
 	case types.DynKind, types.AnyKind, types.ErrorKind, types.TypeParamKind:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func isNumber(t *types.Type) bool {
 	switch t.Kind() {
 	case types.IntKind, types.UintKind, types.DoubleKind:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // comparable reports whether values of two types can be equal.

@@ -67,11 +67,12 @@ func describe(t *types.Type) string {
 		return "bytes"
 	case types.NullTypeKind:
 		return "null"
+	default:
+		if isOptional(t) {
+			return "an optional value"
+		}
+		return "of type " + nameOf(t)
 	}
-	if isOptional(t) {
-		return "an optional value"
-	}
-	return "of type " + nameOf(t)
 }
 
 // describeAll names a type of several values.
@@ -89,8 +90,9 @@ func describeAll(t *types.Type) string {
 		return "maps"
 	case types.StructKind:
 		return "objects"
+	default:
+		return nameOf(t)
 	}
-	return nameOf(t)
 }
 
 // nameOf returns the name of a type as expressions write it.
@@ -108,6 +110,7 @@ func nameOf(t *types.Type) string {
 		return "duration"
 	case types.NullTypeKind:
 		return "null"
+	default:
 	}
 	if isOptional(t) {
 		return "an optional value"

@@ -54,8 +54,9 @@ func (p *provider) mutatedField(name, field string) (*types.FieldType, bool) {
 	switch t := p.typeOf(name+"."+field, next); t.Kind() {
 	case types.StringKind, types.BoolKind, types.IntKind:
 		return &types.FieldType{Type: t}, true
+	default:
+		return &types.FieldType{Type: types.DynType}, true
 	}
-	return &types.FieldType{Type: types.DynType}, true
 }
 
 // A written is a field of an apply configuration that is set.

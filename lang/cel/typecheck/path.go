@@ -24,7 +24,7 @@ func (p path) then(step string) path {
 	if p.holder == "" {
 		return path{}
 	}
-	return path{p.holder, append(p.steps[:len(p.steps):len(p.steps)], step)}
+	return path{p.holder, append(slices.Clip(p.steps), step)}
 }
 
 func (p path) equal(other path) bool {

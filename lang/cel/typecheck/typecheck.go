@@ -252,7 +252,7 @@ func (r *run) recordOne(i int, t Target, provider *provider, c *checked) {
 			// The value comes from another place in objects of each kind.
 			f.at = path{}
 		}
-		f.wrong, f.fields = append(f.wrong, t.Kind), append(f.fields[:len(f.fields):len(f.fields)], m.fields...)
+		f.wrong, f.fields = append(f.wrong, t.Kind), append(slices.Clip(f.fields), m.fields...)
 	}
 }
 
