@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,9 +134,7 @@ func lowered(value any) any {
 		changed := map[string]any{}
 		for name, field := range v {
 			if slices.Contains([]string{"RuleWithOperations", "Rule", "SchemaProps"}, name) {
-				for inner, f := range lowered(field).(map[string]any) {
-					changed[inner] = f
-				}
+				maps.Copy(changed, lowered(field).(map[string]any))
 				continue
 			}
 			name = strings.ToLower(name[:1]) + name[1:]

@@ -16,8 +16,12 @@ import (
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/rule"
 )
 
 // schemas resolves the kinds of a set for upstream's type checker.
@@ -134,4 +138,78 @@ func TestUpstreamWarnsOfNothingElse(t *testing.T) {
 		t.Errorf("upstream warns of %d slips: the comparison compares too little", both)
 	}
 	t.Logf("upstream warns of %d of %d slips", both, both+only)
+}
+
+// TestMistakesAreOnes: what is an error fails when it is evaluated, or never is what it is compared
+// with, on an object with all fields.
+func TestMistakesAreOnes(t *testing.T) {
+	t.Parallel()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "slips", "cel.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, try := gadgetKinds(t), tried(t)
+	evaluated := 0
+	for i := 0; i < len(archive.Files); i += 2 {
+		name := archive.Files[i].Name
+		p, err := policy(t, name, archive.Files[i].Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := compile.Policy(p)
+		if len(rule.Errors(c.Problems)) > 0 || !c.Admission.Params().Empty() {
+			continue
+		}
+		mistakes := slices.DeleteFunc(try.Try(t.Context(), c).Problems, func(p rule.Problem) bool {
+			return p.Severity != rule.Mistake || !strings.HasPrefix(p.Field, "spec.validations[0].expression")
+		})
+		if len(mistakes) == 0 {
+			continue
+		}
+		evaluated++
+		failed, message := evaluate(t, set, c)
+		harmless := []string{"never equal", "never one of them", "always false", "never a value"}
+		if !failed && !slices.ContainsFunc(harmless, func(text string) bool { return strings.Contains(mistakes[0].What, text) }) {
+			t.Errorf("%s: evaluation gives no error (%s), although %s", name, message, mistakes[0].What)
+		}
+	}
+	if evaluated < 60 {
+		t.Errorf("%d slips are evaluated: some are lost", evaluated)
+	}
+}
+
+// evaluate evaluates a policy for an object of the first kind that it is for, and reports whether an
+// expression fails.
+func evaluate(t *testing.T, set *kind.Set, c compile.Compiled) (failed bool, message string) {
+	t.Helper()
+	first := c.Admission.Matches().Rules[0]
+	var of *kind.Resource
+	for r := range set.Resources() {
+		if r.Group == first.Groups[0] && r.Name == first.Resources[0] || r.Kind == "PodExecOptions" && first.Resources[0] == "pods/exec" || r.Kind == "Scale" && first.Resources[0] == r.Name {
+			of = r
+		}
+	}
+	if of == nil {
+		t.Fatalf("no kind of %v", first)
+	}
+	object, _ := set.Sample(set.Schema(of.Of()), kind.Sampling{}).(map[string]any)
+	object["apiVersion"], object["kind"] = of.Of().ToAPIVersionAndKind()
+	r := c.Admission.Unbound()
+	r.Match = rule.Match{}
+	e := engine.New(index.New([]rule.Rule{r}), nil, engine.Options{FailurePolicy: engine.Fail})
+	decision, err := e.Decide(t.Context(), &usher.Request{
+		Phase: usher.Validate, Operation: usher.Update, Kind: of.Of(), Name: "x", Namespace: "x",
+		Object: usher.TreeObject(object), OldObject: usher.TreeObject(object),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range decision.Findings {
+		for _, check := range finding.Checks {
+			if check.Failed {
+				return true, check.Message
+			}
+		}
+	}
+	return false, decision.Message
 }
