@@ -86,7 +86,10 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 		Phase: r.Phase, Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Message: d.Message, Warnings: d.Warnings, Rules: []Rule{},
 	}
 	e.Entry = cmp.Or(r.Entry, rule.EntryOf(r).String())
-	e.Kind, e.Requested = kindText(r.Kind), kindText(r.Requested)
+	e.Kind = kindText(r.Kind)
+	if r.Requested != r.Kind {
+		e.Requested = kindText(r.Requested)
+	}
 	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings), tainted: fact.Confidential(r.Kind.Kind)}
 	if x.tainted || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential }) {
 		e.withholdSummary()

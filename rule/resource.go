@@ -55,7 +55,7 @@ func (m *ResourceMatch) Mismatch(r *usher.Request) string {
 		return "no policy is for admission policies and webhook configurations"
 	case isReview(r):
 		return "no policy is for reviews of access and identity"
-	case m.Exact && !r.Requested.Empty() && r.Requested != r.Kind:
+	case m.Exact && !r.Requested.Empty() && (r.Requested != r.Kind || r.RequestedResource != r.Resource):
 		return "the object was converted, and matchPolicy is Exact"
 	case anyMatches(m.Excluded, r):
 		return "excludeResourceRules leave it out"

@@ -42,7 +42,7 @@ func (r *review) decode(body []byte) error {
 	if err := s.End(); err != nil {
 		return fmt.Errorf("decode AdmissionReview: %w", err)
 	}
-	if r.request.Requested == r.request.Kind {
+	if r.request.Requested == r.request.Kind && r.request.RequestedResource == r.request.Resource {
 		r.request.Requested, r.request.RequestedResource = schema.GroupVersionKind{}, schema.GroupVersionResource{}
 	}
 	return r.check()

@@ -68,6 +68,7 @@ func (p *Plugin) coversEquivalent(r *usher.Request, o admission.ObjectInterfaces
 			continue
 		}
 		r.Resource, r.Kind = resource, kind
+		r.RequestedResource, r.Requested = requested.Resource, requested.Kind
 		if p.covers(r) {
 			return true
 		}
