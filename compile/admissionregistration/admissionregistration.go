@@ -239,15 +239,30 @@ func (c *compilation) actions(all []admissionv1.ValidationAction) []usher.Action
 }
 
 func (c *compilation) matching(field string, m *admissionv1.MatchResources) matching {
+	resources := rule.ResourceMatch{
+		Rules:    c.resourceRules(field+".resourceRules", m.ResourceRules),
+		Excluded: c.resourceRules(field+".excludeResourceRules", m.ExcludeResourceRules),
+		Exact:    c.exact(field+".matchPolicy", m.MatchPolicy),
+	}
+	if !resources.Exact {
+		resources.Excluded = inEveryVersion(resources.Excluded)
+	}
 	return matching{
-		resources: rule.ResourceMatch{
-			Rules:    c.resourceRules(field+".resourceRules", m.ResourceRules),
-			Excluded: c.resourceRules(field+".excludeResourceRules", m.ExcludeResourceRules),
-			Exact:    c.exact(field+".matchPolicy", m.MatchPolicy),
-		},
+		resources:  resources,
 		namespaces: c.selector(field+".namespaceSelector", m.NamespaceSelector),
 		labels:     c.selector(field+".objectSelector", m.ObjectSelector),
 	}
+}
+
+// inEveryVersion returns rules that select the resources in all their versions. The versions of a
+// resource are equivalent, so that only rules that choose the version of the object need to name
+// one.
+func inEveryVersion(rules []rule.ResourceRule) []rule.ResourceRule {
+	all := slices.Clone(rules)
+	for i := range all {
+		all[i].Versions = []string{"*"}
+	}
+	return all
 }
 
 func (c *compilation) exact(field string, p *admissionv1.MatchPolicyType) bool {

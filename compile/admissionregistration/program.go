@@ -68,6 +68,9 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		}
 	}
 	if own := b.match.resources; len(own.Rules)+len(own.Excluded) > 0 || own.Exact {
+		if !own.Exact {
+			own.Rules = inEveryVersion(own.Rules)
+		}
 		r.Match.Resources = append(r.Match.Resources, own)
 	}
 	if p.ignore {
