@@ -158,7 +158,7 @@ func (p *Plugin) ask(ctx context.Context, phase usher.Phase, a admission.Attribu
 		return nil, p.undecided(ctx, q.request, err)
 	}
 	if denial != nil && answer.Native(&q.decision) {
-		return nil, forbidden(a, denial)
+		return nil, forbidden(phase, a, denial)
 	}
 	if denial != nil {
 		return nil, refusal(denial)
@@ -186,12 +186,16 @@ func (p *Plugin) annotate(ctx context.Context, phase usher.Phase, a admission.At
 	}
 }
 
-// forbidden is the error with which an API server denies a request because of its own policies.
-func forbidden(a admission.Attributes, denial *metav1.Status) error {
+// forbidden is the error with which an API server denies a request because of its own policies. Those
+// that mutate do not name the object.
+func forbidden(phase usher.Phase, a admission.Attributes, denial *metav1.Status) error {
 	err := admission.NewForbidden(a, errors.New(denial.Message))
 	if told, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsForbidden(err) {
 		told.ErrStatus.Reason, told.ErrStatus.Code = denial.Reason, denial.Code
 		told.ErrStatus.Details.Causes = append(told.ErrStatus.Details.Causes, metav1.StatusCause{Message: denial.Message})
+		if phase == usher.Mutate {
+			told.ErrStatus.Message = denial.Message
+		}
 	}
 	return err
 }

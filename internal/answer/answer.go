@@ -3,6 +3,7 @@
 package answer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -115,6 +116,10 @@ func details(q *usher.Request, d *usher.Decision) *metav1.StatusDetails {
 		return nil
 	}
 	causes = causes[:min(len(causes), maxCauses)]
+	if causes[0].Type == "" {
+		// It is the denial of an admission policy of Kubernetes.
+		return &metav1.StatusDetails{Name: cmp.Or(q.Name, "Unknown"), Group: q.Resource.Group, Kind: q.Resource.Resource, Causes: causes}
+	}
 	return &metav1.StatusDetails{Name: q.Name, Group: q.Kind.Group, Kind: q.Kind.Kind, Causes: causes}
 }
 
@@ -130,10 +135,15 @@ func fieldCauses(errs field.ErrorList) []metav1.StatusCause {
 
 func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 	var causes []metav1.StatusCause
+	native := false
 	for i := range findings {
 		f := &findings[i]
 		cause := metav1.StatusCause{Field: f.Policy.String() + " " + f.Rule}
 		switch {
+		case rejectedByNative(f) && native:
+			continue
+		case rejectedByNative(f):
+			native, cause = true, metav1.StatusCause{Message: cut(f.Message, maxMessage)}
 		case f.Outcome == usher.Rejected:
 			cause.Type, cause.Message = policyRejected, cut(f.Message, maxMessage)
 		case f.Outcome == usher.Failed && !f.Ignored:

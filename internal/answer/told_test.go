@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/answer"
 )
@@ -102,5 +106,25 @@ func TestDenialNamesPolicies(t *testing.T) {
 		if !strings.Contains(status.Message, "("+f.Policy.String()+")") || len(status.Message) > 16<<10 {
 			t.Errorf("%d bytes without %s, want at most 16 KiB with every policy", len(status.Message), f.Policy)
 		}
+	}
+}
+
+// TestDenialOfKubernetesPolicies: the details are those of an API server.
+func TestDenialOfKubernetesPolicies(t *testing.T) {
+	t.Parallel()
+	finding := func(name string) usher.Finding {
+		return usher.Finding{Policy: usher.PolicyRef{Kind: "ValidatingAdmissionPolicy", Name: name}, Rule: "binding b", Outcome: usher.Rejected, Message: name + " denied request: no"}
+	}
+	r := &usher.Request{
+		Kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Name: "web",
+		Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+	}
+	status, err := answer.Denial(r, usher.Decision{Verdict: usher.Deny, Message: "a denied request: no", Findings: []usher.Finding{finding("a"), finding("b")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &metav1.StatusDetails{Name: "web", Group: "apps", Kind: "deployments", Causes: []metav1.StatusCause{{Message: "a denied request: no"}}}
+	if diff := cmp.Diff(want, status.Details); diff != "" {
+		t.Errorf("details: -want +got:\n%s", diff)
 	}
 }
