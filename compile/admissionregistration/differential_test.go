@@ -115,7 +115,7 @@ func encode(t *testing.T, objects []map[string]any) string {
 	return strings.Join(texts, "\n---\n")
 }
 
-func decode(t *testing.T, text string) []map[string]any {
+func decode(t testing.TB, text string) []map[string]any {
 	t.Helper()
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -319,7 +319,7 @@ func bindingOf(policy string, change func(*admissionv1.ValidatingAdmissionPolicy
 	return b
 }
 
-func tree(t *testing.T, text string) map[string]any {
+func tree(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var tree map[string]any
 	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {

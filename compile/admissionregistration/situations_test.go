@@ -253,7 +253,7 @@ func (s *situation) others(t *testing.T) []api.Object {
 }
 
 // merge decodes fields, written as those of a flow mapping, into a spec.
-func merge(t *testing.T, fields string, into any) {
+func merge(t testing.TB, fields string, into any) {
 	t.Helper()
 	if fields == "" {
 		return
