@@ -49,7 +49,7 @@ func (m *Mutation) field(i int) string {
 func patchTypes() environment.VersionedOptions {
 	return environment.VersionedOptions{
 		EnvOptions: []celgo.EnvOption{
-			common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+			common.ResolverEnvOption(&objectResolver{}),
 			environment.UnversionedLib(library.JSONPatch),
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/cel/mutation"
-	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
 	usher "github.com/usher-dev/usher"
 )
@@ -68,8 +67,8 @@ func jsonOf(value ref.Val) (any, error) {
 		if f := float64(v); f == math.Trunc(f) && math.Abs(f) <= maxSafe {
 			return int64(f), nil
 		}
-	case *dynamic.ObjectVal:
-		if err := v.CheckTypeNamesMatchFieldPathNames(); err != nil {
+	case *literal:
+		if err := v.check(); err != nil {
 			return nil, fmt.Errorf("type mismatch: %w", err)
 		}
 	case traits.Lister, traits.Mapper:
@@ -122,7 +121,7 @@ func treeOf(value ref.Val) (any, bool) {
 
 func simple(item ref.Val) (any, bool) {
 	switch item.(type) {
-	case *dynamic.ObjectVal:
+	case *literal:
 		return nil, false
 	case types.String, types.Bool, types.Null, types.Int:
 		tree, err := jsonOf(item)
@@ -179,14 +178,14 @@ func converted(value ref.Val) (tree any, err error) {
 
 // configurationOf is the apply configuration that an Object{} says.
 func configurationOf(value ref.Val) (map[string]any, error) {
-	object, ok := value.(*dynamic.ObjectVal)
+	o, ok := value.(*literal)
 	if !ok {
 		return nil, fmt.Errorf("unsupported return type from ApplyConfiguration expression: %v", value.Type())
 	}
-	if err := object.CheckTypeNamesMatchFieldPathNames(); err != nil {
+	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("type mismatch: %w", err)
 	}
-	configuration, ok := object.Value().(map[string]any)
+	configuration, ok := o.Value().(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("invalid return type: %T", value)
 	}
