@@ -40,7 +40,8 @@ func Explain(s cli.Streams) *cobra.Command {
 		Long: `Explain decides as 'usher decide' does, and then tells of every rule of every policy whether
 it matched and by which clause, or which clause kept it from that; of those that matched, what
 their programs looked at and found there, whether their condition holds, what they said, what
-they changed, and how long that took.
+they changed, and how long that took. Of CEL that denied the request or failed it shows the
+value of each part of the expression, and the variables, conditions and selectors.
 
 With -p it explains objects and recorded AdmissionReviews, which are named as arguments or
 with -f. With --from-cluster it adds the policies of a cluster, also those that its API server

@@ -38,8 +38,8 @@ func Test(s cli.Streams) *cobra.Command {
 answer that it must get; docs/test-format.md describes the formats. No cluster is needed.
 
 With --coverage it tells which policies, rules and conditions no case exercises. With
---mutate it leaves out one part of the policies after the other, such as a rule, a label of a
-selector or a condition: a case must fail each time, or else the exit status is 1.
+--mutate it leaves out one part of the policies after the other, such as a rule or a label of a
+selector, and changes CEL expressions: a case must fail each time, or else the exit status is 1.
 
 The exit status is 0 if every case passes, 1 if one fails, and 2 if the cases cannot be
 run at all.`,

@@ -38,7 +38,8 @@ func Check(s cli.Streams) *cobra.Command {
 		Short: "Say what is wrong with policies",
 		Long: `Check compiles the policies in files and folders and prints everything that is wrong
 with them: the file and line, the field, what is wrong and what to do about it. The path -
-means the standard input.
+means the standard input. Policies are of policy.kcloudlabs.io, usher.dev and
+admissionregistration.k8s.io (ValidatingAdmissionPolicy, MutatingAdmissionPolicy, bindings).
 
 It also tries each policy on objects of the kinds that it selects, the least that an API
 server accepts and ones with every field, and says which requests would be refused

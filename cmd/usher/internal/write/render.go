@@ -31,7 +31,8 @@ func Render(s cli.Streams) *cobra.Command {
 		Short: "Show what the templates of policies become",
 		Long: `Render does to policies what the webhook does when they are written to a cluster: it
 fills in defaults and writes each template as a CUE program into renderedCue. The path -
-means the standard input.
+means the standard input. Kubernetes' own admission policies have no templates: there is
+nothing to render.
 
 The exit status is 0, or 2 if a policy cannot be read or rendered.`,
 		Example: `  usher render policy.yaml
