@@ -2,8 +2,10 @@ package index_test
 
 import (
 	"math/rand/v2"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
 	usher "github.com/usher-dev/usher"
@@ -54,11 +56,52 @@ func (g *generator) rules() []rule.Rule {
 }
 
 func (g *generator) match() rule.Match {
+	if g.oneIn(3) {
+		return rule.Match{Resources: append(several(g, 1, g.resourceMatch), g.resourceMatch())}
+	}
 	m := rule.Match{Operations: several(g, 2, g.operation), Selectors: several(g, 3, g.selector)}
 	if g.oneIn(4) {
 		m.Namespace = g.word()
 	}
 	return m
+}
+
+func (g *generator) resourceMatch() rule.ResourceMatch {
+	m := rule.ResourceMatch{Rules: several(g, 2, g.resourceRule), Exact: g.oneIn(6)}
+	if g.oneIn(4) {
+		m.Excluded = several(g, 1, g.resourceRule)
+	}
+	return m
+}
+
+func (g *generator) resourceRule() rule.ResourceRule {
+	r := rule.ResourceRule{
+		Operations: several(g, 2, g.operation),
+		Groups:     append(several(g, 1, g.group), g.group()),
+		Versions:   []string{pick(g, "v1", "v1", "v2", "*")},
+		Resources:  append(several(g, 2, g.resources), g.resources()),
+		Scope:      pick(g, "", "", rule.Cluster, rule.Namespaced),
+	}
+	if g.oneIn(4) {
+		r.Names = several(g, 2, g.word)
+	}
+	if g.oneIn(24) {
+		// So many that not all of them can be keys of the index.
+		for i := range 300 {
+			r.Names = append(r.Names, "n"+strconv.Itoa(i))
+		}
+	}
+	if g.oneIn(24) {
+		for i := range 300 {
+			r.Groups = append(r.Groups, "g"+strconv.Itoa(i))
+		}
+	}
+	return r
+}
+
+func (g *generator) group() string { return pick(g, "", "", "apps", "*") }
+func (g *generator) resources() string {
+	return pick(g, "pods", "pods", "deployments", "pods/exec", "pods/*", "*", "*/*", "*/scale", "deployments/scale", "namespaces")
 }
 
 func (g *generator) selector() rule.Selector {
@@ -137,6 +180,19 @@ func (g *generator) subject() rule.Target {
 		object["spec a"] = g.value()
 	}
 	request := usher.Request{Operation: g.operation(), Name: g.word(), Namespace: g.word()}
+	request.Kind = schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string))
+	request.Resource = schema.GroupVersionResource{
+		Group: pick(g, "", "", "apps", "example.com"), Version: pick(g, "v1", "v1", "v2"), Resource: pick(g, "pods", "pods", "deployments", "namespaces"),
+	}
+	request.Subresource = pick(g, "", "", "", "scale", "exec", "status")
+	if g.oneIn(6) {
+		request.Requested = request.Kind
+		request.Requested.Version = g.apiVersion()
+	}
+	if g.oneIn(8) {
+		// What no policy is for, and what looks like it.
+		request.Kind.Group, request.Kind.Kind = pick(g, "admissionregistration.k8s.io", "example.com"), "ValidatingAdmissionPolicy"
+	}
 	return rule.TargetOf(&request, object)
 }
 

@@ -7,7 +7,6 @@ package index
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
@@ -32,15 +31,8 @@ type stage struct {
 	// kinds has the selectors by the kind that they select; all has the rules without selectors.
 	kinds map[kindKey]*bucket
 	all   map[operation]*bucket
-	// resources has the rules that name resources, by what they name; nil if there are none.
-	// Lists are in emission order.
-	resources map[resourceKey][]entry
-}
-
-// A resourceKey is a resource without its subresource, or "*".
-type resourceKey struct {
-	operation operation
-	resource  string
+	// resources has the rules that name resources; nil if there are none.
+	resources *endpoints
 }
 
 type kindKey struct {
@@ -127,7 +119,10 @@ func (ix *Index) find(phase usher.Phase, pass int) *stage {
 
 func (st *stage) add(rank int32, m *rule.Match) {
 	if len(m.Resources) > 0 {
-		st.addResources(rank, m)
+		if st.resources == nil {
+			st.resources = &endpoints{}
+		}
+		st.resources.add(rank, m)
 		return
 	}
 	if len(m.Operations) == 0 {
@@ -148,37 +143,6 @@ func (st *stage) addFor(op operation, rank int32, m *rule.Match) {
 		sel := &m.Selectors[i]
 		add(st.kinds, kindKey{op, sel.APIVersion, sel.Kind}, entry{rank: rank, selector: int32(i)})
 	}
-}
-
-// addResources files a rule under what the first of its matches names that names anything.
-func (st *stage) addResources(rank int32, m *rule.Match) {
-	if st.resources == nil {
-		st.resources = map[resourceKey][]entry{}
-	}
-	for key := range resourceKeys(m) {
-		st.resources[key] = append(st.resources[key], entry{rank: rank, selector: byResource})
-	}
-}
-
-func resourceKeys(m *rule.Match) map[resourceKey]bool {
-	keys := map[resourceKey]bool{}
-	for i := range m.Resources {
-		for _, r := range m.Resources[i].Rules {
-			for _, resource := range r.Resources {
-				resource, _, _ = strings.Cut(resource, "/")
-				if len(r.Operations) == 0 {
-					keys[resourceKey{operation{every: true}, resource}] = true
-				}
-				for _, name := range r.Operations {
-					keys[resourceKey{operation{name: name}, resource}] = true
-				}
-			}
-		}
-		if len(keys) > 0 {
-			return keys
-		}
-	}
-	return map[resourceKey]bool{{operation{every: true}, "*"}: true}
 }
 
 func add[K comparable](buckets map[K]*bucket, key K, e entry) {
@@ -218,9 +182,9 @@ func (ix *Index) MayMatch(r *usher.Request) bool {
 			if st.all[op] != nil || st.kinds[kindKey{op, apiVersion, r.Kind.Kind}] != nil {
 				return true
 			}
-			if st.resources != nil && (st.resources[resourceKey{op, r.Resource.Resource}] != nil || st.resources[resourceKey{op, "*"}] != nil) {
-				return true
-			}
+		}
+		if st.resources.any(r) {
+			return true
 		}
 	}
 	return false
@@ -243,10 +207,9 @@ func (ix *Index) Matching(dst []*rule.Rule, phase usher.Phase, pass int, s *rule
 		if b := st.all[op]; b != nil {
 			lists = b.collect(lists, s)
 		}
-		if r := s.Request(); r != nil && st.resources != nil {
-			lists = collect(lists, st.resources[resourceKey{op, r.Resource.Resource}])
-			lists = collect(lists, st.resources[resourceKey{op, "*"}])
-		}
+	}
+	if r := s.Request(); r != nil {
+		lists = st.resources.collect(lists, r)
 	}
 	return ix.merge(dst, lists, s)
 }

@@ -21,19 +21,24 @@ const (
 
 func TestMatchingFindsWhatScanFinds(t *testing.T) {
 	t.Parallel()
-	matches, subjects := 0, 0
+	matches, subjects, byResource := 0, 0, 0
 	for seed := range uint64(2000) {
 		g := &generator{bytes: noise(seed, 1200)}
 		ix := index.New(g.rules())
 		for range 8 {
 			s := g.subject()
 			subjects++
-			matches += len(compare(t, ix, &s))
+			for _, r := range compare(t, ix, &s) {
+				matches++
+				if len(r.Match.Resources) > 0 {
+					byResource++
+				}
+			}
 		}
 	}
 	// A generator whose rules and subjects never meet proves nothing.
-	if matches < subjects {
-		t.Errorf("%d matches for %d subjects: the generator makes too few", matches, subjects)
+	if matches < subjects || byResource < subjects/4 {
+		t.Errorf("%d matches, %d of them by resource, for %d subjects: the generator makes too few", matches, byResource, subjects)
 	}
 }
 
@@ -51,6 +56,7 @@ func TestUpdateFindsWhatScanFinds(t *testing.T) {
 			case 1: // the same match, decoded again
 				rules[i].Match.Operations = slices.Clone(rules[i].Match.Operations)
 				rules[i].Match.Selectors = slices.Clone(rules[i].Match.Selectors)
+				rules[i].Match.Resources = slices.Clone(rules[i].Match.Resources)
 			case 2:
 				rules[i] = rule.Rule{Phase: g.phase(), Pass: g.pass(), Match: g.match()}
 			case 3:
@@ -86,7 +92,9 @@ func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 	var all []*rule.Rule
 	for _, phase := range []usher.Phase{usher.Authorize, usher.Mutate, usher.Validate} {
 		found := 0
-		part := partOf(t, s, ix.ReadPaths(&usher.Request{Phase: phase, Kind: schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)}))
+		asked := *s.Request()
+		asked.Phase, asked.Kind = phase, schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)
+		part := partOf(t, s, ix.ReadPaths(&asked))
 		for _, pass := range []int{-3, 0, 1} {
 			before := []*rule.Rule{nil}
 			got, want := ix.Matching(before, phase, pass, s), ix.Scan(before, phase, pass, s)
@@ -102,9 +110,8 @@ func compare(t *testing.T, ix *index.Index, s *rule.Target) []*rule.Rule {
 				t.Fatalf("pass %d of %s has rules, but is not one of %v", pass, phase, ix.Passes(phase))
 			}
 		}
-		kind := schema.FromAPIVersionAndKind(s.APIVersion, s.Kind)
-		if found > 0 && !ix.MayMatch(&usher.Request{Phase: phase, Operation: s.Operation, Kind: kind}) {
-			t.Fatalf("MayMatch says that no rule is for %s of %s, but %d match", s.Operation, kind, found)
+		if found > 0 && !ix.MayMatch(&asked) {
+			t.Fatalf("MayMatch says that no rule is for %+v, but %d match", asked, found)
 		}
 	}
 	return all
@@ -281,7 +288,8 @@ func TestMatchingAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkMatching(b *testing.B) {
-	miss := missing()
+	miss, unnamed := missing(), missing()
+	unnamed.Request().Resource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	hit := rule.TargetOf(&usher.Request{Operation: usher.Create}, object(pod, "ns-7", "cart", map[string]any{"app": "app-8", "team": "t-3"}))
 	for _, n := range []int{1000, 10000} {
 		for _, bench := range []struct {
@@ -292,6 +300,7 @@ func BenchmarkMatching(b *testing.B) {
 			{"8kinds", overKinds(n), &miss},
 			{"pod-miss", onPods(n), &miss},
 			{"pod-hit", onPods(n), &hit},
+			{"resources-miss", atResources(n), &unnamed},
 		} {
 			ix := index.New(bench.rules)
 			var dst []*rule.Rule
@@ -327,6 +336,29 @@ func overKinds(n int) []rule.Rule {
 		if i%8 != 0 {
 			rules[i].Match.Selectors[0].Kind = "Kind" + strconv.Itoa(i%8)
 		}
+	}
+	return rules
+}
+
+// atResources returns rules that name resources, as admission policies of Kubernetes do: of other
+// groups, subresources, operations and names, and for other resources.
+func atResources(n int) []rule.Rule {
+	rules := make([]rule.Rule, n)
+	for i := range rules {
+		r := rule.ResourceRule{Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{""}, Versions: []string{v1}, Resources: []string{"pods"}}
+		switch i % 5 {
+		case 0:
+			r.Resources = []string{"resource" + strconv.Itoa(i)}
+		case 1:
+			r.Resources = []string{"pods/exec", "*/scale"}
+		case 2:
+			r.Groups, r.Resources = []string{"group" + strconv.Itoa(i)}, []string{"*"}
+		case 3:
+			r.Names = []string{"pod-" + strconv.Itoa(i)}
+		case 4:
+			r.Operations = []usher.Operation{usher.Delete}
+		}
+		rules[i] = rule.Rule{Phase: usher.Validate, Match: rule.Match{Resources: []rule.ResourceMatch{{Rules: []rule.ResourceRule{r}}}}}
 	}
 	return rules
 }

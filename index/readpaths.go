@@ -75,7 +75,7 @@ func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths) ma
 // addAt adds the paths that a rule reads to all resources that it names.
 func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule) {
 	named := map[string]bool{}
-	for key := range resourceKeys(&r.Match) {
+	for key := range endpointsOf(&r.Match) {
 		named[key.resource] = true
 	}
 	for resource := range named {
