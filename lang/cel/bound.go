@@ -1,6 +1,8 @@
 package cel
 
 import (
+	"maps"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
@@ -32,6 +34,19 @@ func Fields(fields map[string]Measure) Measure {
 		m.weight = m.weight.plus(field.weight).plus(constant(float64(2 + len(name))))
 	}
 	return m
+}
+
+// With is the measure of a value that has one more field than that of m, which [Fields] returned.
+func (m Measure) With(name string, field Measure) Measure {
+	fields := maps.Clone(m.fields)
+	if fields == nil {
+		fields = map[string]Measure{}
+	}
+	fields[name] = field
+	return Measure{
+		weight: m.weight.plus(field.weight).plus(constant(float64(2 + len(name)))),
+		count:  constant(float64(len(fields))), fields: fields,
+	}
 }
 
 func scalar() Measure { return AtMost(1) }

@@ -112,8 +112,8 @@ func at(tree map[string]any, path []string) any {
 type analysis struct {
 	reads  reads
 	limits limits
-	// What names, and the fields of variables, are.
-	measures, fields map[string]cel.Measure
+	// What names are.
+	measures         map[string]cel.Measure
 	sources, origins map[string]cel.Source
 	// own is the bound of the expressions that have not been added to limits.
 	own cel.Bound
@@ -125,8 +125,8 @@ type analysis struct {
 
 func newAnalysis() analysis {
 	a := analysis{
-		measures: map[string]cel.Measure{}, fields: map[string]cel.Measure{},
-		sources: map[string]cel.Source{}, origins: map[string]cel.Source{},
+		measures: map[string]cel.Measure{variablesName: cel.Fields(nil)},
+		sources:  map[string]cel.Source{}, origins: map[string]cel.Source{},
 	}
 	for _, name := range []string{objectName, oldObjectName, paramsName, requestName, namespaceName} {
 		a.measures[name], a.sources[name] = cel.Input(), cel.Variable(name)
@@ -162,10 +162,10 @@ func (a *analysis) into(shared *cel.Bound) {
 
 // variable makes the last expression a variable, and returns what its value depends on.
 func (a *analysis) variable(name string, before []variable) has {
-	a.fields[name], a.origins[name] = a.value, a.from
+	a.origins[name] = a.from
 	a.from = cel.Source{}
 	a.into(&a.limits.variables)
-	a.measures[variablesName] = cel.Fields(maps.Clone(a.fields))
+	a.measures[variablesName] = a.measures[variablesName].With(name, a.value)
 	a.sources[variablesName] = cel.SourceFields(variablesName, maps.Clone(a.origins))
 	var depends has
 	for name, h := range map[string]has{
