@@ -47,14 +47,20 @@ func (d *evaluation) audit() {
 
 // places lists the rules of the findings that apply. Above the limit it counts them.
 func places(findings []usher.Finding, applies func(*usher.Finding) bool) string {
+	type ran struct {
+		policy usher.PolicyRef
+		rule   string
+	}
 	var b strings.Builder
 	more := 0
+	said := map[ran]bool{}
 	for i := range findings {
 		f := &findings[i]
-		said := func(o usher.Finding) bool { return o.Policy == f.Policy && o.Rule == f.Rule && applies(&o) }
-		if !applies(f) || !builtIn(f.Policy) && slices.ContainsFunc(findings[:i], said) {
+		r := ran{f.Policy, f.Rule}
+		if !applies(f) || !builtIn(f.Policy) && said[r] {
 			continue
 		}
+		said[r] = true
 		if more > 0 {
 			more++
 			continue

@@ -6,13 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
+)
+
+// Limits of what rules say besides their answer: they can be thousands, and have thousands of
+// objects of params.
+const (
+	// maxWarnings is more than an API server passes on, which is 4,096 characters.
+	maxWarnings = 1000
+	// maxJoined limits the values of one annotation, in bytes.
+	maxJoined = 16 << 10
 )
 
 // A deciding is one request on its way to a decision.
@@ -45,8 +53,8 @@ type evaluation struct {
 	matched  []*rule.Rule
 	frames   []frame
 	decision usher.Decision
-	// annotations are the values that rules have for the audit log, by key.
-	annotations map[string][]string
+	// annotated are the values that rules have for the audit log.
+	annotated map[rule.Annotation]bool
 	// now is when the rule before ended, and the next one begins; zero for the first of a
 	// pass.
 	now time.Time
@@ -251,7 +259,7 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 		d.decision.Findings = append(d.decision.Findings, f)
 	}
 	for _, w := range res.warnings {
-		if !slices.Contains(d.decision.Warnings, w) {
+		if len(d.decision.Warnings) < maxWarnings && !slices.Contains(d.decision.Warnings, w) {
 			d.decision.Warnings = append(d.decision.Warnings, w)
 		}
 	}
@@ -260,20 +268,22 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	}
 }
 
-// annotate adds an audit annotation.
+// annotate adds an audit annotation. Values that are joined are left out when they are too long
+// together.
 func (d *evaluation) annotate(a rule.Annotation) {
 	if d.decision.Audit == nil {
-		d.decision.Audit = map[string]string{}
+		d.decision.Audit, d.annotated = map[string]string{}, map[rule.Annotation]bool{}
 	}
-	values := d.annotations[a.Key]
-	if slices.Contains(values, a.Value) || len(values) > 0 && !a.Joined {
+	joined, present := d.decision.Audit[a.Key]
+	switch {
+	case !present:
+		joined = a.Value
+	case !a.Joined || d.annotated[a] || len(joined)+len(a.Value) > maxJoined:
 		return
+	default:
+		joined += ", " + a.Value
 	}
-	values = append(values, a.Value)
-	if d.annotations == nil {
-		d.annotations = map[string][]string{}
-	}
-	d.annotations[a.Key], d.decision.Audit[a.Key] = values, strings.Join(values, ", ")
+	d.decision.Audit[a.Key], d.annotated[a] = joined, true
 }
 
 func builtIn(p usher.PolicyRef) bool { return p == usher.PolicyRef{} }
