@@ -134,6 +134,9 @@ func (c *compilation) source(spec *admissionv1.ValidatingAdmissionPolicySpec) ad
 	for i, v := range spec.Validations {
 		s.Validations = append(s.Validations, c.validation(fmt.Sprintf("spec.validations[%d]", i), v))
 	}
+	if len(spec.AuditAnnotations) > maxAuditAnnotations {
+		c.fail("spec.auditAnnotations", fmt.Sprintf("%d annotations: API servers accept %d", len(spec.AuditAnnotations), maxAuditAnnotations), "remove some of them")
+	}
 	keys := map[string]bool{}
 	for i, a := range spec.AuditAnnotations {
 		field := fmt.Sprintf("spec.auditAnnotations[%d].key", i)
@@ -149,6 +152,9 @@ func (c *compilation) source(spec *admissionv1.ValidatingAdmissionPolicySpec) ad
 	}
 	return s
 }
+
+// maxAuditAnnotations is how many audit annotations API servers accept.
+const maxAuditAnnotations = 20
 
 // maxConditions is how many match conditions API servers accept.
 const maxConditions = 64
