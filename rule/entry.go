@@ -95,8 +95,11 @@ func (p Part) isName(phase usher.Phase) bool {
 		return true
 	case Once, Reinvoked:
 		return phase == usher.Mutate
+	case Policies, Rights, Deletions:
+		return true
+	case Objects:
 	}
-	return p.isOfPolicies()
+	return false
 }
 
 // OfPolicies reports whether the entry receives writes of policies.

@@ -20,7 +20,9 @@ const explainTimeout = 2 * time.Second
 func (p *program) Explain(in *rule.Input) (rule.Reading, error) { return p.explain(in, nil) }
 
 // Explain implements [rule.Explainer]. It follows Run.
-func (m *mutator) Explain(in *rule.Input) (rule.Reading, error) { return m.explain(in, m.structures.of) }
+func (m *mutator) Explain(in *rule.Input) (rule.Reading, error) {
+	return m.explain(in, m.structures.of)
+}
 
 func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Reading, error) {
 	var reading rule.Reading
