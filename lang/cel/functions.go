@@ -2,6 +2,7 @@ package cel
 
 import (
 	"github.com/google/cel-go/common"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"k8s.io/apiserver/pkg/cel/library"
 )
@@ -39,10 +40,10 @@ func operatorRule(function string) (callRule, bool) {
 		return callRule{unit, toScalar}, true
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
 		return callRule{comparing, toScalar}, true
-	case operators.In, operators.OldIn:
+	case operators.In, operators.OldIn, "in":
 		return callRule{func(args []argument) polynomial { return args[1].count.plus(constant(1)) }, toScalar}, true
 	case operators.Add:
-		return callRule{reading(common.StringTraversalCostFactor, 0, 1), toAll}, true
+		return callRule{adding, toAll}, true
 	case operators.Index, operators.OptIndex, operators.OptSelect:
 		return callRule{func([]argument) polynomial { return constant(visitCost) }, toPart}, true
 	}
@@ -210,6 +211,16 @@ func reading(factor float64, which ...int) func([]argument) polynomial {
 		}
 		return cost
 	}
+}
+
+// adding is the cost of joining texts; that of lists and numbers is less.
+func adding(args []argument) polynomial {
+	for i := range args {
+		if args[i].expression.Kind() == celast.ListKind {
+			return constant(1)
+		}
+	}
+	return reading(common.StringTraversalCostFactor, 0, 1)(args)
 }
 
 // comparing is the cost of comparing the shorter one of two arguments.

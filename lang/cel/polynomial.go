@@ -18,8 +18,8 @@ const (
 const (
 	maxVariables = 20
 	// maxDegree and maxTerms are how complex a polynomial may be before it counts as infinite.
-	maxDegree = 6
-	maxTerms  = 200
+	maxDegree = 4
+	maxTerms  = 40
 )
 
 // A monomial is the exponents of the variables.
