@@ -42,10 +42,10 @@ func (h *harness) verdict(path string) string {
 	switch {
 	case response == nil || response.StatusCode != http.StatusOK:
 		return "no answer"
-	case strings.Contains(string(body), `"allowed":true`):
+	case strings.Contains(body, `"allowed":true`):
 		return "allowed"
 	}
-	return string(body)
+	return body
 }
 
 // TestAdmissionPoliciesOfTheCluster is about those that the API server has.

@@ -22,7 +22,7 @@ import (
 // resourceRule is a rule for v1 of a group.
 func resourceRule(group, operations string, resources ...string) rule.ResourceRule {
 	r := rule.ResourceRule{Groups: []string{group}, Versions: []string{"v1"}, Resources: resources}
-	for _, word := range strings.Fields(operations) {
+	for word := range strings.FieldsSeq(operations) {
 		r.Operations = append(r.Operations, usher.Operation(word))
 	}
 	return r
