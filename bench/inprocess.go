@@ -46,7 +46,7 @@ func writeInProcess(ctx context.Context, w io.Writer, rounds int, body []byte) e
 		name: fmt.Sprintf("match with %d policies that do not", manyPolicies), limit: time.Microsecond,
 		measure: func() (time.Duration, error) { return matching(request, tree) },
 	}}
-	for i, limit := range []time.Duration{0, 5, 10, 150, 5, 10, 150} {
+	for i, limit := range []time.Duration{0, 5, 10, 150, 5, 10, 150, 5, 5} {
 		l := languages[i]
 		parts = append(parts, part{
 			name: "a rule: " + l.name, limit: limit * time.Microsecond, //nolint:durationcheck // the list above is in microseconds
@@ -142,7 +142,7 @@ func (l language) running(ctx context.Context, in *rule.Input) (time.Duration, e
 	}
 	return each(2000, func() error {
 		outcome, err := steps[0].Program.Run(ctx, in)
-		if err == nil && l.envelope == override && len(outcome.Patch) != 1 {
+		if err == nil && !l.validates() && len(outcome.Patch) != 1 {
 			err = fmt.Errorf("it makes %d operations", len(outcome.Patch))
 		}
 		return err

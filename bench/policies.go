@@ -10,12 +10,21 @@ const (
  "resourceSelectors":[{"apiVersion":"v1","kind":"Pod"%s}],"overrideRules":[{"targetOperations":["CREATE","UPDATE"],"overriders":%s}]}}`
 	validate = `{"apiVersion":"policy.kcloudlabs.io/v1alpha1","kind":"ClusterValidatePolicy","metadata":{"name":"%s-%05d"},"spec":{
  "resourceSelectors":[{"apiVersion":"v1","kind":"Pod"%s}],"validateRules":[%s]}}`
+	// Kubernetes' own policies are in force by a binding.
+	ownRules = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["pods"]}]}`
+	ownHead  = `{"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%[1]s-%[2]05d"},`
+	vap      = ownHead + `"kind":"ValidatingAdmissionPolicy","spec":{` + ownRules + `,"validations":%[4]s}}
+---
+` + ownHead + `"kind":"ValidatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%[2]05d","validationActions":["Deny"]}}`
+	mutating = ownHead + `"kind":"MutatingAdmissionPolicy","spec":{` + ownRules + `,"reinvocationPolicy":"Never","mutations":%[4]s}}
+---
+` + ownHead + `"kind":"MutatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%[2]05d"}}`
 )
 
 // A language is a way to write a policy for pods.
 type language struct {
 	name string
-	// envelope is override or validate, body what goes into it, with the number of the
+	// envelope is override, validate, vap or mutating, body what goes into it, with the number of the
 	// policy for every %d.
 	envelope, body string
 }
@@ -36,7 +45,14 @@ var languages = []language{
 		body: `{"targetOperations":["CREATE","UPDATE"],"cue":"object: _ @tag(object)\nvalidate: {valid: object.spec.schedulerName != \"bench-%[1]d\", reason: \"no\"}"}`},
 	{name: "validate cue outside the subset", envelope: validate,
 		body: `{"targetOperations":["CREATE","UPDATE"],"cue":"object: _ @tag(object)\n#Answer: {valid: bool, reason: string}\nvalidate: #Answer & {valid: object.spec.schedulerName != \"bench-%[1]d\", reason: \"no\"}"}`},
+	{name: "ValidatingAdmissionPolicy", envelope: vap,
+		body: `[{"expression":"object.spec.schedulerName != 'bench-%[1]d'","message":"no"}]`},
+	{name: "MutatingAdmissionPolicy", envelope: mutating,
+		body: `[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels/bench-%[1]d', value: 'on'}]"}}]`},
 }
+
+// validates reports whether the policies change nothing.
+func (l language) validates() bool { return l.envelope == validate || l.envelope == vap }
 
 func (l language) policies(n int) string {
 	var b strings.Builder

@@ -69,6 +69,8 @@ var limits = map[string][2]float64{
 	"validate template":               {0.6, 2},
 	"validate cue":                    {0.6, 2},
 	"validate cue outside the subset": {2, 0},
+	"ValidatingAdmissionPolicy":       {0.6, 2},
+	"MutatingAdmissionPolicy":         {0.8, 0},
 }
 
 func (l language) target(n int) target {
@@ -76,7 +78,7 @@ func (l language) target(n int) target {
 		name: fmt.Sprintf("%d %s", n, l.name), policies: l.policies(n), count: n,
 		paths: []string{"/mutate"}, want: "changed", limit: limits[l.name][0],
 	}
-	if l.envelope == validate {
+	if l.validates() {
 		t.paths, t.want = []string{"/validate"}, "allowed"
 	}
 	if n > 1 {
