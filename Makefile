@@ -65,7 +65,7 @@ image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with
 	$(BUILDER) --platform $(PLATFORMS) --tag $(IMAGE) --file Dockerfile bin/image
 
 # What is released or measured is compiled with the profile.
-image pgo bench soak: PGO = $(PROFILE)
+image pgo bench bench-cluster soak: PGO = $(PROFILE)
 
 .PHONY: pgo
 pgo: build ## record the profile for profile-guided optimization of bin/usher
@@ -168,6 +168,13 @@ fuzz: ## run each fuzz target for FUZZTIME (10m)
 bench: build ## compare with minimal webhooks and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
 	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
+
+PODS ?= 500
+
+# Elapsed times and CPU of an API server mean something on an idle machine only.
+.PHONY: bench-cluster
+bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add to PODS (500) pods: of the API server, with Usher as webhook, as plugin
+	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
 
 .PHONY: allocations
 allocations: ## fail if a decision allocates over 20 % more than recorded
