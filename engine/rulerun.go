@@ -66,7 +66,7 @@ func (d *evaluation) frame() *frame {
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
-	a.frame.input = rule.Input{Request: d.request, Object: d.tree, Matched: d.began, OldObject: d.old, Facts: a.facts}
+	a.frame.input = rule.Input{Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Facts: a.facts}
 	defer func() {
 		a.frame.ctx.Release()
 		if value := recover(); value != nil {
@@ -110,7 +110,7 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 		if err := a.change(out.Patch); err != nil {
 			return result{}, err
 		}
-		a.frame.input.Object = a.tree
+		a.frame.input.Object, a.frame.input.Unchanged = a.tree, false
 	}
 	res.patch = a.changed()
 	return res, nil

@@ -38,6 +38,8 @@ type Input struct {
 	// Object is the object as the rules before have left it; on Delete, the object that is deleted.
 	// Trees are as described at usher.Object.Tree.
 	Object map[string]any
+	// Unchanged says that Object is that of the request. It is false where that is not known.
+	Unchanged bool
 	// Matched is the object on which the rules of the pass were matched, for rules that name
 	// resources; nil is Object.
 	Matched map[string]any

@@ -15,9 +15,12 @@ import (
 // A mutator is a MutatingAdmissionPolicy with one of its bindings.
 type mutator struct {
 	pair
+	selection
 
 	structures *structures
 }
+
+func newMutator(p pair) *mutator { return &mutator{p, p.selection(), shared()} }
 
 // String implements [rule.Program].
 func (m *mutator) String() string { return m.policy.name + "/" + m.binding.name }
@@ -49,7 +52,9 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			continue
 		}
 		evaluated = true
-		evaluation.Object = result.Object
+		if len(result.Patch) > 0 {
+			evaluation.Object, evaluation.Size = result.Object, 0
+		}
 		out.Patch = append(out.Patch, result.Patch...)
 		if m.fail(&out, result.Failures); out.Verdict == usher.Deny {
 			out.Patch = nil

@@ -62,7 +62,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 	}
 	if p.kind == mutatingKind {
 		r.Phase, r.Pass, r.Reinvoked = usher.Mutate, passOnce, p.again
-		r.Steps[0].Program = &mutator{pair{policy: p, binding: b}, shared()}
+		r.Steps[0].Program = newMutator(pair{policy: p, binding: b})
 		if p.again {
 			r.Pass = passAgain
 		}
@@ -126,15 +126,13 @@ func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped str
 	return params, "", nil
 }
 
-// A program is a ValidatingAdmissionPolicy with one of its bindings.
-type program struct {
-	pair
+// A selection is what a pair reads in the objects of requests.
+type selection struct{ object, old *usher.Paths }
 
-	// object and old are the paths that are read in the objects of the request.
-	object, old *usher.Paths
-}
+// ReadPaths implements [rule.Selective].
+func (s *selection) ReadPaths() (object, old *usher.Paths) { return s.object, s.old }
 
-func newProgram(p pair) *program {
+func (p *pair) selection() selection {
 	object, old := p.policy.program.ReadPaths()
 	for _, m := range []*matching{&p.policy.match, &p.binding.match} {
 		if m.labels != nil {
@@ -148,11 +146,16 @@ func newProgram(p pair) *program {
 	}
 	// The object that is deleted is the old one to expressions.
 	object.Merge(old)
-	return &program{pair: p, object: object, old: old}
+	return selection{object, old}
 }
 
-// ReadPaths implements [rule.Selective].
-func (p *program) ReadPaths() (object, old *usher.Paths) { return p.object, p.old }
+// A program is a ValidatingAdmissionPolicy with one of its bindings.
+type program struct {
+	pair
+	selection
+}
+
+func newProgram(p pair) *program { return &program{p, p.selection()} }
 
 // String implements [rule.Program].
 func (p *program) String() string {
@@ -190,8 +193,7 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 // old one.
 func inputOf(in *rule.Input) admission.Input {
 	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
-	if in.Request.Phase == usher.Validate {
-		// No rule changes these objects.
+	if in.Unchanged || in.Request.Phase == usher.Validate {
 		evaluation.Size = in.Request.Object.Size() + in.Request.OldObject.Size()
 	}
 	if in.Request.Object == nil {

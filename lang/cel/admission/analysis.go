@@ -14,9 +14,13 @@ import (
 // reads are what the expressions of a policy read.
 type reads struct{ cel.Reads }
 
-// ReadPaths returns the paths that expressions read in the object and in the old object.
+// ReadPaths returns the paths that expressions read in the object and in the old object, and those
+// that mutations change. Apply configurations read everything: API servers check the whole object
+// before they merge.
 func (p *Program) ReadPaths() (object, old *usher.Paths) {
-	return p.reads.Paths(objectName), p.reads.Paths(oldObjectName)
+	object = p.reads.Paths(objectName)
+	object.Merge(&p.patched)
+	return object, p.reads.Paths(oldObjectName)
 }
 
 // limits are bounds of the costs of a policy.

@@ -17,6 +17,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
@@ -60,7 +61,9 @@ type Program struct {
 	annotations []expression
 	mutations   []expression
 	reads       reads
-	limits      limits
+	// patched are the paths that mutations change.
+	patched usher.Paths
+	limits  limits
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
 }
@@ -149,7 +152,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	}
 	c.into(&c.limits.validations)
 	c.limits.measure()
-	p.reads, p.limits = c.reads, c.limits
+	p.reads, p.limits, p.patched = c.reads, c.limits, c.patched
 	return c, nil
 }
 
@@ -158,6 +161,7 @@ type compilation struct {
 	analysis
 
 	plan     planner
+	patched  usher.Paths
 	declared declared
 	programs []*cel.Program
 	problems []rule.Problem
@@ -190,6 +194,9 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed("program instantiation failed: " + err.Error())
 	}
 	c.add(ast)
+	if c.declared.patchTypes {
+		patched(&c.patched, ast)
+	}
 	c.programs = append(c.programs, program)
 	return expression{text: text, program: program, index: len(c.programs) - 1}, ast.OutputType()
 }

@@ -62,6 +62,7 @@ func (c *compilation) mutations(p *Program) {
 		output := celgo.ListType(types.NewObjectType(mutation.JSONPatchTypeName))
 		if m.Type == ApplyConfiguration {
 			output = types.NewObjectType(mutation.ObjectTypeName)
+			c.patched.Add()
 		}
 		compiled, _ := c.compile(m.field(i), m.Expression, output)
 		p.mutations = append(p.mutations, compiled)
@@ -139,6 +140,7 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 			var tree map[string]any
 			if tree, patch, err = jsonpatch.Apply(now.Object, patch); err == nil {
 				now.Object, m.Object = tree, tree
+				now.Size = 0
 				m.Patch = append(m.Patch, patch...)
 				continue
 			}
