@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -155,4 +156,25 @@ func sorted(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return string(encoded)
+}
+
+// TestUnchanged: programs are told that the object is that of the request until one has changed it.
+func TestUnchanged(t *testing.T) {
+	t.Parallel()
+	told := func(name string) program {
+		return func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+			return rule.Outcome{Warnings: []string{fmt.Sprint(name, in.Object["spec"].(map[string]any)["n"], in.Unchanged)}}, nil
+		}
+	}
+	change := func(n int64) program { return patch(add("/spec/n", n)) }
+	broken := selective("broken", []string{"spec"}, change(3))
+	broken.FailurePolicy = rule.Ignore
+	broken.Steps = append(broken.Steps, rule.Step{Name: "fake", Program: fail(errBroken)})
+	steps := selective("steps", []string{"spec"}, told("first "))
+	steps.Steps = append(steps.Steps, rule.Step{Name: "fake", Program: change(1)}, rule.Step{Name: "fake", Program: told("last ")})
+	e := newEngine(usher.Mutate, engine.Options{}, nil, broken, steps, selective("next", []string{"spec"}, told("next ")))
+	d := decide(t, e, rawRequest(usher.Mutate))
+	if diff := cmp.Diff([]string{"first <nil> true", "last 1 false", "next 1 false"}, d.Warnings); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

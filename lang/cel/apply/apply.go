@@ -27,8 +27,9 @@ type Schema struct {
 	root  schema.TypeRef
 }
 
-// Merge returns the operations that merge a configuration into an object. They share values with
-// the configuration. The kind of the configuration is that of the object, whatever it says.
+// Merge returns the operations that merge a configuration into an object, in an order that depends
+// on these alone. They share values with the configuration. The kind of the configuration is that of
+// the object, whatever it says.
 //
 // Errors are those of upstream's ApplyStructuredMergeDiff: fields that the kind does not have,
 // values of another type, and lists and maps that can only be replaced as a whole.
@@ -194,7 +195,8 @@ func (m *merge) maps(t *schema.Map, old, set any) any {
 	}
 	merged := make(map[string]any, len(from)+len(with))
 	maps.Copy(merged, from)
-	for name, member := range with {
+	for _, name := range slices.Sorted(maps.Keys(with)) {
+		member := with[name]
 		m.path = append(m.path, name)
 		if before, ok := from[name]; ok {
 			merged[name] = m.both(fieldType(t, name), before, member)
