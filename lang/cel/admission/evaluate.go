@@ -276,7 +276,7 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 	case e.program == nil:
 		return outcome{}, budget, nil
 	}
-	a.interrupt.Context = ctx
+	a.interrupt.Context = ctx //nolint:fatcontext // expressions have the context of the decision, one after the other
 	value, cost, err := a.run(e)
 	spent := a.variables.takeCost()
 	if spent > budget {

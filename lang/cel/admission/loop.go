@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -37,7 +38,7 @@ func (r *recording) loop(e celast.Expr) []rule.Expression {
 	var wanted func(ref.Val) bool
 	switch {
 	case types.IsError(value):
-		wanted = func(v ref.Val) bool { return types.IsError(v) }
+		wanted = types.IsError
 	case name == "all" && value == types.False:
 		wanted = func(v ref.Val) bool { return v == types.False }
 	case exists && value == types.True:
@@ -63,7 +64,7 @@ func (r *recording) items(c celast.ComprehensionExpr, body celast.Expr, wanted f
 	var told []rule.Expression
 	for _, item := range entriesOf(r.of(c.IterRange())) {
 		bound := map[string]any{c.IterVar(): item.first(c)}
-		locals := append(r.locals[:len(r.locals):len(r.locals)], c.IterVar())
+		locals := append(slices.Clip(r.locals), c.IterVar())
 		if c.HasIterVar2() {
 			bound[c.IterVar2()] = item.value
 			locals = append(locals, c.IterVar2())
