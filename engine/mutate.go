@@ -61,20 +61,24 @@ func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *us
 		if r.Reinvoked && finding.Outcome != usher.Skipped {
 			again = append(again, r)
 		}
-		var decision usher.Decision
-		switch {
-		case err != nil:
-			decision = d.allow(nil)
-		case finding.Outcome == usher.Rejected:
-			decision = d.deny(status{code: res.code, reason: res.reason}, res.message)
-		case finding.Outcome == usher.Failed && !finding.Ignored:
-			decision = d.deny(status{code: http.StatusInternalServerError}, failure(&finding))
-		default:
-			continue
+		if ended := d.end(r, &res, &finding, err); ended != nil {
+			return ended, nil, nil
 		}
-		return &decision, nil, nil
 	}
 	return nil, again, nil
+}
+
+// end returns the decision if a rule has ended the run, or nil.
+func (d *evaluation) end(r *rule.Rule, res *result, finding *usher.Finding, err error) *usher.Decision {
+	switch {
+	case err != nil:
+		return new(d.allow(nil))
+	case finding.Outcome == usher.Rejected:
+		return new(d.deny(status{code: res.code, reason: res.reason}, res.message))
+	case finding.Outcome == usher.Failed && !finding.Ignored:
+		return new(d.deny(status{code: http.StatusInternalServerError}, failure(finding)))
+	}
+	return nil
 }
 
 // remember keeps the object as rules that name resources were matched on it: an editor would change
