@@ -149,14 +149,16 @@ func (l language) running(ctx context.Context, in *rule.Input) (time.Duration, e
 	})
 }
 
+// rulesIn returns the rules of policies, which must have no problems: a policy with the name of another
+// does not count in a server.
 func rulesIn(text string) ([]rule.Rule, error) {
 	policies, err := policiesIn(text)
 	if err != nil {
 		return nil, err
 	}
 	rules, problems := compile.Policies(policies)
-	if errs := rule.Errors(problems); len(errs) > 0 {
-		return nil, fmt.Errorf("compile policies: %v", errs)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("compile policies: %v", problems)
 	}
 	return rules, nil
 }

@@ -12,13 +12,13 @@ const (
  "resourceSelectors":[{"apiVersion":"v1","kind":"Pod"%s}],"validateRules":[%s]}}`
 	// Kubernetes' own policies are in force by a binding.
 	ownRules = `"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["pods"]}]}`
-	ownHead  = `{"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%[1]s-%[2]05d"},`
+	ownHead  = `{"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%[1]s-%05[2]d"},`
 	vap      = ownHead + `"kind":"ValidatingAdmissionPolicy","spec":{` + ownRules + `,"validations":%[4]s}}
 ---
-` + ownHead + `"kind":"ValidatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%[2]05d","validationActions":["Deny"]}}`
+` + ownHead + `"kind":"ValidatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%05[2]d","validationActions":["Deny"]}}`
 	mutating = ownHead + `"kind":"MutatingAdmissionPolicy","spec":{` + ownRules + `,"reinvocationPolicy":"Never","mutations":%[4]s}}
 ---
-` + ownHead + `"kind":"MutatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%[2]05d"}}`
+` + ownHead + `"kind":"MutatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%05[2]d"}}`
 )
 
 // A language is a way to write a policy for pods.
