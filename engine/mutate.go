@@ -61,7 +61,7 @@ func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *us
 		if r.Reinvoked && finding.Outcome != usher.Skipped {
 			again = append(again, r)
 		}
-		if ended := d.end(r, &res, &finding, err); ended != nil {
+		if ended := d.end(&res, &finding, err); ended != nil {
 			return ended, nil, nil
 		}
 	}
@@ -69,7 +69,7 @@ func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *us
 }
 
 // end returns the decision if a rule has ended the run, or nil.
-func (d *evaluation) end(r *rule.Rule, res *result, finding *usher.Finding, err error) *usher.Decision {
+func (d *evaluation) end(res *result, finding *usher.Finding, err error) *usher.Decision {
 	switch {
 	case err != nil:
 		return new(d.allow(nil))

@@ -257,12 +257,8 @@ func grow(initial, step polynomial, own, element int, over Measure) polynomial {
 // within returns b with more names in scope.
 func (b *bounding) within(names map[string]Measure) *bounding {
 	scope := make(map[string]Measure, len(b.scope)+len(names))
-	for name, m := range b.scope {
-		scope[name] = m
-	}
-	for name, m := range names {
-		scope[name] = m
-	}
+	maps.Copy(scope, b.scope)
+	maps.Copy(scope, names)
 	return &bounding{scope: scope, next: b.next}
 }
 

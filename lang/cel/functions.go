@@ -35,7 +35,7 @@ func ruleOf(function string) (callRule, bool) {
 
 func operatorRule(function string) (callRule, bool) {
 	switch function {
-	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, "__not_strictly_false__",
 		operators.Negate, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
 		return callRule{unit, toScalar}, true
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:

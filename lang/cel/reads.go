@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/cel-go/cel"
@@ -234,12 +235,8 @@ func (t *tracing) loop(c celast.ComprehensionExpr) Source {
 
 func (t *tracing) within(names map[string]Source) *tracing {
 	scope := make(map[string]Source, len(t.scope)+len(names))
-	for name, s := range t.scope {
-		scope[name] = s
-	}
-	for name, s := range names {
-		scope[name] = s
-	}
+	maps.Copy(scope, t.scope)
+	maps.Copy(scope, names)
 	return &tracing{reads: t.reads, scope: scope}
 }
 
