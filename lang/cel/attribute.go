@@ -6,7 +6,11 @@ import (
 )
 
 // attributes make qualifiers that read trees without making values of what is on the way.
-type attributes struct{ interpreter.AttributeFactory }
+type attributes struct {
+	interpreter.AttributeFactory
+
+	provider types.Provider
+}
 
 // NewQualifier implements [interpreter.AttributeFactory].
 func (a attributes) NewQualifier(of *types.Type, id int64, value any, optional bool) (interpreter.Qualifier, error) {
@@ -18,10 +22,20 @@ func (a attributes) NewQualifier(of *types.Type, id int64, value any, optional b
 	if !ok {
 		return q, nil
 	}
-	if key, ok := constant.Value().(types.String); ok {
-		return &field{constant, string(key)}, nil
+	key, ok := constant.Value().(types.String)
+	if !ok || a.isStructField(of, string(key)) {
+		return q, nil
 	}
-	return q, nil
+	return &field{constant, string(key)}, nil
+}
+
+// isStructField reports whether a field is read by a function of its type.
+func (a attributes) isStructField(of *types.Type, name string) bool {
+	if of == nil || of.Kind() != types.StructKind {
+		return false
+	}
+	f, found := a.provider.FindStructFieldType(of.TypeName(), name)
+	return found && f.GetFrom != nil
 }
 
 // A field selects a constant key.

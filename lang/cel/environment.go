@@ -53,11 +53,23 @@ func New(env *cel.Env) (*Environment, error) {
 		}
 	}
 	adapter, provider := adapter{env.CELTypeAdapter()}, env.CELTypeProvider()
-	attributes := attributes{interpreter.NewAttributeFactory(env.Container, adapter, provider)}
+	attributes := attributes{interpreter.NewAttributeFactory(env.Container, adapter, provider), provider}
 	return &Environment{
 		Env:         env,
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
 	}, nil
+}
+
+// Check parses and checks an expression. The error is a panic of the compiler, which does not survive
+// [?object.x], for example.
+func (e *Environment) Check(text string) (ast *cel.Ast, issues *cel.Issues, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("the compiler panicked: %v", panicked)
+		}
+	}()
+	ast, issues = e.Compile(text)
+	return ast, issues, nil
 }
 
 // standard are the options of all programs, in the order of cel-go.

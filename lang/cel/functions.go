@@ -184,7 +184,8 @@ func kubernetesRule(function string) (callRule, bool) {
 		return callRule{unit, toScalar}, true
 	case "check":
 		return callRule{func([]argument) polynomial { return constant(350_000) }, toScalar}, true
-	case "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "errored":
+	case "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "errored",
+		"selects", "selectsField":
 		return callRule{unit, toScalar}, true
 	case "reason", "error":
 		return callRule{unit, func([]argument) Measure { return unbounded() }}, true

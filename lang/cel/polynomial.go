@@ -3,6 +3,7 @@ package cel
 import (
 	"math"
 	"slices"
+	"sort"
 )
 
 // The variables of a [polynomial] that every expression has. Those after them belong to loops.
@@ -238,11 +239,28 @@ type Size struct {
 	Longest int
 }
 
+// Unlimited is larger than all requests.
+const Unlimited = 1 << 40
+
+// Small returns the total up to which every size is within a limit, at most [Unlimited]; -1 if none is.
+func Small(within func(Size) bool) int {
+	return sort.Search(Unlimited+1, func(total int) bool { return !within(Size{Total: total, Longest: total}) }) - 1
+}
+
 // SizeOf returns the size of a decoded object, or of a part of one.
 func SizeOf(native any) Size {
 	var s Size
 	s.Add(native)
 	return s
+}
+
+// AddTexts adds the size of a list of texts.
+func (s *Size) AddTexts(texts []string) {
+	s.Total += 1 + 2*len(texts)
+	s.Longest = max(s.Longest, len(texts))
+	for _, text := range texts {
+		s.Total += len(text)
+	}
 }
 
 // Add adds the size of another object.

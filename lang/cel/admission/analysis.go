@@ -2,7 +2,6 @@ package admission
 
 import (
 	"maps"
-	"sort"
 
 	celgo "github.com/google/cel-go/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -32,19 +31,6 @@ type limits struct {
 	small int
 }
 
-// unlimited is larger than all requests.
-const unlimited = 1 << 40
-
-// measure sets the size of requests up to which no budget can be exceeded.
-func (l *limits) measure() {
-	within := func(total int) bool { return l.within(cel.Size{Total: total, Longest: total}) }
-	if within(unlimited) {
-		l.small = unlimited
-		return
-	}
-	l.small = sort.Search(unlimited, func(total int) bool { return !within(total) }) - 1
-}
-
 // within reports whether no budget can be exceeded for what has that size. Variables are evaluated
 // for validations and again for messages.
 func (l *limits) within(s cel.Size) bool {
@@ -57,7 +43,7 @@ func (l *limits) within(s cel.Size) bool {
 
 // bounded reports whether no budget can be exceeded for a request.
 func (p *Program) bounded(in *Input) bool {
-	if p.limits.small == unlimited {
+	if p.limits.small == cel.Unlimited {
 		return true
 	}
 	if in.Size > 0 {

@@ -151,7 +151,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 		p.messages = append(p.messages, compiled)
 	}
 	c.into(&c.limits.validations)
-	c.limits.measure()
+	c.limits.small = cel.Small(c.limits.within)
 	p.reads, p.limits, p.patched = c.reads, c.limits, c.patched
 	return c, nil
 }
@@ -176,7 +176,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
 	}
-	ast, issues, err := check(env, text)
+	ast, issues, err := env.Check(text)
 	if err != nil {
 		return failed("compilation failed: " + err.Error())
 	}
@@ -199,18 +199,6 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 	}
 	c.programs = append(c.programs, program)
 	return expression{text: text, program: program, index: len(c.programs) - 1}, ast.OutputType()
-}
-
-// check parses and checks an expression. The error is a panic of the compiler, which does not survive
-// [?object.x], for example.
-func check(env *cel.Environment, text string) (ast *celgo.Ast, issues *celgo.Issues, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("the compiler panicked: %v", panicked)
-		}
-	}()
-	ast, issues = env.Compile(text)
-	return ast, issues, nil
 }
 
 func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {

@@ -72,7 +72,7 @@ func compileAny(s Source, plan planner, texts []string) (*Program, []*celgo.Ast,
 		compiled, output := c.compile(field, text, outputs...)
 		var ast *celgo.Ast
 		if compiled.err == nil {
-			ast, _, _ = check(e.of[c.declared], text)
+			ast, _, _ = e.of[c.declared].Check(text)
 		}
 		asts = append(asts, ast)
 		return compiled, output

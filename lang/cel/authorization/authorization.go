@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -25,47 +27,78 @@ const budget = 100_000
 
 // A predicate is a compiled expression.
 type predicate struct {
-	program cel.Program
-	uses    []rule.Use
+	// program does not count its cost; counted does. Requests of at most the size small, and those for
+	// which bound is within the budget, need no counting.
+	program *cel.Program
+	counted func() (*cel.Program, error)
+	bound   cel.Bound
+	small   int
+	// lists are the paths to what the expression reads whose size is not that of a few texts.
+	lists [][]string
+	uses  []rule.Use
 }
 
-// environment is made once, because that takes milliseconds, and never changes.
-var environment = sync.OnceValues(newEnvironment)
+// shared is the environment of all expressions. To make one takes milliseconds.
+var shared = sync.OnceValues(newEnvironment)
 
 // Compile compiles an expression. Problems have no Field, Policy and File.
 func Compile(source string) (authz.Predicate, []rule.Problem) {
-	env, err := environment()
+	env, err := shared()
 	if err != nil {
-		return nil, []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "report this as a defect"}}
+		return nil, problem(err.Error(), "report this as a defect")
 	}
-	ast, issues := env.Compile(source)
+	ast, issues, err := env.Check(source)
+	if err != nil {
+		return nil, problem(err.Error(), writeDifferently)
+	}
 	if issues.Err() != nil {
 		return nil, problems(issues)
 	}
-	if !ast.OutputType().IsExactType(cel.BoolType) {
-		return nil, []rule.Problem{{
-			Severity: rule.Error, What: fmt.Sprintf("the expression yields %s, not bool", ast.OutputType()),
-			Do: "compare it with something",
-		}}
+	if !ast.OutputType().IsExactType(celgo.BoolType) {
+		return nil, problem(fmt.Sprintf("the expression yields %s, not bool", ast.OutputType()), "compare it with something")
 	}
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
-	if !cheap(ast) {
-		options = append(options, limited()...)
-	}
-	program, err := env.Program(ast, options...)
+	program, err := env.Plan(ast)
 	if err != nil {
-		return nil, []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "write it in another way"}}
+		return nil, problem(err.Error(), writeDifferently)
 	}
-	return &predicate{program: program, uses: usesOf(ast)}, nil
+	p := &predicate{program: program, uses: usesOf(ast)}
+	p.bound, _ = cel.BoundOf(ast, map[string]cel.Measure{requestName: cel.Input()})
+	p.small = cel.Small(p.within)
+	p.lists = listsOf(ast)
+	// To compile again takes less memory than to keep what few requests need.
+	p.counted = sync.OnceValues(func() (*cel.Program, error) {
+		ast, issues := env.Compile(source)
+		if issues.Err() != nil {
+			return nil, fmt.Errorf("compile %q again: %w", source, issues.Err())
+		}
+		return env.PlanCounted(ast, budget)
+	})
+	return p, nil
+}
+
+// listsOf returns the paths that an expression reads below groups and extra. An empty one is for the
+// whole request.
+func listsOf(ast *celgo.Ast) [][]string {
+	var reads cel.Reads
+	reads.AddValue(reads.Add(ast, map[string]cel.Source{requestName: cel.Variable(requestName)}))
+	return slices.DeleteFunc(reads.Whole(requestName), func(path []string) bool {
+		return len(path) > 0 && path[0] != groupsName && path[0] != extraName
+	})
 }
 
 // Holds implements [authz.Predicate].
 func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
-	defer requests.Put(r)
 	r.Query = q
-	value, _, err := p.program.Eval(r)
-	r.Query = nil
+	defer func() {
+		r.Query = nil
+		requests.Put(r)
+	}()
+	program, err := p.programFor(r)
+	if err != nil {
+		return false, err
+	}
+	value, _, err := program.Eval(r)
 	if err != nil {
 		return false, err
 	}
@@ -76,12 +109,33 @@ func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	return bool(holds), nil
 }
 
+// programFor returns the program that counts its cost, if that may exceed the budget.
+func (p *predicate) programFor(r *request) (*cel.Program, error) {
+	if p.small == cel.Unlimited {
+		return p.program, nil
+	}
+	if s := r.size(p.lists); s.Total <= p.small || p.within(s) {
+		return p.program, nil
+	}
+	return p.counted()
+}
+
+// within reports whether the budget is enough for a request of that size.
+func (p *predicate) within(s cel.Size) bool { return p.bound.At(s) <= budget }
+
 var errNotBool = errors.New("the expression does not yield a bool")
+
+const writeDifferently = "write it in another way"
+
+// problem is one about the whole expression.
+func problem(what, do string) []rule.Problem {
+	return []rule.Problem{{Severity: rule.Error, What: what, Do: do}}
+}
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '(\w+)'`)
 
 // problems are what the compiler objects to, each with the place in the expression.
-func problems(issues *cel.Issues) []rule.Problem {
+func problems(issues *celgo.Issues) []rule.Problem {
 	var all []rule.Problem
 	for _, e := range issues.Errors() {
 		p := rule.Problem{

@@ -1,6 +1,7 @@
 package authorization_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -90,13 +91,36 @@ func TestHolds(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat("1,", 200) + "1]"
-	predicate, problems := authorization.Compile(list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))")
-	if problems != nil {
-		t.Fatal(problems)
+	few, many := pathRequest(), pathRequest()
+	few.User.Groups = []string{"devs", "system:authenticated"}
+	for i := range 1000 {
+		many.User.Groups = append(many.User.Groups, fmt.Sprintf("group-%d", i))
 	}
-	q := authz.QueryOf(pathRequest(), nil)
-	if holds, err := predicate.Holds(&q); err == nil || holds || !strings.Contains(err.Error(), "cost limit exceeded") {
-		t.Errorf("got %t, %v, want an error about the cost", holds, err)
+	for _, row := range []struct {
+		reason, source string
+		request        *usher.Request
+		exceeded       bool
+	}{
+		{"loops in loops over constants", list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))", few, true},
+		{"a loop in a loop over few groups", "request.groups.all(a, request.groups.exists(b, a == b))", few, false},
+		{"the same over many groups", "request.groups.all(a, request.groups.exists(b, a == b))", many, true},
+		{"a loop over many groups, which costs less than its bound", "request.groups.all(a, a.startsWith('group-'))", many, false},
+		{"counted, and cheap", "request.groups.distinct().size() > 1", few, false},
+		{"many groups compared with each other", "request.groups.distinct().size() > 1", many, true},
+		{"a list too long to be made", "lists.range(1000000000).size() > 0", few, true},
+	} {
+		predicate, problems := authorization.Compile(row.source)
+		if problems != nil {
+			t.Fatal(problems)
+		}
+		// The second time a program that counts is there.
+		for range 2 {
+			q := authz.QueryOf(row.request, nil)
+			holds, err := predicate.Holds(&q)
+			if exceeded := err != nil && strings.Contains(err.Error(), "cost limit exceeded"); exceeded != row.exceeded || holds == row.exceeded {
+				t.Errorf("%s: got %t, %v; expected the cost to exceed the limit: %t", row.reason, holds, err, row.exceeded)
+			}
+		}
 	}
 }
 
@@ -109,6 +133,7 @@ func TestProblems(t *testing.T) {
 		{"user == 'jane'", "undeclared reference to 'user'", "write request.user"},
 		{"object.spec.x == 1", "undeclared reference to 'object'", "docs/authorization.md"},
 		{"request.namespce == 'a'", "undefined field 'namespce'", "docs/authorization.md"},
+		{"[?dyn(request.user)] == []", "the compiler panicked", "write it in another way"},
 		{"request.name.matches('(')", "invalid matches argument", ""},
 	} {
 		t.Run(test.source, func(t *testing.T) {

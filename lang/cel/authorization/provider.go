@@ -9,7 +9,7 @@ import (
 
 // A provider knows the types of requests besides the usual ones.
 type provider struct {
-	*types.Registry
+	types.Provider
 }
 
 func fieldsOf(name string) []field {
@@ -31,14 +31,14 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	if fieldsOf(name) != nil {
 		return types.NewTypeTypeWithParam(cel.ObjectType(name)), true
 	}
-	return p.Registry.FindStructType(name)
+	return p.Provider.FindStructType(name)
 }
 
 // FindStructFieldNames implements [types.Provider].
 func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
 	fields := fieldsOf(name)
 	if fields == nil {
-		return p.Registry.FindStructFieldNames(name)
+		return p.Provider.FindStructFieldNames(name)
 	}
 	names := make([]string, len(fields))
 	for i := range fields {
@@ -70,5 +70,5 @@ func (p *provider) FindStructFieldType(name, fieldName string) (*types.FieldType
 			},
 		}, true
 	}
-	return p.Registry.FindStructFieldType(name, fieldName)
+	return p.Provider.FindStructFieldType(name, fieldName)
 }

@@ -6,12 +6,13 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -25,14 +26,22 @@ type request struct {
 var requests = sync.Pool{New: func() any { return &request{} }}
 
 var (
-	requestType     = cel.ObjectType("usher.Request")
-	accountType     = cel.ObjectType("usher.ServiceAccount")
-	resourceType    = cel.ObjectType("usher.ResourceAttributes")
-	nonResourceType = cel.ObjectType("usher.NonResourceAttributes")
+	requestType     = celgo.ObjectType("usher.Request")
+	accountType     = celgo.ObjectType("usher.ServiceAccount")
+	resourceType    = celgo.ObjectType("usher.ResourceAttributes")
+	nonResourceType = celgo.ObjectType("usher.NonResourceAttributes")
+)
+
+const (
+	// requestName is the name of the variable.
+	requestName = "request"
+	// The fields that are lists.
+	groupsName = "groups"
+	extraName  = "extra"
 )
 
 // ResolveName implements [interpreter.Activation].
-func (r *request) ResolveName(name string) (any, bool) { return r, name == "request" }
+func (r *request) ResolveName(name string) (any, bool) { return r, name == requestName }
 
 // Parent implements [interpreter.Activation].
 func (r *request) Parent() interpreter.Activation { return nil }
@@ -56,6 +65,32 @@ func (r *request) Type() ref.Type { return requestType }
 // Value implements [ref.Val].
 func (r *request) Value() any { return r }
 
+// size returns the size of all fields but groups and extra, and of what there is at paths, which
+// lead to these or are empty.
+func (r *request) size(paths [][]string) cel.Size {
+	// There are fewer fields than that.
+	const fields = 64
+	s := cel.Size{Total: fields + len(r.User.Name) + len(r.User.UID) + len(r.Node) + len(r.Verb.Text) + len(r.Path.Text) +
+		len(r.Group.Text) + len(r.Version.Text) + len(r.Resource.Text) + len(r.Subresource) + len(r.Name.Text) + len(r.Namespace.Text)}
+	for _, path := range paths {
+		switch {
+		case len(path) > 1:
+			s.AddTexts(r.User.Extra[path[1]])
+			continue
+		case len(path) == 0 || path[0] == groupsName:
+			s.AddTexts(r.User.Groups)
+		}
+		if len(path) == 0 || path[0] == extraName {
+			s.Longest = max(s.Longest, len(r.User.Extra))
+			for key, values := range r.User.Extra {
+				s.Total += 2 + len(key)
+				s.AddTexts(values)
+			}
+		}
+	}
+	return s
+}
+
 // selectsLabel reports whether every object that the request is for has that label.
 func (r *request) selectsLabel(key, value string) bool { return r.demands(r.Labels, key, value) }
 
@@ -71,7 +106,7 @@ func (r *request) demands(selector []usher.Requirement, key, value string) bool 
 // has fields itself cannot be read.
 type field struct {
 	name string
-	kind *cel.Type
+	kind *celgo.Type
 	set  func(*request) bool
 	get  func(*request) (any, error)
 }
@@ -79,14 +114,14 @@ type field struct {
 // text is a field with a text, which is set unless it is empty.
 func text(name string, get func(*request) string) field {
 	return field{
-		name: name, kind: cel.StringType,
+		name: name, kind: celgo.StringType,
 		set: func(r *request) bool { return get(r) != "" },
 		get: func(r *request) (any, error) { return types.String(get(r)), nil },
 	}
 }
 
 // part is a field with fields.
-func part(name string, kind *cel.Type, set func(*request) bool, absent error) field {
+func part(name string, kind *celgo.Type, set func(*request) bool, absent error) field {
 	return field{name: name, kind: kind, set: set, get: func(r *request) (any, error) {
 		if !set(r) {
 			return nil, absent
@@ -107,12 +142,12 @@ var (
 		text("user", func(r *request) string { return r.User.Name }),
 		text("uid", func(r *request) string { return r.User.UID }),
 		{
-			name: "groups", kind: cel.ListType(cel.StringType),
+			name: groupsName, kind: celgo.ListType(celgo.StringType),
 			set: func(r *request) bool { return len(r.User.Groups) > 0 },
 			get: func(r *request) (any, error) { return r.User.Groups, nil },
 		},
 		{
-			name: "extra", kind: cel.MapType(cel.StringType, cel.ListType(cel.StringType)),
+			name: extraName, kind: celgo.MapType(celgo.StringType, celgo.ListType(celgo.StringType)),
 			set: func(r *request) bool { return len(r.User.Extra) > 0 },
 			get: func(r *request) (any, error) { return extra(r.User.Extra), nil },
 		},
@@ -120,7 +155,7 @@ var (
 		text("node", func(r *request) string { return r.Node }),
 		text("path", func(r *request) string { return r.Path.Text }),
 		{
-			name: "isWildcard", kind: cel.BoolType,
+			name: "isWildcard", kind: celgo.BoolType,
 			set: func(*request) bool { return true },
 			get: func(r *request) (any, error) { return types.Bool(r.Wildcard()), nil },
 		},
