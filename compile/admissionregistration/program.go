@@ -51,6 +51,7 @@ func Link(policies []*Policy, bindings []*Binding) []rule.Rule {
 }
 
 func bind(p *Policy, b *Binding) rule.Rule {
+	both := pair{policy: p, binding: b, without: []map[string]any{nil}}
 	r := rule.Rule{
 		Policy:        p.Ref(),
 		Name:          "binding " + b.name,
@@ -58,11 +59,11 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		FailurePolicy: rule.Fail,
 		Independent:   true,
 		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.resources}},
-		Steps:         []rule.Step{{Name: "cel", Program: newProgram(pair{policy: p, binding: b})}},
+		Steps:         []rule.Step{{Name: "cel", Program: newProgram(both)}},
 	}
 	if p.kind == mutatingKind {
 		r.Phase, r.Pass, r.Reinvoked = usher.Mutate, passOnce, p.again
-		r.Steps[0].Program = newMutator(pair{policy: p, binding: b})
+		r.Steps[0].Program = newMutator(both)
 		if p.again {
 			r.Pass = passAgain
 		}
@@ -83,6 +84,8 @@ func bind(p *Policy, b *Binding) rule.Rule {
 type pair struct {
 	policy  *Policy
 	binding *Binding
+	// without are the params of a policy that has none: it is evaluated once.
+	without []map[string]any
 }
 
 // A configError is an error of a policy or of a binding before it is evaluated.
@@ -112,6 +115,9 @@ func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped str
 	}
 	if skipped != "" {
 		return nil, "binding: " + skipped, nil
+	}
+	if p.policy.params == nil || p.binding.params == nil {
+		return p.without, "", nil
 	}
 	if params, err = p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts); err != nil {
 		of := "binding"

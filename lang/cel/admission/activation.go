@@ -49,6 +49,8 @@ type activation struct {
 	counted []*cel.Program
 	// stop is why evaluation cannot go on: a fact is missing, or there is none.
 	stop error
+	// few has the outcomes of the validations, unless there are more.
+	few [3]outcome
 }
 
 // errUncounted is impossible: expressions that compile do so again.

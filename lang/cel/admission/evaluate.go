@@ -53,7 +53,7 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 		return Result{Skipped: skipped}, nil
 	}
 	a.enter(withNamespace | withAuthorizer)
-	values, left, err := a.evaluateAll(ctx, p.validations, celconfig.RuntimeCELCostBudget)
+	values, left, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
 	if stop := interrupted(ctx, a); stop != nil {
 		return Result{}, stop
 	}
@@ -245,12 +245,17 @@ type outcome struct {
 // evaluateAll evaluates expressions one after the other and returns what is left of the budget.
 // The error is that the budget is exceeded.
 func (a *activation) evaluateAll(ctx context.Context, expressions []expression, budget int64) ([]outcome, int64, error) {
-	outcomes := make([]outcome, len(expressions))
+	return a.evaluateInto(ctx, make([]outcome, 0, len(expressions)), expressions, budget)
+}
+
+// evaluateInto is evaluateAll that appends the outcomes to others.
+func (a *activation) evaluateInto(ctx context.Context, outcomes []outcome, expressions []expression, budget int64) ([]outcome, int64, error) {
 	for i := range expressions {
-		var err error
-		if outcomes[i], budget, err = a.evaluate(ctx, &expressions[i], budget); err != nil {
+		one, left, err := a.evaluate(ctx, &expressions[i], budget)
+		if err != nil {
 			return nil, -1, err
 		}
+		outcomes, budget = append(outcomes, one), left
 		if a.stop != nil {
 			return nil, -1, nil
 		}
