@@ -154,7 +154,7 @@ func TestPosition(t *testing.T) {
 	if got := nowhere.Position("spec"); got != (api.Position{}) {
 		t.Errorf("a policy that is in no file is at %v", got)
 	}
-	located := api.Policy{Locate: func(field string) api.Position { return api.Position{File: field, Line: 3} }}
+	located := api.Policy{Locate: func(field string, _, _ int) api.Position { return api.Position{File: field, Line: 3} }}
 	if got, want := located.Position("spec"), (api.Position{File: "spec", Line: 3}); got != want {
 		t.Errorf("position %v, want %v", got, want)
 	}

@@ -22,8 +22,9 @@ type Policy struct {
 	// used.
 	Duplicate []string
 	// Locate returns the position of a field; nil if the policy did not come from a file. An absent
-	// field has the position of its closest parent that exists.
-	Locate func(field string) Position
+	// field has the position of its closest parent that exists. Of the text of a field it returns
+	// the position of a line and a column, which count from 1; they are 0 for the field itself.
+	Locate func(field string, line, column int) Position
 	// Proof is what is known about the right of the writer. Policies in files need no proof.
 	Proof Proof
 }
@@ -54,15 +55,20 @@ const (
 // A Position is a place in a file. The zero Position is unknown.
 type Position struct {
 	File string
-	// Line counts from 1; 0 if it is not known.
-	Line int
+	// Line and Column count from 1, and are 0 if they are not known. Column is known only of a
+	// place in a text.
+	Line, Column int
 }
 
 // Position returns the position of a field of the policy, such as
 // spec.overrideRules[0].overriders.cue; the empty field is the policy itself.
-func (p *Policy) Position(field string) Position {
+func (p *Policy) Position(field string) Position { return p.PositionIn(field, 0, 0) }
+
+// PositionIn returns the position of a line and a column in the text of a field. They count from 1;
+// columns are characters. If they cannot be found in the file, it is the position of the field.
+func (p *Policy) PositionIn(field string, line, column int) Position {
 	if p.Locate == nil {
 		return Position{}
 	}
-	return p.Locate(field)
+	return p.Locate(field, line, column)
 }

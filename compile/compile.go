@@ -89,12 +89,18 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	problems = append(problems, fields(p)...)
 	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
 	for i := range problems {
-		position := p.Position(problems[i].Field)
-		problems[i].Policy, problems[i].File, problems[i].Line = c.Ref, position.File, position.Line
+		problems[i] = c.Place(problems[i])
 	}
 	rule.SortProblems(problems)
 	c.Problems = problems
 	return c
+}
+
+// Place returns a problem of the policy with the policy and the place in its file.
+func (c *Compiled) Place(p rule.Problem) rule.Problem {
+	position := c.Policy.PositionIn(p.Field, p.At.Line, p.At.Column)
+	p.Policy, p.File, p.Line, p.Column = c.Ref, position.File, position.Line, position.Column
+	return p
 }
 
 // Pending reports whether c could not be checked wholly: compiling the policy again may tell
@@ -195,12 +201,10 @@ func Duplicates(cs []Compiled) []rule.Problem {
 		if other := cs[before].Policy.Position(""); other.File != "" {
 			what += fmt.Sprintf(" (%s:%d)", other.File, other.Line)
 		}
-		position := c.Policy.Position("metadata.name")
-		problems = append(problems, rule.Problem{
-			Policy: c.Ref, Severity: rule.Warning, Field: "metadata.name", What: what,
-			Do:   "rename one of them: in a cluster the one that is applied last replaces the other",
-			File: position.File, Line: position.Line,
-		})
+		problems = append(problems, c.Place(rule.Problem{
+			Severity: rule.Warning, Field: "metadata.name", What: what,
+			Do: "rename one of them: in a cluster the one that is applied last replaces the other",
+		}))
 	}
 	return problems
 }

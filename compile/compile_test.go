@@ -85,7 +85,7 @@ func decode(t testing.TB, name string, text []byte) api.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy.Locate = func(string) api.Position { return api.Position{File: name, Line: 1} }
+	policy.Locate = func(string, int, int) api.Position { return api.Position{File: name, Line: 1} }
 	return policy
 }
 
@@ -101,7 +101,7 @@ spec:
   - targetOperations: [create]
     cue: "validate: {valid: true}"
 `))
-	policy.Locate = func(field string) api.Position {
+	policy.Locate = func(field string, _, _ int) api.Position {
 		return api.Position{File: field, Line: len(field)}
 	}
 	c := compile.Policy(policy)

@@ -39,7 +39,7 @@ func Unbound(cs []Compiled) []rule.Problem {
 	var problems []rule.Problem
 	for i := range cs {
 		c := &cs[i]
-		p := rule.Problem{Policy: c.Ref, Severity: rule.Warning}
+		p := rule.Problem{Severity: rule.Warning}
 		switch {
 		case c.Admission != nil && !bound[c.Admission.Ref()]:
 			p.Field, p.What = "metadata.name", "no binding puts the policy into force: it does nothing"
@@ -53,9 +53,7 @@ func Unbound(cs []Compiled) []rule.Problem {
 		default:
 			continue
 		}
-		position := c.Policy.Position(p.Field)
-		p.File, p.Line = position.File, position.Line
-		problems = append(problems, p)
+		problems = append(problems, c.Place(p))
 	}
 	return problems
 }
@@ -96,7 +94,5 @@ func (p *Params) Problem(value any, err error) (rule.Problem, bool) {
 	if !absent {
 		return rule.Problem{}, false
 	}
-	position := p.binding.Policy.Position(problem.Field)
-	problem.Policy, problem.File, problem.Line = p.binding.Ref, position.File, position.Line
-	return problem, true
+	return p.binding.Place(problem), true
 }

@@ -261,7 +261,7 @@ func TestAProblemMovesWithItsLine(t *testing.T) {
 	a.update(set(policy))
 	h.next()
 	moved := policy
-	moved.Locate = func(string) api.Position { return api.Position{File: "a.yaml", Line: 70} }
+	moved.Locate = func(string, int, int) api.Position { return api.Position{File: "a.yaml", Line: 70} }
 	a.update(set(moved))
 	if s := h.next(); s.Problems[0].Line != 70 {
 		t.Errorf("problem is at line %d, want 70", s.Problems[0].Line)
@@ -525,7 +525,7 @@ func policy(name, overriders string) api.Policy {
 	if err != nil {
 		panic(err)
 	}
-	p.Locate = func(string) api.Position { return api.Position{File: name + ".yaml", Line: 7} }
+	p.Locate = func(string, int, int) api.Position { return api.Position{File: name + ".yaml", Line: 7} }
 	return p
 }
 

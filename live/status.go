@@ -115,7 +115,7 @@ func (l *Live) report(last, next Status, took time.Duration) {
 	}
 	for _, p := range last.Problems {
 		if !now[p] {
-			l.options.Log.Info("policy problem resolved", append(place(p), slog.String("what", p.What))...)
+			l.options.Log.Info("policy problem resolved", append(place(p), slog.String("what", p.Text()))...)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 	if p.Severity == rule.Error {
 		log = l.options.Log.Error
 	}
-	attrs := append(place(p), slog.String("what", p.What))
+	attrs := append(place(p), slog.String("what", p.Text()))
 	if p.Do != "" {
 		attrs = append(attrs, slog.String("do", p.Do))
 	}
@@ -148,6 +148,9 @@ func place(p rule.Problem) []any {
 	}
 	if p.File != "" {
 		attrs = append(attrs, slog.String("file", p.File), slog.Int("line", p.Line))
+		if p.Column > 0 {
+			attrs = append(attrs, slog.Int("column", p.Column))
+		}
 	}
 	if p.Field != "" {
 		attrs = append(attrs, slog.String("field", p.Field))

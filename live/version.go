@@ -87,7 +87,7 @@ func (v *version) holds(policy api.Policy) bool {
 		return len(v.newest.Problems) == 0
 	}
 	for _, p := range v.newest.Problems {
-		if known.Position(p.Field) != policy.Position(p.Field) {
+		if known.PositionIn(p.Field, p.At.Line, p.At.Column) != policy.PositionIn(p.Field, p.At.Line, p.At.Column) {
 			return false
 		}
 	}

@@ -251,7 +251,7 @@ func problems(all []rule.Problem) []v1alpha1.PolicyProblem {
 			break
 		}
 		problems = append(problems, v1alpha1.PolicyProblem{
-			Severity: string(p.Severity), Field: short(p.Field), What: short(p.What), Do: short(p.Do),
+			Severity: string(p.Severity), Field: short(p.Field), What: short(p.Text()), Do: short(p.Do),
 		})
 	}
 	return problems
@@ -267,7 +267,7 @@ func firstError(problems []rule.Problem) string {
 }
 
 func inOneLine(p rule.Problem) string {
-	text := p.What
+	text := p.Text()
 	if p.Field != "" {
 		text = p.Field + ": " + text
 	}

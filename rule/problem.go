@@ -27,12 +27,16 @@ type Problem struct {
 	Severity Severity        `json:"severity"`
 	// Field is the path of the field, such as spec.overrideRules[0].overriders.cue.
 	Field string `json:"field,omitempty"`
+	// At is the place in the text of the field, such as an expression.
+	At Place `json:"at,omitzero"`
 	// What is wrong, and what to Do about it: a sentence each, without full stop.
 	What string `json:"what"`
 	Do   string `json:"do,omitempty"`
-	// File and Line tell where, if the policy came from a file; Line counts from 1.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
+	// File, Line and Column tell where, if the policy came from a file. Line and Column count from
+	// 1; Column is known only of a place in a text.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 	// Pending says that the policy could not be checked now: a later try may tell otherwise.
 	Pending bool `json:"pending,omitempty"`
 }
@@ -40,13 +44,16 @@ type Problem struct {
 // String is the problem in one line; what concerns no policy, such as a file that cannot
 // be read, names none:
 //
-//	a.yaml:12: error: ClusterOverridePolicy x: spec.overrideRules[0].overriders.cue: what is wrong; what to do
+//	a.yaml:12:9: error: ClusterOverridePolicy x: spec.overrideRules[0].overriders.cue: what is wrong; what to do
 func (p Problem) String() string {
 	s := string(p.Severity) + ": "
 	if p.Policy != (usher.PolicyRef{}) {
 		s += p.Policy.String() + ": "
 	}
+	what := p.Text()
 	switch {
+	case p.File != "" && p.Line > 0 && p.Column > 0:
+		s, what = fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, s), p.What
 	case p.File != "" && p.Line > 0:
 		s = fmt.Sprintf("%s:%d: %s", p.File, p.Line, s)
 	case p.File != "":
@@ -55,21 +62,32 @@ func (p Problem) String() string {
 	if p.Field != "" {
 		s += p.Field + ": "
 	}
-	s += p.What
+	s += what
 	if p.Do != "" {
 		s += "; " + p.Do
 	}
 	return s
 }
 
-// SortProblems orders problems by file, line, policy, field and text.
+// Text is What with the place in the text of the field, for readers who do not see the file.
+func (p Problem) Text() string {
+	if p.At.Line == 0 {
+		return p.What
+	}
+	return fmt.Sprintf("%s (line %d, column %d)", p.What, p.At.Line, p.At.Column)
+}
+
+// SortProblems orders problems by file, line, column, policy, field and text.
 func SortProblems(problems []Problem) {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(
 			cmp.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Policy.String(), b.Policy.String()),
 			cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.At.Line, b.At.Line),
+			cmp.Compare(a.At.Column, b.At.Column),
 			cmp.Compare(a.What, b.What),
 		)
 	})

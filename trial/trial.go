@@ -113,8 +113,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}
 	for i := range result.Problems {
 		p := &result.Problems[i]
-		position := c.Policy.Position(p.Field)
-		p.Policy, p.File, p.Line = c.Ref, position.File, position.Line
+		*p = c.Place(*p)
 		if !t.options.Mistakes {
 			p.Severity = rule.Warning
 		}

@@ -305,7 +305,7 @@ func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
 
 // sentence returns a problem without the policy and the severity, which the message has already.
 func sentence(p rule.Problem) string {
-	s := p.What
+	s := p.Text()
 	if p.Field != "" {
 		s = p.Field + ": " + s
 	}

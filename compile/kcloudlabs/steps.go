@@ -166,7 +166,7 @@ func (c *compilation) options(o cue.Options) cue.Options {
 func broken(errs []rule.Problem) rule.Program {
 	whats := make([]string, len(errs))
 	for i, p := range errs {
-		whats[i] = p.What
+		whats[i] = p.Text()
 	}
 	return failure(strings.Join(whats, "; "))
 }

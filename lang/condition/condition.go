@@ -53,7 +53,7 @@ func Params(t *v1alpha1.ValidateRuleTemplate) func(*rule.Input) (map[string]any,
 	c, problems := compile(t)
 	if c == nil {
 		return func(*rule.Input) (map[string]any, error) {
-			return nil, fmt.Errorf("render template: %s", rule.Errors(problems)[0].What)
+			return nil, fmt.Errorf("render template: %s", rule.Errors(problems)[0].Text())
 		}
 	}
 	return c.params

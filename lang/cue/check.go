@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/usher-dev/usher/rule"
 
@@ -14,13 +15,20 @@ import (
 )
 
 func (c *compilation) problem(severity rule.Severity, pos token.Pos, what, do string) {
-	if pos.IsValid() {
-		what = fmt.Sprintf("%s (%d:%d)", what, pos.Line(), pos.Column())
-	}
-	p := rule.Problem{Severity: severity, Field: c.form.field(), What: what, Do: do}
+	p := rule.Problem{Severity: severity, Field: c.form.field(), At: c.place(pos), What: what, Do: do}
 	if !slices.Contains(c.problems, p) {
 		c.problems = append(c.problems, p)
 	}
+}
+
+// place converts a position of CUE, whose columns are bytes.
+func (c *compilation) place(pos token.Pos) rule.Place {
+	lines := strings.Split(c.source, "\n")
+	if !pos.IsValid() || pos.Line() < 1 || pos.Line() > len(lines) {
+		return rule.Place{}
+	}
+	line := lines[pos.Line()-1]
+	return rule.PlaceIn(c.source, pos.Line(), 1+utf8.RuneCountInString(line[:min(max(pos.Column()-1, 0), len(line))]))
 }
 
 func (c *compilation) fail(what, do string) { c.problem(rule.Error, token.NoPos, what, do) }

@@ -28,7 +28,7 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 	if p.evaluator == nil {
 		p.evaluator = Default()
 	}
-	c := &compilation{form: form}
+	c := &compilation{source: source, form: form}
 	c.check(ctx, p)
 	if c.failed() {
 		return nil, c.problems
@@ -55,6 +55,7 @@ func Compile(ctx context.Context, source string, form Form, o Options) (*Program
 
 // A compilation collects the problems of a source.
 type compilation struct {
+	source   string
 	form     Form
 	problems []rule.Problem
 	// tagged are the top-level fields that are written as parameters.
@@ -115,7 +116,7 @@ func pending(form Form, err error) rule.Problem {
 
 // analyse determines what a source reads, and translates it.
 func analyse(source string, form Form) (*analysis, []rule.Problem) {
-	c := &compilation{form: form}
+	c := &compilation{source: source, form: form}
 	file := c.parse(source)
 	if file == nil {
 		return nil, c.problems

@@ -24,49 +24,49 @@ func TestCompileProblems(t *testing.T) {
 		{"in order", cue.Override, "object: _\npatches: []", nil},
 		{"what lacks only parameters is in order", cue.Override, "object: _\npatches: [{op: \"add\", path: \"/a\", value: object.a.b}]", nil},
 		{"the parameter is not declared", cue.Override, `patches: [{op: "add", path: "/a", value: object.metadata.name}]`, []string{
-			`error: cue: patches.value: reference "object" not found (1:42); declare the parameter: object: _ @tag(object)`}},
+			`error: cue: patches.value: reference "object" not found (line 1, column 42); declare the parameter: object: _ @tag(object)`}},
 		{"oldObject is not for overrides", cue.Override, "object: _\npatches: [oldObject]", []string{
-			`error: cue: patches: reference "oldObject" not found (2:11); override rules get no oldObject; do without it`}},
+			`error: cue: patches: reference "oldObject" not found (line 2, column 11); override rules get no oldObject; do without it`}},
 		{"the rendered forms are told by their field", cue.RenderedOverride, "patches: [data.object]", []string{
-			`error: renderedCue: patches: reference "data" not found (1:11); declare the parameter: data: _ @tag(data)`}},
+			`error: renderedCue: patches: reference "data" not found (line 1, column 11); declare the parameter: data: _ @tag(data)`}},
 		{"all at once, by line", cue.Override, "patches: []\na: nope\nb: 1\n\nc: no", []string{
-			`error: cue: a: reference "nope" not found (2:4); declare the name or correct it`,
-			`error: cue: c: reference "no" not found (5:4); declare the name or correct it`}},
+			`error: cue: a: reference "nope" not found (line 2, column 4); declare the name or correct it`,
+			`error: cue: c: reference "no" not found (line 5, column 4); declare the name or correct it`}},
 		{"a package without its import", cue.Override, "patches: []\na: json.Marshal(1)", []string{
-			`error: cue: a: reference "json" not found (2:4); write import "encoding/json" first`}},
+			`error: cue: a: reference "json" not found (line 2, column 4); write import "encoding/json" first`}},
 		{"a conflict", cue.Validate, "a: 1\na: 2\nvalidate: {}", []string{
-			`error: cue: a: conflicting values 2 and 1 (1:4); make the declarations agree, or put them under conditions that exclude each other`}},
+			`error: cue: a: conflicting values 2 and 1 (line 1, column 4); make the declarations agree, or put them under conditions that exclude each other`}},
 		{"an unknown package", cue.Override, "import \"corp.example/lib\"\n\npatches: [lib.x]", []string{
-			`error: cue: package "corp.example/lib" not found (1:8); import packages of CUE's standard library only`}},
+			`error: cue: package "corp.example/lib" not found (line 1, column 8); import packages of CUE's standard library only`}},
 		{"an unknown package that nothing uses", cue.Override, "import \"corp.example/lib\"\n\npatches: []", []string{
-			`error: cue: package "corp.example/lib" not found (1:8); import packages of CUE's standard library only`}},
+			`error: cue: package "corp.example/lib" not found (line 1, column 8); import packages of CUE's standard library only`}},
 		{"a standard package that nothing uses", cue.Override, "import \"strings\"\n\npatches: []", nil},
 		{"an unknown package beside an unknown name", cue.Override, "import \"corp.example/lib\"\n\npatches: [lib.x, nope]", []string{
-			`error: cue: package "corp.example/lib" not found (1:8); import packages of CUE's standard library only`,
-			`error: cue: patches: reference "nope" not found (3:18); declare the name or correct it`}},
+			`error: cue: package "corp.example/lib" not found (line 1, column 8); import packages of CUE's standard library only`,
+			`error: cue: patches: reference "nope" not found (line 3, column 18); declare the name or correct it`}},
 		{"a package name that is no path", cue.Override, "import \"foo\"\n\npatches: []", []string{
-			`error: cue: package "foo" not found (1:8); import packages of CUE's standard library only`}},
+			`error: cue: package "foo" not found (line 1, column 8); import packages of CUE's standard library only`}},
 		{"no output", cue.Override, "object: _", []string{missing}},
 		{"an output under a condition", cue.Override, "object: _\nif object.a == 1 {patches: []}", nil},
 		{"an output that may come from elsewhere", cue.Override, "#A: patches: []\n#A", nil},
 		{"an output of the other form", cue.Override, "validate: {}", []string{missing}},
 		{"nothing", cue.Override, "", []string{missing}},
 		{"an unused let clause", cue.Override, "let a = 1\npatches: []", []string{
-			`error: cue: unreferenced alias or let clause a (1:1); use it or remove it`}},
+			`error: cue: unreferenced alias or let clause a (line 1, column 1); use it or remove it`}},
 		{"a later builtin", cue.Override, "patches: [error(\"x\")]", []string{
-			`error: cue: patches: builtin "error" is not available in version v0.4.3; it was added in version "v0.14.0" (1:11); write it in the language of CUE v0.4.3`}},
+			`error: cue: patches: builtin "error" is not available in version v0.4.3; it was added in version "v0.14.0" (line 1, column 11); write it in the language of CUE v0.4.3`}},
 		{"attributes are decoration", cue.Override, "@extern(embed)\nx: 1 @embed(file=\"/etc/passwd\")\npatches: []", nil},
 		{"lists add up", cue.Override, "object: _\npatches: [1] + [2]", nil},
 		{"words are operators", cue.Override, "patches: [7 div 2 mod 2 quo 1 rem 1]", nil},
 		{"a name that has become a word", cue.Override, "try: 1\npatches: []", []string{
-			`error: cue: expected '{', found ':' (1:4); correct the CUE`,
-			`error: cue: expected '}', found 'EOF' (2:12); correct the CUE`,
-			`error: cue: missing ',' in struct literal (2:12); correct the CUE`,
+			`error: cue: expected '{', found ':' (line 1, column 4); correct the CUE`,
+			`error: cue: expected '}', found 'EOF' (line 2, column 12); correct the CUE`,
+			`error: cue: missing ',' in struct literal (line 2, column 12); correct the CUE`,
 			`error: cue: try is not a name any more; choose another name, or write "try" where it is a label`}},
 		{"advice shows the source", cue.Override, "object: _\npatches: []\nx: object.a != _|_ && object.a.b > 1", []string{
-			`warning: cue: && evaluates both sides, so object.a != _|_ does not keep the other from failing where the field is missing (3:4); test the presence in an if clause of its own, around the rest`}},
+			`warning: cue: && evaluates both sides, so object.a != _|_ does not keep the other from failing where the field is missing (line 3, column 4); test the presence in an if clause of its own, around the rest`}},
 		{"a word is no operator without operands", cue.Override, "patches: [div 2]", []string{
-			`error: cue: missing ',' in list literal (1:15); correct the CUE`}},
+			`error: cue: missing ',' in list literal (line 1, column 15); correct the CUE`}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ type native struct {
 // check returns all that is wrong with a source, and the source for the evaluator if nothing
 // of it is an error.
 func check(source string, form Form) (*native, []rule.Problem) {
-	c := &compilation{form: form}
+	c := &compilation{source: source, form: form}
 	file := c.parse(source)
 	if file == nil {
 		return nil, c.problems
@@ -42,14 +42,14 @@ func check(source string, form Form) (*native, []rule.Problem) {
 
 // nativeOf returns a source that has been checked for the evaluator.
 func nativeOf(source string, form Form) (*native, error) {
-	c := &compilation{form: form}
+	c := &compilation{source: source, form: form}
 	if file := c.parse(source); file != nil {
 		n := c.build(file)
 		if n != nil && !c.failed() {
 			return n, nil
 		}
 	}
-	return nil, fmt.Errorf("compile it again: %s", c.problems[0].What)
+	return nil, fmt.Errorf("compile it again: %s", c.problems[0].Text())
 }
 
 // build gives a file to the evaluator, and checks it by evaluating it.

@@ -122,7 +122,7 @@ const (
 // checkWithinReason checks a source, and that the uses that the parent has for it take neither too
 // long nor too much memory.
 func checkWithinReason(source string, form Form) (*native, []rule.Problem) {
-	c := &compilation{form: form}
+	c := &compilation{source: source, form: form}
 	begin, used, before := time.Now(), worker.CPU(), allocated()
 	if _, problems := analyse(source, form); len(problems) > 0 {
 		return nil, problems

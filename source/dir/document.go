@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -39,9 +40,10 @@ func parse(path string, content []byte) []found {
 // A document is one of possibly several in a file.
 type document struct {
 	file string
-	// line is the first line of source in the file that is neither a marker nor a comment.
-	line, first int
-	source      []byte
+	// line is the first line of source in the file; first is the first that is neither a marker nor
+	// a comment. Before source there are indent characters in its first line.
+	line, first, indent int
+	source              []byte
 }
 
 func (d document) at(line int) api.Position { return api.Position{File: d.file, Line: line} }
@@ -164,7 +166,8 @@ func parseJSON(path string, content []byte) []found {
 		}
 		start := int(decoder.InputOffset()) - len(raw)
 		line := 1 + bytes.Count(content[:start], []byte("\n"))
-		d := document{file: path, line: line, first: line, source: raw}
+		indent := utf8.RuneCount(content[bytes.LastIndexByte(content[:start], '\n')+1 : start])
+		d := document{file: path, line: line, first: line, indent: indent, source: raw}
 		all = append(all, examine(raw, &places{document: d, text: flow(raw)}, "")...)
 	}
 	return all
@@ -185,7 +188,9 @@ var jsonEscape = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|.)`)
 // flow converts JSON for a YAML parser, which accepts neither tabs nor all of the escapes. It
 // preserves positions.
 func flow(raw []byte) []byte {
-	return jsonEscape.ReplaceAll(bytes.ReplaceAll(raw, []byte("\t"), []byte(" ")), []byte("_"))
+	return jsonEscape.ReplaceAllFunc(bytes.ReplaceAll(raw, []byte("\t"), []byte(" ")), func(escape []byte) []byte {
+		return bytes.Repeat([]byte("_"), utf8.RuneCount(escape))
+	})
 }
 
 // examine returns the entries of an object: none if it is of another group, otherwise one for
@@ -287,7 +292,7 @@ func kindNames() []string {
 }
 
 func examinePolicy(raw []byte, p *places, prefix string) found {
-	locate := func(field string) api.Position { return p.position(prefix, field) }
+	locate := func(field string, line, column int) api.Position { return p.inside(prefix, field, line, column) }
 	policy, err := api.Decode(raw)
 	if err != nil {
 		field := ""
@@ -297,20 +302,20 @@ func examinePolicy(raw []byte, p *places, prefix string) found {
 		if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
 			field, err = mismatch.Field, wrongType(mismatch)
 		}
-		return found{at: locate(field), unreadable: err}
+		return found{at: locate(field, 0, 0), unreadable: err}
 	}
 	policy.Locate = locate
 	policy.Duplicate = append(policy.Duplicate, p.duplicates(prefix)...)
 	slices.Sort(policy.Duplicate)
 	kind, _ := api.KindOf(policy.Object)
-	f := found{policy: policy, at: locate("")}
+	f := found{policy: policy, at: locate("", 0, 0)}
 	switch {
 	case policy.Object.GetName() == "":
-		f.at, f.unreadable = locate("metadata"), fmt.Errorf("%s: metadata.name is missing", kind.Kind)
+		f.at, f.unreadable = locate("metadata", 0, 0), fmt.Errorf("%s: metadata.name is missing", kind.Kind)
 	case !kind.Namespaced:
 		policy.Object.SetNamespace("")
 	case policy.Object.GetNamespace() == "":
-		f.at = locate("metadata")
+		f.at = locate("metadata", 0, 0)
 		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind.Kind, policy.Object.GetName())
 	}
 	return f

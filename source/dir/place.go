@@ -25,7 +25,11 @@ type places struct {
 
 // position returns the position of field, or of the closest parent that exists. Prefix is the path
 // of the policy; without a field it is the policy's own position.
-func (p *places) position(prefix, field string) api.Position {
+func (p *places) position(prefix, field string) api.Position { return p.inside(prefix, field, 0, 0) }
+
+// inside returns the position of a line and a column of the text of field, if they are not 0 and can
+// be found in the file.
+func (p *places) inside(prefix, field string, line, column int) api.Position {
 	path := strings.TrimSuffix(prefix+field, ".")
 	if path == "" {
 		return p.document.at(p.document.first)
@@ -34,7 +38,13 @@ func (p *places) position(prefix, field string) api.Position {
 	if root == nil {
 		return p.document.at(p.document.first)
 	}
-	return p.document.within(find(root, root.Line, path))
+	introduced, node := find(root, root.Line, path)
+	if node != nil && node.Kind == yaml.ScalarNode && line > 0 {
+		if at, ok := p.document.character(node, line, column); ok {
+			return at
+		}
+	}
+	return p.document.within(introduced)
 }
 
 func (p *places) tree() *yaml.Node {
@@ -88,13 +98,14 @@ func repeated(node *yaml.Node, path string) []string {
 	return all
 }
 
-// find returns the line of path below node, which itself is introduced at line.
-func find(node *yaml.Node, line int, path string) int {
+// find returns the line of path below node, which itself is introduced at line, and the value; nil
+// if there is none.
+func find(node *yaml.Node, line int, path string) (int, *yaml.Node) {
 	for node.Kind == yaml.AliasNode && node.Alias != nil {
 		node = node.Alias
 	}
 	if path == "" {
-		return begin(node, line)
+		return begin(node, line), node
 	}
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -108,7 +119,7 @@ func find(node *yaml.Node, line int, path string) int {
 			return find(item, item.Line, strings.TrimPrefix(rest, "."))
 		}
 	}
-	return line
+	return line, nil
 }
 
 // member returns the member of a mapping that path begins with, and the rest of path. Keys may

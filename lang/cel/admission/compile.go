@@ -171,9 +171,15 @@ type compilation struct {
 // [celgo.AnyType]. The type is nil if there is an error.
 func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expression, *celgo.Type) {
 	env := c.of[c.declared]
-	failed := func(what string) (expression, *celgo.Type) {
+	failed := func(what string, problems ...rule.Problem) (expression, *celgo.Type) {
 		c.add(nil)
-		c.problems = append(c.problems, rule.Problem{Severity: rule.Error, Field: field, What: oneLine(what), Do: advice(what)})
+		if len(problems) == 0 {
+			problems = []rule.Problem{{Severity: rule.Error, What: what}}
+		}
+		for _, p := range problems {
+			p.Field, p.Do = field, advice(p.What)
+			c.problems = append(c.problems, p)
+		}
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
 	}
 	ast, issues, err := env.Check(text)
@@ -181,7 +187,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed("compilation failed: " + err.Error())
 	}
 	if issues != nil {
-		return failed("compilation failed: " + issues.String())
+		return failed("compilation failed: "+issues.String(), cel.Problems(text, issues)...)
 	}
 	if !isOneOf(ast.OutputType(), outputs) {
 		if len(outputs) == 1 {
@@ -210,15 +216,13 @@ func isOneOf(t *celgo.Type, outputs []*celgo.Type) bool {
 	return false
 }
 
-// oneLine leaves out the picture of the expression that CEL draws below each error.
-func oneLine(what string) string {
-	var lines []string
-	for line := range strings.SplitSeq(what, "\n") {
-		if !strings.HasPrefix(line, " | ") && strings.TrimSpace(line) != "" {
-			lines = append(lines, strings.TrimSpace(line))
-		}
+// objections are those of the compiler in one line.
+func objections(text string, issues *celgo.Issues) string {
+	var all []string
+	for _, p := range cel.Problems(text, issues) {
+		all = append(all, p.Text())
 	}
-	return strings.Join(lines, "; ")
+	return strings.Join(all, "; ")
 }
 
 // advice says what to do about an error of the compiler.

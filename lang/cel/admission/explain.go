@@ -80,7 +80,7 @@ func (x *explanation) compile() error {
 		var issues *cel.Issues
 		p.env = env
 		if p.ast, issues = env.Compile(p.text); issues != nil {
-			p.err = "compilation failed: " + oneLine(issues.String())
+			p.err = "compilation failed: " + objections(p.text, issues)
 		}
 		*to = append(*to, p)
 		return &(*to)[len(*to)-1]

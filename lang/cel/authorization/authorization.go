@@ -52,7 +52,7 @@ func Compile(source string) (authz.Predicate, []rule.Problem) {
 		return nil, problem(err.Error(), writeDifferently)
 	}
 	if issues.Err() != nil {
-		return nil, problems(issues)
+		return nil, problems(source, issues)
 	}
 	if !ast.OutputType().IsExactType(celgo.BoolType) {
 		return nil, problem(fmt.Sprintf("the expression yields %s, not bool", ast.OutputType()), "compare it with something")
@@ -135,24 +135,20 @@ func problem(what, do string) []rule.Problem {
 var undeclared = regexp.MustCompile(`^undeclared reference to '(\w+)'`)
 
 // problems are what the compiler objects to, each with the place in the expression.
-func problems(issues *celgo.Issues) []rule.Problem {
-	var all []rule.Problem
-	for _, e := range issues.Errors() {
-		p := rule.Problem{
-			Severity: rule.Error,
-			What:     fmt.Sprintf("%s (line %d, column %d)", e.Message, e.Location.Line(), e.Location.Column()+1),
-			Do:       "see docs/authorization.md for what request has",
-		}
-		if m := undeclared.FindStringSubmatch(e.Message); m != nil && fieldNames(requestFields)[m[1]] {
+func problems(source string, issues *celgo.Issues) []rule.Problem {
+	all := cel.Problems(source, issues)
+	for i := range all {
+		p := &all[i]
+		p.Do = "see docs/authorization.md for what request has"
+		if m := undeclared.FindStringSubmatch(p.What); m != nil && fieldNames(requestFields)[m[1]] {
 			p.Do = "write request." + m[1]
 		}
-		if strings.Contains(e.Message, "namespace") && strings.Contains(e.Message, "reserved") {
+		if strings.Contains(p.What, "namespace") && strings.Contains(p.What, "reserved") {
 			p.Do = "write request.namespace: namespace alone is a reserved word of CEL"
 		}
-		if strings.Contains(e.Message, "does not support field selection") {
+		if strings.Contains(p.What, "does not support field selection") {
 			p.Do = "request.user is the name; groups, uid and extra are fields of request"
 		}
-		all = append(all, p)
 	}
 	return all
 }

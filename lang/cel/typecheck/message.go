@@ -211,11 +211,22 @@ func (r *run) problems() []rule.Problem {
 	for _, f := range all {
 		p, ok := r.problem(f)
 		p.Field = r.policy.Expressions[f.place.expression].Field
-		if ok && !slices.Contains(problems, p) {
+		known := slices.ContainsFunc(problems, func(before rule.Problem) bool {
+			before.At = rule.Place{}
+			return before == p
+		})
+		if ok && !known {
+			p.At = r.at(f.place)
 			problems = append(problems, p)
 		}
 	}
 	return problems
+}
+
+// at returns where a node is written.
+func (r *run) at(of place) rule.Place {
+	at := r.parsed[of.expression].NativeRep().SourceInfo().GetStartLocation(of.node)
+	return rule.PlaceIn(r.policy.Expressions[of.expression].Text, at.Line(), at.Column()+1)
 }
 
 func (r *run) problem(f *finding) (rule.Problem, bool) {

@@ -138,7 +138,7 @@ func (w *World) enforce(policies []api.Policy) {
 		}
 		known[c.Ref] = true
 		if errs := rule.Errors(c.Problems); len(errs) > 0 {
-			w.warnings = append(w.warnings, fmt.Sprintf("%s is left out, since it does not compile: %s", c.Ref, errs[0].What))
+			w.warnings = append(w.warnings, fmt.Sprintf("%s is left out, since it does not compile: %s", c.Ref, errs[0].Text()))
 			continue
 		}
 		compiled = append(compiled, c)

@@ -99,7 +99,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		}
 		compiled := o.Policy(cmd.Context(), policy)
 		if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
-			cli.Notef(cmd, s, "warning", "%s is left out, since it does not compile: %s", ref, errs[0].What)
+			cli.Notef(cmd, s, "warning", "%s is left out, since it does not compile: %s", ref, errs[0].Text())
 			continue
 		}
 		set.Policies = append(set.Policies, policy)

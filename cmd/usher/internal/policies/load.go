@@ -90,12 +90,17 @@ func unreadable(u source.Unreadable) rule.Problem {
 	return rule.Problem{Severity: rule.Error, File: u.Position.File, Line: u.Position.Line, What: u.Err.Error(), Do: u.Do}
 }
 
-// Paint returns the problem in one line, with its severity in colour.
+// Paint returns the problem with its severity in colour, and below it the place in the text of the
+// field.
 func Paint(problem rule.Problem, p cli.Palette) string {
 	colour := p.Yellow
 	if problem.Severity == rule.Error {
 		colour = p.Red
 	}
 	severity := string(problem.Severity) + ":"
-	return strings.Replace(problem.String(), severity, cli.Paint(colour, severity), 1)
+	text := strings.Replace(problem.String(), severity, cli.Paint(colour, severity), 1)
+	if picture := problem.At.Picture(); picture != "" {
+		text += "\n    " + strings.ReplaceAll(picture, "\n", "\n    ")
+	}
+	return text
 }
