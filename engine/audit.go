@@ -39,28 +39,33 @@ func (d *evaluation) audit() {
 		}},
 		{failedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Failed }},
 	} {
-		if value := places(findings, a.applies); value != "" {
+		if value := d.places(a.applies); value != "" {
 			d.decision.Audit[a.key] = value
 		}
 	}
 }
 
-// places lists the rules of the findings that apply. Above the limit it counts them.
-func places(findings []usher.Finding, applies func(*usher.Finding) bool) string {
+// places lists the rules of the findings that apply, each once. Above the limit it counts them.
+func (d *evaluation) places(applies func(*usher.Finding) bool) string {
 	type ran struct {
 		policy usher.PolicyRef
 		rule   string
 	}
 	var b strings.Builder
 	more := 0
-	said := map[ran]bool{}
-	for i := range findings {
-		f := &findings[i]
+	var said map[ran]bool
+	if d.repeated {
+		said = map[ran]bool{}
+	}
+	for i := range d.decision.Findings {
+		f := &d.decision.Findings[i]
 		r := ran{f.Policy, f.Rule}
 		if !applies(f) || !builtIn(f.Policy) && said[r] {
 			continue
 		}
-		said[r] = true
+		if said != nil {
+			said[r] = true
+		}
 		if more > 0 {
 			more++
 			continue

@@ -46,9 +46,9 @@ type evaluation struct {
 	boundTo *rule.Rule
 
 	// began is the object as the rules of the pass were matched on it, nil unless one of them names
-	// resources; again is on while rules run once more.
-	began map[string]any
-	again bool
+	// resources; again is on while rules run once more, and repeated when some have.
+	began           map[string]any
+	again, repeated bool
 
 	matched  []*rule.Rule
 	frames   []frame

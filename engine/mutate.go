@@ -35,7 +35,7 @@ func (d *evaluation) mutate(ctx context.Context, passes []int) (usher.Decision, 
 		if matched, err = d.match(pass); err != nil {
 			return undecodable(ctx, d.request, err)
 		}
-		d.again = true
+		d.again, d.repeated = true, true
 		matched = slices.DeleteFunc(matched, func(r *rule.Rule) bool { return !slices.Contains(again, r) })
 		if ended, _, err = d.round(ctx, matched); ended != nil || err != nil {
 			return *orNone(ended), err
