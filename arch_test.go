@@ -139,6 +139,7 @@ var mayImport = []struct {
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
 	{"internal/yamldiff", nil},
+	{"internal/podtemplate", nil},
 	// Computes what API servers send from what rules match; policies are always sent.
 	{"internal/webhookconfig", []string{".", "api/...", "rule"}},
 	{"internal/webhookconfig/authz", []string{"rule", "rule/authz", "internal/webhookconfig/credential"}},

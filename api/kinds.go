@@ -27,6 +27,8 @@ type Kind struct {
 	// had the right to write them: they grant rights, or act with more rights than their author
 	// has.
 	NeedsProof bool
+	// Exempts says that policies of the kind exempt requests from other policies.
+	Exempts bool
 	// Foreign says that the kind is one of Kubernetes. API servers enforce policies of these kinds
 	// themselves: Usher enforces those in files, and others only if it is told to.
 	Foreign bool
@@ -54,6 +56,14 @@ var kinds = []Kind{
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies"},
+		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", NeedsProof: true, Exempts: true},
+		func(p *usherv1alpha1.ClusterPolicyExemption) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Namespaced: true, NeedsProof: true},
+		func(p *usherv1alpha1.ObjectPolicy) any { return &p.Spec }),
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Namespaced: true, NeedsProof: true, Exempts: true},
+		func(p *usherv1alpha1.PolicyExemption) any { return &p.Spec }),
 	foreign("v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
 	foreign("v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
 	foreign("v1alpha1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),

@@ -14,6 +14,10 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ClusterAuthorizationPolicy{}, &ClusterAuthorizationPolicyList{},
 		&AuthorizationPolicy{}, &AuthorizationPolicyList{},
+		&ClusterObjectPolicy{}, &ClusterObjectPolicyList{},
+		&ObjectPolicy{}, &ObjectPolicyList{},
+		&ClusterPolicyExemption{}, &ClusterPolicyExemptionList{},
+		&PolicyExemption{}, &PolicyExemptionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -1,0 +1,391 @@
+package v1alpha1
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+)
+
+// ClusterObjectPolicy validates and changes objects of the whole cluster when they are written.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=cop
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="Working",type=string,JSONPath=`.status.conditions[?(@.type=="Working")].status`
+// +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterObjectPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterObjectPolicySpec `json:"spec"`
+	// +optional
+	Status kcloudlabs.PolicyStatus `json:"status,omitempty"`
+}
+
+// ClusterObjectPolicyList is a list of ClusterObjectPolicy.
+//
+// +kubebuilder:object:root=true
+type ClusterObjectPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterObjectPolicy `json:"items"`
+}
+
+// ObjectPolicy validates and changes objects of its own namespace when they are written.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=op
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="Proven",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
+// +kubebuilder:printcolumn:name="Working",type=string,JSONPath=`.status.conditions[?(@.type=="Working")].status`
+// +kubebuilder:printcolumn:name="Problem",type=string,priority=1,JSONPath=`.status.lastError`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ObjectPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ObjectPolicySpec `json:"spec"`
+	// +optional
+	Status kcloudlabs.PolicyStatus `json:"status,omitempty"`
+}
+
+// ObjectPolicyList is a list of ObjectPolicy.
+//
+// +kubebuilder:object:root=true
+type ObjectPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ObjectPolicy `json:"items"`
+}
+
+// ClusterObjectPolicySpec is the spec of a ClusterObjectPolicy.
+type ClusterObjectPolicySpec struct {
+	// NamespaceExemptions says whether a PolicyExemption of a namespace counts for the policy. The
+	// default is Ignore: only a ClusterPolicyExemption does.
+	// +optional
+	NamespaceExemptions NamespaceExemptions `json:"namespaceExemptions,omitempty"`
+
+	ObjectPolicySpec `json:",inline"`
+}
+
+// ObjectPolicySpec is the part of the spec that both kinds of object policies have. Fields that a
+// ValidatingAdmissionPolicy or a MutatingAdmissionPolicy also has mean the same as there.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.validations) || has(self.mutations) || has(self.auditAnnotations)",message="the policy does nothing: write validations, mutations or auditAnnotations"
+type ObjectPolicySpec struct {
+	// Description says what the policy is for. The default is the annotation
+	// policies.kyverno.io/description.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Description string `json:"description,omitempty"`
+	// Category groups policies in reports, such as Pod Security. The default is the annotation
+	// policies.kyverno.io/category.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Category string `json:"category,omitempty"`
+	// Severity is that of validations without one. The default is the annotation
+	// policies.kyverno.io/severity, or medium.
+	// +optional
+	Severity Severity `json:"severity,omitempty"`
+	// Links are URLs of pages about the policy.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Links []string `json:"links,omitempty"`
+
+	// MatchConstraints are the requests to which the policy applies.
+	MatchConstraints admissionv1.MatchResources `json:"matchConstraints"`
+	// MatchConditions are CEL expressions. The policy applies only if all of them are true.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []admissionv1.MatchCondition `json:"matchConditions,omitempty"`
+	// Subjects are the users to whose requests the policy applies. The default is all users.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	Subjects []Subject `json:"subjects,omitempty"`
+	// ExcludeSubjects are users to whose requests the policy does not apply, even if they match
+	// Subjects.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	ExcludeSubjects []Subject `json:"excludeSubjects,omitempty"`
+
+	// ParamKind is the kind of the objects to which paramRef of a binding refers. Without it,
+	// bindings have params in place.
+	// +optional
+	ParamKind *admissionv1.ParamKind `json:"paramKind,omitempty"`
+	// Data are objects and HTTP responses that expressions read as data.NAME.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Data []DataSource `json:"data,omitempty"`
+	// Variables are CEL expressions that other expressions use as variables.NAME.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Variables []admissionv1.Variable `json:"variables,omitempty"`
+
+	// Validations reject a request unless their expression is true.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Validations []Validation `json:"validations,omitempty"`
+	// Mutations change the object, one after the other, before the validations.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Mutations []Mutation `json:"mutations,omitempty"`
+	// AuditAnnotations are added to the audit event of a request.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +kubebuilder:validation:MaxItems=20
+	AuditAnnotations []admissionv1.AuditAnnotation `json:"auditAnnotations,omitempty"`
+
+	// PodTemplates says what follows from validations of pods that the pod of a workload fails, such
+	// as that of a Deployment. The default is Warn if the policy selects only pods, and else Off.
+	// +optional
+	PodTemplates PodTemplates `json:"podTemplates,omitempty"`
+	// FailurePolicy says how to handle a request if the policy fails. The default is Fail.
+	// +optional
+	// +kubebuilder:validation:Enum=Fail;Ignore
+	FailurePolicy admissionv1.FailurePolicyType `json:"failurePolicy,omitempty"`
+	// ReinvocationPolicy is IfNeeded to apply the mutations again if a later webhook changes the
+	// object. The default is Never.
+	// +optional
+	// +kubebuilder:validation:Enum=Never;IfNeeded
+	ReinvocationPolicy admissionv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
+	// Bindings put the policy into force, each for the requests that it matches. All that match
+	// count. Without any, the policy is in force for all its requests, and its action is Deny.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Bindings []Binding `json:"bindings,omitempty"`
+}
+
+// NamespaceExemptions says whether exemptions of namespaces count.
+//
+// +kubebuilder:validation:Enum=Allow;Ignore
+type NamespaceExemptions string
+
+// The values of NamespaceExemptions.
+const (
+	NamespaceExemptionsAllow  NamespaceExemptions = "Allow"
+	NamespaceExemptionsIgnore NamespaceExemptions = "Ignore"
+)
+
+// PodTemplates says what follows from a pod template that fails validations of pods.
+//
+// +kubebuilder:validation:Enum=Deny;Warn;Off
+type PodTemplates string
+
+// The values of PodTemplates.
+const (
+	PodTemplatesDeny PodTemplates = "Deny"
+	PodTemplatesWarn PodTemplates = "Warn"
+	PodTemplatesOff  PodTemplates = "Off"
+)
+
+// Binding puts a policy into force for some of its requests.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.params) && has(self.paramRef))",message="a binding has either params or paramRef"
+type Binding struct {
+	// Name identifies the binding in messages.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// MatchResources are the requests for which the binding is. The default is all requests of the
+	// policy.
+	// +optional
+	MatchResources *admissionv1.MatchResources `json:"matchResources,omitempty"`
+	// ValidationActions say what follows from a validation that fails: Deny, Warn or Audit. The
+	// default is Deny. Deny and Warn exclude each other.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	ValidationActions []admissionv1.ValidationAction `json:"validationActions,omitempty"`
+	// ParamRef selects objects of the paramKind. The policy is evaluated with each.
+	// +optional
+	ParamRef *admissionv1.ParamRef `json:"paramRef,omitempty"`
+	// Params is the variable params, written in place.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Params *apiextensionsv1.JSON `json:"params,omitempty"`
+}
+
+// Validation is a condition that requests must meet.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.expression) != has(self.cue)",message="a validation has either expression or cue"
+type Validation struct {
+	// Name identifies the validation in messages and exemptions.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// Expression is a CEL expression of type bool. If it is false, the validation fails.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	Expression string `json:"expression,omitempty"`
+	// Cue is a CUE program that defines validate: {valid, reason}, in place of an expression.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	Cue string `json:"cue,omitempty"`
+	// Message is returned to the user. The default tells the expression.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// MessageExpression is a CEL expression of type string that makes the message.
+	// +optional
+	MessageExpression string `json:"messageExpression,omitempty"`
+	// Reason is the reason of the response. The default is Invalid.
+	// +optional
+	// +kubebuilder:validation:Enum=Unauthorized;Forbidden;Invalid;RequestEntityTooLarge
+	Reason metav1.StatusReason `json:"reason,omitempty"`
+	// Severity is for reports. The default is that of the policy.
+	// +optional
+	Severity Severity `json:"severity,omitempty"`
+	// FieldPath is the field that is wrong, such as spec.hostNetwork. The default is the field that
+	// the failing part of the expression reads.
+	// +optional
+	FieldPath string `json:"fieldPath,omitempty"`
+}
+
+// Severity is how serious it is that a validation fails.
+//
+// +kubebuilder:validation:Enum=critical;high;medium;low;info
+type Severity string
+
+// The severities.
+const (
+	SeverityCritical Severity = "critical"
+	SeverityHigh     Severity = "high"
+	SeverityMedium   Severity = "medium"
+	SeverityLow      Severity = "low"
+	SeverityInfo     Severity = "info"
+)
+
+// Mutation changes an object. It has the field that its patchType names.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.applyConfiguration) == (self.patchType == 'ApplyConfiguration')",message="applyConfiguration belongs to patchType ApplyConfiguration"
+// +kubebuilder:validation:XValidation:rule="has(self.jsonPatch) == (self.patchType == 'JSONPatch')",message="jsonPatch belongs to patchType JSONPatch"
+// +kubebuilder:validation:XValidation:rule="has(self.mergePatch) == (self.patchType == 'MergePatch')",message="mergePatch belongs to patchType MergePatch"
+// +kubebuilder:validation:XValidation:rule="has(self.template) == (self.patchType == 'Template')",message="template belongs to patchType Template"
+type Mutation struct {
+	// Name identifies the mutation in messages.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// PatchType is how the object is changed.
+	PatchType PatchType `json:"patchType"`
+	// ApplyConfiguration is merged into the object as server-side apply does.
+	// +optional
+	ApplyConfiguration *admissionv1.ApplyConfiguration `json:"applyConfiguration,omitempty"`
+	// JSONPatch makes operations of a JSON patch.
+	// +optional
+	JSONPatch *admissionv1.JSONPatch `json:"jsonPatch,omitempty"`
+	// MergePatch is merged into the object: null removes a field, lists are replaced.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	MergePatch *apiextensionsv1.JSON `json:"mergePatch,omitempty"`
+	// Template is a change that is defined by fields, as in an OverridePolicy.
+	// +optional
+	Template *kcloudlabs.OverrideRuleTemplate `json:"template,omitempty"`
+}
+
+// PatchType is how a mutation changes an object.
+//
+// +kubebuilder:validation:Enum=ApplyConfiguration;JSONPatch;MergePatch;Template
+type PatchType string
+
+// The patch types.
+const (
+	PatchTypeApplyConfiguration PatchType = "ApplyConfiguration"
+	PatchTypeJSONPatch          PatchType = "JSONPatch"
+	PatchTypeMergePatch         PatchType = "MergePatch"
+	PatchTypeTemplate           PatchType = "Template"
+)
+
+// DataSource is an object, a list of objects or an HTTP response that expressions read as
+// data.NAME.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.list), has(self.http)].filter(x, x).size() == 1",message="a source of data has one of object, list and http"
+type DataSource struct {
+	// Name is the name in expressions.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Object is one object of the cluster.
+	// +optional
+	Object *DataObject `json:"object,omitempty"`
+	// List is all objects of a kind in a namespace, or those that a selector selects.
+	// +optional
+	List *DataList `json:"list,omitempty"`
+	// HTTP is a request whose JSON response is the value.
+	// +optional
+	HTTP *kcloudlabs.HttpDataRef `json:"http,omitempty"`
+	// OnMissing is Fail, so that the policy fails if there is no such object, or Null, so that the
+	// value is null. The default is Fail.
+	// +optional
+	OnMissing OnMissing `json:"onMissing,omitempty"`
+}
+
+// OnMissing says what the value of data is that does not exist.
+//
+// +kubebuilder:validation:Enum=Fail;Null
+type OnMissing string
+
+// The values of OnMissing.
+const (
+	OnMissingFail OnMissing = "Fail"
+	OnMissingNull OnMissing = "Null"
+)
+
+// DataObject names one object.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameExpression)",message="an object has either name or nameExpression"
+type DataObject struct {
+	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
+	APIVersion string `json:"apiVersion"`
+	// Kind is the kind.
+	Kind string `json:"kind"`
+	// Namespace is the namespace of the object. The default is that of the request; omit it for
+	// kinds without namespaces.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name is the name of the object.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// NameExpression is a CEL expression of type string that makes the name.
+	// +optional
+	NameExpression string `json:"nameExpression,omitempty"`
+}
+
+// DataList selects objects of a kind.
+type DataList struct {
+	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
+	APIVersion string `json:"apiVersion"`
+	// Kind is the kind of the objects.
+	Kind string `json:"kind"`
+	// Namespace is the namespace of the objects. The default is that of the request; * is all
+	// namespaces.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// LabelSelector selects objects by labels. The default is all objects.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+}
