@@ -42,7 +42,7 @@ var mayImport = []struct {
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	// Types of expressions are checked against the schemas of kinds.
-	{"lang/cel/typecheck", []string{"rule", "lang/cel/admission", "kind"}},
+	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
 	// Each mutation sees the result of those before.
 	{"lang/cel/admission", []string{".", "fact", "rule", "lang/cel/...", "internal/jsonpatch"}},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},

@@ -125,17 +125,8 @@ func (t *tracing) expression(e celast.Expr) Source {
 		return t.call(e.AsCall())
 	case celast.ComprehensionKind:
 		return t.loop(e.AsComprehension())
-	case celast.ListKind:
-		t.consume(e.AsList().Elements()...)
-	case celast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			t.consume(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case celast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			t.consume(field.AsStructField().Value())
-		}
-	case celast.LiteralKind, celast.UnspecifiedExprKind:
+	case celast.ListKind, celast.MapKind, celast.StructKind, celast.LiteralKind, celast.UnspecifiedExprKind:
+		t.consume(Parts(e)...)
 	}
 	return Source{}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -13,13 +13,14 @@ import (
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
 // A recording is an expression that was evaluated, with the values of its parts.
 type recording struct {
 	ctx   context.Context //nolint:containedctx // It lasts for one call of Explain.
-	env   *cel.Env
+	env   *celgo.Env
 	ast   *celast.AST
 	expr  celast.Expr
 	vars  interpreter.Activation
@@ -30,7 +31,7 @@ type recording struct {
 }
 
 // record evaluates an expression.
-func record(ctx context.Context, env *cel.Env, ast *celast.AST, vars interpreter.Activation) *recording {
+func record(ctx context.Context, env *celgo.Env, ast *celast.AST, vars interpreter.Activation) *recording {
 	r := &recording{ctx: ctx, env: env, ast: ast, expr: ast.Expr(), vars: vars, state: interpreter.NewEvalState()}
 	program, err := r.plan(r.expr)
 	if err != nil {
@@ -42,16 +43,16 @@ func record(ctx context.Context, env *cel.Env, ast *celast.AST, vars interpreter
 }
 
 // plan makes a program of a part of the expression.
-func (r *recording) plan(e celast.Expr) (cel.Program, error) {
+func (r *recording) plan(e celast.Expr) (celgo.Program, error) {
 	part := celast.NewCheckedAST(celast.NewAST(e, r.ast.SourceInfo()), r.ast.TypeMap(), r.ast.ReferenceMap())
-	program, err := r.env.PlanProgram(part, cel.EvalOptions(cel.OptTrackState))
+	program, err := r.env.PlanProgram(part, celgo.EvalOptions(celgo.OptTrackState))
 	if err != nil {
 		return nil, fmt.Errorf("program instantiation failed: %w", err)
 	}
 	return program, nil
 }
 
-func (r *recording) run(program cel.Program) {
+func (r *recording) run(program celgo.Program) {
 	value, details, err := program.ContextEval(r.ctx, r.vars)
 	if details != nil && details.State() != nil {
 		r.state = details.State()
@@ -108,7 +109,7 @@ func isConstant(e celast.Expr) bool {
 	case celast.IdentKind, celast.ComprehensionKind:
 		return false
 	}
-	return !slices.ContainsFunc(children(e), func(part celast.Expr) bool { return !isConstant(part) })
+	return !slices.ContainsFunc(cel.Parts(e), func(part celast.Expr) bool { return !isConstant(part) })
 }
 
 func (r *recording) all(es ...celast.Expr) []rule.Expression {
@@ -137,20 +138,8 @@ func (r *recording) parts(e celast.Expr) []rule.Expression {
 		return r.nodes(e.AsSelect().Operand())
 	case celast.CallKind:
 		return r.call(e)
-	case celast.ListKind:
-		return r.all(e.AsList().Elements()...)
-	case celast.MapKind:
-		var told []rule.Expression
-		for _, entry := range e.AsMap().Entries() {
-			told = append(told, r.all(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())...)
-		}
-		return told
-	case celast.StructKind:
-		var told []rule.Expression
-		for _, field := range e.AsStruct().Fields() {
-			told = append(told, r.nodes(field.AsStructField().Value())...)
-		}
-		return told
+	case celast.ListKind, celast.MapKind, celast.StructKind:
+		return r.all(cel.Parts(e)...)
 	case celast.ComprehensionKind:
 		return r.loop(e)
 	}
@@ -275,7 +264,7 @@ func (r *recording) reads() []rule.Expression {
 		}
 		keys, ok := r.path(e)
 		if !ok {
-			for _, part := range children(e) {
+			for _, part := range cel.Parts(e) {
 				visit(part, locals)
 			}
 			return
@@ -295,32 +284,4 @@ func (r *recording) reads() []rule.Expression {
 	}
 	visit(r.expr, nil)
 	return told
-}
-
-// children are the direct parts of an expression that is no loop.
-func children(e celast.Expr) []celast.Expr {
-	switch e.Kind() {
-	case celast.SelectKind:
-		return []celast.Expr{e.AsSelect().Operand()}
-	case celast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			return append([]celast.Expr{e.AsCall().Target()}, e.AsCall().Args()...)
-		}
-		return e.AsCall().Args()
-	case celast.ListKind:
-		return e.AsList().Elements()
-	case celast.MapKind:
-		var all []celast.Expr
-		for _, entry := range e.AsMap().Entries() {
-			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-		return all
-	case celast.StructKind:
-		var all []celast.Expr
-		for _, field := range e.AsStruct().Fields() {
-			all = append(all, field.AsStructField().Value())
-		}
-		return all
-	}
-	return nil
 }

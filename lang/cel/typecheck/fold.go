@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/lang/cel"
 )
 
 // constantsOf returns the values that are the same in all requests for a target, by their paths.
@@ -66,33 +68,7 @@ func (f *folder) replace(e, part ast.Expr) {
 }
 
 func (f *folder) fold(e ast.Expr) {
-	switch e.Kind() {
-	case ast.SelectKind:
-		f.fold(e.AsSelect().Operand())
-		f.foldSelect(e)
-	case ast.CallKind:
-		call := e.AsCall()
-		if call.IsMemberFunction() {
-			f.fold(call.Target())
-		}
-		for _, arg := range call.Args() {
-			f.fold(arg)
-		}
-		f.foldCall(e)
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			f.fold(element)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			f.fold(entry.AsMapEntry().Key())
-			f.fold(entry.AsMapEntry().Value())
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			f.fold(field.AsStructField().Value())
-		}
-	case ast.ComprehensionKind:
+	if e.Kind() == ast.ComprehensionKind {
 		c := e.AsComprehension()
 		f.fold(c.IterRange())
 		f.fold(c.AccuInit())
@@ -101,7 +77,16 @@ func (f *folder) fold(e ast.Expr) {
 		f.fold(c.LoopStep())
 		f.fold(c.Result())
 		f.hidden = f.hidden[:len(f.hidden)-2]
-	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+		return
+	}
+	for _, part := range cel.Parts(e) {
+		f.fold(part)
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		f.foldSelect(e)
+	case ast.CallKind:
+		f.foldCall(e)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -82,22 +83,12 @@ func (t *tracer) walk(e ast.Expr) path {
 		}
 	case ast.CallKind:
 		at = t.call(e.AsCall())
-	case ast.ListKind:
-		for _, element := range e.AsList().Elements() {
-			t.walk(element)
-		}
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			t.walk(entry.AsMapEntry().Key())
-			t.walk(entry.AsMapEntry().Value())
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			t.walk(field.AsStructField().Value())
-		}
 	case ast.ComprehensionKind:
 		t.comprehension(e.AsComprehension())
-	case ast.LiteralKind, ast.UnspecifiedExprKind:
+	case ast.ListKind, ast.MapKind, ast.StructKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+		for _, part := range cel.Parts(e) {
+			t.walk(part)
+		}
 	}
 	if at.holder != "" {
 		t.of[e.ID()] = at
@@ -162,40 +153,11 @@ func variablesIn(e ast.Expr) []string {
 	return names
 }
 
-// childrenOf returns the nodes directly below a node.
-func childrenOf(e ast.Expr) []ast.Expr {
-	var below []ast.Expr
-	switch e.Kind() {
-	case ast.SelectKind:
-		below = []ast.Expr{e.AsSelect().Operand()}
-	case ast.CallKind:
-		if e.AsCall().IsMemberFunction() {
-			below = []ast.Expr{e.AsCall().Target()}
-		}
-		below = append(below, e.AsCall().Args()...)
-	case ast.ListKind:
-		below = e.AsList().Elements()
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			below = append(below, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			below = append(below, field.AsStructField().Value())
-		}
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		below = []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
-	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
-	}
-	return below
-}
-
 // visit calls f with the nodes that are not above a wrong one, and reports whether e is or is above
 // one.
 func visit(e ast.Expr, wrong map[int64]bool, f func(int64)) bool {
 	above := false
-	for _, below := range childrenOf(e) {
+	for _, below := range cel.Parts(e) {
 		above = visit(below, wrong, f) || above
 	}
 	if !above {

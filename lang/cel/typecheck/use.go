@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -72,7 +73,7 @@ func (u *reader) read(e ast.Expr) {
 		u.add(u.paths[e.ID()])
 		return
 	}
-	for _, below := range childrenOf(e) {
+	for _, below := range cel.Parts(e) {
 		if e.Kind() == ast.ComprehensionKind && below == e.AsComprehension().IterRange() && u.paths[below.ID()].holder != "" {
 			// Its elements are what is read.
 			continue
