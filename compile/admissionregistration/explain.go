@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
+	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
@@ -21,22 +20,22 @@ func (p *program) Explain(in *rule.Input) (rule.Reading, error) { return p.expla
 
 // Explain implements [rule.Explainer]. It follows Run.
 func (m *mutator) Explain(in *rule.Input) (rule.Reading, error) {
-	return m.explain(in, m.structures.of)
+	return m.explain(in, spec.Structures)
 }
 
 func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Reading, error) {
 	var reading rule.Reading
 	for _, m := range []struct {
-		match *matching
+		match *spec.Match
 		field string
 	}{{&p.policy.match, "spec.matchConstraints"}, {&p.binding.match, "binding spec.matchResources"}} {
-		told, skipped, err := m.match.explain(m.field, in)
+		told, skipped, err := m.match.Explain(m.field, in)
 		reading.Expressions = append(reading.Expressions, told...)
 		if err != nil || skipped {
 			return reading, err
 		}
 	}
-	objects, err := p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts)
+	objects, err := p.binding.params.Collect(p.policy.params, in.Request.Namespace, in.Facts)
 	if err != nil {
 		return reading, fmt.Errorf("read params: %w", err)
 	}
@@ -45,12 +44,12 @@ func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Re
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
-	evaluation := inputOf(in)
+	evaluation := spec.Input(in)
 	for _, object := range objects {
 		evaluation.Params = object
 		told, err := p.policy.program.Explain(ctx, &evaluation, structures)
 		for i := range told {
-			told[i].Params = nameOf(object)
+			told[i].Params = spec.NameOf(object)
 		}
 		reading.Expressions = append(reading.Expressions, told...)
 		if err != nil {
@@ -58,61 +57,4 @@ func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Re
 		}
 	}
 	return reading, nil
-}
-
-// nameOf names an object of params, empty if there is none.
-func nameOf(object map[string]any) string {
-	metadata, _ := object["metadata"].(map[string]any)
-	kind, _ := object["kind"].(string)
-	name, _ := metadata["name"].(string)
-	if namespace, ok := metadata["namespace"].(string); ok {
-		name = namespace + "/" + name
-	}
-	if kind == "" {
-		return name
-	}
-	return kind + " " + name
-}
-
-// explain tells what the selectors have selected by, and whether one skips the request.
-func (m *matching) explain(field string, in *rule.Input) (told []rule.Expression, skipped bool, err error) {
-	if m.labels != nil {
-		e := rule.Expression{Field: field + ".objectSelector", Text: m.labels.String()}
-		selected := false
-		for _, x := range []struct {
-			name   string
-			object map[string]any
-		}{{"object", in.Object}, {"oldObject", in.OldObject}} {
-			if x.object != nil {
-				e.Parts = append(e.Parts, labelsRead(m.labels, x.name, x.object)...)
-				selected = selected || selects(m.labels, x.object)
-			}
-		}
-		e.Value = selected
-		told, skipped = append(told, e), !selected
-	}
-	if skipped || m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
-		return told, skipped, nil
-	}
-	namespace, err := namespaceOf(in)
-	if err != nil {
-		return told, false, fmt.Errorf("read namespace: %w", err)
-	}
-	selected := selects(m.namespaces, namespace)
-	return append(told, rule.Expression{
-		Field: field + ".namespaceSelector", Text: m.namespaces.String(), Value: selected, Parts: labelsRead(m.namespaces, "namespace", namespace),
-	}), !selected, nil
-}
-
-// labelsRead are the labels of an object that a selector asks for.
-func labelsRead(selector labels.Selector, name string, object map[string]any) []rule.Expression {
-	metadata, _ := object["metadata"].(map[string]any)
-	all, _ := metadata["labels"].(map[string]any)
-	requirements, _ := selector.Requirements()
-	var told []rule.Expression
-	for _, requirement := range requirements {
-		value, ok := all[requirement.Key()]
-		told = append(told, rule.Expression{Text: "label " + requirement.Key() + " of the " + name, Value: value, Absent: !ok})
-	}
-	return told
 }

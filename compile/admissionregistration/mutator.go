@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
@@ -16,11 +17,9 @@ import (
 type mutator struct {
 	pair
 	selection
-
-	structures *structures
 }
 
-func newMutator(p pair) *mutator { return &mutator{p, p.selection(), shared()} }
+func newMutator(p pair) *mutator { return &mutator{p, p.selection()} }
 
 // String implements [rule.Program].
 func (m *mutator) String() string { return m.policy.name + "/" + m.binding.name }
@@ -38,12 +37,12 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	if skipped != "" {
 		return rule.Outcome{Skipped: skipped}, nil
 	}
-	evaluation := inputOf(in)
+	evaluation := spec.Input(in)
 	var out rule.Outcome
 	evaluated := false
 	for _, object := range objects {
 		evaluation.Params = object
-		result, err := m.policy.program.Mutate(ctx, &evaluation, m.structures.of)
+		result, err := m.policy.program.Mutate(ctx, &evaluation, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err
 		}

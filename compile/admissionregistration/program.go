@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
@@ -27,9 +27,6 @@ const (
 	// maxAnnotation is the longest value of an audit annotation, in bytes.
 	maxAnnotation = 10 << 10
 )
-
-// emptyRequest is what selectors of labels need of a request.
-var emptyRequest = &usher.Request{}
 
 // Link returns a rule for each of bindings whose policy is one of policies, in order of the
 // names of policies and bindings.
@@ -58,7 +55,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		Phase:         usher.Validate,
 		FailurePolicy: rule.Fail,
 		Independent:   true,
-		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.resources}},
+		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.Resources}},
 		Steps:         []rule.Step{{Name: "cel", Program: newProgram(both)}},
 	}
 	if p.kind == mutatingKind {
@@ -68,10 +65,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 			r.Pass = passAgain
 		}
 	}
-	if own := b.match.resources; len(own.Rules)+len(own.Excluded) > 0 || own.Exact {
-		if !own.Exact {
-			own.Rules = inEveryVersion(own.Rules)
-		}
+	if own, fewer := b.match.Own(); fewer {
 		r.Match.Resources = append(r.Match.Resources, own)
 	}
 	if p.ignore {
@@ -104,13 +98,13 @@ func (e *configError) Unwrap() error { return e.cause }
 // evaluations returns the objects of params to evaluate the policy with for a request, or why it is
 // not evaluated. The error is a [*configError], which may wrap [*fact.Missing].
 func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped string, err error) {
-	if skipped, err = p.policy.match.skips(in); err != nil {
+	if skipped, err = p.policy.match.Skips(in); err != nil {
 		return nil, "", &configError{"policy", err}
 	}
 	if skipped != "" {
 		return nil, skipped, nil
 	}
-	if skipped, err = p.binding.match.skips(in); err != nil {
+	if skipped, err = p.binding.match.Skips(in); err != nil {
 		return nil, "", &configError{"binding", err}
 	}
 	if skipped != "" {
@@ -119,9 +113,9 @@ func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped str
 	if p.policy.params == nil || p.binding.params == nil {
 		return p.without, "", nil
 	}
-	if params, err = p.binding.params.collect(p.policy.params, in.Request.Namespace, in.Facts); err != nil {
+	if params, err = p.binding.params.Collect(p.policy.params, in.Request.Namespace, in.Facts); err != nil {
 		of := "binding"
-		if _, unknown := errors.AsType[*noParamKind](err); unknown {
+		if _, unknown := errors.AsType[*spec.NoParamKindError](err); unknown {
 			of = "policy"
 		}
 		return nil, "", &configError{of, err}
@@ -140,16 +134,8 @@ func (s *selection) ReadPaths() (object, old *usher.Paths) { return s.object, s.
 
 func (p *pair) selection() selection {
 	object, old := p.policy.program.ReadPaths()
-	for _, m := range []*matching{&p.policy.match, &p.binding.match} {
-		if m.labels != nil {
-			object.Add("metadata", "labels")
-			old.Add("metadata", "labels")
-		}
-		if m.namespaces != nil {
-			// A namespace that is written is the object.
-			object.Add("metadata", "labels")
-		}
-	}
+	p.policy.match.AddPaths(object, old)
+	p.binding.match.AddPaths(object, old)
 	// The object that is deleted is the old one to expressions.
 	object.Merge(old)
 	return selection{object, old}
@@ -182,7 +168,7 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	if skipped != "" {
 		return rule.Outcome{Skipped: skipped}, nil
 	}
-	evaluation := inputOf(in)
+	evaluation := spec.Input(in)
 	said := saying{program: p}
 	for _, object := range objects {
 		evaluation.Params = object
@@ -193,19 +179,6 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		said.add(&result)
 	}
 	return said.outcome(), nil
-}
-
-// inputOf is what expressions see of a request. They know an object that is about to go as the
-// old one.
-func inputOf(in *rule.Input) admission.Input {
-	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
-	if in.Unchanged || in.Request.Phase == usher.Validate {
-		evaluation.Size = in.Request.Object.Size() + in.Request.OldObject.Size()
-	}
-	if in.Request.Object == nil {
-		evaluation.Object, evaluation.OldObject = nil, in.Object
-	}
-	return evaluation
 }
 
 // misconfigured is the outcome of an error of the policy or the binding, unless it is that a fact
@@ -227,55 +200,6 @@ func (p *program) misconfigured(err error) (rule.Outcome, error) {
 		Message: fmt.Sprintf("%s denied request: %v", by, config),
 		Checks:  []usher.Check{{Name: config.of, Message: config.cause.Error(), Actions: []usher.Action{usher.ActDeny}, Failed: true}},
 	}, nil
-}
-
-// skips returns why a request is not one that m is for, empty if it is. Its resource has matched.
-// The error is [*fact.Missing], or that of getting the namespace.
-func (m *matching) skips(in *rule.Input) (string, error) {
-	if m.labels != nil && !selects(m.labels, matched(in)) && !selects(m.labels, in.OldObject) {
-		return fmt.Sprintf("labels do not match the objectSelector %q", m.labels), nil
-	}
-	if m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
-		return "", nil
-	}
-	namespace, err := namespaceOf(in)
-	if err != nil {
-		return "", err
-	}
-	if !selects(m.namespaces, namespace) {
-		return fmt.Sprintf("the labels of the namespace do not match the namespaceSelector %q", m.namespaces), nil
-	}
-	return "", nil
-}
-
-// matched is the object that selectors are about: what the policies before have changed does not
-// count.
-func matched(in *rule.Input) map[string]any {
-	if in.Matched != nil {
-		return in.Matched
-	}
-	return in.Object
-}
-
-// selects reports whether a selector selects an object. It does not if there is none, or if it
-// has no metadata, as the options of a CONNECT.
-func selects(selector labels.Selector, object map[string]any) bool {
-	_, ok := object["metadata"].(map[string]any)
-	return ok && chosen{selector}.Matches(object)
-}
-
-// namespaceOf returns the namespace whose labels count: one that is being written is the object.
-func namespaceOf(in *rule.Input) (map[string]any, error) {
-	r := in.Request
-	if r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update) {
-		return matched(in), nil
-	}
-	value, err := in.Facts.Value(admission.NamespaceFact(r.Namespace))
-	if err != nil {
-		return nil, err
-	}
-	namespace, _ := value.(map[string]any)
-	return namespace, nil
 }
 
 // A saying gathers what a policy says with all its params.
@@ -329,7 +253,7 @@ func (s *saying) reject(message, reason string) {
 	}
 	p := s.program
 	s.out.Verdict, s.out.Reason = usher.Deny, cmp.Or(reason, "Invalid")
-	s.out.Code = cmp.Or(codeOf(s.out.Reason), http.StatusUnprocessableEntity)
+	s.out.Code = cmp.Or(spec.Code(s.out.Reason), http.StatusUnprocessableEntity)
 	s.out.Message = fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", validatingKind, p.policy.name, p.binding.name, message)
 }
 
@@ -374,19 +298,4 @@ func cut(value string) string {
 		value = value[:len(value)-1]
 	}
 	return value
-}
-
-// codeOf returns the HTTP status of a reason, 0 for one that validations cannot have.
-func codeOf(reason string) int32 {
-	switch reason {
-	case "Unauthorized":
-		return http.StatusUnauthorized
-	case "Forbidden":
-		return http.StatusForbidden
-	case "Invalid":
-		return http.StatusUnprocessableEntity
-	case "RequestEntityTooLarge":
-		return http.StatusRequestEntityTooLarge
-	}
-	return 0
 }

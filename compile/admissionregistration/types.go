@@ -12,7 +12,7 @@ import (
 )
 
 // Matches returns what requests the policy is for, whatever its bindings say.
-func (p *Policy) Matches() *rule.ResourceMatch { return &p.match.resources }
+func (p *Policy) Matches() *rule.ResourceMatch { return &p.match.Resources }
 
 // Params returns the kind of the parameters; empty if there are none.
 func (p *Policy) Params() schema.GroupVersionKind {

@@ -1,4 +1,4 @@
-package admissionregistration
+package spec
 
 import (
 	"errors"
@@ -12,8 +12,10 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// params is the paramRef of a binding.
-type params struct {
+// A Params is the paramRef of a binding; nil if there is none.
+type Params struct {
+	// field is where it is written.
+	field           string
 	namespace, name string
 	// selector is used if there is no name.
 	selector labels.Selector
@@ -21,41 +23,43 @@ type params struct {
 	required bool
 }
 
-func (c *compilation) paramKind(k *admissionv1.ParamKind) {
+// ParamKind compiles spec.paramKind.
+func (c *Compilation) ParamKind(k *admissionv1.ParamKind) {
 	if k == nil {
 		return
 	}
 	if gv, err := schema.ParseGroupVersion(k.APIVersion); err != nil || gv.Version == "" {
-		c.fail("spec.paramKind.apiVersion", fmt.Sprintf("%q is not an API version", k.APIVersion), "write GROUP/VERSION, or v1")
+		c.Fail("spec.paramKind.apiVersion", fmt.Sprintf("%q is not an API version", k.APIVersion), "write GROUP/VERSION, or v1")
 	}
 	if k.Kind == "" {
-		c.fail("spec.paramKind.kind", "missing", "name the kind of the objects with params")
+		c.Fail("spec.paramKind.kind", "missing", "name the kind of the objects with params")
 	}
 }
 
-func (c *compilation) paramRef(ref *admissionv1.ParamRef) *params {
+// ParamRef compiles the paramRef at a field.
+func (c *Compilation) ParamRef(field string, ref *admissionv1.ParamRef) *Params {
 	if ref == nil {
 		return nil
 	}
-	p := &params{namespace: ref.Namespace, name: ref.Name}
+	p := &Params{field: field, namespace: ref.Namespace, name: ref.Name}
 	switch {
 	case ref.Name != "" && ref.Selector != nil:
-		c.fail("spec.paramRef", "name and selector exclude each other", "remove one of them")
+		c.Fail(field, "name and selector exclude each other", "remove one of them")
 	case ref.Name == "" && ref.Selector == nil:
-		c.fail("spec.paramRef", "neither name nor selector is set: there are no params", "name an object, or select some")
+		c.Fail(field, "neither name nor selector is set: there are no params", "name an object, or select some")
 	case ref.Selector != nil:
 		// An empty selector chooses everything.
-		if p.selector = c.selector("spec.paramRef.selector", ref.Selector); p.selector == nil {
+		if p.selector = c.selector(field+".selector", ref.Selector); p.selector == nil {
 			p.selector = labels.Everything()
 		}
 	}
 	switch action := ref.ParameterNotFoundAction; {
 	case action == nil:
-		c.fail("spec.paramRef.parameterNotFoundAction", "missing: what to do without params is not known", "use Allow or Deny")
+		c.Fail(field+".parameterNotFoundAction", "missing: what to do without params is not known", "use Allow or Deny")
 	case *action == admissionv1.DenyAction:
 		p.required = true
 	case *action != admissionv1.AllowAction:
-		c.fail("spec.paramRef.parameterNotFoundAction", fmt.Sprintf("%q is not an action", *action), "use Allow or Deny")
+		c.Fail(field+".parameterNotFoundAction", fmt.Sprintf("%q is not an action", *action), "use Allow or Deny")
 	}
 	return p
 }
@@ -67,11 +71,12 @@ var (
 	errNamespace   = errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 )
 
-// A noParamKind is the error of a policy whose kind of params the cluster does not have. It is not
+// A NoParamKindError is the error of a policy whose kind of params the cluster does not have. It is not
 // that of params that do not exist: parameterNotFoundAction does not apply.
-type noParamKind struct{ kind schema.GroupVersionKind }
+type NoParamKindError struct{ kind schema.GroupVersionKind }
 
-func (e *noParamKind) Error() string {
+// Error implements error, with the text of API servers.
+func (e *NoParamKindError) Error() string {
 	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", e.kind)
 }
 
@@ -79,7 +84,7 @@ func (e *noParamKind) Error() string {
 // another one, or none.
 func impossible(kind *admissionv1.ParamKind, err error) error {
 	if _, ok := errors.AsType[*fact.NoKind](err); ok {
-		return &noParamKind{schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)}
+		return &NoParamKindError{schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)}
 	}
 	scope, ok := errors.AsType[*fact.WrongScope](err)
 	switch {
@@ -91,10 +96,10 @@ func impossible(kind *admissionv1.ParamKind, err error) error {
 	return errNamespace
 }
 
-// collect returns the objects of params to evaluate a policy with: one nil object if there are to
+// Collect returns the objects of params to evaluate a policy with: one nil object if there are to
 // be none, and no object if the policy is not evaluated. The error is [*fact.Missing], or about
 // the configuration.
-func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *fact.Known) ([]map[string]any, error) {
+func (p *Params) Collect(kind *admissionv1.ParamKind, namespace string, known *fact.Known) ([]map[string]any, error) {
 	if kind == nil || p == nil {
 		return []map[string]any{nil}, nil
 	}
@@ -121,7 +126,7 @@ func (p *params) collect(kind *admissionv1.ParamKind, namespace string, known *f
 
 // object names the params for a request in a namespace. The resolver of the fact knows whether the
 // kind is namespaced.
-func (p *params) object(kind *admissionv1.ParamKind, namespace string) *fact.Object {
+func (p *Params) object(kind *admissionv1.ParamKind, namespace string) *fact.Object {
 	o := &fact.Object{APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: namespace, Name: p.name, AnyScope: p.namespace == ""}
 	if p.namespace != "" {
 		o.Namespace = p.namespace

@@ -1,4 +1,4 @@
-package admissionregistration
+package spec
 
 import (
 	"errors"
@@ -47,6 +47,9 @@ func (m *made) isOf(crd map[string]any) bool {
 var shared = sync.OnceValue(func() *structures {
 	return &structures{types: apply.NewTypes(), custom: map[definition]*made{}}
 })
+
+// Structures returns the structure of the kind of a request. It implements [admission.Structures].
+func Structures(in *admission.Input) (*apply.Schema, error) { return shared().of(in) }
 
 // of implements [admission.Structures].
 func (s *structures) of(in *admission.Input) (*apply.Schema, error) {
