@@ -295,7 +295,7 @@ func (h *harness) eventually(what string, holds func() bool) {
 	for !holds() {
 		select {
 		case <-deadline:
-			h.t.Fatalf("waited in vain until %s; the log:\n%s", what, h.log)
+			h.t.Fatalf("timed out waiting until %s; the log:\n%s", what, h.log)
 		case <-ticker.C:
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/usher-dev/usher/sandbox"
 )
 
-// A side is an API server, and whoever decides for it.
+// A side is an API server and what decides for it.
 type side struct {
 	*sandbox.Cluster
 
