@@ -1,7 +1,6 @@
 package admissionregistration_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/usher-dev/usher/api"
@@ -45,15 +44,7 @@ func policiesOf(t *testing.T, c *policytest.Case) []api.Object {
 	t.Helper()
 	var all []api.Object
 	for _, p := range c.Policies {
-		raw, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoded, err := api.Decode(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, decoded.Object)
+		all = append(all, policyIn(t, p))
 	}
 	return all
 }

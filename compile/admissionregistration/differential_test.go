@@ -130,17 +130,7 @@ func decode(t testing.TB, text string) []map[string]any {
 // compare asks both about a request, and returns what upstream answers.
 func (w *twin) compare(t *testing.T, request simulate.Request) answer {
 	t.Helper()
-	bare, err := w.bare.Run(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bare.Admitted {
-		t.Fatalf("the request is refused without policies: %s", bare.Error.Message)
-	}
-	trace, err := w.sim.Run(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare, trace := w.run(t, request)
 	want, got := w.upstream(trace), w.usher(t, &request, bare)
 	// The simulator tells nothing of policies with errors before their first validation, or with
 	// parameters that are several.
@@ -156,6 +146,23 @@ func (w *twin) compare(t *testing.T, request simulate.Request) answer {
 		t.Errorf("%s of %v: -upstream +usher:\n%s", request.Operation, bare.Resource, diff)
 	}
 	return want
+}
+
+// run asks upstream about a request, without policies and with them.
+func (w *twin) run(t *testing.T, request simulate.Request) (bare, trace *simulate.Trace) {
+	t.Helper()
+	bare, err := w.bare.Run(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bare.Admitted {
+		t.Fatalf("the request is refused without policies: %s", bare.Error.Message)
+	}
+	trace, err = w.sim.Run(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bare, trace
 }
 
 func (w *twin) upstream(trace *simulate.Trace) answer {

@@ -172,12 +172,6 @@ var situations = []situation{
 // costly takes some 400,000 units of cost, and little time.
 var costly = "!'" + strings.Repeat("x", 4000) + "'.matches('" + strings.Repeat("y", 4000) + "')"
 
-// one is a request, for situations in which others would only take time.
-func one(t *testing.T) []simulate.Request {
-	t.Helper()
-	return []simulate.Request{{Operation: usher.Create, Object: tree(t, pod), User: usher.User{Name: "jane", Groups: []string{"devs"}}}}
-}
-
 func withParamsAnd(more string) string { return withParams + ", " + more }
 
 func conditions(n int) string {
@@ -193,29 +187,35 @@ func TestSituations(t *testing.T) {
 	for _, s := range situations {
 		t.Run(s.reason, func(t *testing.T) {
 			t.Parallel()
-			w := newTwin(t, append(decode(t, s.objects), tree(t, shop)), s.policies(t)...)
-			old := tree(t, strings.Replace(pod, "app: web, ", "app: old, ", 1))
-			requests := append(one(t), []simulate.Request{
-				{Operation: usher.Update, Object: tree(t, pod), OldObject: old},
-				{Operation: usher.Delete, OldObject: old},
-				{Operation: usher.Create, Object: tree(t, `{apiVersion: v1, kind: Namespace, metadata: {name: new, labels: {env: test}}}`)},
-				{Operation: usher.Create, Object: tree(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: cr}, rules: []}`)},
-			}...)
-			if s.once {
-				requests = requests[:1]
-			}
-			answers := make([]string, 0, len(requests))
-			for _, request := range requests {
-				text, err := json.Marshal(w.compare(t, request))
-				if err != nil {
-					t.Fatal(err)
-				}
-				answers = append(answers, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text)))
-			}
-			if all := strings.Join(answers, "\n"); !strings.Contains(all, s.check) {
-				t.Errorf("upstream's answers do not show %q:\n%s", s.check, all)
-			}
+			tryAll(t, &s, newTwin(t, append(decode(t, s.objects), tree(t, shop)), s.policies(t)...).compare)
 		})
+	}
+}
+
+// tryAll asks about the requests of a situation, one of which must show what the situation is about.
+// Each of more is created, too.
+func tryAll[A any](t *testing.T, s *situation, ask func(*testing.T, simulate.Request) A, more ...map[string]any) {
+	t.Helper()
+	requests := []simulate.Request{{Operation: usher.Create, Object: tree(t, pod), User: usher.User{Name: "jane", Groups: []string{"devs"}}}}
+	if !s.once {
+		old := tree(t, strings.Replace(pod, "app: web, ", "app: old, ", 1))
+		requests = append(requests, simulate.Request{Operation: usher.Update, Object: tree(t, pod), OldObject: old}, simulate.Request{Operation: usher.Delete, OldObject: old})
+		more = append(more, tree(t, `{apiVersion: v1, kind: Namespace, metadata: {name: new, labels: {env: test}}}`),
+			tree(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: cr}, rules: []}`))
+		for _, object := range more {
+			requests = append(requests, simulate.Request{Operation: usher.Create, Object: object})
+		}
+	}
+	answers := make([]string, 0, len(requests))
+	for _, request := range requests {
+		text, err := json.Marshal(ask(t, request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(text)))
+	}
+	if all := strings.Join(answers, "\n"); !strings.Contains(all, s.check) {
+		t.Errorf("upstream's answers do not show %q:\n%s", s.check, all)
 	}
 }
 
@@ -239,17 +239,23 @@ func (s *situation) others(t *testing.T) []api.Object {
 		if strings.TrimSpace(more) == "" {
 			continue
 		}
-		raw, err := yaml.YAMLToJSON([]byte(strings.Replace(strings.TrimSpace(more), "{kind", "{apiVersion: admissionregistration.k8s.io/v1, kind", 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoded, err := api.Decode(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, decoded.Object)
+		all = append(all, policyIn(t, tree(t, strings.Replace(strings.TrimSpace(more), "{kind", "{apiVersion: admissionregistration.k8s.io/v1, kind", 1))))
 	}
 	return all
+}
+
+// policyIn decodes a policy or a binding.
+func policyIn(t *testing.T, tree map[string]any) api.Object {
+	t.Helper()
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := api.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded.Object
 }
 
 // merge decodes fields, written as those of a flow mapping, into a spec.
