@@ -184,6 +184,30 @@ type Finding struct {
 	// Message, Err and Patch may repeat them. Users get the message as the policy's author wrote
 	// it; logs and explanations omit all three.
 	Confidential bool `json:"confidential,omitempty"`
+	// Exemptions are those because of which the rule did not do all that it would have done. The
+	// outcome is Exempted if it did nothing; Message and Checks then say what it would have said.
+	Exemptions []Exemption `json:"exemptions,omitempty"`
+	// NotExempt are exemptions from the policy that are not for the request.
+	NotExempt []NotExempt `json:"notExempt,omitempty"`
+}
+
+// An Exemption is a policy exemption that applied to a request.
+type Exemption struct {
+	PolicyRef `json:",inline"`
+
+	// Reason is why the exemption is there, Owner whom to ask about it, and ExpiresAt when it ends.
+	Reason    string    `json:"reason"`
+	Owner     string    `json:"owner"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// A NotExempt is a policy exemption that did not apply to a request.
+type NotExempt struct {
+	PolicyRef `json:",inline"`
+
+	// Why has a reason for each of its clauses that excludes the request, such as "it expired 2h
+	// ago". With one reason, the exemption nearly applied.
+	Why []string `json:"why"`
 }
 
 // Failure returns why the rule has no result, or the first of its parts that has none; nil if all
@@ -203,8 +227,10 @@ func (f *Finding) Failure() error {
 // A Check is what one part of a rule said, such as one validation of an admission policy.
 type Check struct {
 	// Name is the place of the part in its policy, such as spec.validations[0].
-	Name    string `json:"name"`
-	Message string `json:"message"`
+	Name string `json:"name"`
+	// Validation is the name of the validation, if it has one.
+	Validation string `json:"validation,omitempty"`
+	Message    string `json:"message"`
 	// Actions are what follows from it.
 	Actions []Action `json:"actions,omitempty"`
 	// Failed says that the part came to no result; Message then is the error.
@@ -239,4 +265,6 @@ const (
 	// WouldDeny: the rule would have denied the request, but its policy is in Audit mode, or the
 	// user is protected.
 	WouldDeny Outcome = "wouldDeny"
+	// Exempted: the rule would have changed or denied the request, and a policy exemption applied.
+	Exempted Outcome = "exempted"
 )

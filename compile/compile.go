@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -40,6 +41,8 @@ type Compiled struct {
 	// together: see [Order].
 	Admission *admissionregistration.Policy
 	Binding   *admissionregistration.Binding
+	// Exemption is that of an exemption, which has no rules: see [Order].
+	Exemption *rule.Exemption
 	Problems  []rule.Problem
 }
 
@@ -72,6 +75,10 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
 		c.Access, problems = compileusher.AuthorizationPolicy(object)
+	case *usherv1alpha1.ClusterPolicyExemption:
+		c.Exemption, problems = compileusher.ClusterPolicyExemption(object)
+	case *usherv1alpha1.PolicyExemption:
+		c.Exemption, problems = compileusher.PolicyExemption(object)
 	case *admissionv1.MutatingAdmissionPolicy:
 		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(object)
 	case *admissionv1.MutatingAdmissionPolicyBinding:
@@ -137,13 +144,14 @@ func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.P
 	}
 	problems = append(problems, Duplicates(compiled)...)
 	problems = append(problems, Unbound(compiled)...)
+	problems = append(problems, Ineffective(compiled, nil, time.Now())...)
 	rule.SortProblems(problems)
 	return compiled, problems
 }
 
 // Order returns the rules of all policies and the built-in ones in the order in which they are
 // emitted: by phase and pass, then by the policies' names and namespaces, then in the order of the
-// policy. The order of cs does not matter.
+// policy. Each rule has the exemptions from its policy. The order of cs does not matter.
 func Order(cs []Compiled) []rule.Rule {
 	builtIn := kcloudlabs.BuiltIn()
 	var all []*rule.Rule
@@ -168,9 +176,11 @@ func Order(cs []Compiled) []rule.Rule {
 			cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
 		)
 	})
+	exempting := exemptionsOf(cs)
 	rules := make([]rule.Rule, len(all))
 	for i, r := range all {
 		rules[i] = *r
+		rules[i].Exemptions = exempting.from(r)
 	}
 	return rules
 }

@@ -53,6 +53,8 @@ type Options struct {
 	RuleTimeout time.Duration
 	// MaxFacts limits the facts that one rule may use in one request; 0 means 16.
 	MaxFacts int
+	// Now tells the time at which exemptions are judged; nil means [time.Now].
+	Now func() time.Time
 }
 
 // An Engine is a [usher.Decider] that decides by rules. It takes no locks.
@@ -76,6 +78,9 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	}
 	if o.MaxFacts <= 0 {
 		o.MaxFacts = 16
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if facts == nil {
 		facts = fact.ResolverFunc(noFacts)

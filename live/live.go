@@ -90,6 +90,7 @@ type Live struct {
 	settler   settler
 	tries     *tries
 	params    *params
+	uses      *uses
 }
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
@@ -101,6 +102,8 @@ type snapshot struct {
 	coverage rule.Coverage
 	policies []rule.State
 	status   Status
+	// exemptions are those of the policies that are stored, without their uses.
+	exemptions []rule.ExemptionState
 }
 
 // New returns a Live without policies; Run loads them.
@@ -114,8 +117,11 @@ func New(o Options) *Live {
 	if o.Trial == nil {
 		o.Trial = trial.New(trial.Options{}).Problems
 	}
+	if o.Engine.Now == nil {
+		o.Engine.Now = time.Now
+	}
 	o.Quota = o.Quota.withDefaults()
-	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams()}
+	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams(), uses: newUses()}
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
 }
@@ -183,6 +189,7 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	if l.options.Facts != nil {
 		settling.Go(func() { l.readParams(ctx) })
 	}
+	settling.Go(func() { l.expire(ctx) })
 	if len(sources) == 0 {
 		l.update(nil)
 	}
@@ -257,7 +264,8 @@ func (l *Live) build(sets []*merged) built {
 		}
 	}
 	l.countKnown(&status)
-	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found())
+	ineffective := compile.Ineffective(enforced, l.elsewhere, l.options.Engine.Now())
+	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found(), ineffective)
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status
@@ -270,7 +278,10 @@ func (l *Live) build(sets []*merged) built {
 		return built{}
 	}
 	l.params.expect(compile.ParamsOf(enforced))
-	return built{snapshot: l.enforce(enforced, policies, status, c.usage), changed: true}
+	next := l.enforce(enforced, policies, status, c.usage)
+	next.exemptions = exemptionStates(versions, ineffective)
+	l.uses.expect(next.exemptions)
+	return built{snapshot: next, changed: true}
 }
 
 // A choice has the policies of all sources that are used, and the states of the others.
@@ -339,7 +350,9 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 		if r.Phase == usher.Authorize {
 			return next.access.Decide(ctx, r)
 		}
-		return next.entries.Decide(ctx, r)
+		d, err := next.entries.Decide(ctx, r)
+		l.uses.count(r, &d)
+		return d, err
 	})
 	return next
 }

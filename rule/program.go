@@ -46,6 +46,8 @@ type Input struct {
 	// OldObject is nil unless the request carries both an object and an old one.
 	OldObject map[string]any
 	Facts     *fact.Known
+	// Exempt are validations that the program leaves out.
+	Exempt Validations
 }
 
 // An Outcome is the result of a program. The zero Outcome allows the request and changes nothing.
@@ -75,4 +77,6 @@ type Annotation struct {
 	Key, Value string
 	// Joined says that different values for the key are joined; otherwise the first counts.
 	Joined bool
+	// Failure says that the annotation tells of a validation that fails.
+	Failure bool
 }

@@ -35,6 +35,9 @@ type Rule struct {
 	Reinvoked bool
 	// Facts limit the facts that the steps may use; nil allows all.
 	Facts *fact.Bounds
+	// Exemptions may exempt requests from the rule. They are judged once the rule has something to
+	// say.
+	Exemptions []Exempting
 	// Steps run in order, each on the result of the step before, all or nothing: if one fails or
 	// rejects, the changes of the others are dropped.
 	Steps []Step

@@ -169,7 +169,7 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		return rule.Outcome{Skipped: skipped}, nil
 	}
 	evaluation := spec.Input(in)
-	said := saying{program: p}
+	said := saying{program: p, exempt: in.Exempt}
 	for _, object := range objects {
 		evaluation.Params = object
 		result, err := p.policy.program.Evaluate(ctx, &evaluation)
@@ -205,6 +205,7 @@ func (p *program) misconfigured(err error) (rule.Outcome, error) {
 // A saying gathers what a policy says with all its params.
 type saying struct {
 	program *program
+	exempt  rule.Validations
 	out     rule.Outcome
 }
 
@@ -228,6 +229,10 @@ func (s *saying) add(r *admission.Result) {
 // deny does what the binding says follows from a denial.
 func (s *saying) deny(d *admission.Denial) {
 	p := s.program
+	place := fmt.Sprintf("spec.validations[%d]", d.Index)
+	if !d.Whole && s.exempt.Has("", place) {
+		return
+	}
 	for _, action := range p.binding.actions {
 		switch action {
 		case usher.ActDeny:
@@ -239,7 +244,7 @@ func (s *saying) deny(d *admission.Denial) {
 			s.auditFailure(d)
 		}
 	}
-	s.check(fmt.Sprintf("spec.validations[%d]", d.Index), d.Message, p.binding.actions, d.Failed)
+	s.check(place, d.Message, p.binding.actions, d.Failed)
 }
 
 func (s *saying) check(name, message string, actions []usher.Action, failed bool) {
@@ -278,7 +283,7 @@ func (s *saying) auditFailure(d *admission.Denial) {
 	if err != nil {
 		return
 	}
-	s.out.Audit = append(s.out.Audit, rule.Annotation{Key: failureKey, Value: string(value)})
+	s.out.Audit = append(s.out.Audit, rule.Annotation{Key: failureKey, Value: string(value), Failure: true})
 }
 
 // outcome is what all params say together: a policy that is for none of them is skipped.

@@ -27,8 +27,9 @@ type Result struct {
 
 // A Denial is what one validation says that denies a request.
 type Denial struct {
-	// Index is that of the validation. An error of all of them has the index 0.
+	// Index is that of the validation. An error of all of them has the index 0, and is Whole.
 	Index   int
+	Whole   bool
 	Message string
 	// Reason is empty for an error.
 	Reason string
@@ -112,7 +113,7 @@ func (p *Program) failed(message string) Result {
 	if p.source.Ignore {
 		return Result{}
 	}
-	return Result{Denials: []Denial{{Message: message, Failed: true}}}
+	return Result{Denials: []Denial{{Whole: true, Message: message, Failed: true}}}
 }
 
 // match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
