@@ -29,6 +29,9 @@ type Kind struct {
 	NeedsProof bool
 	// Exempts says that policies of the kind exempt requests from other policies.
 	Exempts bool
+	// Recent says that ClusterRoles and CRDs of the release before do not have the kind: a server
+	// that may not read it enforces the other kinds.
+	Recent bool
 	// Foreign says that the kind is one of Kubernetes. API servers enforce policies of these kinds
 	// themselves: Usher enforces those in files, and others only if it is told to.
 	Foreign bool
@@ -56,13 +59,13 @@ var kinds = []Kind{
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies"},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Recent: true},
 		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", NeedsProof: true, Exempts: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", Recent: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.ClusterPolicyExemption) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Recent: true, Namespaced: true, NeedsProof: true},
 		func(p *usherv1alpha1.ObjectPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Namespaced: true, NeedsProof: true, Exempts: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Recent: true, Namespaced: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.PolicyExemption) any { return &p.Spec }),
 	foreign("v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
 	foreign("v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),

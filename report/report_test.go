@@ -631,6 +631,28 @@ func TestDefinitionsWithoutStatus(t *testing.T) {
 	})
 }
 
+// TestAKindThatMayNotBeRead: a ClusterRole that does not have a kind does not keep the status of
+// others from being written, nor from being withdrawn.
+func TestAKindThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "objectpolicies"}, "", errors.New("no rule"))
+		c.policies.PrependReactor("list", "objectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
+		c.replica("one").Observe(good(1))
+		time.Sleep(10 * time.Second)
+		c.wantEnforced("a", "True Enforced 1")
+		if n := c.log.count("the status of policies of a kind is not read"); n != 1 {
+			t.Errorf("%d log records that say what is left out, want 1", n)
+		}
+		if n, err := report.Withdraw(t.Context(), c.policies, "NoServer", "gone"); n != 1 || !errors.Is(err, forbidden) {
+			t.Errorf("%d statuses written, %v", n, err)
+		}
+		c.wantEnforced("a", "False NoServer 1")
+	})
+}
+
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

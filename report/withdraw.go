@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -35,6 +36,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(withdrawParallel)
 	var written atomic.Int32
+	var errs []error
 	for kind, resource := range w.resources {
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.Resource(resource).List(ctx, o)
@@ -64,10 +66,11 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return int(written.Load()), fmt.Errorf("list %s: %w", resource.Resource, err)
+			// The other kinds are written nevertheless.
+			errs = append(errs, fmt.Errorf("list %s: %w", resource.Resource, err))
 		}
 	}
-	err := group.Wait()
+	err := errors.Join(append(errs, group.Wait())...)
 	return int(written.Load()), err
 }
 

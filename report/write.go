@@ -71,8 +71,12 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 			}
 			return nil
 		})
-		// A kind whose definition is missing has no policies.
-		if err != nil && !apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsForbidden(err):
+			// A ClusterRole that is older than Usher does not hold up the other kinds.
+			w.log.Warn("the status of policies of a kind is not read", "resource", resource.Resource, "do", "apply the chart of this version of Usher", "error", err)
+		case err != nil && !apierrors.IsNotFound(err):
+			// A kind whose definition is missing has no policies.
 			return fmt.Errorf("list %s: %w", resource.Resource, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
@@ -36,6 +37,8 @@ type Clients struct {
 	Access kubernetes.Interface
 	// Mapper maps kinds by discovery, which it caches until it is reset.
 	Mapper meta.ResettableRESTMapper
+	// Schemas reads the schemas of kinds; nil if they are not compared with those of this version.
+	Schemas openapi.Client
 	// Probe writes probes over separate connections; nil if no probes are written.
 	Probe probe.Writer
 }
@@ -79,7 +82,8 @@ func Connect(c *rest.Config) (*Clients, error) {
 	return &Clients{
 		Probe:  probe.Through(probes, connections),
 		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Access: access,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
+		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
+		Schemas: kube.Discovery().OpenAPIV3(),
 	}, nil
 }
 

@@ -26,6 +26,7 @@ type clusterRuntime struct {
 	source *clustersource.Source
 	// admission has the admission policies of the API server; nil if they are not read.
 	admission *clustersource.Source
+	kinds     *policyKinds
 	resolver  *clusterfact.Resolver
 	reporter  *report.Reporter
 	scopes    *scopes
@@ -57,6 +58,7 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
 	m.proofs = newProofs(c.Cluster, m.reporter, func() { m.source.Recheck() }, c.Log)
 	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
+	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, c.Log)
 	m.admission = newAdmission(c)
 	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
@@ -126,6 +128,7 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.scopes.run(ctx) })
 	group.Go(func() error { return m.learn(ctx, l) })
 	group.Go(func() error { return m.proofs.run(ctx) })
+	group.Go(func() error { return m.kinds.run(ctx) })
 	if m.webhookConfig != nil {
 		group.Go(func() error { return m.routes.run(ctx) })
 		group.Go(func() error { return m.webhookConfig.run(ctx, l.Coverage, i) })

@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/openapi"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -17,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
+	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
 // KeepRegistered runs what keeps the registration. It returns what to call when policies
@@ -139,5 +141,26 @@ func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
 func (u *ProofsUnderTest) Describe(counts map[api.ProofState]int) string {
 	var b strings.Builder
 	u.p.describe(&b, DefaultProofSecret, counts)
+	return b.String()
+}
+
+// PolicyKinds compares the kinds of a cluster with those of this version.
+type PolicyKinds struct{ k *policyKinds }
+
+// NewPolicyKinds returns one that has read no schemas.
+func NewPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, log *slog.Logger) PolicyKinds {
+	return PolicyKinds{newPolicyKinds(schemas, readings, log)}
+}
+
+// Read reads the schemas that have changed.
+func (u PolicyKinds) Read() error { return u.k.read() }
+
+// Count returns how many kinds are in each state.
+func (u PolicyKinds) Count() map[string]int { return u.k.count() }
+
+// Describe returns what /readyz?verbose says.
+func (u PolicyKinds) Describe() string {
+	var b strings.Builder
+	u.k.describe(&b)
 	return b.String()
 }

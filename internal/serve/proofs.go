@@ -235,8 +235,9 @@ func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
 			}
 			return nil
 		})
-		// A kind whose definition is missing has no policies.
-		if err != nil && !apierrors.IsNotFound(err) {
+		// A kind whose definition is missing has no policies. Policies that may not be read are not
+		// recorded, and need a proof.
+		if err != nil && !apierrors.IsNotFound(err) && !(kind.Recent && apierrors.IsForbidden(err)) {
 			return keyring.Keys{}, fmt.Errorf("record %s: %w", kind.Resource, err)
 		}
 	}

@@ -95,9 +95,7 @@ func describe(b *strings.Builder, status live.Status) {
 func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
-	if err := m.source.Err(); err != nil {
-		fmt.Fprintf(b, "  they cannot be read now: %v\n", err)
-	}
+	m.kinds.describe(b)
 	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)

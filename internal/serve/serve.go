@@ -90,6 +90,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
+			Kinds: s.cluster.kinds.count,
 		})
 	}
 	facts, err := s.facts()

@@ -19,6 +19,8 @@ type ClusterState struct {
 	Called func() (called, known bool)
 	// Failing is how many policies fail at this replica.
 	Failing func() int
+	// Kinds is how many kinds of policies are in which state.
+	Kinds func() map[string]int
 }
 
 // Cluster adds metrics about the process in a cluster to m.
@@ -29,7 +31,7 @@ func (m *Metrics) Probed(result string) { m.probes.WithLabelValues(result).Inc()
 
 // cluster shows what Cluster was given.
 type cluster struct {
-	staleness, registered, called, failing *prometheus.Desc
+	staleness, registered, called, failing, kinds *prometheus.Desc
 
 	current atomic.Pointer[ClusterState]
 }
@@ -39,6 +41,7 @@ func (c *cluster) init(m *Metrics) {
 	c.registered = m.gauge("registered", "1 if the webhook configurations have what the policies need, 0 if they could not be written.")
 	c.called = m.gauge("probe_success", "1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.")
 	c.failing = m.gauge("failing_policies", "Policies with a rule that has failed at this replica and has not worked since.")
+	c.kinds = m.gauge("policy_kinds", "Kinds of policies of the cluster, by state: read, older (the CRD lacks fields of this version), absent, forbidden or failing.", "state")
 }
 
 // Describe implements prometheus.Collector.
@@ -47,6 +50,7 @@ func (c *cluster) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.registered
 	descs <- c.called
 	descs <- c.failing
+	descs <- c.kinds
 }
 
 // Collect implements prometheus.Collector.
@@ -63,6 +67,11 @@ func (c *cluster) Collect(metrics chan<- prometheus.Metric) {
 	}
 	if current.Failing != nil {
 		metrics <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(current.Failing()))
+	}
+	if current.Kinds != nil {
+		for state, n := range current.Kinds() {
+			metrics <- prometheus.MustNewConstMetric(c.kinds, prometheus.GaugeValue, float64(n), state)
+		}
 	}
 	if current.Called == nil {
 		return

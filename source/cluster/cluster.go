@@ -10,7 +10,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -159,16 +158,6 @@ func (s *Source) Staleness() time.Duration {
 		}
 	}
 	return longest
-}
-
-// Err is why policies cannot be read at present, nil if they can.
-func (s *Source) Err() error {
-	for _, k := range s.kinds {
-		if err := k.state().Err; err != nil {
-			return fmt.Errorf("read policies of kind %s: %w", k.versions[0].Kind, err)
-		}
-	}
-	return nil
 }
 
 // A Reading says how a kind of policy is read.

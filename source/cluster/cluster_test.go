@@ -20,6 +20,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/cluster"
 )
@@ -27,6 +28,7 @@ import (
 var (
 	overrides        = v1alpha1.GroupVersion.WithResource("overridepolicies")
 	clusterOverrides = v1alpha1.GroupVersion.WithResource("clusteroverridepolicies")
+	objectPolicies   = usherv1alpha1.GroupVersion.WithResource("clusterobjectpolicies")
 	clusterValidates = v1alpha1.GroupVersion.WithResource("clustervalidatepolicies")
 )
 

@@ -55,6 +55,55 @@ func TestAMissingKindDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
+// TestKindsOfThisVersionThatTheClusterHasNot: a binary that is newer than CRDs and ClusterRole
+// enforces the kinds that it can read, and reads the others as soon as it can.
+func TestKindsOfThisVersionThatTheClusterHasNot(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason string
+		err    error
+		says   string
+		do     string
+		state  error
+	}{
+		{
+			"no CRD", apierrors.NewNotFound(objectPolicies.GroupResource(), ""),
+			"the cluster has no such kind in usher.dev/v1alpha1", "install the CRDs", cluster.ErrAbsent,
+		},
+		{
+			"no rights", apierrors.NewForbidden(objectPolicies.GroupResource(), "", errors.New("no rule")),
+			"Usher may not get, list or watch them", "apply the ClusterRole of this version of Usher", cluster.ErrForbidden,
+		},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				stored := policy("ClusterObjectPolicy", "", "o", "x: 1")
+				stored.SetAPIVersion(objectPolicies.GroupVersion().String())
+				client := newClient(stored, policy("ClusterOverridePolicy", "", "c", "x: 1"))
+				fault := inject(client, objectPolicies.Resource)
+				fault.set(test.err)
+				s, updates := run(t, client, cluster.Options{})
+				time.Sleep(11 * time.Second)
+				synctest.Wait()
+				updates.expect(t, "ClusterOverridePolicy c, unreadable: read policies of kind ClusterObjectPolicy: "+test.says)
+				if do := updates.last(t).Unreadable[0].Do; !strings.Contains(do, test.do) {
+					t.Errorf("what to do: %q", do)
+				}
+				for _, r := range s.Readings() {
+					if want := r.Kind.Kind == "ClusterObjectPolicy"; errors.Is(r.Err, test.state) != want {
+						t.Errorf("%s: %v, want %v: %t", r.Kind.Kind, r.Err, test.state, want)
+					}
+				}
+				fault.set(nil)
+				time.Sleep(6 * time.Second)
+				settle()
+				updates.expect(t, "ClusterOverridePolicy c, ClusterObjectPolicy o")
+			})
+		})
+	}
+}
+
 func TestAKindThatGoes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

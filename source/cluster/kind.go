@@ -173,10 +173,13 @@ func (k *kind) addTo(set *source.Set) bool {
 		return true
 	case !state.Synced && lasting && k.options.Lenient:
 		return true
+	case !state.Synced && lasting && k.versions[0].Recent && isForbidden(state):
+		set.Unreadable = append(set.Unreadable, k.forbidden("until then they are not enforced"))
+		return true
 	case !state.Synced || k.proofs != nil && k.proofs.Version() == 0:
 		return false
 	case lasting && isForbidden(state):
-		set.Unreadable = append(set.Unreadable, k.forbidden())
+		set.Unreadable = append(set.Unreadable, k.forbidden("until then policies stay as they were last seen"))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,12 +212,12 @@ func (k *kind) absent() source.Unreadable {
 	}
 }
 
-// forbidden is the error for a kind that may no longer be read.
-func (k *kind) forbidden() source.Unreadable {
+// forbidden is the error for a kind that may not be read; meanwhile says what applies until it may.
+func (k *kind) forbidden(meanwhile string) source.Unreadable {
 	gvk := k.versions[0].GroupVersionKind
 	return source.Unreadable{
 		Err: fmt.Errorf("read policies of kind %s: Usher may not get, list or watch them", gvk.Kind),
-		Do:  "grant it for the API group " + gvk.Group + "; until then policies stay as they were last seen",
+		Do:  "apply the ClusterRole of this version of Usher, which grants it for the API group " + gvk.Group + "; " + meanwhile,
 	}
 }
 

@@ -82,7 +82,10 @@ The exit status is 1 if a policy is not adopted, and 2 if the cluster cannot be 
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
-			found, err := find(ctx, client, f.namespace, args)
+			found, err := find(ctx, client, f.namespace, args, func(err error) error {
+				cli.Notef(cmd, s, "warning", "left out: %v", err)
+				return nil
+			})
 			if err != nil {
 				return err
 			}

@@ -393,7 +393,7 @@ func TestAdopt(t *testing.T) {
 			w.create("p", map[string]string{proof.Annotation: row.before}, "False")
 			w.create("proven", nil, "True")
 			before := w.stored("p").GetAnnotations()
-			policies, err := authorize.Policies(t.Context(), w.policies, "")
+			policies, err := authorize.Policies(t.Context(), w.policies, "", stop)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -450,5 +450,34 @@ func TestClusterPoliciesThatAreNotProven(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// stop is for kinds that must be listed.
+func stop(err error) error { return err }
+
+// TestAdoptWithRightsOnSomeKinds: the ClusterRole of an administrator may be older than a kind.
+func TestAdoptWithRightsOnSomeKinds(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.create("p", map[string]string{proof.Annotation: ""}, "False")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "objectpolicies"}, "", errors.New("no rule"))
+	w.policies.PrependReactor("list", "objectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
+	w.policies.PrependReactor("list", "policyexemptions", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "policyexemptions"}, "")
+	})
+	var leftOut []error
+	policies, err := authorize.Policies(t.Context(), w.policies, "", func(err error) error {
+		leftOut = append(leftOut, err)
+		return nil
+	})
+	if err != nil || len(policies) != 1 || policies[0].Name != "p" {
+		t.Errorf("policies %v, %v", policies, err)
+	}
+	if len(leftOut) != 1 || !errors.Is(leftOut[0], forbidden) {
+		t.Errorf("left out: %v, want the kind that may not be listed", leftOut)
+	}
+	if _, err := authorize.Policies(t.Context(), w.policies, "", stop); !errors.Is(err, forbidden) {
+		t.Errorf("where all are needed: %v", err)
 	}
 }

@@ -140,7 +140,7 @@ func (r *Rotation) renew(ctx context.Context, keys keyring.Keys) error {
 	}
 	renewed, skipped := 0, map[string]bool{}
 	for left := true; left; {
-		policies, err := Policies(ctx, r.Client, "")
+		policies, err := Policies(ctx, r.Client, "", func(err error) error { return err })
 		if err != nil {
 			return err
 		}

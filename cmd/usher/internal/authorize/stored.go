@@ -72,10 +72,10 @@ func kindNames() []string {
 	return names
 }
 
-// find returns the named policies, or those that are not proven.
-func find(ctx context.Context, client dynamic.Interface, namespace string, names []string) ([]Stored, error) {
+// find returns the named policies, or those that are not proven; leftOut is as for [Policies].
+func find(ctx context.Context, client dynamic.Interface, namespace string, names []string, leftOut func(error) error) ([]Stored, error) {
 	if len(names) == 0 {
-		all, err := Policies(ctx, client, namespace)
+		all, err := Policies(ctx, client, namespace, leftOut)
 		return slices.DeleteFunc(all, func(s Stored) bool { return s.Unproven == "" }), err
 	}
 	var found []Stored
@@ -98,8 +98,9 @@ func find(ctx context.Context, client dynamic.Interface, namespace string, names
 	return found, nil
 }
 
-// Policies returns the policies of a namespace that need a proof; all if it is empty.
-func Policies(ctx context.Context, client dynamic.Interface, namespace string) ([]Stored, error) {
+// Policies returns the policies of a namespace that need a proof; all if it is empty. It calls leftOut
+// with the error of each kind that the user may not list, and continues if the result is nil.
+func Policies(ctx context.Context, client dynamic.Interface, namespace string, leftOut func(error) error) ([]Stored, error) {
 	var all []Stored
 	for _, kind := range provable() {
 		if namespace != "" && !kind.Namespaced {
@@ -115,8 +116,16 @@ func Policies(ctx context.Context, client dynamic.Interface, namespace string) (
 			return nil
 		})
 		// A kind whose definition is missing has no policies.
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
+		if err == nil || apierrors.IsNotFound(err) {
+			continue
+		}
+		forbidden := apierrors.IsForbidden(err)
+		err = fmt.Errorf("list %s: %w", kind.Resource, err)
+		if forbidden {
+			err = leftOut(err)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

@@ -1,0 +1,223 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/openapi"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/kind"
+	clustersource "github.com/usher-dev/usher/source/cluster"
+)
+
+// policyKinds compares the kinds of policies of a cluster with those of this version: CRDs are
+// upgraded apart from the server, and the API server drops fields that a CRD does not have.
+type policyKinds struct {
+	schemas  openapi.Client
+	readings func() []clustersource.Reading
+	log      *slog.Logger
+
+	mu sync.Mutex
+	// urls are those of the schemas that were read; they change with the schemas.
+	urls map[schema.GroupVersion]string
+	// dropped are the fields that the CRD of a kind does not have.
+	dropped map[string][]string
+}
+
+// recheck is the interval at which the list of schemas is read, which tells whether one has changed.
+const recheck = 20 * time.Second
+
+// namedFields is how many dropped fields are named.
+const namedFields = 5
+
+func newPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, log *slog.Logger) *policyKinds {
+	return &policyKinds{schemas: schemas, readings: readings, log: log, urls: map[schema.GroupVersion]string{}, dropped: map[string][]string{}}
+}
+
+// run reads the schemas whenever they change, until ctx is done.
+func (k *policyKinds) run(ctx context.Context) error {
+	if k.schemas == nil {
+		return nil
+	}
+	ticker := time.NewTicker(recheck)
+	defer ticker.Stop()
+	for {
+		// An API server that does not respond must not delay the shutdown.
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := k.read(); err != nil {
+				k.log.Debug("schemas of policies are not read", "error", err)
+			}
+		}()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-done:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// read reads the schemas that have changed.
+func (k *policyKinds) read() error {
+	paths, err := k.schemas.Paths()
+	if err != nil {
+		return fmt.Errorf("list OpenAPI documents: %w", err)
+	}
+	byGroup := map[schema.GroupVersion][]api.Kind{}
+	for _, kind := range api.Kinds() {
+		byGroup[kind.GroupVersion()] = append(byGroup[kind.GroupVersion()], kind)
+	}
+	var errs []error
+	for gv, kinds := range byGroup {
+		document, ok := paths["apis/"+gv.String()]
+		if !ok {
+			k.note(gv, "", kinds, nil)
+			continue
+		}
+		url := document.ServerRelativeURL()
+		if k.urls[gv] == url {
+			continue
+		}
+		set, err := schemasOf(document, kinds)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read OpenAPI document of %s: %w", gv, err))
+			continue
+		}
+		k.note(gv, url, kinds, set)
+	}
+	return errors.Join(errs...)
+}
+
+func schemasOf(document openapi.GroupVersion, kinds []api.Kind) (*kind.Set, error) {
+	raw, err := document.Schema(runtime.ContentTypeJSON)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.APIResourceList{GroupVersion: kinds[0].GroupVersion().String()}
+	for i := range kinds {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: kinds[i].Resource, Kind: kinds[i].Kind, Namespaced: kinds[i].Namespaced})
+	}
+	set := kind.Discovered([]*metav1.APIResourceList{list})
+	return set, set.AddDocument(raw)
+}
+
+// note stores which fields the kinds of a group lack; set is nil if the group is not served.
+func (k *policyKinds) note(gv schema.GroupVersion, url string, kinds []api.Kind, set *kind.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.urls[gv] = url
+	for i := range kinds {
+		name := kinds[i].Kind
+		var dropped []string
+		if set != nil {
+			dropped = lacks(set, &kinds[i])
+		}
+		if slices.Equal(dropped, k.dropped[name]) {
+			continue
+		}
+		delete(k.dropped, name)
+		if len(dropped) == 0 {
+			k.log.Info("the CRD has all fields of this version", "kind", name)
+			continue
+		}
+		k.dropped[name] = dropped
+		k.log.Warn("the CRD of this kind is older than Usher: the API server drops fields of policies", "kind", name, "fields", some(dropped), "do", applyCRDs)
+	}
+}
+
+// lacks returns the fields of a kind that its schema does not have, without those below others.
+func lacks(set *kind.Set, of *api.Kind) []string {
+	start := set.Schema(of.GroupVersionKind)
+	if start == nil {
+		return nil
+	}
+	dropped := map[string]bool{}
+	for _, path := range of.Fields() {
+		if step := set.Follow(start, path); step.Wrong > 0 {
+			dropped[strings.ReplaceAll(strings.Join(path[:step.Wrong], "."), ".[]", "[]")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(dropped))
+}
+
+const (
+	applyCRDs = "apply the CRDs of this version of Usher"
+	applyRole = "apply the chart of this version, whose ClusterRole grants get, list and watch"
+)
+
+// some names some fields.
+func some(fields []string) string {
+	if len(fields) <= namedFields {
+		return strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:namedFields], ", "), len(fields)-namedFields)
+}
+
+// A kindState is how a kind of policy of the cluster differs from that of this version.
+type kindState string
+
+// The states of kinds. Older is that of a kind whose CRD lacks fields.
+const (
+	kindRead      kindState = "read"
+	kindOlder     kindState = "older"
+	kindAbsent    kindState = "absent"
+	kindForbidden kindState = "forbidden"
+	kindFailing   kindState = "failing"
+)
+
+// state returns the state of a kind, and a sentence about it.
+func (k *policyKinds) state(r *clustersource.Reading) (kindState, string) {
+	switch {
+	case errors.Is(r.Err, clustersource.ErrAbsent):
+		return kindAbsent, "the cluster has no such kind: " + applyCRDs
+	case errors.Is(r.Err, clustersource.ErrForbidden):
+		return kindForbidden, "Usher may not read them: " + applyRole
+	case r.Err != nil:
+		return kindFailing, "they cannot be read now: " + r.Err.Error()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if dropped := k.dropped[r.Kind.Kind]; len(dropped) > 0 {
+		return kindOlder, "its CRD lacks " + some(dropped) + ", which the API server drops: " + applyCRDs
+	}
+	return kindRead, ""
+}
+
+// count returns how many kinds are in each state.
+func (k *policyKinds) count() map[string]int {
+	counts := map[string]int{}
+	for _, state := range []kindState{kindRead, kindOlder, kindAbsent, kindForbidden, kindFailing} {
+		counts[string(state)] = 0
+	}
+	for _, r := range k.readings() {
+		state, _ := k.state(&r)
+		counts[string(state)]++
+	}
+	return counts
+}
+
+// describe writes which kinds differ from those of this version.
+func (k *policyKinds) describe(b *strings.Builder) {
+	for _, r := range k.readings() {
+		if _, text := k.state(&r); text != "" {
+			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, text)
+		}
+	}
+}
