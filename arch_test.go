@@ -29,7 +29,7 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	// What users may do is asked in the form of a request to authorize.
 	{"fact", []string{"."}},
-	{"rule", []string{".", "fact"}},
+	{"rule", []string{".", "fact", "internal/podtemplate"}},
 	{"rule/authz", []string{".", "api"}},
 	{"rule/ruletest", []string{".", "rule"}},
 	{"kind", nil},
@@ -48,7 +48,7 @@ var mayImport = []struct {
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	// It proves policies as other policies have left them.
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
-	{"index", []string{".", "rule"}},
+	{"index", []string{".", "rule", "internal/podtemplate"}},
 	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
@@ -139,7 +139,7 @@ var mayImport = []struct {
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
 	{"internal/yamldiff", nil},
-	{"internal/podtemplate", nil},
+	{"internal/podtemplate", []string{"."}},
 	// Computes what API servers send from what rules match; policies are always sent.
 	{"internal/webhookconfig", []string{".", "api/...", "rule"}},
 	{"internal/webhookconfig/authz", []string{"rule", "rule/authz", "internal/webhookconfig/credential"}},

@@ -168,6 +168,9 @@ type Finding struct {
 	// Rule is the rule's place in its policy, such as spec.validateRules[0].
 	Rule    string  `json:"rule"`
 	Outcome Outcome `json:"outcome"`
+	// PodOf names the workload, such as Deployment shop/web, if the rule was run on the pod that it
+	// would make.
+	PodOf string `json:"podOf,omitempty"`
 	// Message is the reason of a rejection, or of a rule that was skipped. It may be empty. The message of the decision can be
 	// empty where this one is not: as kinitiras has it, affectMode allow rejects without one.
 	Message string `json:"message,omitempty"`

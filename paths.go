@@ -27,6 +27,13 @@ func (p *Paths) AddPointer(pointer string) { p.tree.AddPointer(pointer) }
 // Merge adds the paths of other, which may be nil.
 func (p *Paths) Merge(other *Paths) { p.tree.Merge(other.of()) }
 
+// MergeAt adds, below a path, what other reads below another, both from the top if empty:
+//
+//	workload.MergeAt([]string{"spec", "template", "spec"}, pod, "spec")
+func (p *Paths) MergeAt(path []string, other *Paths, below ...string) {
+	p.tree.MergeAt(other.of().Below(below...), path...)
+}
+
 // Clone returns a copy of p, empty for nil.
 func (p *Paths) Clone() *Paths {
 	clone := &Paths{}

@@ -65,6 +65,7 @@ type Engine struct {
 	resolver fact.Resolver
 	options  Options
 	passes   map[usher.Phase][]int
+	pods     pods
 }
 
 // New returns an engine for the rules of m, which must not change. If facts is nil, a rule that
@@ -91,6 +92,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		e.passes[phase] = m.Passes(phase)
 	}
+	e.pods = e.podsInForce()
 	return e
 }
 
@@ -124,7 +126,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 	if err != nil {
 		return undecodable(ctx, r, err)
 	}
-	d := &evaluation{engine: e, request: r, tree: tree, paths: looks}
+	d := newEvaluation(e, r, tree, looks)
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

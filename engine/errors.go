@@ -7,7 +7,12 @@ import (
 	"time"
 )
 
-var errNoResolver = errors.New("nothing here resolves facts")
+var (
+	errNoResolver = errors.New("nothing here resolves facts")
+	// errNoPod is the error of a fact whose request could have side effects, for a pod that nobody
+	// creates.
+	errNoPod = errors.New("not requested for the pod that a workload would make: only GET and HEAD have no side effects")
+)
 
 // A PanicError is the error of a rule whose program panicked.
 type PanicError struct {

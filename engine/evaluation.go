@@ -39,11 +39,16 @@ type evaluation struct {
 	broken   bool
 	old      map[string]any
 	oldPaths *usher.Paths
-	// known are the facts that rules share. Those that are bound to a namespace have their own,
-	// so that none sees what another may read.
-	known   fact.Known
+	// known are the facts that rules share: own, or those of the evaluation of the workload. Rules that
+	// are bound to a namespace have facts of their own, so that none sees what another may read.
+	known   *fact.Known
+	own     fact.Known
 	bound   *fact.Known
 	boundTo *rule.Rule
+	// workload is what the request really writes, if it is that for the pod of a workload. The
+	// evaluation of the workload has the pod, which is nil until a rule is run on it.
+	workload *rule.Workload
+	pod      *projection
 
 	// began is the object as the rules of the pass were matched on it, nil unless one of them names
 	// resources; again is on while rules run once more, and repeated when some have.
@@ -60,6 +65,12 @@ type evaluation struct {
 	now time.Time
 }
 
+func newEvaluation(e *Engine, r *usher.Request, tree map[string]any, paths *usher.Paths) *evaluation {
+	d := &evaluation{engine: e, request: r, tree: tree, paths: paths}
+	d.known = &d.own
+	return d
+}
+
 // match returns the rules of a pass that match the object in its current state, with everything
 // decoded that they read. The error is that of an object that cannot be decoded.
 func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
@@ -69,7 +80,7 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	if len(d.matched) == 0 {
 		return nil, nil
 	}
-	object, old := readPaths(d.matched, d.paths, d.oldPaths)
+	object, old := d.readPaths(d.matched)
 	if err := d.widen(object); err != nil {
 		return nil, err
 	}
@@ -78,9 +89,16 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 
 // readPaths returns the paths that rules read, joined with those that are decoded. It changes
 // neither.
-func readPaths(rules []*rule.Rule, object, old *usher.Paths) (*usher.Paths, *usher.Paths) {
+func (d *evaluation) readPaths(rules []*rule.Rule) (object, old *usher.Paths) {
 	var ownObject, ownOld bool
+	object, old = d.paths, d.oldPaths
 	for _, r := range rules {
+		if r.Pod != nil {
+			o, before := d.engine.podPaths(r, d.request)
+			object, ownObject = with(object, ownObject, o)
+			old, ownOld = with(old, ownOld, before)
+			continue
+		}
 		for i := range r.Steps {
 			selective, ok := r.Steps[i].Program.(rule.Selective)
 			if !ok {
@@ -208,6 +226,9 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	d.keep()
 	d.now = time.Now()
 	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed(), Checks: res.checks}
+	if d.workload != nil {
+		finding.PodOf = d.workload.String()
+	}
 	switch {
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
@@ -227,7 +248,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 // factsOf returns the facts that a rule is given.
 func (d *evaluation) factsOf(r *rule.Rule) *fact.Known {
 	if r.Facts == nil || r.Facts.Namespace == "" {
-		return &d.known
+		return d.known
 	}
 	if d.boundTo != r {
 		d.bound, d.boundTo = &fact.Known{}, r

@@ -66,7 +66,7 @@ func (d *evaluation) frame() *frame {
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
-	a.frame.input = rule.Input{Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Facts: a.facts}
+	a.frame.input = rule.Input{Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Workload: d.workload, Facts: a.facts}
 	defer func() {
 		a.frame.ctx.Release()
 		if value := recover(); value != nil {
@@ -151,6 +151,10 @@ func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 	}
 	if a.asked == a.engine.options.MaxFacts {
 		return fmt.Errorf("asked for more than %d facts, the next being %s", a.asked, ref)
+	}
+	if a.workload != nil && !ref.Safe() {
+		// The refusal is no fact that other rules share.
+		return fmt.Errorf("fact %s: %w", ref, errNoPod)
 	}
 	a.asked++
 	left := time.Until(a.frame.ctx.At)

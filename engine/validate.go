@@ -23,7 +23,7 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			if !r.Independent && problems.endedBy(r.Policy) {
 				continue
 			}
-			res, finding, err := d.run(ctx, r)
+			res, finding, err := d.judge(ctx, r)
 			if err != nil {
 				return usher.Decision{}, err
 			}

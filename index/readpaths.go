@@ -2,6 +2,7 @@ package index
 
 import (
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -16,10 +17,12 @@ type likelyKey struct {
 	kind       string
 }
 
-// A resourceOf is a phase and a resource of any group and version.
+// A resourceOf is a phase, a resource of any group and version, and whether it is updated, in which
+// case rules for the pods of workloads read more.
 type resourceOf struct {
 	phase    usher.Phase
 	resource string
+	updated  bool
 }
 
 // ReadPaths returns the paths that Matching reads in the object of r, and the paths that rules read
@@ -28,7 +31,7 @@ func (ix *Index) ReadPaths(r *usher.Request) *usher.Paths {
 	if looks := ix.likely[likelyKey{r.Phase, r.Kind.GroupVersion().String(), r.Kind.Kind}]; looks != nil {
 		return looks
 	}
-	if looks := ix.likelyAt[resourceOf{r.Phase, r.Resource.Resource}]; looks != nil {
+	if looks := ix.likelyAt[resourceOf{r.Phase, r.Resource.Resource, r.Operation == usher.Update}]; looks != nil {
 		return looks
 	}
 	return ix.readPaths
@@ -37,11 +40,13 @@ func (ix *Index) ReadPaths(r *usher.Request) *usher.Paths {
 // findReadPaths computes the read paths.
 func (ix *Index) findReadPaths() {
 	ix.readPaths = rule.TargetPaths()
+	creation := rule.PodCreation(usher.Mutate)
+	changed := ix.MayMatch(&creation)
 	wants, wantsAt := map[likelyKey]*kindReadPaths{}, map[resourceOf]*kindReadPaths{}
 	for i := range ix.rules {
 		r := &ix.rules[i]
 		if len(r.Match.Resources) > 0 {
-			addAt(wantsAt, r)
+			addAt(wantsAt, r, changed)
 		}
 		for j := range r.Match.Selectors {
 			sel := &r.Match.Selectors[j]
@@ -72,18 +77,41 @@ func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths) ma
 	return all
 }
 
-// addAt adds the paths that a rule reads to all resources that it names.
-func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule) {
+// addAt adds the paths that a rule reads to all resources that it names. changed says that rules change
+// pods before, which may read all of them.
+func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool) {
 	named := map[string]bool{}
 	for key := range endpointsOf(&r.Match) {
 		named[key.resource] = true
 	}
 	for resource := range named {
-		key := resourceOf{r.Phase, resource}
-		if wants[key] == nil {
-			wants[key] = &kindReadPaths{}
+		for _, operation := range []usher.Operation{usher.Create, usher.Update} {
+			key := resourceOf{r.Phase, resource, operation == usher.Update}
+			if wants[key] == nil {
+				wants[key] = &kindReadPaths{}
+			}
+			if r.Pod != nil {
+				wants[key].addPod(r, resource, operation, changed)
+				continue
+			}
+			wants[key].add(r)
 		}
-		wants[key].add(r)
+	}
+}
+
+// addPod adds the paths that a rule reads in the workloads of a resource whose pods it is for.
+func (w *kindReadPaths) addPod(r *rule.Rule, resource string, operation usher.Operation, changed bool) {
+	w.rules++
+	for _, workload := range podtemplate.Workloads() {
+		if workload.Resource != resource {
+			continue
+		}
+		written := usher.Request{Operation: operation, Kind: workload.WithVersion("")}
+		object, _ := r.PodPaths(&written)
+		if changed {
+			object = r.WholePodPaths(&written)
+		}
+		w.paths.Merge(object)
 	}
 }
 

@@ -45,7 +45,10 @@ type Input struct {
 	Matched map[string]any
 	// OldObject is nil unless the request carries both an object and an old one.
 	OldObject map[string]any
-	Facts     *fact.Known
+	// Workload is the object that the request really writes, if Request and Object are those of the
+	// pod that it would make: see [Pod].
+	Workload *Workload
+	Facts    *fact.Known
 	// Exempt are validations that the program leaves out.
 	Exempt Validations
 }

@@ -23,6 +23,8 @@ type Rule struct {
 	// in which they were emitted.
 	Pass  int
 	Match Match
+	// Pod, unless nil, has the engine run the steps on the pod that a workload would make.
+	Pod *Pod
 	// FailurePolicy says how to handle a request when the rule fails; empty leaves that to the
 	// engine.
 	FailurePolicy FailurePolicy
@@ -96,6 +98,9 @@ func (r *Rule) String() string {
 	b.WriteString(r.Name)
 	b.WriteString(" on ")
 	b.WriteString(r.Match.String())
+	if r.Pod != nil {
+		b.WriteString(", for the pod as on " + r.Pod.Match.String())
+	}
 	b.WriteString(": ")
 	for i, s := range r.Steps {
 		if i > 0 {

@@ -112,6 +112,28 @@ func (p *Paths) Merge(other *Paths) {
 	}
 }
 
+// MergeAt adds the paths of other below a path. What is nil or empty adds nothing.
+func (p *Paths) MergeAt(other *Paths, path ...string) {
+	if !other.Meets() {
+		return
+	}
+	for _, key := range path {
+		if p.whole {
+			return
+		}
+		p = p.at(key)
+	}
+	p.Merge(other)
+}
+
+// Below returns what p selects below a path, relative to it; nil if nothing. It is shared.
+func (p *Paths) Below(path ...string) *Paths {
+	for _, key := range path {
+		p = p.field(key)
+	}
+	return p
+}
+
 // Clone returns a copy of p, empty for nil.
 func (p *Paths) Clone() *Paths {
 	clone := &Paths{}

@@ -3,12 +3,12 @@
 package podtemplate
 
 import (
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
 )
 
 // A Workload is a kind whose objects have a template of pods.
@@ -43,6 +43,9 @@ var workloads = []Workload{
 	{GroupKind: schema.GroupKind{Kind: "PodTemplate"}, Resource: "podtemplates", Path: []string{"template"}, unowned: true},
 }
 
+// taken are the fields of a template's metadata that its pods have.
+var taken = [...]string{"labels", "annotations", "finalizers"}
+
 // Workloads returns all kinds that have a template of pods.
 func Workloads() []Workload { return slices.Clone(workloads) }
 
@@ -56,19 +59,20 @@ func Of(kind schema.GroupKind) (*Workload, bool) {
 	return nil, false
 }
 
-// Pod returns the pod that the controller of the workload would create of an object, or nil if the
-// object has no template, or is owned by another controller, which has a template of its own. The
-// pod shares values with the object, which does not change.
+// Pod returns the pod that the controller of the workload would create of an object in a namespace,
+// or nil if the object has no template, or is owned by another controller, which has a template of
+// its own. The pod shares values with the object, which does not change.
 //
 // The pod is as a client sends it: it has a generateName and no name, and an owner whose uid is
-// empty.
-func (w *Workload) Pod(object map[string]any) map[string]any {
+// empty. It has nothing that controllers and API servers add, such as the label pod-template-hash,
+// the volumes of claim templates or the token of a service account.
+func (w *Workload) Pod(object map[string]any, namespace string) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
 	template := at(object, w.Path)
-	if template == nil || hasController(metadata) {
+	if template == nil || Controlled(object) {
 		return nil
 	}
-	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": w.metadata(object, metadata, template)}
+	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": w.metadata(object, metadata, template, namespace)}
 	if spec, ok := template["spec"]; ok {
 		pod["spec"] = spec
 	}
@@ -76,22 +80,23 @@ func (w *Workload) Pod(object map[string]any) map[string]any {
 }
 
 // metadata is what a controller takes of the template, and adds.
-func (w *Workload) metadata(object, metadata, template map[string]any) map[string]any {
+func (w *Workload) metadata(object, metadata, template map[string]any, namespace string) map[string]any {
 	made := map[string]any{}
 	written, _ := template["metadata"].(map[string]any)
-	for _, field := range []string{"labels", "annotations", "finalizers"} {
+	for _, field := range taken {
 		if value, ok := written[field]; ok {
 			made[field] = value
 		}
 	}
-	if namespace, ok := metadata["namespace"]; ok {
+	if namespace != "" {
 		made["namespace"] = namespace
 	}
 	name, _ := metadata["name"].(string)
 	if name == "" {
 		name, _ = metadata["generateName"].(string)
+		name = strings.TrimSuffix(name, "-")
 	}
-	if name = strings.TrimSuffix(name, "-"); name != "" {
+	if name != "" {
 		made["generateName"] = name + "-"
 	}
 	if w.unowned {
@@ -105,41 +110,48 @@ func (w *Workload) metadata(object, metadata, template map[string]any) map[strin
 	return made
 }
 
-// With returns the object with the labels, annotations and spec of a pod in its template. The
-// object does not change.
-func (w *Workload) With(object, pod map[string]any) map[string]any {
-	template := maps.Clone(at(object, w.Path))
-	if template == nil {
-		template = map[string]any{}
-	}
-	template["spec"] = pod["spec"]
-	of, _ := pod["metadata"].(map[string]any)
-	metadata, _ := template["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	for _, field := range []string{"labels", "annotations"} {
-		if value, ok := of[field]; ok {
-			if metadata == nil {
-				metadata = map[string]any{}
-			}
-			metadata[field] = value
-		}
-	}
-	if metadata != nil {
-		template["metadata"] = metadata
-	}
-	return with(object, w.Path, template)
-}
-
 // Changed reports whether the templates of two objects differ in what their pods have.
 func (w *Workload) Changed(object, old map[string]any) bool {
-	return !reflect.DeepEqual(at(object, w.Path), at(old, w.Path))
+	now, before := at(object, w.Path), at(old, w.Path)
+	if !equal(now["spec"], before["spec"]) {
+		return true
+	}
+	ofNow, _ := now["metadata"].(map[string]any)
+	ofBefore, _ := before["metadata"].(map[string]any)
+	return slices.ContainsFunc(taken[:], func(field string) bool { return !equal(ofNow[field], ofBefore[field]) })
 }
+
+// ReadPaths returns the paths in an object that Pod and Controlled read of it if ofPod is what is
+// read in the pod.
+func (w *Workload) ReadPaths(ofPod *usher.Paths) *usher.Paths {
+	paths := &usher.Paths{}
+	paths.Add("apiVersion")
+	for _, field := range []string{"name", "generateName", "ownerReferences"} {
+		paths.Add("metadata", field)
+	}
+	// With a path below it, the template itself is there.
+	paths.Add(w.below("metadata", "labels")...)
+	for _, field := range taken {
+		paths.MergeAt(w.below("metadata", field), ofPod, "metadata", field)
+	}
+	paths.MergeAt(w.below("spec"), ofPod, "spec")
+	return paths
+}
+
+// below is a path in an object that leads through the template.
+func (w *Workload) below(path ...string) []string { return slices.Concat(w.Path, path) }
 
 // FieldPath returns the path in an object of a field of its pod. Fields that no template has are
 // at the template.
 func (w *Workload) FieldPath(ofPod string) string {
 	template := strings.Join(w.Path, ".")
-	for _, part := range []string{"spec", "metadata.labels", "metadata.annotations"} {
+	switch ofPod {
+	case "metadata.name", "metadata.generateName":
+		return "metadata.name"
+	case "metadata.namespace":
+		return ofPod
+	}
+	for _, part := range []string{"spec", "metadata.labels", "metadata.annotations", "metadata.finalizers"} {
 		if rest, ok := strings.CutPrefix(ofPod, part); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return template + "." + ofPod
 		}
@@ -147,7 +159,9 @@ func (w *Workload) FieldPath(ofPod string) string {
 	return template
 }
 
-func hasController(metadata map[string]any) bool {
+// Controlled reports whether an object is owned by a controller.
+func Controlled(object map[string]any) bool {
+	metadata, _ := object["metadata"].(map[string]any)
 	owners, _ := metadata["ownerReferences"].([]any)
 	return slices.ContainsFunc(owners, func(owner any) bool {
 		fields, _ := owner.(map[string]any)
@@ -163,17 +177,27 @@ func at(tree map[string]any, path []string) map[string]any {
 	return tree
 }
 
-// with returns a tree with another map at a path.
-func with(tree map[string]any, path []string, value map[string]any) map[string]any {
-	tree = maps.Clone(tree)
-	if len(path) == 1 {
-		tree[path[0]] = value
-		return tree
+// equal reports whether two trees are equal, faster than package reflect does.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for key, value := range a {
+			if other, ok := b[key]; !ok || !equal(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, equal)
 	}
-	below, _ := tree[path[0]].(map[string]any)
-	if below == nil {
-		below = map[string]any{}
+	switch b.(type) {
+	case map[string]any, []any:
+		return false
 	}
-	tree[path[0]] = with(below, path[1:], value)
-	return tree
+	return a == b
 }

@@ -2,11 +2,13 @@ package podtemplate_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/podtemplate"
 )
 
@@ -35,18 +37,18 @@ func TestPod(t *testing.T) {
 		{
 			"a StatefulSet itself owns its pods", "apps", "StatefulSet",
 			`{"apiVersion":"apps/v1","metadata":{"generateName":"db-"},"spec":{"template":{"spec":{}}}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"db-","ownerReferences":[
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","generateName":"db-","ownerReferences":[
 				{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"","controller":true,"blockOwnerDeletion":true}]},"spec":{}}`,
 		},
 		{
 			"the template of a CronJob is in that of its jobs", "batch", "CronJob",
 			`{"apiVersion":"batch/v1","metadata":{"name":"n"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"a":1}}}}}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"n-","ownerReferences":[
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","generateName":"n-","ownerReferences":[
 				{"apiVersion":"batch/v1","kind":"Job","name":"n","uid":"","controller":true,"blockOwnerDeletion":true}]},"spec":{"a":1}}`,
 		},
 		{
 			"nobody makes pods of a PodTemplate", "", "PodTemplate", `{"metadata":{"name":"n"},"template":{"spec":{"a":1}}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"n-"},"spec":{"a":1}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","generateName":"n-"},"spec":{"a":1}}`,
 		},
 		{
 			"the workload that owns a ReplicaSet has the template that counts", "apps", "ReplicaSet",
@@ -55,8 +57,14 @@ func TestPod(t *testing.T) {
 		{
 			"an owner that is no controller", "batch", "Job",
 			`{"apiVersion":"batch/v1","metadata":{"name":"n","ownerReferences":[{"kind":"App"}]},"spec":{"template":{}}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"n-","ownerReferences":[
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","generateName":"n-","ownerReferences":[
 				{"apiVersion":"batch/v1","kind":"Job","name":"n","uid":"","controller":true,"blockOwnerDeletion":true}]}}`,
+		},
+		{
+			"of the template's metadata a pod has labels, annotations and finalizers", "apps", "DaemonSet",
+			`{"apiVersion":"apps/v1","metadata":{"name":"a-"},"spec":{"template":{"metadata":{"annotations":{"a":"b"},"finalizers":["x/y"],"generateName":"g-","namespace":"other"}}}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","generateName":"a--","annotations":{"a":"b"},"finalizers":["x/y"],"ownerReferences":[
+				{"apiVersion":"apps/v1","kind":"DaemonSet","name":"a-","uid":"","controller":true,"blockOwnerDeletion":true}]}}`,
 		},
 		{"no template", "apps", "DaemonSet", `{"metadata":{"name":"n"},"spec":{"selector":{}}}`, ""},
 		{"a template that is no map", "", "ReplicationController", `{"spec":{"template":[]}}`, ""},
@@ -68,7 +76,7 @@ func TestPod(t *testing.T) {
 				t.Fatalf("%s is no workload", test.kind)
 			}
 			object := tree(t, test.object)
-			if diff := cmp.Diff(tree(t, test.want), w.Pod(object)); diff != "" {
+			if diff := cmp.Diff(tree(t, test.want), w.Pod(object, "shop")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if diff := cmp.Diff(tree(t, test.object), object); diff != "" {
@@ -81,28 +89,81 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestWithIsTheInverseOfPod puts the pod of each kind back, changed.
-func TestWithIsTheInverseOfPod(t *testing.T) {
+// TestReadPaths compares the pod of an object with the pod of what was decoded of it.
+func TestReadPaths(t *testing.T) {
 	t.Parallel()
+	template := `{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e"]},"spec":{"hostNetwork":true,"containers":[{"name":"f","image":"g"}]}}`
+	reads := [][]string{
+		{}, {"spec"}, {"spec", "hostNetwork"}, {"spec", "containers"}, {"metadata"}, {"metadata", "labels", "a"}, {"metadata", "annotations"}, {"metadata", "finalizers"},
+		{"metadata", "generateName"}, {"metadata", "ownerReferences"}, {"status", "phase"}, {"kind"},
+	}
 	for _, w := range podtemplate.Workloads() {
-		empty := map[string]any{"metadata": map[string]any{"name": "n"}}
-		pod := map[string]any{
-			"metadata": map[string]any{"labels": map[string]any{"a": "b"}, "generateName": "n-"},
-			"spec":     map[string]any{"hostNetwork": true},
+		text := template
+		for _, key := range slices.Backward(w.Path) {
+			text = `{"` + key + `":` + text + `,"other":{"large":1}}`
 		}
-		object := w.With(empty, pod)
-		got := w.Pod(object)
-		if diff := cmp.Diff(pod["spec"], got["spec"]); diff != "" {
-			t.Errorf("%s: spec:\n%s", w.Kind, diff)
+		text = `{"apiVersion":"v1","kind":"` + w.Kind + `","metadata":{"generateName":"web-","labels":{"z":"y"}},` + text[1:]
+		for _, path := range reads {
+			paths := &usher.Paths{}
+			paths.Add(path...)
+			part, err := usher.RawObject([]byte(text)).Part(w.ReadPaths(paths))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := usher.TreeObject(w.Pod(part, "shop")).Raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got == nil {
+				t.Fatalf("%s, %v: there is no pod of %v", w.Kind, path, part)
+			}
+			want, err := usher.RawObject(got).Part(paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole, err := usher.TreeObject(w.Pod(tree(t, text), "shop")).Raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := usher.RawObject(whole).Part(paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(read, want); diff != "" {
+				t.Errorf("%s, %v: -of all +of the part:\n%s", w.Kind, path, diff)
+			}
+			if _, ok := part["other"]; ok || part["spec"] != nil && part["spec"].(map[string]any)["other"] != nil {
+				t.Errorf("%s, %v: too much is decoded: %v", w.Kind, path, part)
+			}
 		}
-		if diff := cmp.Diff(map[string]any{"a": "b"}, got["metadata"].(map[string]any)["labels"]); diff != "" {
-			t.Errorf("%s: labels:\n%s", w.Kind, diff)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	w, _ := podtemplate.Of(schema.GroupKind{Group: "apps", Kind: "Deployment"})
+	const old = `{"metadata":{"name":"n"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":1,"list":[{"x":null}]}}}}`
+	for _, test := range []struct {
+		reason, now string
+		want        bool
+	}{
+		{"nothing", old, false},
+		{"what is no part of the template", `{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":2,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":1,"list":[{"x":null}]}}}}`, false},
+		{"metadata of the template that pods do not have", `{"spec":{"template":{"metadata":{"name":"n","labels":{"a":"b"}},"spec":{"n":1,"list":[{"x":null}]}}}}`, false},
+		{"a label", `{"spec":{"template":{"metadata":{"labels":{"a":"c"}},"spec":{"n":1,"list":[{"x":null}]}}}}`, true},
+		{"another annotation, as by kubectl rollout restart", `{"spec":{"template":{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},"spec":{"n":1,"list":[{"x":null}]}}}}`, true},
+		{"a value", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":2,"list":[{"x":null}]}}}}`, true},
+		{"a key whose value is null", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":1,"list":[{"y":null}]}}}}`, true},
+		{"an element", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":1,"list":[{"x":null},{}]}}}}`, true},
+		{"another type", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":1,"list":{}}}}}`, true},
+		{"a map in place of a scalar", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"n":{},"list":[{"x":null}]}}}}`, true},
+		{"no template any more", `{"spec":{}}`, true},
+	} {
+		if got := w.Changed(tree(t, test.now), tree(t, old)); got != test.want {
+			t.Errorf("%s: %t", test.reason, got)
 		}
-		if len(empty) != 1 {
-			t.Errorf("%s: the object has changed: %v", w.Kind, empty)
-		}
-		if !w.Changed(object, empty) || w.Changed(object, w.With(object, pod)) {
-			t.Errorf("%s: which templates differ is wrong", w.Kind)
+		if got := w.Changed(tree(t, old), tree(t, test.now)); got != test.want {
+			t.Errorf("%s, the other way round: %t", test.reason, got)
 		}
 	}
 }
@@ -115,7 +176,10 @@ func TestFieldPath(t *testing.T) {
 		{"batch", "CronJob", "spec.hostNetwork", "spec.jobTemplate.spec.template.spec.hostNetwork"},
 		{"", "PodTemplate", "metadata.labels.app", "template.metadata.labels.app"},
 		{"apps", "DaemonSet", "metadata.annotations[x/y]", "spec.template.metadata.annotations[x/y]"},
-		{"apps", "DaemonSet", "metadata.namespace", "spec.template"},
+		{"apps", "DaemonSet", "metadata.finalizers[0]", "spec.template.metadata.finalizers[0]"},
+		{"apps", "DaemonSet", "metadata.namespace", "metadata.namespace"},
+		{"apps", "DaemonSet", "metadata.generateName", "metadata.name"},
+		{"apps", "DaemonSet", "metadata.ownerReferences", "spec.template"},
 		{"apps", "DaemonSet", "specials", "spec.template"},
 	} {
 		w, _ := podtemplate.Of(schema.GroupKind{Group: test.group, Kind: test.kind})

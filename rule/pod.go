@@ -1,0 +1,151 @@
+package rule
+
+import (
+	"cmp"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/podtemplate"
+)
+
+// A Pod makes a rule one about the pods of workloads: its Match is for requests that write
+// workloads, and its steps run on the pod that the workload would make, in a request that creates it.
+// Such rules validate.
+type Pod struct {
+	// Match is the set of requests for pods for which the rule is.
+	Match Match
+
+	once  sync.Once
+	paths map[schema.GroupKind]podPaths
+}
+
+// podPaths are paths in the objects of a workload: those that a rule reads, and all of the pod.
+type podPaths struct{ read, all *usher.Paths }
+
+// OfWorkloads returns the requests that write workloads, which is what the Match of a rule with a
+// [Pod] has. Excluded are requests that do not match.
+func OfWorkloads(excluded []ResourceRule) ResourceMatch {
+	m := ResourceMatch{Excluded: excluded}
+	for _, group := range []string{"apps", "batch", ""} {
+		r := ResourceRule{
+			Operations: []usher.Operation{usher.Create, usher.Update}, Groups: []string{group}, Versions: []string{"*"}, Scope: Namespaced,
+		}
+		for _, w := range podtemplate.Workloads() {
+			if w.Group == group {
+				r.Resources = append(r.Resources, w.Resource)
+			}
+		}
+		m.Rules = append(m.Rules, r)
+	}
+	return m
+}
+
+// PodPaths returns the paths that a rule with a [Pod] reads in the object and in the old object of a
+// request that writes a workload.
+func (r *Rule) PodPaths(of *usher.Request) (object, old *usher.Paths) {
+	if of.Operation == usher.Update {
+		// Whether the template has changed is known from all of it.
+		return r.WholePodPaths(of), r.WholePodPaths(of)
+	}
+	return r.podPaths()[of.Kind.GroupKind()].read, nil
+}
+
+// WholePodPaths returns the paths of everything that the pod of a workload has.
+func (r *Rule) WholePodPaths(of *usher.Request) *usher.Paths {
+	return r.podPaths()[of.Kind.GroupKind()].all
+}
+
+// PodCreation returns a request that creates a pod, without the pod.
+func PodCreation(phase usher.Phase) usher.Request {
+	return usher.Request{
+		Phase: phase, Operation: usher.Create,
+		Kind:     schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+	}
+}
+
+func (r *Rule) podPaths() map[schema.GroupKind]podPaths {
+	r.Pod.once.Do(func() {
+		reads := r.readsOfPod()
+		r.Pod.paths = map[schema.GroupKind]podPaths{}
+		for _, w := range podtemplate.Workloads() {
+			r.Pod.paths[w.GroupKind] = podPaths{w.ReadPaths(reads), w.ReadPaths(usher.AllPaths())}
+		}
+	})
+	return r.Pod.paths
+}
+
+// readsOfPod are the paths that the rule reads in pods.
+func (r *Rule) readsOfPod() *usher.Paths {
+	reads := TargetPaths()
+	for _, sel := range r.Pod.Match.Selectors {
+		for _, field := range sel.Fields {
+			reads.Add(field.Path...)
+		}
+	}
+	for i := range r.Steps {
+		selective, ok := r.Steps[i].Program.(Selective)
+		if !ok {
+			return usher.AllPaths()
+		}
+		object, _ := selective.ReadPaths()
+		reads.Merge(object)
+	}
+	return reads
+}
+
+// A Workload is an object that is judged by the pod that it would make.
+type Workload struct {
+	Kind, Namespace, Name string
+	// Unchanged, unless empty, says why the pod is as in the template, without the changes of
+	// policies.
+	Unchanged string
+
+	kind *podtemplate.Workload
+}
+
+// WorkloadOf returns the workload that a request writes, and whether it writes one.
+func WorkloadOf(r *usher.Request, object map[string]any) (*Workload, bool) {
+	kind, ok := podtemplate.Of(r.Kind.GroupKind())
+	if !ok || r.Subresource != "" || r.Operation != usher.Create && r.Operation != usher.Update {
+		return nil, false
+	}
+	w := &Workload{Kind: kind.Kind, Namespace: r.Namespace, Name: r.Name, kind: kind}
+	metadata, _ := object["metadata"].(map[string]any)
+	for _, field := range []string{"name", "generateName"} {
+		name, _ := metadata[field].(string)
+		w.Name = cmp.Or(w.Name, name)
+	}
+	namespace, _ := metadata["namespace"].(string)
+	w.Namespace = cmp.Or(w.Namespace, namespace)
+	return w, true
+}
+
+// Pod returns the pod that the workload would make, or why it is not judged: old is nil unless the
+// request is an update.
+func (w *Workload) Pod(object, old map[string]any) (pod map[string]any, skipped string) {
+	if podtemplate.Controlled(object) {
+		return nil, "it is owned by a controller, whose own pod template is judged"
+	}
+	if pod = w.kind.Pod(object, w.Namespace); pod == nil {
+		return nil, "it has no pod template"
+	}
+	if old != nil && !w.kind.Changed(object, old) {
+		return nil, "the pod template has not changed"
+	}
+	return pod, ""
+}
+
+// FieldPath returns the path of the workload's field from which a field of the pod comes, such as
+// spec.template.spec.hostNetwork.
+func (w *Workload) FieldPath(ofPod string) string { return w.kind.FieldPath(ofPod) }
+
+// String returns the kind, the namespace and the name, such as Deployment shop/web.
+func (w *Workload) String() string {
+	if w.Namespace == "" {
+		return w.Kind + " " + w.Name
+	}
+	return w.Kind + " " + w.Namespace + "/" + w.Name
+}
