@@ -25,6 +25,11 @@ type Input struct {
 	// views are the variable request: as conditions see it, and as other expressions do.
 	conditionView, view *cel.Record
 	namespaceTree       map[string]any
+	// data are the sources of data that have been read, and dataOf is the policy whose they are.
+	data   []datum
+	dataOf *Program
+	// interrupt ends the evaluation of name expressions with the request.
+	interrupt cel.Interrupt
 }
 
 // What an activation has besides what every one has.
@@ -102,6 +107,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.namespaceObject(), true
 	case variablesName:
 		return &a.variables, true
+	case dataName:
+		return a.dataView(), true
 	case authorizerName, resourceName:
 		return a.authorizer(name)
 	}

@@ -19,7 +19,14 @@ type reads struct{ cel.Reads }
 func (p *Program) ReadPaths() (object, old *usher.Paths) {
 	object = p.reads.Paths(objectName)
 	object.Merge(&p.patched)
-	return object, p.reads.Paths(oldObjectName)
+	old = p.reads.Paths(oldObjectName)
+	for i := range p.source.Data {
+		if p.source.Data[i].Whole {
+			object.Add()
+			old.Add()
+		}
+	}
+	return object, old
 }
 
 // limits are bounds of the costs of a policy.
@@ -47,18 +54,18 @@ func (p *Program) bounded(in *Input) bool {
 		return true
 	}
 	if in.Size > 0 {
-		rest := p.reads.besides(in)
+		rest := p.reads.besides(in, p)
 		rest.Add(in.Params)
 		if in.Size+rest.Total <= p.limits.small {
 			return true
 		}
 	}
-	return p.limits.within(p.reads.size(in))
+	return p.limits.within(p.reads.size(in, p))
 }
 
 // size returns the size of what the expressions read of a request.
-func (r *reads) size(in *Input) cel.Size {
-	s := r.besides(in)
+func (r *reads) size(in *Input, p *Program) cel.Size {
+	s := r.besides(in, p)
 	for _, o := range []struct {
 		name string
 		tree map[string]any
@@ -71,7 +78,7 @@ func (r *reads) size(in *Input) cel.Size {
 }
 
 // besides returns the size of what the expressions read besides objects and params.
-func (r *reads) besides(in *Input) cel.Size {
+func (r *reads) besides(in *Input, p *Program) cel.Size {
 	var s cel.Size
 	if r.Mentions(requestName) {
 		in.measure(&s, r.Whole(requestName))
@@ -82,6 +89,7 @@ func (r *reads) besides(in *Input) cel.Size {
 			s.Add(namespace)
 		}
 	}
+	r.addData(&s, in, p)
 	return s
 }
 
@@ -124,7 +132,7 @@ func newAnalysis() analysis {
 	for _, name := range []string{authorizerName, resourceName} {
 		a.sources[name] = cel.Variable(name)
 	}
-	a.sources[variablesName] = cel.Variable(variablesName)
+	a.sources[variablesName], a.sources[dataName] = cel.Variable(variablesName), cel.Variable(dataName)
 	return a
 }
 

@@ -39,6 +39,10 @@ func TestInterrupted(t *testing.T) {
 			Validations: []admission.Validation{{Expression: "variables.v"}},
 		}},
 		{"a message", admission.Source{Validations: []admission.Validation{{Expression: "false", MessageExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
+		{"a name", admission.Source{
+			Data:        []admission.Data{configMap("a", "string("+fmt.Sprintf(slow, 20_000)+")")},
+			Validations: []admission.Validation{{Expression: "has(data.a.b)"}},
+		}},
 		{"an annotation", admission.Source{Annotations: []admission.Annotation{{Key: "a", ValueExpression: "string(" + fmt.Sprintf(slow, 20_000) + ")"}}}},
 	} {
 		t.Run(row.reason, func(t *testing.T) {

@@ -9,6 +9,8 @@ package admission
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,7 +27,9 @@ import (
 // A Source is the expressions of one policy, as they are written.
 type Source struct {
 	// Params says that there is a variable params.
-	Params      bool
+	Params bool
+	// Data are the fields of the variable data, which there is if there are any.
+	Data        []Data
 	Variables   []Named
 	Conditions  []Named
 	Validations []Validation
@@ -52,7 +56,10 @@ type Annotation struct{ Key, ValueExpression string }
 
 // A Program is the compiled expressions of one policy. It is immutable.
 type Program struct {
-	source      Source
+	source Source
+	// data are the name expressions of the sources of data, of which names are the names.
+	data        []expression
+	names       []string
 	variables   []variable
 	conditions  []expression
 	validations []expression
@@ -114,12 +121,16 @@ type planner func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error)
 
 // compile compiles the expressions of the source into p.
 func (p *Program) compile(plan planner) (*compilation, error) {
-	e, err := takeEnvironments()
-	if err != nil {
+	e := takeEnvironments()
+	defer e.release()
+	c := &compilation{
+		environments: e, plan: plan, analysis: newAnalysis(),
+		declared: declared{params: p.source.Params, authorizer: true, data: len(p.source.Data) > 0},
+	}
+	if _, err := e.with(c.declared); err != nil {
 		return nil, err
 	}
-	defer e.release()
-	c := &compilation{environments: e, plan: plan, declared: declared{params: p.source.Params, authorizer: true}, analysis: newAnalysis()}
+	c.data(p)
 	for i, v := range p.source.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
@@ -170,17 +181,22 @@ type compilation struct {
 // compile compiles one expression, whose value has to be of one of the types; any does for
 // [celgo.AnyType]. The type is nil if there is an error.
 func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expression, *celgo.Type) {
-	env := c.of[c.declared]
 	failed := func(what string, problems ...rule.Problem) (expression, *celgo.Type) {
 		c.add(nil)
 		if len(problems) == 0 {
 			problems = []rule.Problem{{Severity: rule.Error, What: what}}
 		}
 		for _, p := range problems {
-			p.Field, p.Do = field, advice(p.What)
+			if p.Field, p.Do = field, c.advice(p.What); strings.HasSuffix(field, nameExpression) {
+				p.Do = "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"
+			}
 			c.problems = append(c.problems, p)
 		}
 		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: what}}, nil
+	}
+	env, err := c.with(c.declared)
+	if err != nil {
+		return failed(err.Error())
 	}
 	ast, issues, err := env.Check(text)
 	if err != nil {
@@ -226,16 +242,18 @@ func objections(text string, issues *celgo.Issues) string {
 }
 
 // advice says what to do about an error of the compiler.
-func advice(what string) string {
+func (c *compilation) advice(what string) string {
 	switch {
 	case strings.Contains(what, "undeclared reference to 'params'"):
 		return "set spec.paramKind: without it there are no params"
+	case strings.Contains(what, "undeclared reference to 'data'"):
+		return "add a source to spec.data"
 	case strings.Contains(what, "undeclared reference to 'authorizer'"):
 		return "use authorizer in an expression that decides: message expressions have none"
 	case strings.Contains(what, "undeclared reference"):
 		return "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
 	case strings.Contains(what, "undefined field"):
-		return cmp.Or(adviseField(what), "see docs/cel.md for the fields of request, namespaceObject and variables")
+		return cmp.Or(adviseField(what, slices.Collect(maps.Keys(c.environments.data.Fields))), "see docs/cel.md for the fields of request, namespaceObject and variables")
 	case strings.Contains(what, "must evaluate to"):
 		return "compare the value with something, or convert it"
 	}

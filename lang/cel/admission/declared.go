@@ -18,14 +18,14 @@ func (p *Program) Source() Source { return p.source }
 
 var undefinedField = regexp.MustCompile(`undefined field '([^']*)'`)
 
-// adviseField says which field of request or namespaceObject is meant, if one is similar to that
-// of an error of the compiler.
-func adviseField(what string) string {
+// adviseField says which field of request, namespaceObject or data is meant, if one is similar to
+// that of an error of the compiler.
+func adviseField(what string, data []string) string {
 	m := undefinedField.FindStringSubmatch(what)
 	if m == nil {
 		return ""
 	}
-	var names []string
+	names := slices.Sorted(slices.Values(data))
 	request, namespace := Declared()
 	for _, of := range []*apiservercel.DeclType{request, namespace} {
 		names = append(names, fieldsBelow(of)...)

@@ -21,12 +21,14 @@ const (
 	authorizerName = "authorizer"
 	resourceName   = "authorizer.requestResource"
 	variablesName  = "variables"
+	dataName       = "data"
 )
 
 // A declared says which variables there are besides those that there always are.
 type declared struct {
 	params     bool
 	authorizer bool
+	data       bool
 	// patchTypes are the types of mutations.
 	patchTypes bool
 }
@@ -36,64 +38,70 @@ type declared struct {
 type environments struct {
 	sync.Mutex
 
+	// of are the environments that were needed.
 	of map[declared]*cel.Environment
-	// variables is the type of the variable of that name. Its fields are those of the policy that
-	// is being compiled.
-	variables *apiservercel.DeclType
+	// variables and data are the types of the variables of these names. Their fields are those of
+	// the policy that is being compiled.
+	variables, data    *apiservercel.DeclType
+	request, namespace *apiservercel.DeclType
 }
 
 // shared are the environments of all policies.
-var shared = sync.OnceValues(newEnvironments)
+var shared = sync.OnceValue(func() *environments {
+	return &environments{
+		of: map[declared]*cel.Environment{}, variables: object("kubernetes.variables"), data: object("kubernetes.data"),
+		request: requestType(), namespace: namespaceType(),
+	}
+})
 
 // takeEnvironments returns the environments for the caller alone, until they are released.
-func takeEnvironments() (*environments, error) {
-	e, err := shared()
-	if err != nil {
-		return nil, err
-	}
+func takeEnvironments() *environments {
+	e := shared()
 	e.Lock()
-	return e, nil
+	return e
 }
 
 func (e *environments) release() {
 	clear(e.variables.Fields)
+	clear(e.data.Fields)
 	e.Unlock()
 }
 
-// newEnvironments declares what API servers declare (k8s.io/apiserver/pkg/admission/plugin/cel).
-func newEnvironments() (*environments, error) {
-	e := &environments{of: map[declared]*cel.Environment{}, variables: object("kubernetes.variables")}
-	request, namespace := requestType(), namespaceType()
-	for _, d := range []declared{
-		{}, {params: true}, {authorizer: true}, {params: true, authorizer: true},
-		{authorizer: true, patchTypes: true}, {params: true, authorizer: true, patchTypes: true},
-	} {
-		options := []celgo.EnvOption{
-			celgo.Variable(objectName, celgo.DynType),
-			celgo.Variable(oldObjectName, celgo.DynType),
-			celgo.Variable(namespaceName, namespace.CelType()),
-			celgo.Variable(requestName, request.CelType()),
-			celgo.Variable(variablesName, e.variables.CelType()),
-		}
-		if d.params {
-			options = append(options, celgo.Variable(paramsName, celgo.DynType))
-		}
-		if d.authorizer {
-			options = append(options, celgo.Variable(authorizerName, library.AuthorizerType), celgo.Variable(resourceName, library.ResourceCheckType))
-		}
-		all := []environment.VersionedOptions{{
-			EnvOptions: options,
-			DeclTypes:  []*apiservercel.DeclType{e.variables, request, namespace},
-		}}
-		if d.patchTypes {
-			all = append(all, patchTypes())
-		}
-		var err error
-		if e.of[d], err = cel.Kubernetes(all...); err != nil {
-			return nil, err
-		}
+// with returns the environment that declares what API servers declare
+// (k8s.io/apiserver/pkg/admission/plugin/cel), and data.
+func (e *environments) with(d declared) (*cel.Environment, error) {
+	if known := e.of[d]; known != nil {
+		return known, nil
 	}
-	return e, nil
+	options := []celgo.EnvOption{
+		celgo.Variable(objectName, celgo.DynType),
+		celgo.Variable(oldObjectName, celgo.DynType),
+		celgo.Variable(namespaceName, e.namespace.CelType()),
+		celgo.Variable(requestName, e.request.CelType()),
+		celgo.Variable(variablesName, e.variables.CelType()),
+	}
+	if d.params {
+		options = append(options, celgo.Variable(paramsName, celgo.DynType))
+	}
+	if d.authorizer {
+		options = append(options, celgo.Variable(authorizerName, library.AuthorizerType), celgo.Variable(resourceName, library.ResourceCheckType))
+	}
+	if d.data {
+		options = append(options, celgo.Variable(dataName, e.data.CelType()))
+	}
+	all := []environment.VersionedOptions{{
+		EnvOptions: options,
+		DeclTypes:  []*apiservercel.DeclType{e.variables, e.data, e.request, e.namespace},
+	}}
+	if d.patchTypes {
+		all = append(all, patchTypes())
+	}
+	made, err := cel.Kubernetes(all...)
+	if err != nil {
+		return nil, err
+	}
+	e.of[d] = made
+	return made, nil
 }
 
 func object(name string, fields ...*apiservercel.DeclField) *apiservercel.DeclType {

@@ -45,6 +45,7 @@ type Published struct{ Key, Value string }
 //
 // It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
 func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
+	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
 	a := in.activation(p, withAuthorizer|asConditions)
 	if skipped, failure, err := a.match(ctx); err != nil {
 		return Result{}, err

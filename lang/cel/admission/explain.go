@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
@@ -21,7 +22,8 @@ import (
 // It compiles and evaluates again, with every value recorded, which takes milliseconds. It is for
 // people who ask why, not for requests.
 func (p *Program) Explain(ctx context.Context, in *Input, structures Structures) ([]rule.Expression, error) {
-	x := &explanation{program: p, in: in, explained: map[int]bool{}}
+	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
+	x := &explanation{program: p, in: in, explained: map[int]bool{}, named: map[int]bool{}}
 	if err := x.compile(); err != nil {
 		return nil, err
 	}
@@ -40,10 +42,10 @@ type explanation struct {
 	program *Program
 	in      *Input
 	// What is compiled of the policy.
-	variables, conditions, validations, messages, annotations, mutations []part
-	told                                                                 []rule.Expression
-	// explained are the variables that have been told, by their index.
-	explained map[int]bool
+	data, variables, conditions, validations, messages, annotations, mutations []part
+	told                                                                       []rule.Expression
+	// explained are the variables that have been told, by their index, and named the sources of data.
+	explained, named map[int]bool
 }
 
 // A part is an expression of a policy, compiled in an environment that remembers macros.
@@ -58,32 +60,40 @@ type part struct {
 
 // compile compiles the expressions.
 func (x *explanation) compile() error {
-	e, err := takeEnvironments()
-	if err != nil {
-		return err
-	}
+	e := takeEnvironments()
 	defer e.release()
 	source := &x.program.source
-	texts, err := e.of[declared{params: source.Params}].Extend(cel.EnableMacroCallTracking())
-	if err != nil {
-		return fmt.Errorf("make CEL environment: %w", err)
+	data := len(source.Data) > 0
+	var envs [4]*cel.Env
+	for i, d := range []declared{
+		{}, {params: source.Params, data: data}, {params: source.Params, data: data, authorizer: true},
+		{params: source.Params, data: data, authorizer: true, patchTypes: true},
+	} {
+		env, err := e.with(d)
+		if err != nil {
+			return err
+		}
+		if envs[i], err = env.Extend(cel.EnableMacroCallTracking()); err != nil {
+			return fmt.Errorf("make CEL environment: %w", err)
+		}
 	}
-	deciding, err := e.of[declared{params: source.Params, authorizer: true}].Extend(cel.EnableMacroCallTracking())
-	if err != nil {
-		return fmt.Errorf("make CEL environment: %w", err)
-	}
-	patching, err := e.of[declared{params: source.Params, authorizer: true, patchTypes: true}].Extend(cel.EnableMacroCallTracking())
-	if err != nil {
-		return fmt.Errorf("make CEL environment: %w", err)
-	}
+	naming, texts, deciding, patching := envs[0], envs[1], envs[2], envs[3]
 	add := func(to *[]part, env *cel.Env, p part) *part {
 		var issues *cel.Issues
-		p.env = env
+		if p.env = env; p.text == "" {
+			*to = append(*to, p)
+			return &(*to)[len(*to)-1]
+		}
 		if p.ast, issues = env.Compile(p.text); issues != nil {
 			p.err = "compilation failed: " + objections(p.text, issues)
 		}
 		*to = append(*to, p)
 		return &(*to)[len(*to)-1]
+	}
+	for i := range source.Data {
+		d := &source.Data[i]
+		add(&x.data, naming, part{field: d.field(i), name: d.Name, text: d.NameExpression})
+		e.data.Fields[d.Name] = required(d.Name, apiservercel.DynType)
 	}
 	for i, v := range source.Variables {
 		compiled := add(&x.variables, deciding, part{field: fmt.Sprintf("spec.variables[%d].expression", i), name: v.Name, text: v.Expression})
@@ -98,11 +108,7 @@ func (x *explanation) compile() error {
 	}
 	for i, v := range source.Validations {
 		add(&x.validations, deciding, part{field: fmt.Sprintf("spec.validations[%d].expression", i), text: v.Expression, decides: true})
-		if v.MessageExpression != "" {
-			add(&x.messages, texts, part{field: fmt.Sprintf("spec.validations[%d].messageExpression", i), text: v.MessageExpression})
-		} else {
-			x.messages = append(x.messages, part{})
-		}
+		add(&x.messages, texts, part{field: fmt.Sprintf("spec.validations[%d].messageExpression", i), text: v.MessageExpression})
 	}
 	for i, a := range source.Annotations {
 		add(&x.annotations, deciding, part{field: fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), name: a.Key, text: a.ValueExpression})
@@ -174,7 +180,7 @@ func (x *explanation) mutate(ctx context.Context, structures Structures) error {
 			continue
 		}
 		if tree, _, err := jsonpatch.Apply(now.Object, patch); err == nil {
-			now.Object = tree
+			now.Object, now.data = tree, nil
 		}
 	}
 	return nil
@@ -185,6 +191,13 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 	told := p.explain(ctx, a)
 	if err := interrupted(ctx, a); err != nil {
 		return told, err
+	}
+	for i := range a.in.data {
+		if !a.in.data[i].known || x.named[i] || x.data[i].text == "" {
+			continue
+		}
+		x.named[i] = true
+		x.told = append(x.told, x.data[i].explain(ctx, &activation{in: a.in, program: a.program, has: withNamespace}))
 	}
 	for i := range a.variables.values {
 		if a.variables.values[i] == nil || x.explained[i] {

@@ -60,10 +60,7 @@ func CompileAny(s Source, texts ...string) (*Corpus, error) {
 }
 
 func compileAny(s Source, plan planner, texts []string) (*Program, []*celgo.Ast, error) {
-	e, err := takeEnvironments()
-	if err != nil {
-		return nil, nil, err
-	}
+	e := takeEnvironments()
 	defer e.release()
 	c := &compilation{environments: e, plan: plan, declared: declared{params: s.Params, authorizer: true}, analysis: newAnalysis()}
 	p := &Program{source: s}
@@ -121,7 +118,7 @@ func (a *activation) valueOf(ctx context.Context, budget int64) (Outcome, int64,
 // Bound returns the bound of the cost of the ith expression with the variables, if it reads any.
 func (c *Corpus) Bound(in *Input, i int) float64 {
 	p := c.programs[i]
-	size := p.reads.size(in)
+	size := p.reads.size(in, p)
 	bound := p.limits.validations.At(size)
 	if c.withVariables[i] {
 		bound += p.limits.variables.At(size)

@@ -117,6 +117,7 @@ func NotFound(kind fmt.Stringer) *StatusError {
 // It is what the dispatcher of k8s.io/apiserver/pkg/admission/plugin/policy/mutating does for one
 // binding: a mutation that fails is left out, and the others go on.
 func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) (Mutated, error) {
+	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
 	if len(p.conditions) > 0 {
 		skipped, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
 		if err != nil {
@@ -140,7 +141,7 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 			var tree map[string]any
 			if tree, patch, err = jsonpatch.Apply(now.Object, patch); err == nil {
 				now.Object, m.Object = tree, tree
-				now.Size = 0
+				now.Size, now.data = 0, nil
 				m.Patch = append(m.Patch, patch...)
 				continue
 			}

@@ -26,7 +26,7 @@ const selectors = 31
 func environmentOf(r rule.Release) (*celgo.Env, error) {
 	set := environment.MustBaseEnvSet(version.MajorMinor(1, uint(r.Minor())))
 	var variables []celgo.EnvOption
-	for _, name := range []string{objectName, oldObjectName, namespaceName, requestName, variablesName, paramsName} {
+	for _, name := range []string{objectName, oldObjectName, namespaceName, requestName, variablesName, paramsName, dataName} {
 		variables = append(variables, celgo.Variable(name, celgo.DynType))
 	}
 	return set.NewExpressionsEnv().Extend(append(variables,

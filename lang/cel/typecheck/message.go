@@ -231,7 +231,8 @@ func (r *run) at(of place) rule.Place {
 
 func (r *run) problem(f *finding) (rule.Problem, bool) {
 	known := len(f.wrong) == r.reached[f.place]
-	everywhere := known && (!r.policy.Partial || f.at.holder == paramsName)
+	_, other := r.holder(f)
+	everywhere := known && (!r.policy.Partial || other)
 	p := rule.Problem{Severity: rule.Warning, What: f.what, Do: f.do}
 	if everywhere && !f.uncertain {
 		p.Severity = rule.Mistake
@@ -329,13 +330,27 @@ func (p *Policy) several() bool {
 	return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Kind != p.Targets[0].Kind })
 }
 
+// holder returns the kind of the object with a missing field, and whether it is another one than that
+// of the request.
+func (r *run) holder(f *finding) (schema.GroupVersionKind, bool) {
+	if f.at.holder == paramsName {
+		return r.policy.Params, true
+	}
+	for _, d := range r.policy.Data {
+		if f.at.holder == dataPrefix+d.Name {
+			return d.Kind, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
+}
+
 // mostNames limits the kinds that a message names.
 const mostNames = 3
 
 // names returns the kinds of which something is wrong.
 func (r *run) names(f *finding, and string) string {
-	if f.at.holder == paramsName {
-		return r.policy.Params.Kind
+	if of, other := r.holder(f); other {
+		return of.Kind
 	}
 	var names []string
 	for _, of := range f.wrong {

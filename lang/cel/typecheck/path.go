@@ -16,7 +16,7 @@ import (
 
 // A path leads from a variable to a field. Its steps are those of [rule.Use].
 type path struct {
-	// holder is object, oldObject or params; empty if it is not known where a value comes from.
+	// holder is object, oldObject, params or a source of data; empty if it is not known where a value comes from.
 	holder string
 	steps  []string
 }
@@ -78,7 +78,7 @@ func (t *tracer) walk(e ast.Expr) path {
 		at = t.names[e.AsIdent()]
 	case ast.SelectKind:
 		at = t.walk(e.AsSelect().Operand()).then(e.AsSelect().FieldName())
-		if name, ok := qualified(e); ok && at.holder == "" && strings.HasPrefix(name, "variables.") {
+		if name, ok := qualified(e); ok && at.holder == "" && (strings.HasPrefix(name, "variables.") || strings.HasPrefix(name, dataPrefix)) {
 			at = t.names[name]
 		}
 	case ast.CallKind:

@@ -24,6 +24,7 @@ const (
 	objectType    = "@object"
 	paramsType    = "@params"
 	variablesType = "kubernetes.variables"
+	dataType      = "kubernetes.data"
 )
 
 // quantity is the definition of what API servers always write as text, although clients may write
@@ -42,21 +43,40 @@ type provider struct {
 	// variables are the types of the variables of the policy, and paths where their values come from.
 	variables map[string]*types.Type
 	paths     map[string]path
+	// data are the schemas of the sources of data, by the names that expressions read.
+	data map[string]*kind.Schema
 }
 
-func newProvider(base types.Provider, set *kind.Set, object, params schema.GroupVersionKind) *provider {
+func newProvider(base types.Provider, set *kind.Set, object schema.GroupVersionKind, policy *Policy) *provider {
 	p := &provider{
-		Provider: base, set: set, object: set.Schema(object), params: set.Schema(params),
-		named: map[string]*kind.Schema{}, variables: map[string]*types.Type{}, paths: map[string]path{},
+		Provider: base, set: set, object: set.Schema(object), params: set.Schema(policy.Params),
+		named: map[string]*kind.Schema{}, variables: map[string]*types.Type{}, paths: map[string]path{}, data: map[string]*kind.Schema{},
 	}
 	p.named[objectType], p.named[paramsType] = set.Resolve(p.object), set.Resolve(p.params)
+	for _, d := range policy.Data {
+		of := set.Schema(d.Kind)
+		if of == nil {
+			continue
+		}
+		if d.List {
+			of = &kind.Schema{Type: "array", Items: of}
+		}
+		name := dataPrefix + d.Name
+		p.data[name], p.paths[name] = of, path{holder: name}
+	}
 	return p
 }
 
+// dataPrefix begins the names of sources of data, as expressions read them.
+const dataPrefix = "data."
+
 // like returns the schema of a variable.
 func (p *provider) like(name string) *kind.Schema {
-	if name == paramsName {
+	switch {
+	case name == paramsName:
 		return p.params
+	case strings.HasPrefix(name, dataPrefix):
+		return p.data[name]
 	}
 	return p.object
 }
@@ -69,7 +89,7 @@ func (p *provider) owns(name string) bool {
 
 // FindStructType implements [types.Provider].
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
-	if p.owns(name) || name == variablesType || isMutation(name) {
+	if p.owns(name) || name == variablesType || name == dataType || isMutation(name) {
 		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
 	}
 	return p.Provider.FindStructType(name)
@@ -98,6 +118,9 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 			return &types.FieldType{Type: of}, true
 		}
 		return &types.FieldType{Type: types.DynType}, true
+	}
+	if name == dataType {
+		return &types.FieldType{Type: p.typeOf("@"+dataPrefix+field, p.data[dataPrefix+field])}, true
 	}
 	if isMutation(name) {
 		return p.mutatedField(name, field)

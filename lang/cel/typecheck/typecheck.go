@@ -71,6 +71,15 @@ type Policy struct {
 	Partial bool
 	// Params is the kind of the parameters; empty if there are none.
 	Params schema.GroupVersionKind
+	// Data are the sources of data whose kinds are known.
+	Data []Data
+}
+
+// A Data is a source of data: an object, or a list of objects.
+type Data struct {
+	Name string
+	Kind schema.GroupVersionKind
+	List bool
 }
 
 // A Checker checks policies. It is safe for concurrent use, and holds no schemas.
@@ -111,6 +120,7 @@ func (c *Checker) prepare() {
 		decls.NewVariable("oldObject", types.NewObjectType(objectType)),
 		decls.NewVariable(paramsName, types.NewObjectType(paramsType)),
 		decls.NewVariable("variables", types.NewObjectType(variablesType)),
+		decls.NewVariable("data", types.NewObjectType(dataType)),
 		decls.NewVariable("request", request.CelType()),
 		decls.NewVariable("namespaceObject", namespace.CelType()),
 		decls.NewVariable("authorizer", library.AuthorizerType),
@@ -192,7 +202,7 @@ type checked struct {
 
 // target checks all expressions for one kind of objects.
 func (r *run) target(t Target) error {
-	provider := newProvider(r.provider, r.set, t.Kind, r.policy.Params)
+	provider := newProvider(r.provider, r.set, t.Kind, r.policy)
 	constants := constantsOf(t)
 	all := make([]*checked, len(r.parsed))
 	for i := range r.parsed {
