@@ -231,14 +231,22 @@ func (f *Finding) Failure() error {
 type Check struct {
 	// Name is the place of the part in its policy, such as spec.validations[0].
 	Name string `json:"name"`
-	// Validation is the name of the validation, if it has one.
+	// Validation is the name that the policy gives the part; empty if it has none.
 	Validation string `json:"validation,omitempty"`
 	Message    string `json:"message"`
+	// Field is the field of the object that the part is about, such as spec.hostNetwork; empty if
+	// that is not known.
+	Field string `json:"field,omitempty"`
+	// Severity is how serious it is, for reports; empty if the policy does not say.
+	Severity Severity `json:"severity,omitempty"`
 	// Actions are what follows from it.
 	Actions []Action `json:"actions,omitempty"`
 	// Failed says that the part came to no result; Message then is the error.
 	Failed bool `json:"failed,omitempty"`
 }
+
+// A Severity is how serious a [Check] is: critical, high, medium, low or info.
+type Severity string
 
 // An Action is what follows from a [Check].
 type Action string

@@ -43,7 +43,9 @@ type Compiled struct {
 	Binding   *admissionregistration.Binding
 	// Exemption is that of an exemption, which has no rules: see [Order].
 	Exemption *rule.Exemption
-	Problems  []rule.Problem
+	// Object is an object policy; its rules are in Rules.
+	Object   *compileusher.Object
+	Problems []rule.Problem
 }
 
 // Options are where policies are compiled, and where their programs run. The zero Options works.
@@ -79,6 +81,12 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 		c.Exemption, problems = compileusher.ClusterPolicyExemption(object)
 	case *usherv1alpha1.PolicyExemption:
 		c.Exemption, problems = compileusher.PolicyExemption(object)
+	case *usherv1alpha1.ClusterObjectPolicy:
+		c.Object, problems = compileusher.ClusterObjectPolicy(object, o.Limits)
+		c.Rules = c.Object.Rules()
+	case *usherv1alpha1.ObjectPolicy:
+		c.Object, problems = compileusher.ObjectPolicy(object, o.Limits)
+		c.Rules = c.Object.Rules()
 	case *admissionv1.MutatingAdmissionPolicy:
 		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(object)
 	case *admissionv1.MutatingAdmissionPolicyBinding:

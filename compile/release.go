@@ -53,8 +53,8 @@ func (c *Compiled) lacking(r rule.Release) []rule.Problem {
 
 // expressions returns the expressions of an admission policy.
 func (c *Compiled) expressions() []typecheck.Expression {
-	if c.Admission == nil {
-		return nil
+	if typed := c.Typed(); typed != nil {
+		return typed.Expressions()
 	}
-	return c.Admission.Expressions()
+	return nil
 }

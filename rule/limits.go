@@ -74,6 +74,21 @@ func NeverNamespaced() Kinds {
 	}
 }
 
+// Bounds returns the bounds of the facts of a policy, whose namespace is empty if it is for the
+// cluster. Reads are the kinds of objects that it reads.
+func (l *Limits) Bounds(namespace string, reads []fact.Read) *fact.Bounds {
+	if namespace == "" {
+		if l.HTTP == nil {
+			return nil
+		}
+		return &fact.Bounds{Hosts: *l.HTTP}
+	}
+	b := &fact.Bounds{Namespace: namespace, Reads: slices.Clone(reads), Anywhere: l.Namespaced.References.Has, Hosts: l.Namespaced.HTTP}
+	slices.SortFunc(b.Reads, func(x, y fact.Read) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })
+	b.Reads = slices.Compact(b.Reads)
+	return b
+}
+
 // Excluded returns what policies of a namespace do not act on.
 func (l NamespacedLimits) Excluded() *Excluded {
 	return &Excluded{Kinds: NeverNamespaced(), But: l.Kinds}

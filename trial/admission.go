@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/compile/admissionregistration"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
@@ -19,25 +19,28 @@ const mostTargets = 10
 
 // tryAdmission tries an admission policy on the kinds of its constraints, as if a binding put it into
 // force for all of them. What reads parameters cannot be tried without them.
-func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p *admissionregistration.Policy, words words) []rule.Problem {
+func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed, words words) []rule.Problem {
 	targets, _ := targetsOf(set, p.Matches())
 	if len(targets) == 0 || len(targets) > mostTargets || !p.Params().Empty() {
 		return nil
 	}
-	r := p.Unbound()
-	r.Name = "spec"
-	r.Match = rule.Match{Operations: operationsIn(p.Matches())}
-	for _, target := range targets {
-		apiVersion, name := target.Kind.ToAPIVersionAndKind()
-		r.Match.Selectors = append(r.Match.Selectors, rule.Selector{APIVersion: apiVersion, Kind: name})
+	var problems []rule.Problem
+	for _, r := range p.Unbound() {
+		r.Name = "spec"
+		r.Match = rule.Match{Operations: operationsIn(p.Matches())}
+		for _, target := range targets {
+			apiVersion, name := target.Kind.ToAPIVersionAndKind()
+			r.Match.Selectors = append(r.Match.Selectors, rule.Selector{APIVersion: apiVersion, Kind: name})
+		}
+		for i := range r.Steps {
+			r.Steps[i].Program = traced{r.Steps[i].Program, t.types.Uses(p.Expressions())}
+		}
+		if never := neverEqual(set, &r); len(never) > 0 {
+			return never
+		}
+		problems = append(problems, t.tryRule(ctx, set, &r, words, explained{targets: targets})...)
 	}
-	for i := range r.Steps {
-		r.Steps[i].Program = traced{r.Steps[i].Program, t.types.Uses(p.Expressions())}
-	}
-	if never := neverEqual(set, &r); len(never) > 0 {
-		return never
-	}
-	return t.tryRule(ctx, set, &r, words, explained{targets: targets})
+	return problems
 }
 
 // neverEqual warns of constants that no object has: those of the types have been checked, but not

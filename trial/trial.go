@@ -79,12 +79,13 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 			result.Skipped = append(result.Skipped, fmt.Sprintf("everything, because the trial panicked: %v; report this as a defect", panicked))
 		}
 	}()
+	typed := c.Typed()
 	kinds := kindsRead(c)
 	set := t.recorded()
 	if t.options.Kinds != nil {
 		set = t.options.Kinds(ctx, set, kinds)
 	}
-	if len(c.Rules) > 0 {
+	if len(c.Rules) > 0 && typed == nil {
 		result.Problems = selectorProblems(set, c.Rules[0].Match.Selectors)
 		unreadable := t.unreadable(ctx, set, c)
 		result.NoSuchKind = noSuchKind(set, c.Rules[0].Match.Selectors)
@@ -95,16 +96,20 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	result.Problems = append(result.Problems, textProblems(set, c)...)
 	result.Problems = append(result.Problems, accessProblems(set, c)...)
 	words := wordsOf(api.Spec(c.Policy.Object))
-	if c.Admission != nil {
-		problems, skipped := t.typeProblems(ctx, set, c.Admission)
+	if typed != nil {
+		problems, skipped := t.typeProblems(ctx, set, typed)
 		if len(problems) == 0 {
 			// What is said of types explains what requests would come to.
-			problems = t.tryAdmission(ctx, set, c.Admission, words)
+			problems = t.tryAdmission(ctx, set, typed, words)
 		}
 		result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
 		result.Unsettled = result.Unsettled || len(skipped) > 0
 	}
 	for i := range c.Rules {
+		if typed != nil {
+			// Its rules have been tried.
+			break
+		}
 		r := &c.Rules[i]
 		reads := useProblems(set, r)
 		result.Problems = append(result.Problems, reads...)

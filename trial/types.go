@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/compile/admissionregistration"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
 )
 
 // typeProblems returns what is wrong with the types in the expressions of an admission policy.
-func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p *admissionregistration.Policy) ([]rule.Problem, []string) {
+func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed) ([]rule.Problem, []string) {
 	targets, unknown := targetsOf(set, p.Matches())
 	policy := &typecheck.Policy{
 		Expressions: p.Expressions(), Params: p.Params(), Targets: targets,

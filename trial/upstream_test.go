@@ -194,7 +194,7 @@ func evaluate(t *testing.T, set *kind.Set, c compile.Compiled) (failed bool, mes
 	}
 	object, _ := set.Sample(set.Schema(of.Of()), kind.Sampling{}).(map[string]any)
 	object["apiVersion"], object["kind"] = of.Of().ToAPIVersionAndKind()
-	r := c.Admission.Unbound()
+	r := c.Admission.Unbound()[0]
 	r.Match = rule.Match{}
 	e := engine.New(index.New([]rule.Rule{r}), nil, engine.Options{FailurePolicy: engine.Fail})
 	decision, err := e.Decide(t.Context(), &usher.Request{

@@ -3,7 +3,6 @@ package kcloudlabs
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,25 +28,16 @@ func owners() []fact.Read {
 
 // bounds returns which facts a rule with these references may ask for; nil if all.
 func (c *compilation) bounds(refs []*v1alpha1.ResourceRefer) *fact.Bounds {
-	limits := &c.compiler.Limits
-	if c.ref.Namespace == "" {
-		if limits.HTTP == nil {
-			return nil
-		}
-		return &fact.Bounds{Hosts: *limits.HTTP}
-	}
-	b := &fact.Bounds{Namespace: c.ref.Namespace, Anywhere: limits.Namespaced.References.Has, Hosts: limits.Namespaced.HTTP}
+	var reads []fact.Read
 	for _, ref := range refs {
 		switch {
 		case ref.From == v1alpha1.FromOwner:
-			b.Reads = append(b.Reads, owners()...)
+			reads = append(reads, owners()...)
 		case ref.From == v1alpha1.FromK8s && ref.K8s != nil && !c.isOwnNamespace(ref.K8s):
-			b.Reads = append(b.Reads, readOf(ref.K8s))
+			reads = append(reads, readOf(ref.K8s))
 		}
 	}
-	slices.SortFunc(b.Reads, func(x, y fact.Read) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })
-	b.Reads = slices.Compact(b.Reads)
-	return b
+	return c.compiler.Limits.Bounds(c.ref.Namespace, reads)
 }
 
 func readOf(s *v1alpha1.ResourceSelector) fact.Read {

@@ -9,6 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel/admission"
+	"github.com/usher-dev/usher/rule"
 )
 
 // Writes leaves out deletions, which change no object.
@@ -22,6 +23,22 @@ func (c *Compilation) Writes(field string, m *Match) {
 			r.Operations = []usher.Operation{usher.Create, usher.Update, usher.Connect}
 		}
 	}
+}
+
+// Changing returns the requests of m that write an object: deletions change none.
+func Changing(m rule.ResourceMatch) rule.ResourceMatch {
+	var rules []rule.ResourceRule
+	for _, r := range m.Rules {
+		if len(r.Operations) == 0 {
+			r.Operations = []usher.Operation{usher.Create, usher.Update, usher.Connect}
+		}
+		r.Operations = slices.DeleteFunc(slices.Clone(r.Operations), func(o usher.Operation) bool { return o == usher.Delete })
+		if len(r.Operations) > 0 {
+			rules = append(rules, r)
+		}
+	}
+	m.Rules = rules
+	return m
 }
 
 // Reinvocation compiles spec.reinvocationPolicy.

@@ -144,6 +144,9 @@ func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 			continue
 		case rejectedByNative(f):
 			native, cause = true, metav1.StatusCause{Message: cut(f.Message, maxMessage)}
+		case f.Outcome == usher.Rejected && denies(f):
+			causes = append(causes, checkCauses(f)...)
+			continue
 		case f.Outcome == usher.Rejected:
 			cause.Type, cause.Message = policyRejected, cut(f.Message, maxMessage)
 		case f.Outcome == usher.Failed && !f.Ignored:
@@ -154,6 +157,29 @@ func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 		if causes = append(causes, cause); len(causes) == maxCauses {
 			break
 		}
+	}
+	return causes
+}
+
+// denies reports whether a part of the rule says by itself why the request is denied.
+func denies(f *usher.Finding) bool {
+	return slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActDeny) })
+}
+
+// checkCauses returns a cause for each part of a rule that denies the request. Clients such as
+// kubectl show fields and messages of the causes, and nothing else.
+func checkCauses(f *usher.Finding) []metav1.StatusCause {
+	var causes []metav1.StatusCause
+	for i := range f.Checks {
+		c := &f.Checks[i]
+		if !slices.Contains(c.Actions, usher.ActDeny) || len(causes) == maxCauses {
+			continue
+		}
+		cause := metav1.StatusCause{Type: policyRejected, Message: cut(c.Message, maxMessage), Field: f.Policy.String() + " " + c.Name}
+		if c.Field != "" {
+			cause.Field, cause.Message = cut(c.Field, maxMessage), cut(c.Message, maxMessage)+" ("+f.Policy.String()+")"
+		}
+		causes = append(causes, cause)
 	}
 	return causes
 }

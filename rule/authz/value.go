@@ -1,8 +1,11 @@
 package authz
 
-import "slices"
+import (
+	"slices"
+	"strings"
 
-import "strings"
+	usher "github.com/usher-dev/usher"
+)
 
 // A Value is the value of a request in one dimension, such as its namespace.
 type Value struct {
@@ -212,4 +215,11 @@ func join[T interface{ String() string }](items []T) string {
 		words[i] = item.String()
 	}
 	return strings.Join(words, ", ")
+}
+
+// Among reports whether a user is one of the subjects.
+func Among(subjects []Subject, u *usher.User) bool {
+	q := Query{User: u}
+	q.identify()
+	return anySubject(subjects, &q)
 }

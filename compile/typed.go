@@ -1,0 +1,32 @@
+package compile
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/lang/cel/typecheck"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A Typed is a policy whose expressions have types: an admission policy or an object policy.
+type Typed interface {
+	// Matches returns what requests the policy is for, whatever its bindings say.
+	Matches() *rule.ResourceMatch
+	// Params returns the kind of the params; empty if there are none.
+	Params() schema.GroupVersionKind
+	// Expressions returns the expressions of the policy.
+	Expressions() []typecheck.Expression
+	// Unbound returns the rules of the policy as if a binding put it into force for everything that
+	// it matches, without params.
+	Unbound() []rule.Rule
+}
+
+// Typed returns the policy if its expressions have types, and nil otherwise.
+func (c *Compiled) Typed() Typed {
+	switch {
+	case c.Admission != nil:
+		return c.Admission
+	case c.Object != nil:
+		return c.Object
+	}
+	return nil
+}

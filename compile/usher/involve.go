@@ -1,0 +1,220 @@
+package usher
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel/admission"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// actions are what follows from a validation that fails.
+type actions byte
+
+const (
+	deny actions = 1 << iota
+	warn
+	audit
+)
+
+func actionsOf(written []usher.Action) actions {
+	var all actions
+	for _, action := range written {
+		switch action {
+		case usher.ActDeny:
+			all |= deny
+		case usher.ActWarn:
+			all |= warn
+		case usher.ActAudit:
+			all |= audit
+		}
+	}
+	return all
+}
+
+// list returns the actions that take effect: a user who is denied need not be warned of the same.
+func (a actions) list() []usher.Action {
+	var all []usher.Action
+	switch {
+	case a&deny != 0:
+		all = append(all, usher.ActDeny)
+	case a&warn != 0:
+		all = append(all, usher.ActWarn)
+	}
+	if a&audit != 0 {
+		all = append(all, usher.ActAudit)
+	}
+	return all
+}
+
+// An evaluation is one evaluation of a policy for a request: that of all bindings that have the
+// same params.
+type evaluation struct {
+	params  map[string]any
+	actions actions
+}
+
+// An involvement is what a policy is evaluated with for a request.
+type involvement struct {
+	evaluations []evaluation
+	// skipped, unless empty, says why the policy is not for the request.
+	skipped string
+	// misconfigured are the bindings whose params cannot be used, by index, with the error.
+	misconfigured []misconfigured
+
+	// few has the evaluations, unless there are more.
+	few [2]evaluation
+}
+
+type misconfigured struct {
+	binding int
+	err     error
+}
+
+// involve finds out what the policy is evaluated with. The error is [*fact.Missing], or that of a
+// fact that selectors need.
+func (o *Object) involve(in *rule.Input, to *involvement) error {
+	if to.skipped = o.uninvolved(in.Request); to.skipped != "" {
+		return nil
+	}
+	var err error
+	if to.skipped, err = o.match.Skips(in); err != nil || to.skipped != "" {
+		return err
+	}
+	to.evaluations = to.few[:0]
+	why := ""
+	for i := range o.bindings {
+		b := &o.bindings[i]
+		skipped, err := b.skips(in)
+		if err != nil {
+			return err
+		}
+		if skipped != "" {
+			why = skipped
+			continue
+		}
+		params, err := o.paramsOf(b, in)
+		if _, missing := errors.AsType[*fact.Missing](err); missing {
+			return err
+		}
+		if err != nil {
+			to.misconfigured = append(to.misconfigured, misconfigured{i, err})
+			continue
+		}
+		if len(params) == 0 {
+			why = fmt.Sprintf("there is no %s that the binding %s refers to", o.paramKind.Kind, b.name)
+		}
+		for _, object := range params {
+			to.add(object, b.actions)
+		}
+	}
+	switch {
+	case len(to.evaluations)+len(to.misconfigured) > 0:
+	case len(o.bindings) == 1:
+		to.skipped = why
+	default:
+		to.skipped = "no binding is for the request"
+	}
+	return nil
+}
+
+func (to *involvement) add(params map[string]any, a actions) {
+	for i := range to.evaluations {
+		if reflect.ValueOf(to.evaluations[i].params).Pointer() == reflect.ValueOf(params).Pointer() {
+			to.evaluations[i].actions |= a
+			return
+		}
+	}
+	to.evaluations = append(to.evaluations, evaluation{params, a})
+}
+
+// The users whose deletions no policy denies: without them a namespace cannot be deleted.
+const (
+	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
+	garbageCollector    = "system:serviceaccount:kube-system:generic-garbage-collector"
+)
+
+// uninvolved returns why the policy is not for requests of a user.
+func (o *Object) uninvolved(r *usher.Request) string {
+	switch {
+	case r.Operation == usher.Delete && (r.User.Name == namespaceController || r.User.Name == garbageCollector):
+		return "deletions by the namespace controller and the garbage collector are not denied"
+	case len(o.subjects) > 0 && !authz.Among(o.subjects, &r.User):
+		return "the user is not one of the subjects"
+	case len(o.excluded) > 0 && authz.Among(o.excluded, &r.User):
+		return "the user is one of the excludeSubjects"
+	}
+	return ""
+}
+
+// skips returns why a binding is not for a request.
+func (b *binding) skips(in *rule.Input) (string, error) {
+	if b.match == nil {
+		return "", nil
+	}
+	if own, fewer := b.match.Own(); fewer {
+		if why := own.Mismatch(in.Request); why != "" {
+			return fmt.Sprintf("binding %s: %s", b.name, why), nil
+		}
+	}
+	skipped, err := b.match.Skips(in)
+	if err != nil || skipped == "" {
+		return "", err
+	}
+	return fmt.Sprintf("binding %s: %s", b.name, skipped), nil
+}
+
+// noParams is what a policy without params is evaluated with: it is evaluated once.
+var noParams = []map[string]any{nil} //nolint:gochecknoglobals // constant
+
+func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
+	switch {
+	case b.value != nil:
+		return []map[string]any{b.value}, nil
+	case b.params == nil:
+		return noParams, nil
+	}
+	return b.params.Collect(o.paramKind, in.Request.Namespace, in.Facts)
+}
+
+// A selection is what a rule reads in the objects of requests.
+type selection struct{ object, old *usher.Paths }
+
+// ReadPaths implements [rule.Selective].
+func (s *selection) ReadPaths() (object, old *usher.Paths) { return s.object, s.old }
+
+func (o *Object) selection(p *admission.Program) selection {
+	object, old := p.ReadPaths()
+	o.match.AddPaths(object, old)
+	for i := range o.bindings {
+		if match := o.bindings[i].match; match != nil {
+			match.AddPaths(object, old)
+		}
+	}
+	// The object that is deleted is the old one to expressions.
+	object.Merge(old)
+	return selection{object, old}
+}
+
+// String says what the rule does.
+func (o *Object) String() string {
+	names := make([]string, 0, len(o.bindings))
+	for i := range o.bindings {
+		b := &o.bindings[i]
+		var words []string
+		for _, action := range b.actions.list() {
+			words = append(words, string(action))
+		}
+		text := strings.Join(words, ", ")
+		if b.name != "" {
+			text = b.name + ": " + text
+		}
+		names = append(names, text)
+	}
+	return strings.Join(names, "; ")
+}

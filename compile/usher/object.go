@@ -1,0 +1,333 @@
+package usher
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile/spec"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel/admission"
+	"github.com/usher-dev/usher/lang/cel/typecheck"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/rule/authz"
+)
+
+// The names of the rules of an object policy.
+const (
+	validationsRule = "spec.validations"
+	mutationsRule   = "spec.mutations"
+)
+
+// The passes of rules that mutate: after the kinds of kinitiras. Rules that run again see what
+// everybody else has changed.
+const (
+	passCluster    = 3
+	passNamespaced = 4
+	passAgain      = 9
+)
+
+// An Object is an object policy, compiled. It is immutable.
+type Object struct {
+	ref                usher.PolicyRef
+	match              spec.Match
+	subjects, excluded []authz.Subject
+	paramKind          *admissionv1.ParamKind
+	ignore, again      bool
+	bindings           []binding
+	validations        []validation
+	// validate and mutate are nil if there is nothing to do.
+	validate, mutate *admission.Program
+	facts            *fact.Bounds
+	kinds            *rule.Excluded
+}
+
+// A binding puts a policy into force for some of its requests.
+type binding struct {
+	name string
+	// match is nil for all requests of the policy.
+	match   *spec.Match
+	actions actions
+	params  *spec.Params
+	// value are params that are written in place. Bindings with equal ones share them.
+	value map[string]any
+}
+
+// A validation is what a validation of a policy has besides its expressions.
+type validation struct {
+	name, field string
+	severity    usher.Severity
+}
+
+// ClusterObjectPolicy compiles a policy for the objects of the whole cluster. Problems have no
+// Policy and no File.
+func ClusterObjectPolicy(p *v1alpha1.ClusterObjectPolicy, limits rule.Limits) (*Object, []rule.Problem) {
+	o := &Object{ref: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: p.Name}}
+	return o, o.compile(&p.Spec.ObjectPolicySpec, p.Annotations, &limits)
+}
+
+// ObjectPolicy compiles a policy for the objects of its own namespace; one without namespace has no
+// rules. Problems have no Policy and no File.
+func ObjectPolicy(p *v1alpha1.ObjectPolicy, limits rule.Limits) (*Object, []rule.Problem) {
+	o := &Object{
+		ref:   usher.PolicyRef{Kind: "ObjectPolicy", Namespace: p.Namespace, Name: p.Name},
+		kinds: limits.Namespaced.Excluded(),
+	}
+	return o, o.compile(&p.Spec, p.Annotations, &limits)
+}
+
+// Ref returns the reference of the policy.
+func (o *Object) Ref() usher.PolicyRef { return o.ref }
+
+// compile compiles the spec, and returns the problems.
+func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]string, limits *rule.Limits) []rule.Problem {
+	var c spec.Compilation
+	o.match = c.Constraints(&s.MatchConstraints)
+	if s.FailurePolicy != "" {
+		o.ignore = c.FailurePolicy(&s.FailurePolicy)
+	}
+	o.paramKind = s.ParamKind
+	c.ParamKind(s.ParamKind)
+	for _, users := range []struct {
+		field   string
+		written []v1alpha1.Subject
+		into    *[]authz.Subject
+	}{{"spec.subjects", s.Subjects, &o.subjects}, {"spec.excludeSubjects", s.ExcludeSubjects, &o.excluded}} {
+		compiled, problems := Subjects(users.field, users.written)
+		*users.into, c.Problems = compiled, append(c.Problems, problems...)
+	}
+	o.compileBindings(&c, s.Bindings)
+	o.facts = limits.Bounds(o.ref.Namespace, o.paramReads(&c, s.Bindings))
+	if len(s.Validations)+len(s.Mutations)+len(s.AuditAnnotations) == 0 {
+		c.Fail("spec", "the policy does nothing", "add validations, mutations or auditAnnotations")
+	}
+	common := admission.Source{Params: o.hasParams(), Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions)}
+	if len(s.Validations)+len(s.AuditAnnotations) > 0 {
+		source := common
+		source.Validations = o.compileValidations(&c, s, annotations)
+		source.Annotations = c.Annotations(s.AuditAnnotations)
+		o.validate = o.program(&c, source)
+	}
+	if len(s.Mutations) > 0 {
+		source := common
+		source.Mutations = o.compileMutations(&c, s)
+		o.mutate = o.program(&c, source)
+	}
+	rule.SortProblems(c.Problems)
+	// Variables and conditions are part of both programs.
+	return slices.Compact(c.Problems)
+}
+
+func (o *Object) program(c *spec.Compilation, source admission.Source) *admission.Program {
+	program, problems := admission.Compile(source)
+	c.Problems = append(c.Problems, problems...)
+	return program
+}
+
+func (o *Object) hasParams() bool {
+	return o.paramKind != nil || slices.ContainsFunc(o.bindings, func(b binding) bool { return b.value != nil })
+}
+
+// compileBindings compiles the bindings. Without any there is one with Deny.
+func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
+	if len(all) == 0 {
+		o.bindings = []binding{{actions: deny}}
+	}
+	names := map[string]bool{}
+	values := map[string]map[string]any{}
+	for i := range all {
+		b, at := &all[i], fmt.Sprintf("spec.bindings[%d]", i)
+		compiled := binding{name: b.Name, actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef)}
+		switch {
+		case b.Name == "":
+			c.Fail(at+".name", "the binding has no name", "name it: messages and findings do")
+		case names[b.Name]:
+			c.Fail(at+".name", fmt.Sprintf("there is another binding %q", b.Name), "rename one of them")
+		}
+		names[b.Name] = true
+		if b.MatchResources != nil {
+			match := c.Match(at+".matchResources", b.MatchResources)
+			compiled.match = &match
+		}
+		if b.ValidationActions != nil {
+			compiled.actions = actionsOf(c.Actions(at+".validationActions", b.ValidationActions))
+		}
+		if b.ParamRef != nil && o.paramKind == nil {
+			c.Fail(at+".paramRef", "the policy has no paramKind", "set spec.paramKind, or write the params in place, under params")
+		}
+		if b.Params != nil {
+			compiled.value = o.inPlace(c, at+".params", b, values)
+		}
+		o.bindings = append(o.bindings, compiled)
+	}
+}
+
+// paramReads returns the objects of params that a policy of a namespace reads.
+func (o *Object) paramReads(c *spec.Compilation, all []v1alpha1.Binding) []fact.Read {
+	if o.ref.Namespace == "" || o.paramKind == nil {
+		return nil
+	}
+	var reads []fact.Read
+	for i := range all {
+		ref := all[i].ParamRef
+		if ref == nil {
+			continue
+		}
+		if ref.Namespace != "" && ref.Namespace != o.ref.Namespace {
+			c.Fail(fmt.Sprintf("spec.bindings[%d].paramRef.namespace", i), "an ObjectPolicy reads params of its own namespace only", "remove the namespace")
+		}
+		reads = append(reads, fact.Read{APIVersion: o.paramKind.APIVersion, Kind: o.paramKind.Kind, Name: ref.Name, Lists: ref.Name == ""})
+	}
+	return reads
+}
+
+// inPlace returns the params that a binding has in place. Equal ones are one map.
+func (o *Object) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding, values map[string]map[string]any) map[string]any {
+	if b.ParamRef != nil {
+		c.Fail(field, "a binding has either params or paramRef", "remove one of them")
+	}
+	object := usher.RawObject(b.Params.Raw)
+	tree, err := object.Tree()
+	if err != nil || tree == nil {
+		c.Fail(field, "params are not a map", "write fields, which expressions read as params.FIELD")
+		return nil
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		c.Fail(field, err.Error(), "correct the params")
+		return nil
+	}
+	if known, ok := values[string(text)]; ok {
+		return known
+	}
+	values[string(text)] = tree
+	return tree
+}
+
+func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec, annotations map[string]string) []admission.Validation {
+	severity := severityOf(s, annotations)
+	names := map[string]bool{}
+	var all []admission.Validation
+	for i := range s.Validations {
+		v, at := &s.Validations[i], fmt.Sprintf("spec.validations[%d]", i)
+		if names[v.Name] && v.Name != "" {
+			c.Fail(at+".name", fmt.Sprintf("there is another validation %q", v.Name), "rename one of them")
+		}
+		names[v.Name] = true
+		written := admissionv1.Validation{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression}
+		if v.Reason != "" {
+			written.Reason = &v.Reason
+		}
+		all = append(all, c.Validation(at, written))
+		compiled := validation{name: v.Name, field: v.FieldPath, severity: severity}
+		if v.Severity != "" {
+			compiled.severity = usher.Severity(v.Severity)
+		}
+		o.validations = append(o.validations, compiled)
+	}
+	return all
+}
+
+func (o *Object) compileMutations(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec) []admission.Mutation {
+	if s.ReinvocationPolicy != "" {
+		o.again = c.Reinvocation(s.ReinvocationPolicy)
+	}
+	written := make([]admissionv1.Mutation, len(s.Mutations))
+	for i := range s.Mutations {
+		m := &s.Mutations[i]
+		written[i] = admissionv1.Mutation{PatchType: admissionv1.PatchType(m.PatchType), ApplyConfiguration: m.ApplyConfiguration, JSONPatch: m.JSONPatch}
+	}
+	if len(o.match.Resources.Rules) > 0 && len(spec.Changing(o.match.Resources).Rules) == 0 {
+		c.Fail("spec.mutations", "the policy is for deletions, which change no object", "add CREATE or UPDATE to spec.matchConstraints.resourceRules[].operations")
+	}
+	return c.Mutations(written)
+}
+
+// Rules returns the rules of the policy.
+func (o *Object) Rules() []rule.Rule {
+	var rules []rule.Rule
+	if o.ref.Kind == "ObjectPolicy" && o.ref.Namespace == "" {
+		return nil
+	}
+	if o.mutate != nil {
+		r := o.rule(mutationsRule, usher.Mutate, newMutator(o))
+		r.Match.Resources = []rule.ResourceMatch{spec.Changing(o.match.Resources)}
+		r.Pass, r.Reinvoked = passCluster, o.again
+		switch {
+		case o.again:
+			r.Pass = passAgain
+		case o.ref.Namespace != "":
+			r.Pass = passNamespaced
+		}
+		rules = append(rules, r)
+	}
+	if o.validate != nil {
+		rules = append(rules, o.rule(validationsRule, usher.Validate, newValidator(o)))
+	}
+	return rules
+}
+
+func (o *Object) rule(name string, phase usher.Phase, program rule.Program) rule.Rule {
+	r := rule.Rule{
+		Policy: o.ref, Name: name, Phase: phase, FailurePolicy: rule.Fail, Facts: o.facts,
+		Match: rule.Match{Namespace: o.ref.Namespace, Excluded: o.kinds, Resources: []rule.ResourceMatch{o.match.Resources}},
+		Steps: []rule.Step{{Name: "cel", Program: program}},
+	}
+	if o.ignore {
+		r.FailurePolicy = rule.Ignore
+	}
+	if len(o.bindings) == 1 && o.bindings[0].match != nil {
+		if own, fewer := o.bindings[0].match.Own(); fewer {
+			r.Match.Resources = append(r.Match.Resources, own)
+		}
+	}
+	return r
+}
+
+// Matches returns what requests the policy is for, whatever its bindings say.
+func (o *Object) Matches() *rule.ResourceMatch { return &o.match.Resources }
+
+// Params returns the kind of the params; empty if there are none.
+func (o *Object) Params() schema.GroupVersionKind {
+	if o.paramKind == nil {
+		return schema.GroupVersionKind{}
+	}
+	return schema.FromAPIVersionAndKind(o.paramKind.APIVersion, o.paramKind.Kind)
+}
+
+// Expressions returns the expressions of the policy, to check their types.
+func (o *Object) Expressions() []typecheck.Expression {
+	var all []typecheck.Expression
+	for _, program := range []*admission.Program{o.validate, o.mutate} {
+		if program == nil {
+			continue
+		}
+		for _, e := range spec.Expressions(program.Source()) {
+			if !slices.Contains(all, e) {
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// Unbound returns the rules of the policy as if a binding put it into force for everything that it
+// matches, with the params that are written in place.
+func (o *Object) Unbound() []rule.Rule {
+	unbound := *o
+	unbound.bindings = nil
+	for i := range o.bindings {
+		if value := o.bindings[i].value; value != nil {
+			unbound.bindings = append(unbound.bindings, binding{actions: deny, value: value})
+		}
+	}
+	if len(unbound.bindings) == 0 {
+		unbound.bindings = []binding{{actions: deny}}
+	}
+	return unbound.Rules()
+}

@@ -1,0 +1,194 @@
+package usher
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile/spec"
+	"github.com/usher-dev/usher/lang/cel/admission"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A validator is the validations of a policy.
+type validator struct {
+	*Object
+	selection
+}
+
+func newValidator(o *Object) *validator { return &validator{o, o.selection(o.validate)} }
+
+// Run implements [rule.Program].
+func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	var to involvement
+	if err := v.involve(in, &to); err != nil {
+		return rule.Outcome{}, err
+	}
+	if to.skipped != "" {
+		return rule.Outcome{Skipped: to.skipped}, nil
+	}
+	said := saying{policy: v.Object}
+	said.misconfigured(to.misconfigured)
+	expressions := spec.Input(in)
+	for i := range to.evaluations {
+		e := &to.evaluations[i]
+		expressions.Params = e.params
+		result, err := v.validate.Evaluate(ctx, &expressions)
+		if err != nil {
+			return rule.Outcome{}, err
+		}
+		said.add(&result, e.actions)
+	}
+	return said.outcome(), nil
+}
+
+// A saying gathers what a policy says with all its params.
+type saying struct {
+	policy *Object
+	out    rule.Outcome
+	// denials counts the validations that deny the request; the first is in out.
+	denials   int
+	evaluated bool
+}
+
+// misconfigured denies the request because of bindings whose params cannot be used, unless the
+// policy ignores failures.
+func (s *saying) misconfigured(all []misconfigured) {
+	for _, m := range all {
+		if s.policy.ignore {
+			s.out.Skipped = m.err.Error()
+			continue
+		}
+		s.say(usher.Check{Name: fmt.Sprintf("spec.bindings[%d].paramRef", m.binding), Message: m.err.Error(), Failed: true}, deny, "")
+	}
+}
+
+func (s *saying) add(r *admission.Result, a actions) {
+	if r.Skipped != "" {
+		s.out.Skipped = r.Skipped
+		return
+	}
+	s.evaluated = true
+	for i := range r.Denials {
+		d := &r.Denials[i]
+		check := usher.Check{Name: fmt.Sprintf("%s[%d]", validationsRule, d.Index), Message: d.Message, Failed: d.Failed}
+		if d.Index < len(s.policy.validations) {
+			v := &s.policy.validations[d.Index]
+			check.Validation, check.Field, check.Severity = v.name, v.field, v.severity
+		}
+		s.say(check, a, d.Reason)
+	}
+	for _, refused := range r.Refused {
+		s.say(usher.Check{Name: "spec.auditAnnotations", Message: refused, Failed: true}, deny, "")
+	}
+	for _, published := range r.Annotations {
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: s.policy.ref.Name + "/" + published.Key, Value: published.Value, Joined: true})
+	}
+}
+
+// say adds a check with what follows from it, unless it has been said.
+func (s *saying) say(check usher.Check, a actions, reason string) {
+	for i := range s.out.Checks {
+		said := &s.out.Checks[i]
+		if said.Name == check.Name && said.Message == check.Message {
+			return
+		}
+	}
+	check.Actions = a.list()
+	s.out.Checks = append(s.out.Checks, check)
+	by := s.policy.ref.String()
+	switch {
+	case a&deny != 0:
+		if s.denials++; s.denials > 1 {
+			break
+		}
+		s.out.Verdict, s.out.Reason, s.out.Message = usher.Deny, cmp.Or(reason, "Invalid"), check.Message
+		s.out.Code = cmp.Or(spec.Code(s.out.Reason), http.StatusUnprocessableEntity)
+	case a&warn != 0:
+		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s)", check.Message, by))
+	}
+	if a&audit != 0 {
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), check.Message), Joined: true})
+	}
+}
+
+// auditKey is the key of the audit annotation for validations that fail in bindings with the action
+// Audit.
+const auditKey = "audited-by"
+
+// outcome is what all params say together.
+func (s *saying) outcome() rule.Outcome {
+	if s.evaluated || len(s.out.Checks) > 0 {
+		s.out.Skipped = ""
+	}
+	if s.denials > 1 {
+		s.out.Message = fmt.Sprintf("%s, and %d more", s.out.Message, s.denials-1)
+	}
+	return s.out
+}
+
+// A mutator is the mutations of a policy.
+type mutator struct {
+	*Object
+	selection
+}
+
+func newMutator(o *Object) *mutator { return &mutator{o, o.selection(o.mutate)} }
+
+// Run implements [rule.Program].
+func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	if in.Request.Reinvocation && !m.again {
+		return rule.Outcome{Skipped: "reinvocationPolicy is Never"}, nil
+	}
+	var to involvement
+	if err := m.involve(in, &to); err != nil {
+		return rule.Outcome{}, err
+	}
+	if to.skipped != "" {
+		return rule.Outcome{Skipped: to.skipped}, nil
+	}
+	if len(to.misconfigured) > 0 {
+		first := to.misconfigured[0]
+		return rule.Outcome{}, fmt.Errorf("spec.bindings[%d].paramRef: %w", first.binding, first.err)
+	}
+	expressions := spec.Input(in)
+	out := rule.Outcome{}
+	evaluated := false
+	for i := range to.evaluations {
+		expressions.Params = to.evaluations[i].params
+		result, err := m.mutate.Mutate(ctx, &expressions, spec.Structures)
+		if err != nil {
+			return rule.Outcome{}, err
+		}
+		if len(result.Failures) > 0 {
+			return failed(&result.Failures[0])
+		}
+		if result.Skipped != "" {
+			out.Skipped = result.Skipped
+			continue
+		}
+		evaluated = true
+		if len(result.Patch) > 0 {
+			expressions.Object, expressions.Size = result.Object, 0
+		}
+		out.Patch = append(out.Patch, result.Patch...)
+	}
+	if evaluated {
+		out.Skipped = ""
+	}
+	return out, nil
+}
+
+// failed is the outcome of a mutation that fails: none is applied.
+func failed(f *admission.Failure) (rule.Outcome, error) {
+	place := "spec.matchConditions"
+	if f.Index >= 0 {
+		place = fmt.Sprintf("%s[%d]", mutationsRule, f.Index)
+	}
+	if f.Status != nil {
+		return rule.Outcome{Verdict: usher.Deny, Code: f.Status.Code, Reason: f.Status.Reason, Message: f.Status.Message}, nil
+	}
+	return rule.Outcome{}, fmt.Errorf("%s: %s", place, f.Message)
+}
