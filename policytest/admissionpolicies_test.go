@@ -13,6 +13,12 @@ func TestRunAdmissionPolicies(t *testing.T) {
 	policytest.Run(t, "testdata/vap")
 }
 
+// Cases about object policies have their features one by one.
+func TestRunObjectPolicies(t *testing.T) {
+	t.Parallel()
+	policytest.Run(t, "testdata/object")
+}
+
 const admissionCase = `
 name: x
 phase: validate

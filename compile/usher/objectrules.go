@@ -29,7 +29,7 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	if to.skipped != "" {
 		return rule.Outcome{Skipped: to.skipped}, nil
 	}
-	said := saying{policy: v.Object}
+	said := saying{policy: v.Object, exempt: in.Exempt}
 	said.misconfigured(to.misconfigured)
 	expressions := spec.Input(in)
 	for i := range to.evaluations {
@@ -47,6 +47,8 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 // A saying gathers what a policy says with all its params.
 type saying struct {
 	policy *Object
+	// exempt are validations that are left out.
+	exempt rule.Validations
 	out    rule.Outcome
 	// denials counts the validations that deny the request; the first is in out.
 	denials   int
@@ -73,10 +75,14 @@ func (s *saying) add(r *admission.Result, a actions) {
 	s.evaluated = true
 	for i := range r.Denials {
 		d := &r.Denials[i]
-		check := usher.Check{Name: fmt.Sprintf("%s[%d]", validationsRule, d.Index), Message: d.Message, Failed: d.Failed}
-		if d.Index < len(s.policy.validations) {
+		check := usher.Check{Name: "spec", Message: d.Message, Failed: d.Failed}
+		if !d.Whole {
 			v := &s.policy.validations[d.Index]
+			check.Name = fmt.Sprintf("%s[%d]", validationsRule, d.Index)
 			check.Validation, check.Field, check.Severity = v.name, v.field, v.severity
+			if s.exempt.Covers(&check) {
+				continue
+			}
 		}
 		s.say(check, a, d.Reason)
 	}
@@ -110,7 +116,7 @@ func (s *saying) say(check usher.Check, a actions, reason string) {
 		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s)", check.Message, by))
 	}
 	if a&audit != 0 {
-		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), check.Message), Joined: true})
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), check.Message), Joined: true, Failure: true})
 	}
 }
 

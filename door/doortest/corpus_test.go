@@ -39,6 +39,7 @@ var corpus = map[string]int{
 	"../../policytest/testdata/kinitiras": 200,
 	"../../policytest/testdata/semantics": 300,
 	"../../policytest/testdata/vap":       90,
+	"../../policytest/testdata/object":    40,
 	"../../examples/cases":                20,
 	"../../examples/cel/cases":            2,
 }
