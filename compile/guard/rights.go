@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -112,6 +113,9 @@ func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, 
 			return nil, err
 		}
 	}
+	for _, endpoints := range slices.Concat(coverage.MutateResources, coverage.MutateReinvoked, coverage.ValidateResources) {
+		a.actsAt(&endpoints)
+	}
 	for i := range c.Rules {
 		if c.Rules[i].Facts == nil {
 			continue
@@ -159,6 +163,33 @@ func (a *asking) acts(ctx context.Context, c rule.Covered) error {
 		}
 	}
 	return nil
+}
+
+// actsAt adds the rights for what a policy decides at endpoints: those of the operations.
+func (a *asking) actsAt(r *rule.ResourceRule) {
+	verbs := map[usher.Operation]string{usher.Create: "create", usher.Update: "update", usher.Delete: "delete", usher.Connect: "create"}
+	operations := r.Operations
+	if len(operations) == 0 {
+		operations = []usher.Operation{usher.Create, usher.Update, usher.Delete}
+	}
+	for _, group := range r.Groups {
+		for _, resource := range r.Resources {
+			name, subresource, _ := strings.Cut(resource, "/")
+			p := Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: subresource}
+			for _, operation := range operations {
+				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)),
+					"name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace", p, verbs[operation], "")
+			}
+		}
+	}
+}
+
+// nameOf is a place as messages name it.
+func nameOf(p Place) string {
+	if p.Subresource == "" {
+		return p.GroupResource.String()
+	}
+	return p.GroupResource.String() + "/" + p.Subresource
 }
 
 func (a *asking) reads(ctx context.Context, r fact.Read) error {

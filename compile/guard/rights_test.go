@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
 )
@@ -115,6 +117,61 @@ func question(r *usher.Request) string {
 		resource += "." + r.Resource.Group
 	}
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s in %s", r.Access.Verb, resource, r.Name, r.Namespace)), " ")
+}
+
+// TestRightsOfObjectPolicies: what a policy of a namespace decides about, its author may do, and what
+// it reads, its author may read.
+func TestRightsOfObjectPolicies(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason, resources, spec string
+		want                    []string
+	}{
+		{
+			"verbs follow from operations", `[{apiGroups: [""], apiVersions: [v1], operations: [CREATE, DELETE], resources: [pods]}]`, "",
+			[]string{"create pods in shop", "delete pods in shop"},
+		},
+		{
+			"all operations", `[{apiGroups: [apps], apiVersions: [v1], operations: ["*"], resources: [deployments]}]`, "",
+			[]string{"create deployments.apps in shop", "delete deployments.apps in shop", "update deployments.apps in shop"},
+		},
+		{
+			"every resource", `[{apiGroups: ["*"], apiVersions: ["*"], operations: [UPDATE], resources: ["*"]}]`, "",
+			[]string{"update *.* in shop"},
+		},
+		{
+			"subresources", `[{apiGroups: [""], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec]}]`, "",
+			[]string{"create pods/exec in shop"},
+		},
+		{
+			"params", `[{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]`,
+			`, paramKind: {apiVersion: v1, kind: ConfigMap}, bindings: [{name: a, paramRef: {selector: {}, parameterNotFoundAction: Allow}}]`,
+			[]string{"create pods in shop", "list configmaps in shop"},
+		},
+	} {
+		var p usherv1alpha1.ObjectPolicy
+		text := fmt.Sprintf("{matchConstraints: {resourceRules: %s}, validations: [{expression: 'true'}], podTemplates: \"Off\"%s}", test.resources, test.spec)
+		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
+			t.Fatalf("%s: %v", test.reason, err)
+		}
+		p.Name, p.Namespace = "p", "shop"
+		c := compile.Policy(api.Policy{Object: &p})
+		if len(c.Problems) > 0 {
+			t.Errorf("%s: %v", test.reason, c.Problems)
+		}
+		rights, err := guard.RightsOf(t.Context(), usher.User{Name: "ann"}, c, places)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, right := range rights {
+			got = append(got, question(right.Ask))
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
+	}
 }
 
 func TestPoliciesOfANamespaceNeedRights(t *testing.T) {
