@@ -144,6 +144,12 @@ func KindNamed(gvk schema.GroupVersionKind) (Kind, bool) {
 	return find(func(k *Kind) bool { return k.GroupVersionKind == gvk })
 }
 
+// KindCalled returns the newest version of the kind with this name, which may be foreign: no two
+// kinds of different groups have the same name.
+func KindCalled(name string) (Kind, bool) {
+	return find(func(k *Kind) bool { return k.Kind == name })
+}
+
 // KindServed returns the kind whose policies API servers serve under a resource.
 func KindServed(resource schema.GroupResource) (Kind, bool) {
 	return find(func(k *Kind) bool {

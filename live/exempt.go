@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -38,9 +39,30 @@ func exemptionStates(versions []*version, ineffective []rule.Problem) []rule.Exe
 				state.Problems = append(state.Problems, p)
 			}
 		}
+		state.NotEffective = notEffective(v, state.Problems)
 		states = append(states, state)
 	}
 	return states
+}
+
+// notEffective returns why none of the policies to which an exemption refers exempts a request; empty
+// if one may.
+func notEffective(v *version, problems []rule.Problem) string {
+	if v.good == nil || v.good.Exemption == nil {
+		return ""
+	}
+	first := ""
+	for i := range v.good.Exemption.Policies {
+		field := fmt.Sprintf("spec.policyRefs[%d].name", i)
+		n := slices.IndexFunc(problems, func(p rule.Problem) bool { return p.Field == field })
+		if n < 0 {
+			return ""
+		}
+		if first == "" {
+			first = fmt.Sprintf("%s: %s; %s", field, problems[n].Text(), problems[n].Do)
+		}
+	}
+	return first
 }
 
 // uses counts how exemptions are used. A new version of an exemption continues the count.

@@ -66,6 +66,9 @@ type Options struct {
 	KeepSpecs bool
 	// Quota limits the policies of each namespace.
 	Quota Quota
+	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
+	// limit.
+	LongestExemption time.Duration
 	// Log gets one record for each update that changes something, and one for each problem that
 	// appears or disappears.
 	Log *slog.Logger
@@ -368,7 +371,7 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: o.Trial, KeepSpecs: o.KeepSpecs,
+		Trial: o.Trial, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
 	}
 }
 

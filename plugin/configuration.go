@@ -57,6 +57,9 @@ type Configuration struct {
 	// -1 means any number, and any length. Files are not bounded.
 	NamespacePolicies    int `json:"namespacePolicies,omitempty"`
 	NamespacePolicyBytes int `json:"namespacePolicyBytes,omitempty"`
+	// MaxExemptionDuration is how far ahead exemptions may end when they are written, unless set
+	// 2160h. 0s means any time.
+	MaxExemptionDuration *metav1.Duration `json:"maxExemptionDuration,omitempty"`
 	// AllowLocalFacts lets policies call HTTP services on loopback and link-local addresses.
 	AllowLocalFacts bool `json:"allowLocalFacts,omitempty"`
 	// HTTPFacts are the hosts that cluster policies may ask for facts, all unless set; off is none.
@@ -70,8 +73,11 @@ type Configuration struct {
 	NamespacedReferences []string `json:"namespacedReferences,omitempty"`
 }
 
-// defaultFactTTL is that of `usher serve`.
-const defaultFactTTL = 10 * time.Second
+// The defaults are those of `usher serve`.
+const (
+	defaultFactTTL      = 10 * time.Second
+	defaultMaxExemption = 90 * 24 * time.Hour
+)
 
 // Read reads a configuration and sets its defaults. A nil reader is an empty configuration.
 func Read(config io.Reader) (*Configuration, error) {
@@ -101,6 +107,7 @@ func (c *Configuration) complete() error {
 	}
 	for name, duration := range map[string]metav1.Duration{
 		"requestTimeout": c.RequestTimeout, "ruleTimeout": c.RuleTimeout, "factTTL": c.FactTTL,
+		"maxExemptionDuration": {Duration: c.longestExemption()},
 	} {
 		if duration.Duration < 0 {
 			return fmt.Errorf("read configuration: %s is %s: it cannot be negative", name, duration.Duration)
@@ -129,6 +136,14 @@ func (c *Configuration) complete() error {
 // limits are what policies may do.
 func (c *Configuration) limits() (rule.Limits, error) {
 	return rule.ParseLimits(c.HTTPFacts, c.NamespacedHTTPFacts, c.NamespacedKinds, c.NamespacedReferences)
+}
+
+// longestExemption is how far ahead exemptions may end; 0 means any time.
+func (c *Configuration) longestExemption() time.Duration {
+	if c.MaxExemptionDuration != nil {
+		return c.MaxExemptionDuration.Duration
+	}
+	return defaultMaxExemption
 }
 
 func (c *Configuration) fromAPI() bool {

@@ -143,11 +143,12 @@ func (p *Plugin) ValidateInitialization() error {
 	}
 	facts, watching := p.facts()
 	l := live.New(p.writers(live.Options{
-		Facts:   facts,
-		Quota:   live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
-		Engine:  engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
-		Compile: compile.Options{Limits: limits},
-		Log:     p.log,
+		Facts:            facts,
+		Quota:            live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
+		LongestExemption: p.config.longestExemption(),
+		Engine:           engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
+		Compile:          compile.Options{Limits: limits},
+		Log:              p.log,
 		// Nobody is to see other specs than those that were written.
 		KeepSpecs: true,
 	}, watching))

@@ -11,6 +11,7 @@ import (
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -70,6 +71,9 @@ func (l *leader) announce(ctx context.Context, p *rule.State, c *metav1.Conditio
 	}
 	now := metav1.NewTime(time.Now())
 	first, times, kind := now, int32(1), corev1.EventTypeNormal
+	if c.Reason == usherv1alpha1.ReasonExpired || c.Type == usherv1alpha1.ConditionExpiresSoon {
+		kind = corev1.EventTypeWarning
+	}
 	if f != nil {
 		first, times, kind = metav1.NewTime(f.Since), int32(min(f.Count, math.MaxInt32)), corev1.EventTypeWarning
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -14,16 +15,16 @@ import (
 // Rounds returns what a leader computes in its first round and in the later ones, without
 // the API server. Both return the number of statuses to be written.
 func Rounds(s Snapshot) (first, later func() int) {
-	l := &leader{Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{}}
+	l := &leader{Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{}, uses: newUses()}
 	v := newView(s)
 	l.replicas["other"] = &replica{seen: time.Now(), enforces: v.digests()}
 	l.sight(v, time.Now())
 	due, _ := l.due(v, time.Now())
-	written := map[types.UID]v1alpha1.PolicyStatus{}
+	written := map[types.UID]status{}
 	for _, w := range due {
 		written[w.policy.UID] = w.status
 	}
-	round := func(known map[types.UID]v1alpha1.PolicyStatus) func() int {
+	round := func(known map[types.UID]status) func() int {
 		return func() int {
 			l.known = known
 			due, _ := l.due(v, time.Now())
@@ -40,9 +41,9 @@ func Term(ctx context.Context, known v1alpha1.PolicyStatus, p rule.State, begin 
 	o := Options{WritesPerSecond: 1, Failing: func() []rule.Failure { return current }}
 	l := &leader{
 		Reporter: &Reporter{options: o}, writer: newWriter(nil, o), replicas: replicas{}, seen: map[types.UID]sighting{},
-		working: map[types.UID]working{}, events: flowcontrol.NewFakeNeverRateLimiter(),
+		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewFakeNeverRateLimiter(),
 	}
-	l.known = map[types.UID]v1alpha1.PolicyStatus{p.UID: known}
+	l.known = map[types.UID]status{p.UID: {PolicyStatus: known}}
 	v := newView(Snapshot{Policies: []rule.State{p}})
 	var written []v1alpha1.PolicyStatus
 	for second := range seconds {
@@ -53,7 +54,64 @@ func Term(ctx context.Context, known v1alpha1.PolicyStatus, p rule.State, begin 
 		for i := range due {
 			l.known[p.UID] = due[i].status
 			l.note(ctx, &due[i], now)
-			written = append(written, due[i].status)
+			written = append(written, due[i].status.PolicyStatus)
+		}
+	}
+	return written
+}
+
+// A Written is a status of an exemption that a leader writes, with what it announces.
+type Written struct {
+	At       time.Duration
+	LastUsed *metav1.Time
+	Uses     int64
+	Event    string
+	v1alpha1.PolicyStatus
+}
+
+// A Used is what one replica says about an exemption. The replica "" is the leader.
+type Used struct {
+	Replica string
+	// Started tells processes of one name apart.
+	Started time.Time
+	Uses    int64
+	Last    time.Time
+}
+
+// ExemptionTerm is what a leader writes of one exemption in a term, step by step, without the API
+// server. It begins with what a status is known to say, and returns all.
+func ExemptionTerm(ctx context.Context, known Written, p rule.State, x rule.ExemptionState, begin time.Time, step time.Duration, steps int, used func(time.Duration) []Used) []Written {
+	l := &leader{
+		Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{},
+		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewFakeNeverRateLimiter(),
+	}
+	own := x
+	l.options.Exemptions = func() []rule.ExemptionState { return []rule.ExemptionState{own} }
+	l.known = map[types.UID]status{p.UID: {PolicyStatus: known.PolicyStatus, LastUsed: known.LastUsed, Uses: known.Uses}}
+	v := newView(Snapshot{Policies: []rule.State{p}})
+	var written []Written
+	for n := range steps {
+		at := time.Duration(n) * step
+		now := begin.Add(at)
+		own, l.replicas = x, replicas{}
+		for _, u := range used(at) {
+			if u.Replica == "" {
+				own.Uses, own.LastUsed = u.Uses, u.Last
+				continue
+			}
+			text := publishedUses([]rule.ExemptionState{{UID: x.UID, Uses: u.Uses, LastUsed: u.Last}})
+			l.replicas[u.Replica] = &replica{identity: u.Replica, seen: now, enforces: v.digests(), exempted: parseUses(text), started: metav1.NewMicroTime(u.Started)}
+		}
+		l.sight(v, now)
+		due, _ := l.due(v, now)
+		for i := range due {
+			w := Written{At: at, LastUsed: due[i].status.LastUsed, Uses: due[i].status.Uses, PolicyStatus: due[i].status.PolicyStatus}
+			if due[i].expiry != nil {
+				w.Event = due[i].expiry.Reason
+			}
+			l.known[p.UID] = due[i].status
+			l.note(ctx, &due[i], now)
+			written = append(written, w)
 		}
 	}
 	return written

@@ -117,7 +117,7 @@ func (r *Reporter) lead(ctx context.Context) {
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
 		lease: leaseName(r.options.Identity), replicas: replicas{}, deposed: r.deposed(), seen: map[types.UID]sighting{},
-		working: map[types.UID]working{}, events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 	}
 	backoff := newBackoff(retryAtMost)
 	for ctx.Err() == nil {
@@ -151,6 +151,9 @@ type leader struct {
 	// working is what has been written about failures, in this term.
 	working map[types.UID]working
 	events  flowcontrol.RateLimiter
+	// exempting are the exemptions in force here, and uses those of all replicas, in this term.
+	exempting map[types.UID]*rule.ExemptionState
+	uses      uses
 	// apart is the time since when replicas differ in a shard; zero if they do not.
 	apart [shards]time.Time
 }
@@ -186,8 +189,12 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 	return rest, err
 }
 
-// note remembers what was written about failures of a policy, and writes an Event.
+// note remembers what was written about a policy, and writes Events.
 func (l *leader) note(ctx context.Context, w *write, now time.Time) {
+	l.uses.written(w.policy.UID, now)
+	if w.expiry != nil {
+		l.announce(ctx, w.policy, w.expiry, nil)
+	}
 	if w.working == nil {
 		return
 	}
@@ -262,6 +269,7 @@ func (l *leader) sight(v *view, now time.Time) {
 // wait for thousands of others; and how long to wait after them.
 func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	lagging := l.lagging(v, now)
+	l.countUses(now)
 	var due, failed []write
 	rest := idleEvery
 	failing := l.failing(now)
@@ -276,16 +284,25 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 		if p.Admission {
 			o.calls = v.calls
 		}
-		o.working = l.workingCondition(known, p, failing[p.UID], now)
-		status, settled := next(known, p, o, now)
+		if l.exempts[p.Policy.Kind] {
+			w, again := l.exemption(known, p, o, now)
+			rest = min(rest, again)
+			if w != nil {
+				w.changed = since
+				due = append(due, *w)
+			}
+			continue
+		}
+		o.working = l.workingCondition(known.PolicyStatus, p, failing[p.UID], now)
+		next, settled := next(known.PolicyStatus, p, o, now)
 		if !settled {
 			rest = min(rest, pollInterval(o.known))
 		}
-		if status == nil {
+		if next == nil {
 			continue
 		}
-		w := write{policy: p, status: *status, changed: since, working: o.working, failure: failing[p.UID]}
-		if o.working != nil && onlyWorking(known, p, o, now) {
+		w := write{policy: p, status: status{PolicyStatus: *next}, changed: since, working: o.working, failure: failing[p.UID]}
+		if o.working != nil && onlyWorking(known.PolicyStatus, p, o, now) {
 			failed = append(failed, w)
 			continue
 		}
@@ -329,8 +346,10 @@ func pollInterval(known time.Duration) time.Duration {
 // A write is a status to be written.
 type write struct {
 	policy  *rule.State
-	status  v1alpha1.PolicyStatus
+	status  status
 	changed time.Time
+	// expiry is the condition to announce, of an exemption that expires.
+	expiry *metav1.Condition
 	// working is the condition Working, if it changes, with the failure that it is about.
 	working *metav1.Condition
 	failure *rule.Failure

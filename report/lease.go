@@ -115,6 +115,7 @@ func (r *Reporter) apply(ctx context.Context, name string, v *view) error {
 			SnapshotAnnotation: strconv.FormatInt(v.Generation, 10),
 			ServesAnnotation:   v.serves,
 			FailingAnnotation:  r.failing(),
+			ExemptedAnnotation: publishedUses(r.exemptions()),
 		}).
 		WithSpec(coordinationapply.LeaseSpec().
 			WithHolderIdentity(r.options.Identity).
@@ -151,6 +152,9 @@ type replica struct {
 	// enforces is zero, which confirms nothing, if the annotation is invalid.
 	enforces digests
 	failing  []rule.Failure
+	// exempted are the uses of exemptions since the replica started.
+	exempted []use
+	started  metav1.MicroTime
 }
 
 // replicas maps the names of Leases to the other replicas.
@@ -180,7 +184,8 @@ func (rs replicas) update(leases []coordinationv1.Lease, own, deposed string, no
 		}
 		rs[lease.Name] = &replica{
 			identity: identity(lease), renewed: *lease.Spec.RenewTime, seen: seen, enforces: enforces,
-			failing: parseFailures(lease.Annotations[FailingAnnotation]),
+			failing:  parseFailures(lease.Annotations[FailingAnnotation]),
+			exempted: parseUses(lease.Annotations[ExemptedAnnotation]), started: startOf(lease),
 		}
 	}
 	for name := range rs {

@@ -44,6 +44,8 @@ type Options struct {
 	// Failing returns which policies fail at this replica; nil means none. Call [Reporter.Failed]
 	// when there is a new one.
 	Failing func() []rule.Failure
+	// Exemptions returns the exemptions in force at this replica, with their uses; nil means none.
+	Exemptions func() []rule.ExemptionState
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -40,12 +40,15 @@ type outlook struct {
 	calls Calls
 	// working is the condition Working, if it changes.
 	working *metav1.Condition
+	// confirmed reports whether every replica has been seen to enforce the version already.
+	confirmed bool
 }
 
 // next returns the new status of policy p; nil if it is not to be written. It is not settled if it
 // may change without a new snapshot.
 func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) (status *v1alpha1.PolicyStatus, settled bool) {
-	enforced, settled := enforcedCondition(known, p, o)
+	o.confirmed = confirmed(known, p)
+	enforced, settled := enforcedCondition(p, o)
 	if enforced == nil {
 		return nil, false
 	}
@@ -55,25 +58,27 @@ func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) 
 		Conditions:         slices.Clone(known.Conditions),
 		Problems:           problems(p.Problems),
 	}
-	conditions := []*metav1.Condition{compiled, enforced, o.working}
-	if p.NeedsProof {
-		conditions = append(conditions, provenCondition(p))
-	}
-	for _, c := range conditions {
-		if c == nil {
-			continue
-		}
-		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
-		if old := meta.FindStatusCondition(next.Conditions, c.Type); old != nil && old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-		meta.SetStatusCondition(&next.Conditions, *c)
-	}
+	setConditions(&next.Conditions, now, compiled, enforced, o.working, provenCondition(p))
 	next.LastError = lastError(p, next.Conditions)
 	if same(known, next) {
 		return nil, settled
 	}
 	return &next, settled
+}
+
+// setConditions sets those conditions that are not nil. A condition keeps its time while its status
+// stays the same.
+func setConditions(all *[]metav1.Condition, now time.Time, conditions ...*metav1.Condition) {
+	for _, c := range conditions {
+		if c == nil {
+			continue
+		}
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		if old := meta.FindStatusCondition(*all, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		meta.SetStatusCondition(all, *c)
+	}
 }
 
 // lastError returns what is wrong with a policy, in one line.
@@ -131,7 +136,11 @@ func compiledCondition(p *rule.State) *metav1.Condition {
 	return c
 }
 
+// provenCondition returns nil if the policy needs no proof.
 func provenCondition(p *rule.State) *metav1.Condition {
+	if !p.NeedsProof {
+		return nil
+	}
 	c := &metav1.Condition{
 		Type: v1alpha1.ConditionProven, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonProven, ObservedGeneration: p.Generation,
@@ -149,8 +158,8 @@ func provenCondition(p *rule.State) *metav1.Condition {
 }
 
 // enforcedCondition returns nil if it is too early to tell.
-func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
-	c, settled = replicasCondition(known, p, o)
+func enforcedCondition(p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
+	c, settled = replicasCondition(p, o)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return c, settled
 	}
@@ -173,7 +182,7 @@ func enforcedCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c
 }
 
 // replicasCondition returns the condition on the assumption that API servers call.
-func replicasCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
+func replicasCondition(p *rule.State, o outlook) (c *metav1.Condition, settled bool) {
 	c = &metav1.Condition{
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
 	}
@@ -194,10 +203,10 @@ func replicasCondition(known v1alpha1.PolicyStatus, p *rule.State, o outlook) (c
 		return c, true
 	case !p.Compiled:
 		return lastGoodCondition(c, p, o), len(o.lagging) == 0
-	case o.unregistered != "" && !confirmed(known, p):
+	case o.unregistered != "" && !o.confirmed:
 		c.Reason, c.Message = v1alpha1.ReasonNotRegistered, short("API servers may not ask for it: "+o.unregistered)
 		return c, true
-	case len(o.lagging) == 0 || confirmed(known, p):
+	case len(o.lagging) == 0 || o.confirmed:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnforced
 		c.Message = "every replica enforces this version"
 		return c, true

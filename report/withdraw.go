@@ -47,7 +47,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, reason, message str
 				return nil
 			}
 			status := statusOf(policy)
-			if !withdraw(&status, reason, message) {
+			if !withdraw(&status.PolicyStatus, reason, message) {
 				return nil
 			}
 			ref := usher.PolicyRef{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}

@@ -24,6 +24,14 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
+// A status is that of a policy, with the additional fields of exemptions.
+type status struct {
+	v1alpha1.PolicyStatus `json:",inline"`
+
+	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
+	Uses     int64        `json:"uses,omitempty"`
+}
+
 // A writer knows the current status of the policies, because it has read them and is the only one
 // that writes them.
 type writer struct {
@@ -32,8 +40,10 @@ type writer struct {
 	limiter flowcontrol.RateLimiter
 
 	resources map[string]schema.GroupVersionResource
-	known     map[types.UID]v1alpha1.PolicyStatus
-	stale     time.Time
+	known     map[types.UID]status
+	// exempts has the kinds of exemptions.
+	exempts map[string]bool
+	stale   time.Time
 	// reads counts how often they were read.
 	reads int
 	// refused are the policies whose status could not be written, with the time at which
@@ -43,12 +53,12 @@ type writer struct {
 }
 
 func newWriter(client dynamic.Interface, o Options) *writer {
-	resources := map[string]schema.GroupVersionResource{}
+	resources, exempts := map[string]schema.GroupVersionResource{}, map[string]bool{}
 	for _, kind := range api.Kinds() {
-		resources[kind.Kind] = kind.GroupVersionResource()
+		resources[kind.Kind], exempts[kind.Kind] = kind.GroupVersionResource(), kind.Exempts
 	}
 	return &writer{
-		client: client, log: o.Log, resources: resources,
+		client: client, log: o.Log, resources: resources, exempts: exempts,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
 	}
 }
@@ -58,7 +68,7 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 	if now.Before(w.stale) {
 		return nil
 	}
-	known := map[types.UID]v1alpha1.PolicyStatus{}
+	known := map[types.UID]status{}
 	for _, resource := range w.resources {
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
@@ -92,13 +102,13 @@ func (w *writer) reload(ctx context.Context, now time.Time) error {
 }
 
 // statusOf returns the status of a policy; empty if it is invalid, which replaces it.
-func statusOf(policy *unstructured.Unstructured) v1alpha1.PolicyStatus {
-	var status v1alpha1.PolicyStatus
+func statusOf(policy *unstructured.Unstructured) status {
+	var s status
 	tree, _, err := unstructured.NestedMap(policy.Object, "status")
-	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &status) != nil {
-		return v1alpha1.PolicyStatus{}
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &s) != nil {
+		return status{}
 	}
-	return status
+	return s
 }
 
 // writable reports whether the status of p can be written.

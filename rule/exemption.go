@@ -114,4 +114,7 @@ type ExemptionState struct {
 	// Problems are why it does not have the effect that it seems to have: it is expired, or refers
 	// to what is not there.
 	Problems []Problem
+	// NotEffective is why no request is exempt, because of the policies to which it refers; empty if
+	// it has an effect.
+	NotEffective string
 }

@@ -52,8 +52,11 @@ func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compi
 }
 
 // missing returns the right that the writer of a policy lacks; empty if there is none, or if rights
-// are not checked.
+// are not checked. Nobody has the right to an exemption that ends too late.
 func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) string {
+	if why := g.tooLong(c.Policy.Object); why != "" {
+		return why
+	}
 	if g.options.May == nil {
 		return ""
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	// Trial tries a policy that compiles on sample objects and returns what it finds; nil disables
 	// that.
 	Trial func(context.Context, compile.Compiled) []rule.Problem
+	// LongestExemption limits how far ahead an exemption may end when it is written; 0 means no
+	// limit.
+	LongestExemption time.Duration
 	// KeepSpecs leaves specs as they are written. Otherwise renderedCue and the defaults of
 	// templates are filled in, as kinitiras does.
 	KeepSpecs bool
@@ -162,7 +165,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		warnings = append(warnings, sentence(p))
 	}
 	more, d, refused := g.authorize(ctx, r, compiled)
-	warnings = append(warnings, more...)
+	warnings = slices.Concat(warnings, more, g.ended(r, policy.Object))
 	if refused {
 		d.Warnings = warnings
 		return d, nil

@@ -52,8 +52,12 @@ type Right struct {
 //
 // An authorization policy needs the verb use on its tier if it is for the cluster, and an Allow
 // everything that it allows, or escalate on the policy. A policy of a namespace needs create and
-// update in its namespace on all that it acts on, and get or list on all that it reads.
+// update in its namespace on all that it acts on, and get or list on all that it reads. An exemption
+// needs [VerbExempt] on the policies that it names.
 func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
+	if spec := exemption(c.Policy.Object); spec != nil {
+		return exemptRights(user, c.Ref.Namespace, spec.PolicyRefs), nil
+	}
 	switch {
 	case len(c.Access) > 0:
 		return accessRights(user, c), nil

@@ -249,6 +249,15 @@ func TestPoliciesFromBeforeProofs(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", row.reason, got, row.want)
 		}
 	}
+	exemption := kindOf(t, "ClusterPolicyExemption").New()
+	exemption.SetName("a")
+	exemption.SetUID("x")
+	exemption.SetGeneration(1)
+	for reason, record := range map[string]proof.Record{"not made yet": {}, "made": proof.RecordOf([]api.Object{exemption}, time.Now())} {
+		if got := prover(t, record, 1).Check(exemption); got.State != api.Unproven {
+			t.Errorf("an exemption is older than proofs, with a record that is %s: %+v", reason, got)
+		}
+	}
 	lost := proof.RecordLost(time.Now())
 	if got := prover(t, lost, 1).Check(at("a", "a", 3)); got.State != api.Unproven {
 		t.Errorf("after the key was lost: %+v", got)

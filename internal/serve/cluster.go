@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/failing"
 	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/rule"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
@@ -41,9 +42,9 @@ type clusterRuntime struct {
 	failing *failing.Tracker
 }
 
-// newClusterRuntime creates a clusterRuntime. Replicas share the keys; count counts probes by their
-// results.
-func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clusterRuntime {
+// newClusterRuntime creates a clusterRuntime. Replicas share the keys; exemptions returns those in
+// force, and count counts probes by their results.
+func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.ExemptionState, count func(probe.State)) *clusterRuntime {
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
 		Cluster:  c.Cluster,
@@ -51,7 +52,10 @@ func newClusterRuntime(c Config, keys probe.Keys, count func(probe.State)) *clus
 		answerer: probe.NewAnswerer(keys),
 	}
 	m.failing = failing.New(func() { m.reporter.Failed() })
-	o := report.Options{Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Failing: m.failing.Failures, Log: c.Log}
+	o := report.Options{
+		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace,
+		Failing: m.failing.Failures, Exemptions: exemptions, Log: c.Log,
+	}
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
 		o.Verify = m.verify
 	}

@@ -77,6 +77,9 @@ type Config struct {
 	CUE worker.Options
 	// Quota bounds the policies of each namespace of the cluster.
 	Quota live.Quota
+	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
+	// limit.
+	LongestExemption time.Duration
 	// FactTTL is how long the response of an HTTP fact is cached.
 	FactTTL         time.Duration
 	AllowLocalFacts bool

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"strings"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/live"
@@ -37,4 +38,17 @@ func (s *Server) count(status live.Status) {
 		}
 	}
 	s.metrics.Snapshot(snapshot)
+}
+
+// exemptions returns the exemptions for the metrics.
+func (s *Server) exemptions() []metrics.Exemption {
+	states := s.live.Exemptions()
+	all := make([]metrics.Exemption, len(states))
+	for i := range states {
+		all[i] = metrics.Exemption{Ref: states[i].Ref, Expires: states[i].Expires}
+		if states[i].NotEffective != "" {
+			all[i].Expires = time.Time{}
+		}
+	}
+	return all
 }

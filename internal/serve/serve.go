@@ -33,6 +33,7 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
+	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 	"github.com/usher-dev/usher/trial"
@@ -84,7 +85,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
-		s.cluster = newClusterRuntime(s.config, s.probeKeys, func(state probe.State) { s.metrics.Probed(string(state)) })
+		s.cluster = newClusterRuntime(s.config, s.probeKeys, func() []rule.ExemptionState { return s.live.Exemptions() }, func(state probe.State) { s.metrics.Probed(string(state)) })
 		if err := s.cluster.start(ctx, s.config.Log); err != nil {
 			return nil, err
 		}
@@ -101,6 +102,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s.live = live.New(s.policies(facts))
+	s.metrics.Exemptions(s.exemptions)
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
@@ -143,14 +145,15 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
 	s.metrics.Workers(s.workerState)
 	o := live.Options{
-		Facts:     facts,
-		Compile:   compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
-		Engine:    engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
-		Access:    authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
-		Quota:     s.config.Quota,
-		Log:       s.config.Log,
-		OnUpdate:  s.observe,
-		KeepSpecs: !s.config.WriteSpecs,
+		Facts:            facts,
+		Compile:          compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
+		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
+		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
+		Quota:            s.config.Quota,
+		LongestExemption: s.config.LongestExemption,
+		Log:              s.config.Log,
+		OnUpdate:         s.observe,
+		KeepSpecs:        !s.config.WriteSpecs,
 	}
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)

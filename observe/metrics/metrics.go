@@ -41,11 +41,12 @@ type Metrics struct {
 	fetches          *prometheus.CounterVec
 	fetchDuration    *prometheus.HistogramVec
 
-	policies policies
-	snapshot snapshot
-	cluster  cluster
-	limits   limits
-	workers  workers
+	policies   policies
+	snapshot   snapshot
+	cluster    cluster
+	limits     limits
+	workers    workers
+	exemptions exemptions
 }
 
 // New returns metrics that are registered with registry, which must not have them yet. Without a
@@ -90,13 +91,14 @@ func New(registry *prometheus.Registry) *Metrics {
 		"Dry-run writes of the leader, by result: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
 	m.workers.init(m)
+	m.exemptions.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that rules requested, by kind (object, http, access) and result (ok, error).",
 		"kind", "result")
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"Duration of fetches of facts.",
 		"kind")
-	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, m.buildInfo())
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, m.buildInfo())
 	return m
 }
 

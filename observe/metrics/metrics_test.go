@@ -305,6 +305,9 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Workers(func() metrics.WorkerState {
 		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}
 	})
+	m.Exemptions(func() []metrics.Exemption {
+		return []metrics.Exemption{{Ref: team, Expires: time.Now().Add(time.Hour)}}
+	})
 	m.Probed("called")
 	m.Refused("admission", "no_token")("no_token")
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))

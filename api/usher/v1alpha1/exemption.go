@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kcloudlabs "github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 )
 
 // ClusterPolicyExemption exempts requests of the whole cluster from policies, until it expires.
@@ -149,6 +151,10 @@ type PolicyExemptionStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Problems lists what is wrong with the exemption, errors first.
+	// +optional
+	// +listType=atomic
+	Problems []kcloudlabs.PolicyProblem `json:"problems,omitempty"`
 	// LastUsed is when a request was last exempt, up to a few minutes ago.
 	// +optional
 	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
@@ -159,3 +165,29 @@ type PolicyExemptionStatus struct {
 	// +optional
 	LastError string `json:"lastError,omitempty"`
 }
+
+// The types of conditions of an exemption, besides Proven.
+const (
+	// ConditionValid: the exemption is in force at every replica.
+	ConditionValid = "Valid"
+	// ConditionExpiresSoon: the exemption is in force, and expires within a week.
+	ConditionExpiresSoon = "ExpiresSoon"
+	// ConditionUnused: the exemption has been in force for 30 days without a use.
+	ConditionUnused = "Unused"
+)
+
+// The reasons of conditions of an exemption, besides those of policies.
+const (
+	// ReasonValid: the exemption is in force at every replica.
+	ReasonValid = "Valid"
+	// ReasonExpired: spec.expiresAt is past.
+	ReasonExpired = "Expired"
+	// ReasonNotEffective: the exemption has no effect, since API servers enforce the policies that it
+	// names themselves, or there are none.
+	ReasonNotEffective = "NotEffective"
+	// ReasonExpiresWithinAWeek and ReasonExpiresWithinADay: the exemption expires in less than that.
+	ReasonExpiresWithinAWeek = "ExpiresWithinAWeek"
+	ReasonExpiresWithinADay  = "ExpiresWithinADay"
+	// ReasonNotUsed: no request has been exempt for 30 days.
+	ReasonNotUsed = "NotUsed"
+)

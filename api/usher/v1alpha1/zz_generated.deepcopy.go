@@ -745,6 +745,11 @@ func (in *PolicyExemptionStatus) DeepCopyInto(out *PolicyExemptionStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Problems != nil {
+		in, out := &in.Problems, &out.Problems
+		*out = make([]kcloudlabsv1alpha1.PolicyProblem, len(*in))
+		copy(*out, *in)
+	}
 	if in.LastUsed != nil {
 		in, out := &in.LastUsed, &out.LastUsed
 		*out = (*in).DeepCopy()

@@ -136,6 +136,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each CUE worker, in addition to the 15Mi that it uses at startup")
 	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
+	flags.DurationVar(&c.LongestExemption, "max-exemption-duration", 90*24*time.Hour, "maximum time from writing an exemption until it expires; 0 means no limit")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
 	f.limits.Register(cmd)
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
@@ -235,8 +236,11 @@ func (f *serveFlags) checkWorkers() error {
 	return nil
 }
 
-// checkQuota checks and applies the flags that limit the policies of a namespace.
+// checkQuota checks and applies the flags that limit exemptions and the policies of a namespace.
 func (f *serveFlags) checkQuota() error {
+	if d := f.config.LongestExemption; d < 0 {
+		return fmt.Errorf("--max-exemption-duration %s: must not be negative; 0 means no limit", d)
+	}
 	q := &f.config.Quota
 	if q.Policies == 0 || q.Policies < -1 {
 		return fmt.Errorf("--namespace-policies %d: expected a positive number, or -1 for any number", q.Policies)
