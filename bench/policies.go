@@ -19,12 +19,17 @@ const (
 	mutating = ownHead + `"kind":"MutatingAdmissionPolicy","spec":{` + ownRules + `,"reinvocationPolicy":"Never","mutations":%[4]s}}
 ---
 ` + ownHead + `"kind":"MutatingAdmissionPolicyBinding","spec":{"policyName":"%[1]s-%05[2]d"}}`
+	// Object policies have their bindings within: all are warned, and some are denied.
+	object = `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":"%[1]s-%05[2]d"},"spec":{` + ownRules + `,
+ "bindings":[{"name":"all","validationActions":["Warn"],"params":{"name":"bench-%[2]d"}},
+  {"name":"some","params":{"name":"bench-%[2]d"},"matchResources":{"objectSelector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}}],
+ "validations":%[4]s}}`
 )
 
 // A language is a way to write a policy for pods.
 type language struct {
 	name string
-	// envelope is override, validate, vap or mutating, body what goes into it, with the number of the
+	// envelope is override, validate, vap, mutating or object, body what goes into it, with the number of the
 	// policy for every %d.
 	envelope, body string
 }
@@ -47,12 +52,14 @@ var languages = []language{
 		body: `{"targetOperations":["CREATE","UPDATE"],"cue":"object: _ @tag(object)\n#Answer: {valid: bool, reason: string}\nvalidate: #Answer & {valid: object.spec.schedulerName != \"bench-%[1]d\", reason: \"no\"}"}`},
 	{name: "ValidatingAdmissionPolicy", envelope: vap,
 		body: `[{"expression":"object.spec.schedulerName != 'bench-%[1]d'","message":"no"}]`},
+	{name: "ClusterObjectPolicy", envelope: object,
+		body: `[{"name":"v%[1]d","expression":"object.spec.schedulerName != params.name","message":"no"}]`},
 	{name: "MutatingAdmissionPolicy", envelope: mutating,
 		body: `[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels/bench-%[1]d', value: 'on'}]"}}]`},
 }
 
 // validates reports whether the policies change nothing.
-func (l language) validates() bool { return l.envelope == validate || l.envelope == vap }
+func (l language) validates() bool { return l.envelope == validate || l.envelope == vap || l.envelope == object }
 
 func (l language) policies(n int) string {
 	var b strings.Builder
