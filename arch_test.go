@@ -49,7 +49,8 @@ var mayImport = []struct {
 	// It proves policies as other policies have left them.
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"index", []string{".", "rule", "internal/podtemplate"}},
-	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch"}},
+	// Exemptions are for containers of pods, and of the templates of workloads.
+	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
 	{"engine/authz", []string{".", "rule/authz"}},

@@ -61,9 +61,10 @@ func (x *exemptions) from(r *rule.Rule) []rule.Exempting {
 			continue
 		}
 		switch {
-		case len(validations) > 0 && r.Phase != usher.Validate:
+		case len(validations) == 0:
+		case r.Phase != usher.Validate || r.Policy.Kind == "ClusterValidatePolicy" && !validations.Has("", r.Name):
 			continue
-		case validations.Has("", r.Name):
+		case r.Policy.Kind == "ClusterValidatePolicy":
 			validations = nil
 		}
 		all = append(all, rule.Exempting{Exemption: candidate, Validations: validations})

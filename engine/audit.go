@@ -14,6 +14,9 @@ const (
 	changedBy = "changed-by"
 	deniedBy  = "denied-by"
 	failedBy  = "failed-by"
+	// exemptedBy names exemptions; exempted is what the rules would have said.
+	exemptedBy = "exempted-by"
+	exempted   = "exempted"
 )
 
 // maxAudit limits the list of rules in one annotation, in bytes.
@@ -23,7 +26,9 @@ const maxAudit = 1024
 // failed, also when that was ignored. It adds nothing when all passed.
 func (d *evaluation) audit() {
 	findings := d.decision.Findings
-	if !slices.ContainsFunc(findings, func(f usher.Finding) bool { return f.Outcome != usher.Passed && f.Outcome != usher.Skipped }) {
+	if !slices.ContainsFunc(findings, func(f usher.Finding) bool {
+		return f.Outcome != usher.Passed && f.Outcome != usher.Skipped || len(f.Exemptions) > 0
+	}) {
 		return
 	}
 	if d.decision.Audit == nil {
@@ -38,15 +43,16 @@ func (d *evaluation) audit() {
 			return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
 		}},
 		{failedBy, func(f *usher.Finding) bool { return f.Outcome == usher.Failed }},
+		{exemptedBy, func(f *usher.Finding) bool { return len(f.Exemptions) > 0 }},
 	} {
-		if value := d.places(a.applies); value != "" {
+		if value := d.places(a.key, a.applies); value != "" {
 			d.decision.Audit[a.key] = value
 		}
 	}
 }
 
 // places lists the rules of the findings that apply, each once. Above the limit it counts them.
-func (d *evaluation) places(applies func(*usher.Finding) bool) string {
+func (d *evaluation) places(key string, applies func(*usher.Finding) bool) string {
 	type ran struct {
 		policy usher.PolicyRef
 		rule   string
@@ -71,6 +77,9 @@ func (d *evaluation) places(applies func(*usher.Finding) bool) string {
 			continue
 		}
 		p := place(f.Policy, f.Rule)
+		if key == exemptedBy {
+			p = exemption(f) + ": " + p
+		}
 		switch {
 		case b.Len() > 0 && b.Len()+len(p) > maxAudit:
 			more++
@@ -84,4 +93,13 @@ func (d *evaluation) places(applies func(*usher.Finding) bool) string {
 		b.WriteString("; and " + strconv.Itoa(more) + " more")
 	}
 	return b.String()
+}
+
+// exemption names the exemptions of a finding.
+func exemption(f *usher.Finding) string {
+	refs := make([]string, len(f.Exemptions))
+	for i := range f.Exemptions {
+		refs[i] = f.Exemptions[i].PolicyRef.String()
+	}
+	return strings.Join(refs, ", ")
 }

@@ -49,6 +49,11 @@ type evaluation struct {
 	// evaluation of the workload has the pod, which is nil until a rule is run on it.
 	workload *rule.Workload
 	pod      *projection
+	// of is the evaluation of the workload, if this is that of its pod.
+	of *evaluation
+	// less are the validations that a rule leaves out which runs again because of exemptions; nil while
+	// none does.
+	less rule.Validations
 
 	// began is the object as the rules of the pass were matched on it, nil unless one of them names
 	// resources; again is on while rules run once more, and repeated when some have.
@@ -223,6 +228,13 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 			err = errors.Join(err, undone)
 		}
 	}
+	var judged judgement
+	said, failed := res, err
+	if len(r.Exemptions) > 0 && d.hasEffect(ctx, r, &res, err) {
+		if judged, err = d.exemptions(ctx, r, res, err); err == nil {
+			res, err = judged.res, judged.err
+		}
+	}
 	d.keep()
 	d.now = time.Now()
 	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Passed, Took: d.now.Sub(start), Confidential: d.factsOf(r).Disclosed(), Checks: res.checks}
@@ -230,6 +242,12 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 		finding.PodOf = d.workload.String()
 	}
 	switch {
+	case judged.exempt:
+		finding.Outcome, finding.Message, finding.Checks = usher.Exempted, said.text(), said.checks
+		if failed != nil {
+			finding.Message = failed.Error()
+		}
+		res = said.silence()
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
 		if ctx.Err() != nil {
@@ -242,7 +260,18 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	case len(res.patch) > 0 && !d.discards():
 		finding.Outcome, finding.Patch = usher.Changed, res.patch
 	}
+	if len(r.Exemptions) > 0 {
+		judged.tell(said.text(), &res, &finding)
+	}
 	return res, finding, nil
+}
+
+// hasEffect reports whether what a rule has said has an effect, so that its exemptions are judged.
+func (d *evaluation) hasEffect(ctx context.Context, r *rule.Rule, res *result, err error) bool {
+	if ctx.Err() != nil || d.discards() {
+		return false
+	}
+	return res.says() || err != nil && !d.ignores(r)
 }
 
 // factsOf returns the facts that a rule is given.

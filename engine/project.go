@@ -132,7 +132,7 @@ func (d *evaluation) onPod(w *rule.Workload, pod map[string]any, phase usher.Pha
 	r := rule.PodCreation(phase)
 	r.UID, r.Namespace, r.User, r.DryRun, r.Trusted = d.request.UID, w.Namespace, d.request.User, d.request.DryRun, d.request.Trusted
 	r.Object, r.Options = usher.TreeObject(pod), d.engine.pods.options
-	return &evaluation{engine: d.engine, request: &r, tree: pod, paths: usher.AllPaths(), known: d.known, workload: w}
+	return &evaluation{engine: d.engine, request: &r, tree: pod, paths: usher.AllPaths(), known: d.known, workload: w, of: d}
 }
 
 // change tries the rules that change pods. What they find is of no interest, since nobody creates

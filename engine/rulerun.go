@@ -66,7 +66,10 @@ func (d *evaluation) frame() *frame {
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
-	a.frame.input = rule.Input{Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0, Matched: d.began, OldObject: d.old, Workload: d.workload, Facts: a.facts}
+	a.frame.input = rule.Input{
+		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
+		Workload: d.workload, Facts: a.facts, Exempt: d.less,
+	}
 	defer func() {
 		a.frame.ctx.Release()
 		if value := recover(); value != nil {

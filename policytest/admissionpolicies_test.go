@@ -87,3 +87,9 @@ func TestExpectationsOfAdmissionPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestExemptions runs cases of policy exemptions.
+func TestExemptions(t *testing.T) {
+	t.Parallel()
+	policytest.Run(t, "testdata/exempt")
+}

@@ -10,6 +10,7 @@ package policytest
 
 import (
 	"encoding/json"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
@@ -38,6 +39,9 @@ type Case struct {
 	HTTP    []Stub           `json:"http,omitempty"`
 	// Access are answers about what users may do, for policies that ask.
 	Access []AccessStub `json:"access,omitempty"`
+	// Now is when the request is decided, by which exemptions are expired or not; nil is the time of
+	// the test.
+	Now *time.Time `json:"now,omitempty"`
 
 	Request Request `json:"request"`
 	Answers[Expect]

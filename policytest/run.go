@@ -132,9 +132,18 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: engine.Fail,
 		RuleTimeout:   caseTimeout,
+		Now:           c.clock(),
 	})
 	s.decider = guard.Wrap(e, guard.Options{Compile: s.options})
 	return s, nil
+}
+
+// clock returns the clock of the case, nil for that of the process.
+func (c *Case) clock() func() time.Time {
+	if c.Now == nil {
+		return nil
+	}
+	return func() time.Time { return *c.Now }
 }
 
 // cluster returns the objects that exist. An API server refuses requests in a namespace that does

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -73,11 +72,7 @@ func (a *applies) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 }
 
 func (a *applies) excludesUser(r *usher.Request) string {
-	if len(a.subjects) == 0 {
-		return ""
-	}
-	query := authz.QueryOf(r, nil)
-	if slices.ContainsFunc(a.subjects, func(s authz.Subject) bool { return s.Has(&query) }) {
+	if len(a.subjects) == 0 || authz.Among(a.subjects, &r.User) {
 		return ""
 	}
 	return fmt.Sprintf("its subjects do not include user %q", r.User.Name)
