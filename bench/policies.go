@@ -59,7 +59,9 @@ var languages = []language{
 }
 
 // validates reports whether the policies change nothing.
-func (l language) validates() bool { return l.envelope == validate || l.envelope == vap || l.envelope == object }
+func (l language) validates() bool {
+	return l.envelope == validate || l.envelope == vap || l.envelope == object
+}
 
 func (l language) policies(n int) string {
 	var b strings.Builder
