@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -39,9 +40,12 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), true
 	}
-	name, ok := apiservercel.Unescape(string(text))
-	if !ok {
-		return nil, false
+	name := string(text)
+	// Few names are escaped, and to find that out takes longer than most expressions.
+	if strings.Contains(name, "__") {
+		if name, ok = apiservercel.Unescape(name); !ok {
+			return nil, false
+		}
 	}
 	// Of two variables of one name the last counts.
 	for i, x := range slices.Backward(v.program.variables) {
