@@ -119,8 +119,11 @@ func (d *evaluation) readPaths(rules []*rule.Rule) (object, old *usher.Paths) {
 
 // with returns paths with others added, which is a copy if the paths are shared.
 func with(paths *usher.Paths, own bool, others *usher.Paths) (*usher.Paths, bool) {
-	if others.Within(paths) {
+	switch {
+	case others.Within(paths):
 		return paths, own
+	case paths.Within(others):
+		return others, false
 	}
 	if !own {
 		paths = paths.Clone()
