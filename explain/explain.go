@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
 )
@@ -40,6 +42,11 @@ type Rule struct {
 	Policy  usher.PolicyRef `json:"policy,omitzero"`
 	Name    string          `json:"rule"`
 	Matched bool            `json:"matched"`
+	// PodOf names the workload, such as Deployment shop/web, if the rule is for the pod that it would
+	// make. Unmutated, unless empty, says why that pod is as in the template, without the changes of
+	// policies.
+	PodOf     string `json:"podOf,omitempty"`
+	Unmutated string `json:"unmutated,omitempty"`
 	// Clause is the one by which the rule matched, or the one that did not match, with the values
 	// of the object.
 	Clause string `json:"clause"`
@@ -90,7 +97,7 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 	if r.Requested != r.Kind {
 		e.Requested = kindText(r.Requested)
 	}
-	x := &explaining{request: r, options: o, findings: slices.Clone(d.Findings), tainted: fact.Confidential(r.Kind.Kind)}
+	x := &explaining{rules: rules, request: r, options: o, findings: slices.Clone(d.Findings), tainted: fact.Confidential(r.Kind.Kind)}
 	if x.tainted || slices.ContainsFunc(d.Findings, func(f usher.Finding) bool { return f.Confidential }) {
 		e.withholdSummary()
 	}
@@ -143,6 +150,7 @@ func passes(rules []rule.Rule, phase usher.Phase) []int {
 
 // An explaining follows a decision through its rules.
 type explaining struct {
+	rules   []rule.Rule
 	request *usher.Request
 	options Options
 	// findings are those of rules that have not had their turn.
@@ -152,6 +160,15 @@ type explaining struct {
 	ended     bool
 	// tainted means that the object holds credentials.
 	tainted bool
+	// pod is what rules for the pods of workloads get, nil until one of them matches.
+	pod *subject
+}
+
+// A subject is what the programs of a rule get.
+type subject struct {
+	request     *usher.Request
+	object, old map[string]any
+	workload    *rule.Workload
 }
 
 func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rule {
@@ -165,7 +182,14 @@ func (x *explaining) rule(ctx context.Context, r *rule.Rule, s *rule.Target) Rul
 	}
 	told.Matched, told.Clause = true, r.Match.Hit(s)
 	var confidential bool
-	told.Steps, confidential = x.steps(ctx, r)
+	of := &subject{request: x.request, object: x.tree, old: x.old}
+	if r.Pod != nil {
+		of = x.projected(ctx)
+	}
+	if of.workload != nil {
+		told.PodOf, told.Unmutated = of.workload.String(), of.workload.Unchanged
+	}
+	told.Steps, confidential = x.steps(ctx, r, of)
 	if x.options.Measure {
 		told.Cost = measure(ctx, r, x.at(), x.options.Facts)
 	}
@@ -198,6 +222,7 @@ func (x *explaining) finding(r *rule.Rule) int {
 func (x *explaining) follow(told *Rule, f usher.Finding) {
 	told.Outcome, told.Message, told.Ignored, told.Patch, told.Took = f.Outcome, f.Message, f.Ignored, f.Patch, f.Took
 	told.Checks = f.Checks
+	told.PodOf = cmp.Or(f.PodOf, told.PodOf)
 	if f.Err != nil {
 		told.Error = f.Err.Error()
 	}
@@ -220,20 +245,40 @@ func (x *explaining) at() *usher.Request {
 	return &now
 }
 
+// projected is the pod that the workload of the request would make. It has no request if the pod is
+// not judged, which the finding of the rule says.
+func (x *explaining) projected(ctx context.Context) *subject {
+	if x.pod != nil {
+		return x.pod
+	}
+	x.pod = &subject{}
+	all := engine.New(index.New(x.rules), x.options.Facts, engine.Options{FailurePolicy: engine.Fail})
+	request, workload, _, err := all.Project(ctx, x.request)
+	if err != nil || request == nil {
+		return x.pod
+	}
+	object, err := request.Object.Tree()
+	if err != nil {
+		return x.pod
+	}
+	x.pod = &subject{request: request, object: object, workload: workload}
+	return x.pod
+}
+
 // maxFacts limits the facts that a program may need to report what it reads.
 const maxFacts = 16
 
 // steps are the programs of a rule, with what they read, which may be confidential.
-func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, confidential bool) {
+func (x *explaining) steps(ctx context.Context, r *rule.Rule, of *subject) (steps []Step, confidential bool) {
 	steps = make([]Step, len(r.Steps))
 	known := &fact.Known{}
 	for i, s := range r.Steps {
 		steps[i] = Step{Name: s.Name, Program: s.Program.String()}
 		explainer, ok := s.Program.(rule.Explainer)
-		if !ok {
+		if !ok || of.request == nil {
 			continue
 		}
-		reading, err := x.read(ctx, explainer, known)
+		reading, err := x.read(ctx, explainer, of, known)
 		if len(reading.Values) > 0 || len(reading.Expressions) > 0 || reading.Condition != "" {
 			steps[i].Reading = &reading
 		}
@@ -245,8 +290,8 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule) (steps []Step, con
 }
 
 // read asks a program what it reads, again after each fact that it lacks.
-func (x *explaining) read(ctx context.Context, p rule.Explainer, known *fact.Known) (rule.Reading, error) {
-	in := &rule.Input{Request: x.request, Object: x.tree, OldObject: x.old, Facts: known}
+func (x *explaining) read(ctx context.Context, p rule.Explainer, of *subject, known *fact.Known) (rule.Reading, error) {
+	in := &rule.Input{Request: of.request, Object: of.object, OldObject: of.old, Workload: of.workload, Facts: known}
 	for range maxFacts {
 		reading, err := p.Explain(in)
 		missing, ok := errors.AsType[*fact.Missing](err)

@@ -20,7 +20,7 @@ func (e *Explanation) withholdSummary() {
 
 // withhold removes from the rule what may be part of an object, or of a fact.
 func (r *Rule) withhold() {
-	r.Message, r.Error = mask(r.Message), mask(r.Error)
+	r.Message, r.Error, r.Unmutated = mask(r.Message), mask(r.Error), mask(r.Unmutated)
 	r.Checks = slices.Clone(r.Checks)
 	for i := range r.Checks {
 		r.Checks[i].Message = mask(r.Checks[i].Message)

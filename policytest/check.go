@@ -137,6 +137,9 @@ func ran(d usher.Decision) string {
 	for i, f := range d.Findings {
 		b.WriteString([]string{"; ", ", "}[min(i, 1)])
 		fmt.Fprintf(&b, "%s %s %s", f.Policy, f.Rule, f.Outcome)
+		if f.PodOf != "" {
+			fmt.Fprintf(&b, " (the pod of %s)", f.PodOf)
+		}
 	}
 	return b.String()
 }

@@ -84,6 +84,9 @@ func reasonsOf(findings []usher.Finding) []reason {
 		default:
 			continue
 		}
+		if f.PodOf != "" {
+			place += "; its pods would be denied"
+		}
 		if f.Policy != (usher.PolicyRef{}) && !f.Written {
 			r.by, named = "("+place+")", true
 		}

@@ -94,6 +94,9 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	for i := range j.Rules {
 		r := &j.Rules[i]
 		fmt.Fprintf(b, "  %s %s %s", outcome(r, p), r.Policy, r.Rule)
+		if r.PodOf != "" {
+			fmt.Fprintf(b, " (the pod of %s)", r.PodOf)
+		}
 		if detail := cmp.Or(r.Error, r.Message); detail != "" {
 			fmt.Fprintf(b, ": %s", detail)
 		}

@@ -79,6 +79,12 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 		fmt.Fprintf(b, ": %s", detail)
 	}
 	fmt.Fprintf(b, "\n      matched by %s\n", r.Clause)
+	if r.PodOf != "" {
+		fmt.Fprintf(b, "      for the pod that %s would make\n", r.PodOf)
+	}
+	if r.Unmutated != "" {
+		fmt.Fprintf(b, "      the pod is %s\n", cli.Paint(p.Yellow, r.Unmutated))
+	}
 	for _, s := range r.Steps {
 		printProgram(b, &s, p)
 	}
