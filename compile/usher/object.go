@@ -43,8 +43,10 @@ type Object struct {
 	validations        []validation
 	// validate and mutate are nil if there is nothing to do.
 	validate, mutate *admission.Program
-	facts            *fact.Bounds
-	kinds            *rule.Excluded
+	// pods says what follows if the pod of a workload fails validations.
+	pods  v1alpha1.PodTemplates
+	facts *fact.Bounds
+	kinds *rule.Excluded
 }
 
 // A binding puts a policy into force for some of its requests.
@@ -113,6 +115,7 @@ func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]st
 		source.Annotations = c.Annotations(s.AuditAnnotations)
 		o.validate = o.program(&c, source)
 	}
+	o.pods = o.podTemplates(&c, s)
 	if len(s.Mutations) > 0 {
 		source := common
 		source.Mutations = o.compileMutations(&c, s)
@@ -269,6 +272,9 @@ func (o *Object) Rules() []rule.Rule {
 	if o.validate != nil {
 		rules = append(rules, o.rule(validationsRule, usher.Validate, newValidator(o)))
 	}
+	if o.pods != v1alpha1.PodTemplatesOff {
+		rules = append(rules, o.podRule())
+	}
 	return rules
 }
 
@@ -320,7 +326,7 @@ func (o *Object) Expressions() []typecheck.Expression {
 // matches, with the params that are written in place.
 func (o *Object) Unbound() []rule.Rule {
 	unbound := *o
-	unbound.bindings = nil
+	unbound.bindings, unbound.pods = nil, v1alpha1.PodTemplatesOff
 	for i := range o.bindings {
 		if value := o.bindings[i].value; value != nil {
 			unbound.bindings = append(unbound.bindings, binding{actions: deny, value: value})

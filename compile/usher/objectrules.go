@@ -29,7 +29,7 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	if to.skipped != "" {
 		return rule.Outcome{Skipped: to.skipped}, nil
 	}
-	said := saying{policy: v.Object, exempt: in.Exempt}
+	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt}
 	said.misconfigured(to.misconfigured)
 	expressions := spec.Input(in)
 	for i := range to.evaluations {
@@ -47,6 +47,8 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 // A saying gathers what a policy says with all its params.
 type saying struct {
 	policy *Object
+	// workload is nil unless the object is the pod that it would make.
+	workload *rule.Workload
 	// exempt are validations that are left out.
 	exempt rule.Validations
 	out    rule.Outcome
@@ -86,6 +88,10 @@ func (s *saying) add(r *admission.Result, a actions) {
 		}
 		s.say(check, a, d.Reason)
 	}
+	if s.workload != nil {
+		// Nobody creates the pod: there is nothing to note about it.
+		return
+	}
 	for _, refused := range r.Refused {
 		s.say(usher.Check{Name: "spec.auditAnnotations", Message: refused, Failed: true}, deny, "")
 	}
@@ -102,21 +108,29 @@ func (s *saying) say(check usher.Check, a actions, reason string) {
 			return
 		}
 	}
+	by, message, denied := s.policy.ref.String(), check.Message, ""
+	if s.workload != nil {
+		if a&deny != 0 {
+			denied = "; its pods would be denied"
+		}
+		check.Field = s.workload.FieldPath(check.Field)
+		message = s.ofPod(&check)
+		a = s.policy.onPods(a)
+	}
 	check.Actions = a.list()
 	s.out.Checks = append(s.out.Checks, check)
-	by := s.policy.ref.String()
 	switch {
 	case a&deny != 0:
 		if s.denials++; s.denials > 1 {
 			break
 		}
-		s.out.Verdict, s.out.Reason, s.out.Message = usher.Deny, cmp.Or(reason, "Invalid"), check.Message
+		s.out.Verdict, s.out.Reason, s.out.Message = usher.Deny, cmp.Or(reason, "Invalid"), message
 		s.out.Code = cmp.Or(spec.Code(s.out.Reason), http.StatusUnprocessableEntity)
 	case a&warn != 0:
-		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s)", check.Message, by))
+		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s%s)", message, by, denied))
 	}
 	if a&audit != 0 {
-		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), check.Message), Joined: true, Failure: true})
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), message), Joined: true, Failure: true})
 	}
 }
 
