@@ -39,7 +39,7 @@ var corpus = map[string]int{
 	"../../policytest/testdata/kinitiras": 200,
 	"../../policytest/testdata/semantics": 300,
 	"../../policytest/testdata/vap":       90,
-	"../../policytest/testdata/object":    40,
+	"../../policytest/testdata/object":    150,
 	"../../policytest/testdata/exempt":    70,
 	"../../examples/cases":                20,
 	"../../examples/cel/cases":            2,
