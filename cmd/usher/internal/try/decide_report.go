@@ -101,6 +101,9 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", detail)
 		}
 		b.WriteByte('\n')
+		if len(r.Checks) > 1 {
+			printChecks(b, r.Checks)
+		}
 	}
 	if len(j.NearMatches) == 0 {
 		return
@@ -108,6 +111,14 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	b.WriteString("  nearly matched:\n")
 	for _, n := range j.NearMatches {
 		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, n.Mismatch))
+	}
+}
+
+// printChecks lists what the parts of a rule say: the message of the rule is that of the first.
+func printChecks(b *strings.Builder, checks []usher.Check) {
+	for i := range checks {
+		c := &checks[i]
+		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), c.Message)
 	}
 }
 
