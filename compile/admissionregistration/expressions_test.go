@@ -7,6 +7,7 @@ var expressions = []string{
 	"object.metadata.name == 'web'", "object.metadata.nothing == 'web'", "has(object.spec) && has(object.spec.nodeName)",
 	"has(object.metadata.labels) && 'app' in object.metadata.labels && object.metadata.labels['app'] == 'web'",
 	"object.metadata.labels.app.startsWith('w')", "object.spec.containers[0].image == 'busybox'", "object.spec.containers[7].image == ''",
+	"object == null || !has(object.metadata.labels)", "object != null && has(object.spec.nodeName) || has(object.metadata.annotations)", "object.metadata == null || type(object.metadata.labels) != map",
 	"object == null", "oldObject == null", "type(object) == map", "type(object.metadata.name) == string", "object.kind == 'Pod'", "object.apiVersion == 'v1' && object.kind != 'Pod'",
 	"dyn(object).metadata.labels == {'app': 'web', 'tier': '2'}", "object.metadata.labels.tier == 2", "int(object.metadata.labels.tier) == 2",
 	"object.?metadata.?labels.?app.orValue('none') == 'none'", "object.?spec.?nodeName.hasValue()", "object.metadata.?labels[?'x'].orValue('y') == 'x'",

@@ -66,20 +66,31 @@ func (r *Reads) addPresence(s Source) {
 		if r.present == nil {
 			r.present = map[string][][]string{}
 		}
-		r.present[o.name] = appendPath(r.present[o.name], o.path)
+		r.present[o.name] = appendPresence(r.present[o.name], o.path)
 	}
+}
+
+// appendPresence adds the path of a value that is asked for, unless something in the value is: that
+// decodes what it is in, but not the other way round.
+func appendPresence(paths [][]string, path []string) [][]string {
+	if slices.ContainsFunc(paths, func(p []string) bool { return within(p, path) }) {
+		return paths
+	}
+	paths = slices.DeleteFunc(paths, func(p []string) bool { return within(path, p) })
+	return append(paths, path)
 }
 
 // appendPath adds a path unless one of paths leads to it, or to what it is in.
 func appendPath(paths [][]string, path []string) [][]string {
-	within := func(inner, outer []string) bool {
-		return len(outer) <= len(inner) && slices.Equal(inner[:len(outer)], outer)
-	}
 	if slices.ContainsFunc(paths, func(p []string) bool { return within(path, p) }) {
 		return paths
 	}
 	paths = slices.DeleteFunc(paths, func(p []string) bool { return within(p, path) })
 	return append(paths, path)
+}
+
+func within(inner, outer []string) bool {
+	return len(outer) <= len(inner) && slices.Equal(inner[:len(outer)], outer)
 }
 
 // Mentions reports whether a variable occurs.
