@@ -108,5 +108,5 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		return Set{}, errors.New("the cluster has no policies that could be used")
 	}
 	rules, _ := o.Policies(cmd.Context(), set.Policies)
-	return Set{rules, limits}, nil
+	return Set{rules, limits, set.Policies}, nil
 }

@@ -4,10 +4,12 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/compile/guard"
@@ -22,7 +24,20 @@ import (
 type Set struct {
 	Rules []rule.Rule
 
-	limits rule.Limits
+	limits   rule.Limits
+	policies []api.Policy
+}
+
+// With returns the set with one more policy, or the errors of that policy: those for which it would
+// be refused if it were written now.
+func (p Set) With(ctx context.Context, more api.Policy) (Set, []rule.Problem) {
+	o := compile.Options{Limits: p.limits}
+	if errs := rule.Errors(rule.Written(o.Policy(ctx, more).Problems)); len(errs) > 0 {
+		return Set{}, errs
+	}
+	p.policies = append(slices.Clone(p.policies), more)
+	p.Rules, _ = o.Policies(ctx, p.policies)
+	return p, nil
 }
 
 // Usable reads policies for cmd, and returns their errors if there are any.
@@ -39,7 +54,7 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 		return Set{}, invalid(cmd, s, errs)
 	}
 	rules, _ := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
-	return Set{rules, limits}, nil
+	return Set{rules, limits, set.Policies}, nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {

@@ -80,8 +80,15 @@ objects cannot be used.`,
 	return cmd
 }
 
-// registerDecision adds the flags of commands that evaluate policies.
+// registerDecision adds the flags of commands that evaluate policies and print the results.
 func (f *decideFlags) registerDecision(cmd *cobra.Command) {
+	f.registerInput(cmd)
+	f.output.Register(cmd, "text", "json", "yaml")
+	f.color.Register(cmd)
+}
+
+// registerInput adds the flags that say which requests are decided by which policies.
+func (f *decideFlags) registerInput(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	policies.RegisterFlag(flags, &f.policies, "")
 	f.register(cmd, "")
@@ -91,8 +98,6 @@ func (f *decideFlags) registerDecision(cmd *cobra.Command) {
 	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
 	f.limits.Register(cmd)
 	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
-	f.output.Register(cmd, "text", "json", "yaml")
-	f.color.Register(cmd)
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {

@@ -1,0 +1,221 @@
+package try
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/rule"
+)
+
+type exemptFlags struct {
+	decideFlags
+
+	exemption exemptionOptions
+	lasts     time.Duration
+	until     string
+}
+
+// Exempt returns usher exempt.
+func Exempt(s cli.Streams) *cobra.Command {
+	var f exemptFlags
+	cmd := &cobra.Command{
+		Use:   "exempt -p POLICIES -f REFUSED --reason WHY --owner WHO",
+		Short: "Write an exemption for a request that policies refuse",
+		Long: `Exempt decides requests as 'usher decide' does, and prints an exemption for each that is
+refused, as YAML: from the policies that refuse it, and from no more of their validations than
+necessary; for this object, in its namespace; until it expires. It then decides again with
+the exemption, and writes only one that helps.
+
+Requests are objects or recorded AdmissionReviews. Without -p and --from-cluster, the files
+are case files of 'usher test', which bring their policies.
+
+A ClusterPolicyExemption counts for every policy. With --namespaced it is a PolicyExemption,
+for policies with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
+policy that it names.
+
+The exemption of an object that is created is also for its updates. If the name is generated,
+it is for all objects with the same generateName.
+
+The exit status is 0 if exemptions were written, 1 if no request is refused or no exemption
+helps, and 2 if policies or objects cannot be used.`,
+		Example: `  usher exempt -p policies/ -f pod.yaml --reason "image is rebuilt in May" --owner team-a --for 168h
+  usher exempt --from-cluster -f refused.yaml --reason migration --owner team-a --until 2030-01-31 | kubectl apply -f -
+  usher exempt -p policies/ -f pod.yaml --image 'registry.example/legacy:*' --reason legacy --owner team-a
+  usher exempt -p policies/ -f review.json --namespaced --action Warn --reason pilot --owner team-a
+  usher exempt -f cases/no-latest.yaml --reason "as the case says" --owner team-a`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.registerInput(cmd)
+	flags := cmd.Flags()
+	x := &f.exemption
+	flags.StringVar(&x.reason, "reason", "", "why the exemption is needed")
+	flags.StringVar(&x.owner, "owner", "", "whom to ask about the exemption")
+	flags.DurationVar(&f.lasts, "for", 7*24*time.Hour, "how long the exemption lasts from now on")
+	flags.StringVar(&f.until, "until", "", "when the exemption expires: a date, or a time such as 2030-01-31T12:00:00Z; in place of --for")
+	flags.BoolVar(&x.namespaced, "namespaced", false, "write a PolicyExemption in the namespace of the object")
+	flags.StringVar(&x.action, "action", string(v1alpha1.ExemptionActionSkip), "what follows instead of the denial: Skip, Warn or Audit")
+	cli.Offer(cmd, "action", string(v1alpha1.ExemptionActionSkip), string(v1alpha1.ExemptionActionWarn), string(v1alpha1.ExemptionActionAudit))
+	flags.StringArrayVar(&x.images, "image", nil, "exempt only containers with this image, which may contain one * (repeatable)")
+	flags.StringVar(&x.name, "exemption-name", "", "name of the exemption (default: from the policy and the object)")
+	return cmd
+}
+
+func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	if err := cmp.Or(f.complete(args), f.validate(), f.ends(time.Now())); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	deciding, err := f.deciding(cmd, s)
+	if err != nil {
+		return err
+	}
+	var written []exemption
+	failed := false
+	for i := range deciding {
+		x, err := deciding[i].exempt(cmd.Context(), f.exemption)
+		switch {
+		case errors.Is(err, errAllowed):
+			fmt.Fprintf(s.Err, "usher: %s is allowed: it needs no exemption\n", deciding[i].about)
+		case errors.Is(err, errNoHelp):
+			failed = true
+			fmt.Fprintf(s.Err, "usher: %s: %v\n", deciding[i].about, err)
+		case err != nil:
+			return fmt.Errorf("%s: %w", deciding[i].about, err)
+		case !slices.ContainsFunc(written, x.same):
+			written = append(written, x)
+		}
+	}
+	if err := printExemptions(s.Out, written); err != nil {
+		return err
+	}
+	if failed || len(written) == 0 {
+		return cli.ErrNegative
+	}
+	return nil
+}
+
+func (f *exemptFlags) validate() error {
+	switch {
+	case len(f.files) == 0:
+		return errors.New("no objects: name a file with -f, or - for the standard input")
+	case f.exemption.reason == "":
+		return errors.New("--reason is missing: say why the exemption is needed")
+	case f.exemption.owner == "":
+		return errors.New("--owner is missing: name the person or the team to ask about the exemption")
+	case f.fromCluster && len(f.facts) > 0:
+		return errors.New("--from-cluster excludes --facts, which the cluster has")
+	}
+	return cmp.Or(f.validateCluster(), cli.ReadsStdinOnce(f.policies, f.files, f.old))
+}
+
+// ends determines when the exemptions end.
+func (f *exemptFlags) ends(now time.Time) error {
+	end := now.Add(f.lasts)
+	if f.until != "" {
+		var err error
+		if end, err = time.Parse(time.RFC3339, f.until); err != nil {
+			if end, err = time.Parse(time.DateOnly, f.until); err != nil {
+				return fmt.Errorf("--until %s: expected a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z", f.until)
+			}
+		}
+	}
+	if !end.After(now) {
+		return fmt.Errorf("the exemption would end at %s, which is past: name a later time with --for or --until", end.UTC().Format(time.RFC3339))
+	}
+	f.exemption.expires = end.UTC().Truncate(time.Second)
+	return nil
+}
+
+// A decided is one request that can be decided again with an exemption.
+type decided struct {
+	about  string
+	decide func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error)
+}
+
+// deciding returns the requests of the command line.
+func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, error) {
+	if len(f.policies) == 0 && !f.fromCluster {
+		return f.cases()
+	}
+	set, facts, err := f.loaded(cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	questions, err := f.requests(cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	f.store.assume(questions)
+	all := make([]decided, len(questions))
+	for i, q := range questions {
+		all[i] = decided{about: aboutRequest(q.Request), decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+			with := set
+			for _, policy := range more {
+				var errs []rule.Problem
+				if with, errs = with.With(ctx, policy); len(errs) > 0 {
+					return nil, usher.Decision{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
+				}
+			}
+			j := Judge(ctx, with.Decider(facts), with.Rules, q)
+			if len(j.asked) == 0 {
+				return nil, usher.Decision{}, errors.New(j.Message)
+			}
+			last := j.asked[len(j.asked)-1]
+			return last.request, last.decision, nil
+		}}
+	}
+	return all, nil
+}
+
+// cases returns the requests of case files.
+func (f *exemptFlags) cases() ([]decided, error) {
+	limits, err := f.limits.Limits()
+	if err != nil {
+		return nil, err
+	}
+	cases, err := policytest.Load(f.files...)
+	if err != nil {
+		return nil, fmt.Errorf("%w (for objects and AdmissionReviews, name policies with -p or --from-cluster)", err)
+	}
+	all := make([]decided, len(cases))
+	for i, c := range cases {
+		c.Limits, c.Roles = limits, roles
+		all[i] = decided{about: c.Name, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+			return decideCase(ctx, c, more)
+		}}
+	}
+	return all, nil
+}
+
+func decideCase(ctx context.Context, c *policytest.Case, more []api.Policy) (*usher.Request, usher.Decision, error) {
+	with := *c
+	for _, policy := range more {
+		tree, err := treeOf(policy)
+		if err != nil {
+			return nil, usher.Decision{}, err
+		}
+		with.Policies = append(with.Policies[:len(with.Policies):len(with.Policies)], tree)
+	}
+	setup, err := with.Setup(ctx)
+	if err != nil {
+		return nil, usher.Decision{}, err
+	}
+	defer setup.Close()
+	r, err := c.Request.For(c.Phase)
+	if err != nil {
+		return nil, usher.Decision{}, err
+	}
+	d, err := setup.Decider.Decide(ctx, r)
+	return r, d, err
+}

@@ -1,0 +1,335 @@
+package try
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+)
+
+var (
+	errAllowed = errors.New("the request is allowed")
+	errNoHelp  = errors.New("no exemption helps")
+)
+
+// exemptionOptions are what the author of an exemption decides.
+type exemptionOptions struct {
+	name, reason, owner, action string
+	images                      []string
+	namespaced                  bool
+	expires                     time.Time
+}
+
+// An exemption is one that helps, and the denial that it is for.
+type exemption struct {
+	about, refusal string
+	tree           map[string]any
+}
+
+// An exemptRef is a policy from which a request is exempt. Without validations, it is exempt from the
+// whole policy.
+type exemptRef struct {
+	kind, name  string
+	validations []string
+	whole       bool
+}
+
+// exempt returns the exemption with which the request is allowed. A request that is exempt from one
+// policy may be refused by another that was not asked before.
+func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, error) {
+	r, decision, err := d.decide(ctx)
+	if err != nil {
+		return exemption{}, err
+	}
+	if decision.Verdict != usher.Deny {
+		return exemption{}, errAllowed
+	}
+	x := exemption{about: aboutRequest(r), refusal: decision.Message}
+	if o.namespaced && !inNamespace(r) {
+		return exemption{}, fmt.Errorf("%w: the object has no namespace, so that a PolicyExemption cannot be for it; leave out --namespaced", errNoHelp)
+	}
+	var refs []exemptRef
+	for extend(&refs, decision.Findings) {
+		if x.tree, err = o.tree(r, refs); err != nil {
+			return exemption{}, err
+		}
+		policy, err := policyOf(x.tree)
+		if err != nil {
+			return exemption{}, err
+		}
+		if _, decision, err = d.decide(ctx, policy); err != nil {
+			return exemption{}, err
+		}
+		if decision.Verdict != usher.Deny {
+			return x, nil
+		}
+	}
+	why := reasons(decision.Findings)
+	if o.namespaced {
+		why += " (a PolicyExemption counts only for an ObjectPolicy of its namespace, and for a ClusterObjectPolicy with namespaceExemptions: Allow)"
+	}
+	return exemption{}, fmt.Errorf("%w: the request is still refused: %s%s", errNoHelp, cmp.Or(decision.Message, "without a message"), why)
+}
+
+// same reports whether two exemptions are the same.
+func (x *exemption) same(other exemption) bool { return reflect.DeepEqual(x.tree, other.tree) }
+
+// reasons returns why exemptions do not apply.
+func reasons(findings []usher.Finding) string {
+	var all []string
+	for i := range findings {
+		for _, x := range findings[i].NotExempt {
+			all = append(all, x.Why...)
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, "; ") + ")"
+}
+
+// extend adds the policies that refuse a request, and reports whether there are new ones. If the
+// request is refused by a policy although it is exempt from the validations, it has to be exempt from
+// the whole policy.
+func extend(refs *[]exemptRef, findings []usher.Finding) bool {
+	extended := false
+	for i := range findings {
+		f := &findings[i]
+		if f.Written || f.Policy.Name == "" || f.Outcome != usher.Rejected && (f.Outcome != usher.Failed || f.Ignored) {
+			continue
+		}
+		at := slices.IndexFunc(*refs, func(r exemptRef) bool { return r.kind == f.Policy.Kind && r.name == f.Policy.Name })
+		if at < 0 {
+			*refs = append(*refs, exemptRef{kind: f.Policy.Kind, name: f.Policy.Name})
+			at = len(*refs) - 1
+		}
+		extended = (*refs)[at].extend(refusing(f)) || extended
+	}
+	return extended
+}
+
+// extend reports whether it adds something.
+func (r *exemptRef) extend(validations []string) bool {
+	if r.whole {
+		return false
+	}
+	before := len(r.validations)
+	for _, v := range validations {
+		if !slices.Contains(r.validations, v) {
+			r.validations = append(r.validations, v)
+		}
+	}
+	r.whole = len(r.validations) == before
+	return true
+}
+
+// refusing returns the names of the validations that refuse a request, or their places; none if it is
+// the policy as a whole that does.
+func refusing(f *usher.Finding) []string {
+	var all []string
+	for _, c := range f.Checks {
+		if !c.Failed && !slices.Contains(c.Actions, usher.ActDeny) {
+			continue
+		}
+		if c.Validation != "" {
+			all = append(all, c.Validation)
+			continue
+		}
+		all = append(all, c.Name)
+	}
+	if len(all) == 0 && f.Policy.Kind == "ClusterValidatePolicy" {
+		all = append(all, f.Rule)
+	}
+	return all
+}
+
+// tree returns the exemption of a request from policies, as narrow as possible.
+func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef) (map[string]any, error) {
+	name, generated, err := nameAndPrefix(r)
+	if err != nil {
+		return nil, err
+	}
+	metadata := map[string]any{"name": o.name}
+	if o.name == "" {
+		metadata["name"] = validName(refs[0].name + "-" + strings.TrimSuffix(name+generated, "-"))
+	}
+	match := map[string]any{"resourceRules": []any{resourceRule(r, name)}}
+	kind := "ClusterPolicyExemption"
+	switch {
+	case o.namespaced:
+		kind, metadata["namespace"] = "PolicyExemption", r.Namespace
+	case inNamespace(r):
+		match["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": r.Namespace}}
+	}
+	spec := map[string]any{
+		"policyRefs": policyRefs(refs), "matchConstraints": match,
+		"reason": o.reason, "owner": o.owner, "expiresAt": o.expires.Format(time.RFC3339),
+	}
+	if name == "" && generated != "" {
+		spec["matchConditions"] = []any{map[string]any{
+			"name": "generated-name", "expression": "object.metadata.?generateName.orValue('') == " + strconv.Quote(generated),
+		}}
+	}
+	if o.action != string(v1alpha1.ExemptionActionSkip) {
+		spec["action"] = o.action
+	}
+	if len(o.images) > 0 {
+		spec["images"] = anys(o.images)
+	}
+	return map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata, "spec": spec}, nil
+}
+
+// resourceRule returns the rule for one object. The exemption of an object that is created is also
+// for its updates: controllers and users make them.
+func resourceRule(r *usher.Request, name string) map[string]any {
+	resource := r.Resource.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	operations := []any{string(r.Operation)}
+	if r.Operation == usher.Create && r.Subresource == "" {
+		operations = append(operations, string(usher.Update))
+	}
+	matched := map[string]any{
+		"apiGroups": []any{r.Resource.Group}, "apiVersions": []any{r.Resource.Version},
+		"resources": []any{resource}, "operations": operations,
+	}
+	if name != "" {
+		matched["resourceNames"] = []any{name}
+	}
+	return matched
+}
+
+func policyRefs(refs []exemptRef) []any {
+	var all []any
+	for _, ref := range refs {
+		written := map[string]any{"kind": ref.kind, "name": ref.name}
+		if !ref.whole && len(ref.validations) > 0 {
+			written["validations"] = anys(ref.validations)
+		}
+		all = append(all, written)
+	}
+	return all
+}
+
+func anys(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}
+
+// nameAndPrefix returns the name of the object of a request, or the prefix of a name that is
+// generated.
+func nameAndPrefix(r *usher.Request) (name, generated string, err error) {
+	object, err := r.Target().Tree()
+	if err != nil {
+		return "", "", err
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	if name, _ = metadata["name"].(string); name == "" {
+		name = r.Name
+	}
+	if name == "" {
+		generated, _ = metadata["generateName"].(string)
+	}
+	return name, generated, nil
+}
+
+// inNamespace reports whether the object of a request is in a namespace.
+func inNamespace(r *usher.Request) bool {
+	return r.Namespace != "" && (r.Resource.Resource != "namespaces" || r.Resource.Group != "")
+}
+
+// validName returns the name of an exemption, without characters that names must not have.
+func validName(text string) string {
+	const most = 253
+	clean := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' {
+			return c
+		}
+		return '-'
+	}, strings.ToLower(text))
+	return strings.Trim(clean[:min(len(clean), most)], "-.")
+}
+
+func policyOf(tree map[string]any) (api.Policy, error) {
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return api.Policy{}, fmt.Errorf("encode exemption: %w", err)
+	}
+	return api.Decode(text)
+}
+
+func treeOf(policy api.Policy) (map[string]any, error) {
+	text, err := json.Marshal(policy.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode exemption: %w", err)
+	}
+	var tree map[string]any
+	return tree, json.Unmarshal(text, &tree)
+}
+
+// aboutRequest describes a request.
+func aboutRequest(r *usher.Request) string {
+	object, err := r.Target().Tree()
+	if err != nil {
+		return string(r.Operation) + " " + r.Kind.Kind
+	}
+	name := nameOf(object)
+	if name.Name == "" {
+		name.Namespace, name.Name = r.Namespace, r.Name
+	}
+	return string(r.Operation) + " " + name.String()
+}
+
+// oneLine returns a text for a comment: objects and messages may have lines of their own.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// printExemptions writes exemptions as YAML documents, each below the denial that it is for.
+func printExemptions(w io.Writer, written []exemption) error {
+	seen := map[string]int{}
+	for i := range written {
+		metadata, _ := written[i].tree["metadata"].(map[string]any)
+		name, _ := metadata["name"].(string)
+		namespace, _ := metadata["namespace"].(string)
+		if seen[namespace+"/"+name]++; seen[namespace+"/"+name] > 1 {
+			metadata["name"] = fmt.Sprintf("%s-%d", name, seen[namespace+"/"+name])
+		}
+		text, err := yaml.Marshal(written[i].tree)
+		if err != nil {
+			return fmt.Errorf("encode exemption: %w", err)
+		}
+		between := ""
+		if i > 0 {
+			between = "---\n"
+		}
+		if _, err := fmt.Fprintf(w, "%s# %s\n%s", between, written[i].title(), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// title is the first line of an exemption: the denial that it is for.
+func (x *exemption) title() string {
+	if x.refusal == "" {
+		return oneLine(x.about) + " is refused"
+	}
+	return oneLine(x.about) + " is refused: " + oneLine(x.refusal)
+}
