@@ -79,17 +79,23 @@ func (b *Bounds) checkObject(o *Object) error {
 // CheckValue returns why the value of ref, which has passed Check, may not be used: an object
 // that is in no namespace was found through a reference that left that open.
 func (b *Bounds) CheckValue(ref Ref, value any) error {
-	tree, _ := value.(map[string]any)
-	if b == nil || b.Namespace == "" || ref.Object == nil || tree == nil {
+	if b == nil || b.Namespace == "" || ref.Object == nil {
 		return nil
 	}
 	o := ref.Object
 	if b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) || b.isOwnNamespace(o) {
 		return nil
 	}
-	metadata, _ := tree["metadata"].(map[string]any)
-	if namespace, _ := metadata["namespace"].(string); namespace != b.Namespace {
-		return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+	objects, isList := value.([]any)
+	if !isList {
+		objects = []any{value}
+	}
+	for _, object := range objects {
+		tree, _ := object.(map[string]any)
+		metadata, _ := tree["metadata"].(map[string]any)
+		if namespace, _ := metadata["namespace"].(string); tree != nil && namespace != b.Namespace {
+			return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
+		}
 	}
 	return nil
 }

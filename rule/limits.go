@@ -2,6 +2,7 @@ package rule
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,6 +47,36 @@ func ParseLimits(http, namespacedHTTP, kinds, references []string) (l Limits, er
 		l.HTTP = nil
 	}
 	return l, nil
+}
+
+// Fetches returns why a policy in a namespace, or for the cluster if that is empty, may not send
+// requests to an address, and what to do. An empty address, or one with placeholders, is known only
+// when a request is decided.
+func (l *Limits) Fetches(namespace, address string) (what, do string) {
+	hosts, flag := l.Namespaced.HTTP, "--namespaced-http-facts"
+	if namespace == "" {
+		if l.HTTP == nil {
+			return "", ""
+		}
+		hosts, flag = *l.HTTP, "--http-facts"
+	}
+	host := ""
+	if u, err := url.Parse(address); err == nil && !strings.Contains(address, "{{") {
+		host = u.Host
+	}
+	do = "have the operator of Usher allow the host: " + flag
+	if namespace != "" {
+		do = "use a cluster policy, or " + do
+	}
+	switch {
+	case len(hosts) == 0 && namespace != "":
+		return "HTTP facts are off for policies of a namespace", do
+	case len(hosts) == 0:
+		return "HTTP facts are off", do
+	case host != "" && !hosts.Allow(host):
+		return fmt.Sprintf("HTTP facts do not come from %s: allowed are %s", host, strings.Join(hosts, ", ")), do
+	}
+	return "", ""
 }
 
 // NamespacedLimits are what policies of a namespace may do beyond acting on objects of that

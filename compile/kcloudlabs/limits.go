@@ -2,7 +2,6 @@ package kcloudlabs
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,28 +104,8 @@ func (c *compilation) referObject(field string, s *v1alpha1.ResourceSelector) {
 // fetches reports an address that the policy may not call. An empty address is known only when a
 // request is decided.
 func (c *compilation) fetches(field, address string) {
-	hosts, flag := c.compiler.Limits.Namespaced.HTTP, "--namespaced-http-facts"
-	if c.ref.Namespace == "" {
-		if c.compiler.Limits.HTTP == nil {
-			return
-		}
-		hosts, flag = *c.compiler.Limits.HTTP, "--http-facts"
-	}
-	host := ""
-	if u, err := url.Parse(address); err == nil && !hasPlaceholder(address) {
-		host = u.Host
-	}
-	do := "have the operator of Usher allow the host: " + flag
-	if c.ref.Namespace != "" {
-		do = "use a cluster policy, or " + do
-	}
-	switch {
-	case len(hosts) == 0 && c.ref.Namespace != "":
-		c.fail(field, "HTTP facts are off for policies of a namespace", do)
-	case len(hosts) == 0:
-		c.fail(field, "HTTP facts are off", do)
-	case host != "" && !hosts.Allow(host):
-		c.fail(field, fmt.Sprintf("HTTP facts do not come from %s: allowed are %s", host, strings.Join(hosts, ", ")), do)
+	if what, do := c.compiler.Limits.Fetches(c.ref.Namespace, address); what != "" {
+		c.fail(field, what, do)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
 )
 
 // An Input is what expressions see. It is for one request, and not safe for concurrent use.
@@ -30,6 +31,15 @@ type Input struct {
 	dataOf *Program
 	// interrupt ends the evaluation of name expressions with the request.
 	interrupt cel.Interrupt
+}
+
+// Rule returns what programs of other languages see: an object that is deleted is the object.
+func (in *Input) Rule() *rule.Input {
+	r := &rule.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
+	if r.Object == nil {
+		r.Object, r.OldObject = in.OldObject, nil
+	}
+	return r
 }
 
 // What an activation has besides what every one has.

@@ -141,17 +141,20 @@ func (in *Input) nameOf(p *Program, i int) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("nameExpression '%s' is no string", inLine(e.text))
 	}
-	return string(name), checkName(string(name))
+	if err := CheckName(string(name)); err != nil {
+		return "", fmt.Errorf("nameExpression: %w", err)
+	}
+	return string(name), nil
 }
 
-// checkName returns why no object can have a name. The name is a part of a path: it must not lead
+// CheckName returns why no object can have a name. The name is a part of a path: it must not lead
 // elsewhere. It may come from the user, and is not repeated if it is long.
-func checkName(name string) error {
+func CheckName(name string) error {
 	if len(name) > longestName {
-		return fmt.Errorf("the name from nameExpression has %d bytes: at most %d are possible", len(name), longestName)
+		return fmt.Errorf("the name has %d bytes: at most %d are possible", len(name), longestName)
 	}
 	if whats := path.IsValidPathSegmentName(name); len(whats) > 0 {
-		return fmt.Errorf("the name %q from nameExpression is not possible: it %s", name, strings.Join(whats, ", "))
+		return fmt.Errorf("the name %q is not possible: it %s", name, strings.Join(whats, ", "))
 	}
 	return nil
 }
