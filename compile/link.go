@@ -58,41 +58,47 @@ func Unbound(cs []Compiled) []rule.Problem {
 	return problems
 }
 
-// Params are the params of a binding of an admission policy, which should exist.
-type Params struct {
-	// Ref names them.
-	Ref     fact.Ref
-	policy  *admissionregistration.Policy
-	binding *Compiled
+// A Need is a fact that a policy needs for all requests: the params of a binding, or data.
+type Need struct {
+	// Ref names it.
+	Ref    fact.Ref
+	absent func(value any, err error) (rule.Problem, bool)
+	of     *Compiled
 }
 
-// ParamsOf returns the params of all bindings, except those that depend on the request.
-func ParamsOf(cs []Compiled) []Params {
+// NeedsOf returns what all policies need, except what depends on the request.
+func NeedsOf(cs []Compiled) []Need {
 	policies := map[usher.PolicyRef]*admissionregistration.Policy{}
 	for i := range cs {
 		if cs[i].Admission != nil {
 			policies[cs[i].Admission.Ref()] = cs[i].Admission
 		}
 	}
-	var all []Params
+	var all []Need
 	for i := range cs {
-		if cs[i].Binding == nil || policies[cs[i].Binding.Policy()] == nil {
+		c := &cs[i]
+		if c.Object != nil {
+			c.Object.Needs(func(ref fact.Ref, absent func(any, error) (rule.Problem, bool)) {
+				all = append(all, Need{Ref: ref, absent: absent, of: c})
+			})
+		}
+		if c.Binding == nil || policies[c.Binding.Policy()] == nil {
 			continue
 		}
-		policy := policies[cs[i].Binding.Policy()]
-		if ref, ok := cs[i].Binding.Params(policy); ok {
-			all = append(all, Params{Ref: ref, policy: policy, binding: &cs[i]})
+		policy := policies[c.Binding.Policy()]
+		if ref, ok := c.Binding.Params(policy); ok {
+			absent := func(value any, err error) (rule.Problem, bool) { return c.Binding.Absent(policy, value, err) }
+			all = append(all, Need{Ref: ref, absent: absent, of: c})
 		}
 	}
 	return all
 }
 
-// Problem returns what is wrong with the params if value or err is what they resolve to; false if
-// nothing is.
-func (p *Params) Problem(value any, err error) (rule.Problem, bool) {
-	problem, absent := p.binding.Binding.Absent(p.policy, value, err)
+// Problem returns what is wrong if value or err is what the fact resolves to; false if nothing is.
+func (n *Need) Problem(value any, err error) (rule.Problem, bool) {
+	problem, absent := n.absent(value, err)
 	if !absent {
 		return rule.Problem{}, false
 	}
-	return p.binding.Place(problem), true
+	return n.of.Place(problem), true
 }

@@ -13,6 +13,8 @@ type Typed interface {
 	Matches() *rule.ResourceMatch
 	// Params returns the kind of the params; empty if there are none.
 	Params() schema.GroupVersionKind
+	// Data returns the sources of data whose kinds are known.
+	Data() []typecheck.Data
 	// Expressions returns the expressions of the policy.
 	Expressions() []typecheck.Expression
 	// Unbound returns the rules of the policy as if a binding put it into force for everything that

@@ -280,7 +280,7 @@ func (l *Live) build(sets []*merged) built {
 	if !changed {
 		return built{}
 	}
-	l.params.expect(compile.ParamsOf(enforced))
+	l.params.expect(compile.NeedsOf(enforced))
 	next := l.enforce(enforced, policies, status, c.usage)
 	next.exemptions = exemptionStates(versions, ineffective)
 	l.uses.expect(next.exemptions)

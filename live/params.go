@@ -10,23 +10,23 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// paramsTimeout is how long the params of one binding may take to read.
+// paramsTimeout is how long one of them may take to read.
 const paramsTimeout = 5 * time.Second
 
-// params says which bindings of admission policies have no params. Without them a policy does
+// params says which bindings have no params, and which data of policies cannot be read. Without them a policy does
 // nothing, or denies everything, and nobody would know why.
 type params struct {
 	wake chan struct{}
 
 	mu       sync.Mutex
-	expected []compile.Params
+	expected []compile.Need
 	problems []rule.Problem
 }
 
 func newParams() *params { return &params{wake: make(chan struct{}, 1)} }
 
-// expect records the params of the policies in force, and wakes the goroutine that reads them.
-func (p *params) expect(all []compile.Params) {
+// expect records what the policies in force need, and wakes the goroutine that reads them.
+func (p *params) expect(all []compile.Need) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expected = all
@@ -43,7 +43,7 @@ func (p *params) found() []rule.Problem {
 	return p.problems
 }
 
-func (p *params) due() []compile.Params {
+func (p *params) due() []compile.Need {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.expected
@@ -60,7 +60,7 @@ func (p *params) put(problems []rule.Problem) bool {
 	return true
 }
 
-// readParams reads the params of bindings after each update and from time to time, until ctx is
+// readParams reads what policies need after each update and from time to time, until ctx is
 // done.
 func (l *Live) readParams(ctx context.Context) {
 	ticker := time.NewTicker(tryAgain)

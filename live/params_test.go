@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/api"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/source"
@@ -50,12 +51,31 @@ func paramRef(namespace, name string, notFound admissionv1.ParameterNotFoundActi
 	return &admissionv1.ParamRef{Namespace: namespace, Name: name, ParameterNotFoundAction: &notFound}
 }
 
+// reading is an object policy that reads data.
+func reading(source usherv1alpha1.DataSource) api.Policy {
+	source.Name = "quota"
+	return api.Policy{Object: &usherv1alpha1.ClusterObjectPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "reading"},
+		Spec: usherv1alpha1.ClusterObjectPolicySpec{ObjectPolicySpec: usherv1alpha1.ObjectPolicySpec{
+			MatchConstraints: *limit(nil).Object.(*admissionv1.ValidatingAdmissionPolicy).Spec.MatchConstraints,
+			Data:             []usherv1alpha1.DataSource{source},
+			Validations:      []usherv1alpha1.Validation{{Expression: "has(data.quota)"}},
+		}},
+	}}
+}
+
 // A policy that does nothing, or denies everything, never looks healthy.
 func TestPoliciesThatDoNothingAreProblems(t *testing.T) {
 	t.Parallel()
 	configMap := &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 	custom := &admissionv1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
 	everything := &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionv1.AllowAction)}
+	data := func(namespace, name string, missing usherv1alpha1.OnMissing) usherv1alpha1.DataSource {
+		return usherv1alpha1.DataSource{
+			Object: &usherv1alpha1.DataObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}, OnMissing: missing,
+		}
+	}
+	const fails = ": the policy fails for every request that reads data.quota"
 	const denies, nothing = ": every request that the binding is for is denied", ": the binding does nothing"
 	for _, test := range []struct {
 		reason   string
@@ -77,6 +97,13 @@ func TestPoliciesThatDoNothingAreProblems(t *testing.T) {
 		{"those of each namespace, of a custom kind", []api.Policy{limit(custom), bound("limit", everything)}, nil, &fact.WrongScope{Namespaced: true}, ""},
 		{"a namespace that is too much", []api.Policy{limit(custom), bound("limit", paramRef("shop", "few", "Allow"))}, nil, &fact.WrongScope{}, "objects of the kind Limit are in no namespace" + denies},
 		{"no such kind", []api.Policy{limit(custom), bound("limit", everything)}, nil, &fact.NoKind{APIVersion: "example.com/v1", Kind: "Limit"}, "there is no kind Limit in example.com/v1" + denies},
+		{"data that exists", []api.Policy{reading(data("shop", "few", ""))}, map[string]any{}, nil, ""},
+		{"no data", []api.Policy{reading(data("shop", "few", ""))}, nil, &fact.NotFound{}, "there is no v1 ConfigMap shop/few" + fails},
+		{"no data, or null", []api.Policy{reading(data("shop", "few", "Null"))}, nil, &fact.NotFound{}, ""},
+		{"data of the namespace of each request", []api.Policy{reading(data("", "few", ""))}, nil, &fact.NotFound{}, ""},
+		{"data in a namespace that is too much", []api.Policy{reading(data("shop", "few", ""))}, nil, &fact.WrongScope{}, "objects of the kind ConfigMap are in no namespace" + fails},
+		{"data of no such kind", []api.Policy{reading(data("shop", "few", ""))}, nil, &fact.NoKind{APIVersion: "v1", Kind: "ConfigMap"}, "there is no kind ConfigMap in v1" + fails},
+		{"no right to read data", []api.Policy{reading(data("", "few", "Null"))}, nil, errors.New("forbidden"), "data.quota cannot be read: forbidden" + fails},
 		{"no right to read them", []api.Policy{limit(custom), bound("limit", everything)}, nil, errors.New("forbidden"), "the params cannot be read: forbidden" + denies},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed) ([]rule.Problem, []string) {
 	targets, unknown := targetsOf(set, p.Matches())
 	policy := &typecheck.Policy{
-		Expressions: p.Expressions(), Params: p.Params(), Targets: targets,
+		Expressions: p.Expressions(), Params: p.Params(), Targets: targets, Data: p.Data(),
 		Partial: len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
 	}
 	var skipped []string
@@ -28,6 +28,11 @@ func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed
 	}
 	if of := p.Params(); !of.Empty() && set.Schema(of) == nil {
 		skipped = append(skipped, fmt.Sprintf("params of kind %s in %s: their schema is not known", of.Kind, of.GroupVersion()))
+	}
+	for _, d := range p.Data() {
+		if set.Schema(d.Kind) == nil {
+			skipped = append(skipped, fmt.Sprintf("data.%s of kind %s in %s: its schema is not known", d.Name, d.Kind.Kind, d.Kind.GroupVersion()))
+		}
 	}
 	problems, err := t.types.Check(ctx, set, policy)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 // Matches returns what requests the policy is for, whatever its bindings say.
 func (p *Policy) Matches() *rule.ResourceMatch { return &p.match.Resources }
 
+// Data returns nothing: admission policies have no data.
+func (*Policy) Data() []typecheck.Data { return nil }
+
 // Params returns the kind of the parameters; empty if there are none.
 func (p *Policy) Params() schema.GroupVersionKind {
 	if p.params == nil {

@@ -46,6 +46,7 @@ type Object struct {
 	// pods says what follows if the pod of a workload fails validations.
 	pods  v1alpha1.PodTemplates
 	facts *fact.Bounds
+	data  *spec.Data
 	kinds *rule.Excluded
 }
 
@@ -104,11 +105,14 @@ func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]st
 		*users.into, c.Problems = compiled, append(c.Problems, problems...)
 	}
 	o.compileBindings(&c, s.Bindings)
-	o.facts = limits.Bounds(o.ref.Namespace, o.paramReads(&c, s.Bindings))
+	o.data = c.Data(s.Data, o.ref.Namespace, limits)
+	o.facts = limits.Bounds(o.ref.Namespace, append(o.paramReads(&c, s.Bindings), o.data.Reads...))
 	if len(s.Validations)+len(s.Mutations)+len(s.AuditAnnotations) == 0 {
 		c.Fail("spec", "the policy does nothing", "add validations, mutations or auditAnnotations")
 	}
-	common := admission.Source{Params: o.hasParams(), Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions)}
+	common := admission.Source{
+		Params: o.hasParams(), Data: o.data.Sources, Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions),
+	}
 	if len(s.Validations)+len(s.AuditAnnotations) > 0 {
 		source := common
 		source.Validations = o.compileValidations(&c, s, annotations)

@@ -2,12 +2,14 @@ package admission
 
 import (
 	"maps"
+	"slices"
 
 	celgo "github.com/google/cel-go/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
 )
 
 // reads are what the expressions of a policy read.
@@ -26,7 +28,26 @@ func (p *Program) ReadPaths() (object, old *usher.Paths) {
 			old.Add()
 		}
 	}
+	for _, e := range slices.Concat(p.validations, p.mutations) {
+		addPaths(e.other, object, old)
+	}
 	return object, old
+}
+
+// addPaths adds the paths that a program of another language reads.
+func addPaths(p rule.Program, object, old *usher.Paths) {
+	switch selective, ok := p.(rule.Selective); {
+	case p == nil:
+	case ok:
+		now, before := selective.ReadPaths()
+		object.Merge(now)
+		old.Merge(before)
+		// What it knows as the object is the old one if the object is deleted.
+		old.Merge(now)
+	default:
+		object.Add()
+		old.Add()
+	}
 }
 
 // limits are bounds of the costs of a policy.

@@ -45,6 +45,9 @@ type Named struct{ Name, Expression string }
 // A Validation denies a request when its expression is false.
 type Validation struct {
 	Expression string
+	// Program, unless nil, decides in place of the expression: the request is denied if its verdict
+	// is Deny, and its message is told unless there is another.
+	Program rule.Program
 	// Message, or the result of MessageExpression, tells why.
 	Message, MessageExpression string
 	// Reason is a metav1.StatusReason; empty is Invalid.
@@ -83,6 +86,8 @@ type expression struct {
 	err     error
 	// index is that of the expression in the order in which a policy is compiled.
 	index int
+	// other is a program of another language, in place of an expression.
+	other rule.Program
 }
 
 // A variable is the expression of a variable.
@@ -142,7 +147,10 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	}
 	c.into(&c.limits.conditions)
 	for i, v := range p.source.Validations {
-		compiled, _ := c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, celgo.BoolType)
+		compiled := expression{other: v.Program}
+		if v.Program == nil {
+			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].expression", i), v.Expression, celgo.BoolType)
+		}
 		p.validations = append(p.validations, compiled)
 	}
 	c.into(&c.limits.validations)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Result is what a policy says about a request.
@@ -183,12 +187,13 @@ func (p *Program) decide(r *Result, i int, v *outcome, messages []outcome, messa
 		if reason == "" {
 			reason = "Invalid"
 		}
-		r.Denials = append(r.Denials, Denial{Index: i, Message: p.message(i, messages), Reason: reason})
+		r.Denials = append(r.Denials, Denial{Index: i, Message: p.message(i, messages, v.said), Reason: reason})
 	}
 }
 
 // message tells why a validation denies a request.
-func (p *Program) message(i int, messages []outcome) string {
+// What a program has said is told if nothing else is.
+func (p *Program) message(i int, messages []outcome, said string) string {
 	if i < len(messages) && messages[i].err == nil && messages[i].value != nil {
 		if text, ok := messages[i].value.Value().(string); ok {
 			text = strings.TrimSpace(text)
@@ -200,6 +205,9 @@ func (p *Program) message(i int, messages []outcome) string {
 	v := &p.source.Validations[i]
 	if text := strings.TrimSpace(v.Message); text != "" {
 		return text
+	}
+	if v.Program != nil {
+		return cmp.Or(said, "failed CUE program: it gives no reason")
 	}
 	return "failed expression: " + strings.TrimSpace(v.Expression)
 }
@@ -242,6 +250,8 @@ func (a *activation) annotate(ctx context.Context, r *Result) error {
 type outcome struct {
 	value ref.Val
 	err   error
+	// said is the message of a program of another language.
+	said string
 }
 
 // evaluateAll evaluates expressions one after the other and returns what is left of the budget.
@@ -280,6 +290,8 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 	switch {
 	case e.err != nil:
 		return outcome{err: invalid("compilation error: %v", e.err)}, budget, nil
+	case e.other != nil:
+		return a.judge(ctx, e.other), budget, nil
 	case e.program == nil:
 		return outcome{}, budget, nil
 	}
@@ -298,4 +310,16 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 		return outcome{err: invalid("expression '%v' resulted in error: %v", e.text, err)}, budget, nil
 	}
 	return outcome{value: value}, budget, nil
+}
+
+// judge runs a program of another language.
+func (a *activation) judge(ctx context.Context, p rule.Program) outcome {
+	said, err := p.Run(ctx, a.in.Rule())
+	switch {
+	case err == nil:
+		return outcome{value: types.Bool(said.Verdict != usher.Deny), said: strings.TrimSpace(said.Message)}
+	case endsEvaluation(ctx, err):
+		a.end(err)
+	}
+	return outcome{err: err}
 }

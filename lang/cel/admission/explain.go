@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
@@ -53,9 +54,11 @@ type part struct {
 	field, name, text string
 	// decides says that the expression is a condition or a validation: it ought to be true.
 	decides bool
-	env     *cel.Env
-	ast     *cel.Ast
-	err     string
+	// other is a program of another language in place of the expression.
+	other rule.Program
+	env   *cel.Env
+	ast   *cel.Ast
+	err   string
 }
 
 // compile compiles the expressions.
@@ -63,19 +66,9 @@ func (x *explanation) compile() error {
 	e := takeEnvironments()
 	defer e.release()
 	source := &x.program.source
-	data := len(source.Data) > 0
-	var envs [4]*cel.Env
-	for i, d := range []declared{
-		{}, {params: source.Params, data: data}, {params: source.Params, data: data, authorizer: true},
-		{params: source.Params, data: data, authorizer: true, patchTypes: true},
-	} {
-		env, err := e.with(d)
-		if err != nil {
-			return err
-		}
-		if envs[i], err = env.Extend(cel.EnableMacroCallTracking()); err != nil {
-			return fmt.Errorf("make CEL environment: %w", err)
-		}
+	envs, err := remembering(e, source)
+	if err != nil {
+		return err
 	}
 	naming, texts, deciding, patching := envs[0], envs[1], envs[2], envs[3]
 	add := func(to *[]part, env *cel.Env, p part) *part {
@@ -107,7 +100,11 @@ func (x *explanation) compile() error {
 		add(&x.conditions, deciding, part{field: fmt.Sprintf("spec.matchConditions[%d].expression", i), name: c.Name, text: c.Expression, decides: true})
 	}
 	for i, v := range source.Validations {
-		add(&x.validations, deciding, part{field: fmt.Sprintf("spec.validations[%d].expression", i), text: v.Expression, decides: true})
+		decides := part{field: fmt.Sprintf("spec.validations[%d].expression", i), text: v.Expression, decides: true, other: v.Program}
+		if v.Program != nil {
+			decides.field = fmt.Sprintf("spec.validations[%d].cue", i)
+		}
+		add(&x.validations, deciding, decides)
 		add(&x.messages, texts, part{field: fmt.Sprintf("spec.validations[%d].messageExpression", i), text: v.MessageExpression})
 	}
 	for i, a := range source.Annotations {
@@ -117,6 +114,25 @@ func (x *explanation) compile() error {
 		add(&x.mutations, patching, part{field: m.field(i), text: m.Expression})
 	}
 	return nil
+}
+
+// remembering returns the environments of names, messages, decisions and mutations, which remember
+// macros.
+func remembering(e *environments, s *Source) (envs [4]*cel.Env, err error) {
+	data := len(s.Data) > 0
+	for i, d := range []declared{
+		{}, {params: s.Params, data: data}, {params: s.Params, data: data, authorizer: true},
+		{params: s.Params, data: data, authorizer: true, patchTypes: true},
+	} {
+		env, err := e.with(d)
+		if err != nil {
+			return envs, err
+		}
+		if envs[i], err = env.Extend(cel.EnableMacroCallTracking()); err != nil {
+			return envs, fmt.Errorf("make CEL environment: %w", err)
+		}
+	}
+	return envs, nil
 }
 
 // condition explains the conditions, and reports whether they hold.
@@ -169,7 +185,9 @@ func (x *explanation) mutate(ctx context.Context, structures Structures) error {
 		if now.Object == nil {
 			return nil
 		}
-		if _, err := x.tell(ctx, now.activation(x.program, withNamespace|withAuthorizer), &x.mutations[i]); err != nil {
+		if x.mutations[i].text == "" {
+			// A program of another language has no parts; what follows sees its changes.
+		} else if _, err := x.tell(ctx, now.activation(x.program, withNamespace|withAuthorizer), &x.mutations[i]); err != nil {
 			return err
 		}
 		patch, err := x.program.mutate(ctx, &now, i, structures)
@@ -213,6 +231,14 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 func (p *part) explain(ctx context.Context, a *activation) rule.Expression {
 	told := rule.Expression{Field: p.field, Name: p.name, Text: inLine(p.text), Error: p.err}
 	if p.err != "" {
+		return told
+	}
+	if p.other != nil {
+		told.Text = "(CUE program)"
+		out := a.judge(ctx, p.other)
+		if told.Value = out.value == types.True; out.err != nil {
+			told.Value, told.Error = nil, out.err.Error()
+		}
 		return told
 	}
 	r := record(ctx, p.env, p.ast.NativeRep(), a)

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/lang/cel/apply"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A PatchType says what the value of the expression of a mutation is.
@@ -35,6 +36,9 @@ const (
 type Mutation struct {
 	Type       PatchType
 	Expression string
+	// Program, unless nil, makes the operations in place of the expression: their order and that of
+	// the others is the same.
+	Program rule.Program
 }
 
 // field is the path of the expression of mutation i.
@@ -59,6 +63,10 @@ func patchTypes() environment.VersionedOptions {
 func (c *compilation) mutations(p *Program) {
 	c.declared.patchTypes = true
 	for i, m := range p.source.Mutations {
+		if m.Program != nil {
+			p.mutations = append(p.mutations, expression{other: m.Program})
+			continue
+		}
 		output := celgo.ListType(types.NewObjectType(mutation.JSONPatchTypeName))
 		if m.Type == ApplyConfiguration {
 			output = types.NewObjectType(mutation.ObjectTypeName)
@@ -118,6 +126,8 @@ func NotFound(kind fmt.Stringer) *StatusError {
 // binding: a mutation that fails is left out, and the others go on.
 func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) (Mutated, error) {
 	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
+	// The object may be another one than last time.
+	in.data = nil
 	if len(p.conditions) > 0 {
 		skipped, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
 		if err != nil {
@@ -172,6 +182,10 @@ func endsEvaluation(ctx context.Context, err error) bool {
 // mutate returns the operations of one mutation.
 func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Structures) (usher.Patch, error) {
 	e := &p.mutations[i]
+	if e.other != nil {
+		out, err := e.other.Run(ctx, in.Rule())
+		return out.Patch, err
+	}
 	var structure *apply.Schema
 	if p.source.Mutations[i].Type == ApplyConfiguration {
 		var err error
