@@ -1,9 +1,11 @@
 package usher
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -149,11 +151,8 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 	values := map[string]map[string]any{}
 	for i := range all {
 		b, at := &all[i], fmt.Sprintf("spec.bindings[%d]", i)
-		compiled := binding{name: b.Name, actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef)}
-		switch {
-		case b.Name == "":
-			c.Fail(at+".name", "the binding has no name", "name it: messages and findings do")
-		case names[b.Name]:
+		compiled := binding{name: cmp.Or(b.Name, fmt.Sprintf("bindings[%d]", i)), actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef)}
+		if names[b.Name] && b.Name != "" {
 			c.Fail(at+".name", fmt.Sprintf("there is another binding %q", b.Name), "rename one of them")
 		}
 		names[b.Name] = true
@@ -226,7 +225,7 @@ func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolic
 			c.Fail(at+".name", fmt.Sprintf("there is another validation %q", v.Name), "rename one of them")
 		}
 		names[v.Name] = true
-		written := admissionv1.Validation{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression}
+		written := admissionv1.Validation{Expression: v.Expression, Message: oneLine(v.Message), MessageExpression: v.MessageExpression}
 		if v.Reason != "" {
 			written.Reason = &v.Reason
 		}
@@ -239,6 +238,9 @@ func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolic
 	}
 	return all
 }
+
+// oneLine returns a message in one line.
+func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
 func (o *Object) compileMutations(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec) []admission.Mutation {
 	if s.ReinvocationPolicy != "" {

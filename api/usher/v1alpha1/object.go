@@ -168,8 +168,7 @@ type ObjectPolicySpec struct {
 	// Bindings put the policy into force, each for the requests that it matches. All that match
 	// count. Without any, the policy is in force for all its requests, and its action is Deny.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Bindings []Binding `json:"bindings,omitempty"`
@@ -202,11 +201,11 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.params) && has(self.paramRef))",message="a binding has either params or paramRef"
 type Binding struct {
-	// Name identifies the binding in messages.
-	// +kubebuilder:validation:MinLength=1
+	// Name identifies the binding in messages. Without one it is named by its place.
+	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// MatchResources are the requests for which the binding is. The default is all requests of the
 	// policy.
 	// +optional
