@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile/spec"
@@ -100,14 +101,10 @@ func (s *saying) add(r *admission.Result, a actions) {
 	}
 }
 
-// say adds a check with what follows from it, unless it has been said.
+// say adds a check with what follows from it. If other params have said the same, only what they did
+// not lead to is added.
 func (s *saying) say(check usher.Check, a actions, reason string) {
-	for i := range s.out.Checks {
-		said := &s.out.Checks[i]
-		if said.Name == check.Name && said.Message == check.Message {
-			return
-		}
-	}
+	at := slices.IndexFunc(s.out.Checks, func(c usher.Check) bool { return c.Name == check.Name && c.Message == check.Message })
 	by, message, denied := s.policy.ref.String(), check.Message, ""
 	if s.workload != nil {
 		if a&deny != 0 {
@@ -117,19 +114,28 @@ func (s *saying) say(check usher.Check, a actions, reason string) {
 		message = s.ofPod(&check)
 		a = s.policy.onPods(a)
 	}
-	check.Actions = a.list()
-	s.out.Checks = append(s.out.Checks, check)
+	fresh := a
+	if at >= 0 {
+		before := actionsOf(s.out.Checks[at].Actions)
+		if fresh = a &^ before; before&deny != 0 {
+			fresh &^= warn
+		}
+		s.out.Checks[at].Actions = (a | before).list()
+	} else {
+		check.Actions = a.list()
+		s.out.Checks = append(s.out.Checks, check)
+	}
 	switch {
-	case a&deny != 0:
+	case fresh&deny != 0:
 		if s.denials++; s.denials > 1 {
 			break
 		}
 		s.out.Verdict, s.out.Reason, s.out.Message = usher.Deny, cmp.Or(reason, "Invalid"), message
 		s.out.Code = cmp.Or(spec.Code(s.out.Reason), http.StatusUnprocessableEntity)
-	case a&warn != 0:
+	case fresh&warn != 0:
 		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s%s)", message, by, denied))
 	}
-	if a&audit != 0 {
+	if fresh&audit != 0 {
 		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), message), Joined: true, Failure: true})
 	}
 }
