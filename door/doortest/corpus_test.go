@@ -40,7 +40,7 @@ var corpus = map[string]int{
 	"../../policytest/testdata/semantics": 300,
 	"../../policytest/testdata/vap":       90,
 	"../../policytest/testdata/object":    150,
-	"../../policytest/testdata/exempt":    70,
+	"../../policytest/testdata/exempt":    110,
 	"../../examples/cases":                20,
 	"../../examples/cel/cases":            2,
 }
