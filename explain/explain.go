@@ -58,6 +58,9 @@ type Rule struct {
 	Ignored bool          `json:"ignored,omitempty"`
 	// Checks are the parts of the rule that had something to say.
 	Checks []usher.Check `json:"checks,omitempty"`
+	// Exemptions are those that applied, NotExempt those that did not, with the reasons.
+	Exemptions []usher.Exemption `json:"exemptions,omitempty"`
+	NotExempt  []usher.NotExempt `json:"notExempt,omitempty"`
 	Steps  []Step        `json:"steps,omitempty"`
 	Patch  usher.Patch   `json:"patch,omitempty"`
 	// Took is how long the rule ran for this decision.
@@ -221,7 +224,7 @@ func (x *explaining) finding(r *rule.Rule) int {
 // follow records the finding of a rule, and applies its patch.
 func (x *explaining) follow(told *Rule, f usher.Finding) {
 	told.Outcome, told.Message, told.Ignored, told.Patch, told.Took = f.Outcome, f.Message, f.Ignored, f.Patch, f.Took
-	told.Checks = f.Checks
+	told.Checks, told.Exemptions, told.NotExempt = f.Checks, f.Exemptions, f.NotExempt
 	told.PodOf = cmp.Or(f.PodOf, told.PodOf)
 	if f.Err != nil {
 		told.Error = f.Err.Error()

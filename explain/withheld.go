@@ -25,6 +25,10 @@ func (r *Rule) withhold() {
 	for i := range r.Checks {
 		r.Checks[i].Message = mask(r.Checks[i].Message)
 	}
+	r.NotExempt = slices.Clone(r.NotExempt)
+	for i := range r.NotExempt {
+		r.NotExempt[i].Why = []string{withheld}
+	}
 	r.Patch = slices.Clone(r.Patch)
 	for i := range r.Patch {
 		if r.Patch[i].Value != nil {

@@ -169,8 +169,8 @@ func (l *Live) untilNextEnd() time.Duration {
 	defer l.updating.Unlock()
 	now, wait := l.options.Engine.Now(), time.Hour
 	for _, s := range l.current.Load().exemptions {
-		if left := s.Expires.Sub(now); left > 0 {
-			wait = min(wait, left)
+		if s.Expires.After(l.judged) {
+			wait = min(wait, max(s.Expires.Sub(now), 0))
 		}
 	}
 	return wait

@@ -94,6 +94,8 @@ type Live struct {
 	tries     *tries
 	params    *params
 	uses      *uses
+	// judged is when it was last found out which exemptions are expired.
+	judged time.Time
 }
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
@@ -267,7 +269,8 @@ func (l *Live) build(sets []*merged) built {
 		}
 	}
 	l.countKnown(&status)
-	ineffective := compile.Ineffective(enforced, l.elsewhere, l.options.Engine.Now())
+	l.judged = l.options.Engine.Now()
+	ineffective := compile.Ineffective(enforced, l.elsewhere, l.judged)
 	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found(), ineffective)
 	rule.SortProblems(problems)
 	status.Problems = problems

@@ -1,6 +1,6 @@
 // Package decisionlog writes one line of log for each decision: denials, including those that were
-// not enforced, at Info; failed rules at Warn (if ignored by the failure policy) or Error;
-// everything else at Debug.
+// not enforced, and uses of exemptions at Info; failed rules at Warn (if ignored by the failure
+// policy) or Error; everything else at Debug.
 //
 // Contents of objects are never logged. Names are logged, and the error of a failed rule without
 // quoted text, which may be a value of the object.
@@ -40,7 +40,7 @@ func levelOf(d usher.Decision, err error) slog.Level {
 	}
 	for i := range d.Findings {
 		switch f := &d.Findings[i]; {
-		case f.Outcome == usher.WouldDeny:
+		case f.Outcome == usher.WouldDeny, len(f.Exemptions) > 0:
 			level = max(level, slog.LevelInfo)
 		case f.Outcome == usher.Failed && f.Ignored:
 			level = max(level, slog.LevelWarn)
@@ -73,6 +73,9 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 	}
 	if wouldDeny := wouldDeny(d.Findings); len(wouldDeny) > 0 {
 		attrs = append(attrs, slog.Any("wouldDeny", wouldDeny))
+	}
+	if exemptions := exemptions(d.Findings); len(exemptions) > 0 {
+		attrs = append(attrs, slog.Any("exemptions", exemptions))
 	}
 	if failed := failures(r, d.Findings); len(failed) > 0 {
 		attrs = append(attrs, slog.Any("failed", failed))
@@ -110,12 +113,26 @@ func verdict(d usher.Decision, err error) string {
 
 // policies names the policies that did not merely look on.
 func policies(findings []usher.Finding) []string {
-	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Skipped && o != usher.WouldDeny })
+	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Skipped && o != usher.WouldDeny && o != usher.Exempted })
 }
 
 // wouldDeny names the policies that would deny the request.
 func wouldDeny(findings []usher.Finding) []string {
 	return names(findings, func(o usher.Outcome) bool { return o == usher.WouldDeny })
+}
+
+// exemptions names the exemptions that applied, each with the policy from which it exempts.
+func exemptions(findings []usher.Finding) []string {
+	var names []string
+	for i := range findings {
+		for j := range findings[i].Exemptions {
+			name := findings[i].Exemptions[j].PolicyRef.String() + ": " + findings[i].Policy.String()
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 func names(findings []usher.Finding, wanted func(usher.Outcome) bool) []string {

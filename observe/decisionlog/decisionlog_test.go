@@ -97,6 +97,14 @@ func TestWrap(t *testing.T) {
 			map[string]any{"level": "INFO", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}},
 		},
 		{
+			"an exemption is worth knowing, with the policy that it is from",
+			usher.Decision{Verdict: usher.Allow, Findings: []usher.Finding{
+				{Policy: team, Outcome: usher.Exempted, Message: canary, Exemptions: []usher.Exemption{{PolicyRef: usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: "x"}, Reason: canary}}},
+			}},
+			nil,
+			map[string]any{"level": "INFO", "verdict": "allow", "exemptions": []any{"ClusterPolicyExemption x: ClusterValidatePolicy require-team"}},
+		},
+		{
 			"a rule that fails names itself",
 			usher.Decision{Verdict: usher.Deny, Findings: []usher.Finding{failure(false)}},
 			nil,

@@ -147,6 +147,7 @@ func TestPolicies(t *testing.T) {
 		{Policy: team, Outcome: usher.WouldDeny},
 		{Policy: team, Outcome: usher.Failed, Ignored: true, Took: 2 * time.Second},
 		{Policy: gone, Outcome: usher.Failed},
+		{Policy: label, Outcome: usher.Exempted, Exemptions: make([]usher.Exemption, 2)},
 		{Policy: admission, Outcome: usher.Rejected, Checks: []usher.Check{{Message: "at most 3"}, {Message: "no such key: x", Failed: true}}},
 		{Outcome: usher.Passed},
 	}}, nil)
@@ -174,8 +175,14 @@ usher_policy_errors_total{policy_kind="ValidatingAdmissionPolicy",policy_name="r
 # TYPE usher_policy_evaluations_total counter
 usher_policy_evaluations_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
 usher_policy_evaluations_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 3
-usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 2
+usher_policy_evaluations_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 3
 usher_policy_evaluations_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 1
+# HELP usher_policy_exempted_total Rules of the policy that were not applied, or only in part, because of a policy exemption.
+# TYPE usher_policy_exempted_total counter
+usher_policy_exempted_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
+usher_policy_exempted_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
+usher_policy_exempted_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
+usher_policy_exempted_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 # HELP usher_policy_spared_total Deprecated: use usher_policy_would_deny_total.
 # TYPE usher_policy_spared_total counter
 usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
@@ -194,7 +201,7 @@ usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fres
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
 usher_policy_patches_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
-`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_exempted_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }
 

@@ -13,7 +13,7 @@ import (
 
 // policies counts the outcomes of each policy. The series of a policy are deleted with it.
 type policies struct {
-	evaluations, denials, wouldDeny, spared, patches, errors, duration *prometheus.Desc
+	evaluations, denials, wouldDeny, spared, exempted, patches, errors, duration *prometheus.Desc
 
 	// series is replaced whole, under mutex, when a policy comes or goes.
 	series atomic.Pointer[map[usher.PolicyRef]*series]
@@ -22,7 +22,7 @@ type policies struct {
 
 // series are the counters of one policy.
 type series struct {
-	evaluations, denials, wouldDeny, patches, errors atomic.Uint64
+	evaluations, denials, wouldDeny, exempted, patches, errors atomic.Uint64
 	// nanoseconds is the sum of how long its rules took.
 	nanoseconds atomic.Int64
 }
@@ -33,6 +33,7 @@ func (p *policies) init(m *Metrics) {
 	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
 	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels...)
 	p.spared = m.counter("policy_spared_total", "Deprecated: use usher_policy_would_deny_total.", labels...)
+	p.exempted = m.counter("policy_exempted_total", "Rules of the policy that were not applied, or only in part, because of a policy exemption.", labels...)
 	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
 	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels...)
 	p.duration = m.counter("policy_duration_seconds_total", "Total run time of rules of the policy.", labels...)
@@ -62,7 +63,10 @@ func (p *policies) count(findings []usher.Finding) {
 			s.patches.Add(1)
 		case usher.Failed:
 			s.errors.Add(1)
-		case usher.Passed, usher.Skipped:
+		case usher.Passed, usher.Skipped, usher.Exempted:
+		}
+		if len(f.Exemptions) > 0 {
+			s.exempted.Add(1)
 		}
 		if f.Outcome != usher.Failed && f.Failure() != nil {
 			s.errors.Add(1)
@@ -104,7 +108,7 @@ func (p *policies) keep(current []usher.PolicyRef) {
 
 // Describe implements prometheus.Collector.
 func (p *policies) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.spared, p.patches, p.errors, p.duration} {
+	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.spared, p.exempted, p.patches, p.errors, p.duration} {
 		descs <- desc
 	}
 }
@@ -119,6 +123,7 @@ func (p *policies) Collect(metrics chan<- prometheus.Metric) {
 		send(p.denials, float64(s.denials.Load()))
 		send(p.wouldDeny, float64(s.wouldDeny.Load()))
 		send(p.spared, float64(s.wouldDeny.Load()))
+		send(p.exempted, float64(s.exempted.Load()))
 		send(p.patches, float64(s.patches.Load()))
 		send(p.errors, float64(s.errors.Load()))
 		send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))

@@ -101,6 +101,7 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 			fmt.Fprintf(b, ": %s", detail)
 		}
 		b.WriteByte('\n')
+		printFindingExemptions(b, "    ", r.Exemptions, r.NotExempt)
 		if len(r.Checks) > 1 {
 			printChecks(b, r.Checks)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -91,6 +92,7 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 	for _, c := range r.Checks {
 		fmt.Fprintf(b, "      %s: %s\n", c.Name, cli.Paint(p.Yellow, c.Message))
 	}
+	printFindingExemptions(b, "      ", r.Exemptions, r.NotExempt)
 	for _, op := range r.Patch {
 		fmt.Fprintf(b, "      %s\n", cli.Paint(p.Cyan, opText(op)))
 	}
@@ -100,6 +102,16 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 			fmt.Fprintf(b, "; warm %s, %s, %s", r.Cost.Time, cli.Count(int(r.Cost.Allocations), "allocation", "allocations"), cli.Count(int(r.Cost.Bytes), "byte", "bytes"))
 		}
 		b.WriteByte('\n')
+	}
+}
+
+// printFindingExemptions tells which exemptions applied to a rule, and why others did not.
+func printFindingExemptions(b *strings.Builder, indent string, applied []usher.Exemption, not []usher.NotExempt) {
+	for _, x := range applied {
+		fmt.Fprintf(b, "%sexempt until %s: %s, owner %s: %s\n", indent, x.ExpiresAt.UTC().Format(time.RFC3339), x.PolicyRef, x.Owner, x.Reason)
+	}
+	for _, x := range not {
+		fmt.Fprintf(b, "%snot exempt: %s: %s\n", indent, x.PolicyRef, strings.Join(x.Why, "; "))
 	}
 }
 
