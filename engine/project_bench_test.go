@@ -27,7 +27,7 @@ func BenchmarkPods(b *testing.B) {
 		containers = append(containers, map[string]any{
 			"name": fmt.Sprint("c", i), "image": "registry.example.com/team/app:v1.2.3", "ports": []any{map[string]any{"containerPort": int64(80)}},
 			"resources": map[string]any{"requests": map[string]any{"cpu": "100m", "memory": "128Mi"}, "limits": map[string]any{"memory": "256Mi"}},
-			"env": []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}},
+			"env":       []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}},
 		})
 	}
 	template := map[string]any{

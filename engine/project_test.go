@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -360,5 +361,26 @@ func TestPodsAreDecodedInPart(t *testing.T) {
 		if diff := cmp.Diff(test.want, got.Warnings); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
+	}
+}
+
+// TestExemptionsSeeAllOfPods: what an exemption reads of a pod is decoded, too.
+func TestExemptionsSeeAllOfPods(t *testing.T) {
+	t.Parallel()
+	r := forPods(one("host", nil))
+	r.Steps[0].Program = picky{deny("no"), []string{"spec.hostNetwork"}, nil}
+	reads := picky{program(func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+		spec, _ := in.Object["spec"].(map[string]any)
+		if containers, _ := spec["containers"].([]any); len(containers) != 1 {
+			return rule.Outcome{Skipped: fmt.Sprint("its containers are ", containers)}, nil
+		}
+		return rule.Outcome{}, nil
+	}), []string{"spec.containers"}, nil}
+	r.Exemptions = []rule.Exempting{{Exemption: &rule.Exemption{
+		Ref: usher.PolicyRef{Kind: "X", Name: "x"}, Expires: time.Now().Add(time.Hour), Applies: rule.Rule{Steps: []rule.Step{{Program: reads}}},
+	}}}
+	got := decide(t, engineOf(nil, r), workloadRequest(t, "Deployment", deployment(template)))
+	if got.Verdict != usher.Allow || len(got.Findings) != 1 || got.Findings[0].Outcome != usher.Exempted {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -45,9 +45,13 @@ func OfWorkloads(excluded []ResourceRule) ResourceMatch {
 // PodPaths returns the paths that a rule with a [Pod] reads in the object and in the old object of a
 // request that writes a workload.
 func (r *Rule) PodPaths(of *usher.Request) (object, old *usher.Paths) {
-	if of.Operation == usher.Update {
+	switch {
+	case of.Operation == usher.Update:
 		// Whether the template has changed is known from all of it.
 		return r.WholePodPaths(of), r.WholePodPaths(of)
+	case len(r.Exemptions) > 0:
+		// They may be for any part of the pod.
+		return r.WholePodPaths(of), nil
 	}
 	return r.podPaths()[of.Kind.GroupKind()].read, nil
 }
