@@ -62,13 +62,24 @@ func onlyPods(m *rule.ResourceMatch) bool {
 
 // podRule is the rule for the pods of workloads. With Warn it denies nothing, not even if it fails.
 func (o *Object) podRule() rule.Rule {
-	r := o.rule(podsRule, usher.Validate, newValidator(o))
+	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
 	r.Pod = &rule.Pod{Match: r.Match}
 	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
 	if o.pods == v1alpha1.PodTemplatesWarn {
 		r.FailurePolicy = rule.Ignore
 	}
 	return r
+}
+
+// A podValidator is the validations of a policy, for the pods of workloads.
+type podValidator struct{ *validator }
+
+// String says what the rule does.
+func (v podValidator) String() string {
+	if v.pods == v1alpha1.PodTemplatesWarn {
+		return "Warn in place of Deny; " + v.validator.String()
+	}
+	return v.validator.String()
 }
 
 // onPods returns the actions for a validation that the pod of a workload fails.
