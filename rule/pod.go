@@ -16,6 +16,8 @@ import (
 type Pod struct {
 	// Match is the set of requests for pods for which the rule is.
 	Match Match
+	// Warns says that the rule denies nothing.
+	Warns bool
 
 	once  sync.Once
 	paths map[schema.GroupKind]podPaths

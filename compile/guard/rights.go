@@ -111,14 +111,22 @@ func everything() []Place {
 // actions of the policy on the objects of others.
 func namespacedRights(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
 	a := &asking{user: user, namespace: c.Ref.Namespace, places: places, seen: map[question]bool{}}
-	coverage := rule.Cover(c.Rules)
+	coverage := rule.Cover(slices.DeleteFunc(slices.Clone(c.Rules), func(r rule.Rule) bool { return r.Pod != nil }))
 	for _, covered := range slices.Concat(coverage.Mutate, coverage.Validate) {
 		if err := a.acts(ctx, covered); err != nil {
 			return nil, err
 		}
 	}
 	for _, endpoints := range slices.Concat(coverage.MutateResources, coverage.MutateReinvoked, coverage.ValidateResources) {
-		a.actsAt(&endpoints)
+		a.actsAt(&endpoints, "name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace")
+	}
+	for i := range c.Rules {
+		if pod := c.Rules[i].Pod; pod != nil && !pod.Warns {
+			// Anyone who may write a policy for pods may warn of those of workloads.
+			for _, endpoints := range rule.OfWorkloads(nil).Rules {
+				a.actsAt(&endpoints, "set spec.podTemplates to Warn, or have somebody write the policy who has these rights in the namespace")
+			}
+		}
 	}
 	for i := range c.Rules {
 		if c.Rules[i].Facts == nil {
@@ -169,8 +177,9 @@ func (a *asking) acts(ctx context.Context, c rule.Covered) error {
 	return nil
 }
 
-// actsAt adds the rights for what a policy decides at endpoints: those of the operations.
-func (a *asking) actsAt(r *rule.ResourceRule) {
+// actsAt adds the rights for what a policy decides at endpoints: those of the operations. help says
+// what to do without them.
+func (a *asking) actsAt(r *rule.ResourceRule, help string) {
 	verbs := map[usher.Operation]string{usher.Create: "create", usher.Update: "update", usher.Delete: "delete", usher.Connect: "create"}
 	operations := r.Operations
 	if len(operations) == 0 {
@@ -181,8 +190,7 @@ func (a *asking) actsAt(r *rule.ResourceRule) {
 			name, subresource, _ := strings.Cut(resource, "/")
 			p := Place{GroupResource: schema.GroupResource{Group: group, Resource: name}, Subresource: subresource}
 			for _, operation := range operations {
-				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)),
-					"name the resources in spec.matchConstraints, or have somebody write the policy who has these rights in the namespace", p, verbs[operation], "")
+				a.add(fmt.Sprintf("a policy that acts on %s needs", nameOf(p)), help, p, verbs[operation], "")
 			}
 		}
 	}

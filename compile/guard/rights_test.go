@@ -148,9 +148,22 @@ func TestRightsOfObjectPolicies(t *testing.T) {
 			`, paramKind: {apiVersion: v1, kind: ConfigMap}, bindings: [{name: a, paramRef: {selector: {}, parameterNotFoundAction: Allow}}]`,
 			[]string{"create pods in shop", "list configmaps in shop"},
 		},
+		{
+			"warnings of the pods of workloads", `[{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]`, ", podTemplates: Warn",
+			[]string{"create pods in shop"},
+		},
+		{
+			"denials of workloads", `[{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]`, ", podTemplates: Deny",
+			[]string{
+				"create cronjobs.batch in shop", "create daemonsets.apps in shop", "create deployments.apps in shop", "create jobs.batch in shop", "create pods in shop",
+				"create podtemplates in shop", "create replicasets.apps in shop", "create replicationcontrollers in shop", "create statefulsets.apps in shop",
+				"update cronjobs.batch in shop", "update daemonsets.apps in shop", "update deployments.apps in shop", "update jobs.batch in shop",
+				"update podtemplates in shop", "update replicasets.apps in shop", "update replicationcontrollers in shop", "update statefulsets.apps in shop",
+			},
+		},
 	} {
 		var p usherv1alpha1.ObjectPolicy
-		text := fmt.Sprintf("{matchConstraints: {resourceRules: %s}, validations: [{expression: 'true'}], podTemplates: \"Off\"%s}", test.resources, test.spec)
+		text := fmt.Sprintf("{matchConstraints: {resourceRules: %s}, validations: [{expression: 'true'}]%s}", test.resources, test.spec)
 		if err := yaml.UnmarshalStrict([]byte(text), &p.Spec); err != nil {
 			t.Fatalf("%s: %v", test.reason, err)
 		}

@@ -63,9 +63,9 @@ func onlyPods(m *rule.ResourceMatch) bool {
 // podRule is the rule for the pods of workloads. With Warn it denies nothing, not even if it fails.
 func (o *Object) podRule() rule.Rule {
 	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
-	r.Pod = &rule.Pod{Match: r.Match}
+	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
 	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
-	if o.pods == v1alpha1.PodTemplatesWarn {
+	if r.Pod.Warns {
 		r.FailurePolicy = rule.Ignore
 	}
 	return r
