@@ -115,10 +115,10 @@ race: ## run the race detector on packages with concurrency
 
 .PHONY: cases
 cases: build ## run the case files of the examples and of kinitiras, and check the example policies
-	$(USHER) check --strict examples/policies examples/cookbook examples/cel/policies
+	$(USHER) check --strict examples/policies examples/cookbook examples/cel/policies examples/object-policies/policies
 	$(USHER) check --strict examples/authorization/policies
 	$(USHER) test docs/policies/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
-	$(USHER) test --coverage --mutate examples/cases examples/cookbook examples/cel/cases examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
+	$(USHER) test --coverage --mutate examples/cases examples/cookbook examples/cel/cases examples/object-policies/cases examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 	@$(GOTEST) -run TestCases ./door/authorization ./simulate/authz
 
 .PHONY: format-check

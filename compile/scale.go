@@ -3,6 +3,8 @@ package compile
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
@@ -26,9 +28,14 @@ func Unscaled(cs []Compiled) []rule.Problem {
 		if len(c.Rules[at].Match.Selectors) == 0 {
 			do = "write a second policy with the selector {apiVersion: autoscaling/v1, kind: Scale}; one of zero has no spec.replicas"
 		}
-		position := c.Policy.Position("spec.resourceSelectors")
+		field := "spec.resourceSelectors"
+		if c.Object != nil {
+			field = "spec.matchConstraints.resourceRules"
+			do = "add the subresource to the resources, such as deployments/scale; a Scale of zero has no spec.replicas"
+		}
+		position := c.Policy.Position(field)
 		problems = append(problems, rule.Problem{
-			Policy: c.Ref, Severity: rule.Warning, Field: "spec.resourceSelectors",
+			Policy: c.Ref, Severity: rule.Warning, Field: field,
 			What: "spec.replicas counts in " + c.Rules[at].Name + ", and kubectl scale and autoscalers can change it unseen: they write a Scale",
 			Do:   do, File: position.File, Line: position.Line,
 		})
@@ -37,6 +44,12 @@ func Unscaled(cs []Compiled) []rule.Problem {
 }
 
 func selectsScale(r rule.Rule) bool {
+	if endpoints := r.Match.Resources; len(endpoints) > 0 {
+		return slices.ContainsFunc(scalable(), func(q usher.Request) bool {
+			q.Subresource = "scale"
+			return endpoints[0].Matches(&q)
+		})
+	}
 	return slices.ContainsFunc(r.Match.Selectors, func(sel rule.Selector) bool { return sel.APIVersion == "autoscaling/v1" && sel.Kind == "Scale" })
 }
 
@@ -58,8 +71,23 @@ func countsReplicas(r rule.Rule) bool {
 	})
 }
 
+// scalable are updates of what Kubernetes scales.
+func scalable() []usher.Request {
+	var all []usher.Request
+	for _, resource := range []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "statefulsets"},
+		{Group: "apps", Version: "v1", Resource: "replicasets"}, {Version: "v1", Resource: "replicationcontrollers"},
+	} {
+		all = append(all, usher.Request{Phase: usher.Validate, Operation: usher.Update, Namespace: "any", Resource: resource})
+	}
+	return all
+}
+
 // selectsScalable reports whether objects that Kubernetes scales are selected.
 func selectsScalable(m *rule.Match) bool {
+	if len(m.Resources) > 0 {
+		return slices.ContainsFunc(scalable(), func(q usher.Request) bool { return m.Resources[0].Matches(&q) })
+	}
 	return len(m.Selectors) == 0 || slices.ContainsFunc(m.Selectors, func(sel rule.Selector) bool {
 		switch sel.APIVersion {
 		case "apps/v1":

@@ -16,7 +16,7 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// A subject is an admission policy with the cases that are about it.
+// A subject is an admission policy, of any kind, with the cases that are about it.
 type subject struct {
 	policy   map[string]any
 	key      string
@@ -112,20 +112,26 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 // notices reports whether the answer of a case is another one with the mutant.
 func (s *subject) notices(ctx context.Context, m policyMutant) bool {
 	return slices.ContainsFunc(s.cases, func(c *Case) bool {
-		changed := *c
-		changed.Policies = nil
-		for _, policy := range c.Policies {
-			switch {
-			case text(policy) != s.key:
-				changed.Policies = append(changed.Policies, policy)
-			case m.policy != nil:
-				changed.Policies = append(changed.Policies, m.policy)
-			}
-		}
+		changed := s.with(c, m.policy)
 		ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 		defer cancel()
 		return len(recovered(ctx, changed.wrongAnswers)) > 0
 	})
+}
+
+// with returns a case with another policy in place of s; nil is none.
+func (s *subject) with(c *Case, policy map[string]any) *Case {
+	changed := *c
+	changed.Policies = nil
+	for _, p := range c.Policies {
+		switch {
+		case text(p) != s.key:
+			changed.Policies = append(changed.Policies, p)
+		case policy != nil:
+			changed.Policies = append(changed.Policies, policy)
+		}
+	}
+	return &changed
 }
 
 // cover tells which rules of the policy do something in a case, and which of those that validate
@@ -134,11 +140,11 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 	seen := map[string]map[usher.Outcome]bool{}
 	parts := newParts(s.policy)
 	for _, c := range s.cases {
-		findings, err := c.findings(ctx)
+		decision, err := c.decided(ctx)
 		if err != nil {
 			return Coverage{}, fmt.Errorf("cover %s: case %s: %w", s.compiled.Ref, c.Name, err)
 		}
-		for _, f := range findings {
+		for _, f := range decision.Findings {
 			if f.Policy != s.compiled.Ref {
 				continue
 			}
@@ -163,6 +169,9 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 		}
 	}
 	parts.count(s.compiled.Ref, &coverage)
+	if err := s.coverParts(ctx, &coverage); err != nil {
+		return Coverage{}, fmt.Errorf("cover %s: %w", s.compiled.Ref, err)
+	}
 	coverage.Policies.count(coverage.Rules.Exercised > 0)
 	return coverage, nil
 }
@@ -186,16 +195,17 @@ func (s *subject) rules() []rule.Rule {
 	return slices.DeleteFunc(all, func(r rule.Rule) bool { return r.Policy != s.compiled.Ref })
 }
 
-func (c *Case) findings(ctx context.Context) ([]usher.Finding, error) {
+// decided returns the decision on the request of the case.
+func (c *Case) decided(ctx context.Context) (usher.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 	defer cancel()
 	s, err := c.prepare(ctx)
 	if err != nil {
-		return nil, err
+		return usher.Decision{}, err
 	}
 	defer s.close()
 	a, err := s.decide(ctx, c)
-	return a.decision.Findings, err
+	return a.decision, err
 }
 
 // rule counts a rule by its outcomes in all cases.

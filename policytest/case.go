@@ -68,6 +68,9 @@ type Expect struct {
 	ReasonContains  string  `json:"reasonContains,omitempty"`
 	// Warnings are all warnings, in any order; an empty list means that there are none.
 	Warnings []string `json:"warnings,omitempty"`
+	// Causes are the validations that deny the request, in order, as FIELD: MESSAGE; without a field,
+	// as MESSAGE. An empty list means that there are none.
+	Causes []string `json:"causes,omitempty"`
 	// AuditAnnotations are annotations for the audit log; null means that there is none with the key.
 	AuditAnnotations map[string]*string `json:"auditAnnotations,omitempty"`
 	// Unchanged means that there is no patch.
@@ -114,7 +117,7 @@ func (a *Answers[E]) Expected() *E {
 // saysNothing reports whether every answer meets e.
 func (e *Expect) saysNothing() bool {
 	return e.Allowed == nil && e.Code == nil && e.MessageEquals == nil && e.MessageContains == "" &&
-		e.ReasonContains == "" && e.Warnings == nil && len(e.AuditAnnotations) == 0 && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
+		e.ReasonContains == "" && e.Warnings == nil && e.Causes == nil && len(e.AuditAnnotations) == 0 && !e.Unchanged && !e.NoMatch && !e.wantsEffect() && !e.Panics
 }
 
 // recorded reports whether the case records the behaviour of another implementation: its class says

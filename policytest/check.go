@@ -66,6 +66,9 @@ func (e *Expect) noteFaults(d usher.Decision) []string {
 			faults = append(faults, fmt.Sprintf("warnings: expected %s, got %s", list(want), list(got)))
 		}
 	}
+	if got := causes(d); e.Causes != nil && !slices.Equal(e.Causes, got) {
+		faults = append(faults, fmt.Sprintf("causes: expected %s, got %s", list(e.Causes), list(got)))
+	}
 	for _, key := range slices.Sorted(maps.Keys(e.AuditAnnotations)) {
 		want := e.AuditAnnotations[key]
 		got, present := d.Audit[key]
@@ -79,6 +82,23 @@ func (e *Expect) noteFaults(d usher.Decision) []string {
 		}
 	}
 	return faults
+}
+
+// causes are the parts of rules that deny the request, with their fields.
+func causes(d usher.Decision) []string {
+	var all []string
+	for i := range d.Findings {
+		for _, check := range d.Findings[i].Checks {
+			if !slices.Contains(check.Actions, usher.ActDeny) || d.Findings[i].Outcome != usher.Rejected {
+				continue
+			}
+			if check.Field != "" {
+				check.Message = check.Field + ": " + check.Message
+			}
+			all = append(all, check.Message)
+		}
+	}
+	return all
 }
 
 // list is a list of texts as JSON; it may be nil.

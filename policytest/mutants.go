@@ -26,7 +26,7 @@ type mutator struct {
 
 // policyMutants are the mutants of an admission policy: without the policy, or without a rule, an
 // operation, a selector, a clause of a selector, an overrider or a condition of CUE. A rule that
-// validates also becomes one that rejects everything. For those of Kubernetes see admission.
+// validates also becomes one that rejects everything. For those of Kubernetes see admission, for object policies also object.
 func policyMutants(policy map[string]any) []policyMutant {
 	m := &mutator{policy: policy, all: []policyMutant{{without: "the policy"}}}
 	m.items("spec", "resourceSelectors")
@@ -40,6 +40,7 @@ func policyMutants(policy map[string]any) []policyMutant {
 		}
 	}
 	m.admission()
+	m.object()
 	return m.all
 }
 

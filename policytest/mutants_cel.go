@@ -8,10 +8,10 @@ import (
 	celmutant "github.com/usher-dev/usher/lang/cel/mutant"
 )
 
-// admission makes the mutants of an admission policy of Kubernetes, or of a binding: without a
-// resource rule, an exclusion, a clause of a selector, a condition, a validation, a mutation or an
-// audit annotation; with other expressions; with other actions; and with the other answer for
-// params that do not exist.
+// admission makes the mutants of an admission policy of Kubernetes, of a binding, or of an object
+// policy: without a resource rule, an exclusion, a clause of a selector, a condition, a validation,
+// a mutation or an audit annotation; with other expressions; with other actions; and with the other
+// answer for params that do not exist.
 func (m *mutator) admission() {
 	m.resources("spec", "matchConstraints")
 	m.resources("spec", "matchResources")
@@ -50,7 +50,7 @@ func (m *mutator) admission() {
 	for i := range m.list("spec", "auditAnnotations") {
 		m.expression("spec", "auditAnnotations", i, "valueExpression")
 	}
-	m.binding()
+	m.swaps("spec")
 }
 
 // resources leaves out the parts of a MatchResources that narrow it.
@@ -85,20 +85,19 @@ func (m *mutator) labels(path ...any) {
 	}
 }
 
-// binding changes what a binding does.
-func (m *mutator) binding() {
-	m.labels("spec", "paramRef", "selector")
-	for _, swap := range []struct {
-		path  []any
-		other map[string]string
-	}{
-		{[]any{"spec", "paramRef", "parameterNotFoundAction"}, map[string]string{"Allow": "Deny", "Deny": "Allow"}},
-		{[]any{"spec", "validationActions", 0}, map[string]string{"Deny": "Audit", "Warn": "Deny", "Audit": "Deny"}},
-	} {
-		text, _ := lookupPath(m.policy, swap.path).(string)
-		if other, ok := swap.other[text]; ok {
-			m.replace(fmt.Sprintf("%s instead of %s at %s", other, text, fieldName(swap.path)), other, swap.path...)
-		}
+// swaps changes what a binding does.
+func (m *mutator) swaps(path ...any) {
+	at := func(more ...any) []any { return append(slices.Clone(path), more...) }
+	m.labels(at("paramRef", "selector")...)
+	m.swap(map[string]string{"Allow": "Deny", "Deny": "Allow"}, at("paramRef", "parameterNotFoundAction")...)
+	m.swap(map[string]string{"Deny": "Audit", "Warn": "Deny", "Audit": "Deny"}, at("validationActions", 0)...)
+}
+
+// swap replaces one of several texts by another.
+func (m *mutator) swap(others map[string]string, path ...any) {
+	text, _ := lookupPath(m.policy, path).(string)
+	if other, ok := others[text]; ok {
+		m.replace(fmt.Sprintf("%s instead of %s at %s", other, text, fieldName(path)), other, path...)
 	}
 }
 

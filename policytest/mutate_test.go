@@ -130,7 +130,7 @@ func TestCoverAdmission(t *testing.T) {
 // its cases fails.
 func TestExamplesNoticeMutants(t *testing.T) {
 	t.Parallel()
-	tests, err := policytest.Tests("../examples/cases", "../examples/cookbook", "../examples/cel/cases", "../examples/authorization/suite.yaml")
+	tests, err := policytest.Tests("../examples/cases", "../examples/cookbook", "../examples/cel/cases", "../examples/object-policies/cases", "../examples/authorization/suite.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

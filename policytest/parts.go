@@ -9,13 +9,20 @@ import (
 )
 
 // isParted reports whether policies of a kind have validations of their own, each with an answer.
-func isParted(kind string) bool { return kind == "ValidatingAdmissionPolicy" }
+func isParted(kind string) bool {
+	switch kind {
+	case "ValidatingAdmissionPolicy", "ClusterObjectPolicy", "ObjectPolicy":
+		return true
+	}
+	return false
+}
 
 // A parts counts what cases exercise of the conditions and validations of an admission policy of
-// Kubernetes. A validation is exercised by a case that it denies and one that it lets pass, a
+// Kubernetes, or of an object policy. A validation is exercised by a case that it denies and one that it lets pass, a
 // condition by a case that it keeps out and one that it does not.
 type parts struct {
-	validations int
+	// validations are the names of the validations; empty for those without.
+	validations []string
 	conditions  []string
 	held        map[string]bool
 	failed      map[string]bool
@@ -27,7 +34,8 @@ func newParts(policy map[string]any) *parts {
 	kind, _ := policy["kind"].(string)
 	if isParted(kind) {
 		for i, v := range m.list("spec", "validations") {
-			p.validations++
+			name, _ := v["name"].(string)
+			p.validations = append(p.validations, name)
 			// One that is always false cannot let a request pass.
 			text, _ := v["expression"].(string)
 			p.held[validationName(i)] = strings.TrimSpace(text) == "false"
@@ -53,6 +61,9 @@ func (p *parts) note(f *usher.Finding) {
 	for _, name := range p.conditions {
 		p.held[name] = true
 	}
+	if f.Rule == mutationsRule {
+		return
+	}
 	for i := range p.validations {
 		name := validationName(i)
 		denied := slices.ContainsFunc(f.Checks, func(c usher.Check) bool { return c.Name == name })
@@ -61,12 +72,19 @@ func (p *parts) note(f *usher.Finding) {
 	}
 }
 
+// mutationsRule is the rule of an object policy that evaluates no validations.
+const mutationsRule = "spec.mutations"
+
 func validationName(i int) string { return fmt.Sprintf("spec.validations[%d]", i) }
 
 // count adds the parts to a coverage.
 func (p *parts) count(ref usher.PolicyRef, c *Coverage) {
-	for i := range p.validations {
-		p.part(ref, validationName(i), validationName(i), [2]string{"denies no case", "denies every case"}, c)
+	for i, name := range p.validations {
+		told := validationName(i)
+		if name != "" {
+			told += " (" + name + ")"
+		}
+		p.part(ref, validationName(i), told, [2]string{"denies no case", "denies every case"}, c)
 	}
 	for i, name := range p.conditions {
 		p.part(ref, name, fmt.Sprintf("spec.matchConditions[%d]", i), [2]string{"keeps no case out", "keeps every case out"}, c)

@@ -36,13 +36,14 @@ import (
 // corpus are the folders with cases, and how many there are at least: a folder that is
 // moved must not go unnoticed.
 var corpus = map[string]int{
-	"../../policytest/testdata/kinitiras": 200,
-	"../../policytest/testdata/semantics": 300,
-	"../../policytest/testdata/vap":       90,
-	"../../policytest/testdata/object":    150,
-	"../../policytest/testdata/exempt":    110,
-	"../../examples/cases":                20,
-	"../../examples/cel/cases":            2,
+	"../../policytest/testdata/kinitiras":  200,
+	"../../policytest/testdata/semantics":  300,
+	"../../policytest/testdata/vap":        90,
+	"../../policytest/testdata/object":     150,
+	"../../policytest/testdata/exempt":     110,
+	"../../examples/cases":                 20,
+	"../../examples/cel/cases":             2,
+	"../../examples/object-policies/cases": 90,
 }
 
 func loadCorpus(t *testing.T) []*policytest.Case {
