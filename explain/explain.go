@@ -61,8 +61,8 @@ type Rule struct {
 	// Exemptions are those that applied, NotExempt those that did not, with the reasons.
 	Exemptions []usher.Exemption `json:"exemptions,omitempty"`
 	NotExempt  []usher.NotExempt `json:"notExempt,omitempty"`
-	Steps  []Step        `json:"steps,omitempty"`
-	Patch  usher.Patch   `json:"patch,omitempty"`
+	Steps      []Step            `json:"steps,omitempty"`
+	Patch      usher.Patch       `json:"patch,omitempty"`
 	// Took is how long the rule ran for this decision.
 	Took time.Duration `json:"took,omitempty"`
 	// Cost is nil unless it was measured.
