@@ -82,10 +82,10 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	case *usherv1alpha1.PolicyExemption:
 		c.Exemption, problems = compileusher.PolicyExemption(object)
 	case *usherv1alpha1.ClusterObjectPolicy:
-		c.Object, problems = compileusher.ClusterObjectPolicy(object, o.Limits)
+		c.Object, problems = compileusher.ClusterObjectPolicy(ctx, object, compiler)
 		c.Rules = c.Object.Rules()
 	case *usherv1alpha1.ObjectPolicy:
-		c.Object, problems = compileusher.ObjectPolicy(object, o.Limits)
+		c.Object, problems = compileusher.ObjectPolicy(ctx, object, compiler)
 		c.Rules = c.Object.Rules()
 	case *admissionv1.MutatingAdmissionPolicy:
 		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(object)

@@ -2,6 +2,7 @@ package usher
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile/kcloudlabs"
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel/admission"
@@ -71,27 +73,28 @@ type validation struct {
 
 // ClusterObjectPolicy compiles a policy for the objects of the whole cluster. Problems have no
 // Policy and no File.
-func ClusterObjectPolicy(p *v1alpha1.ClusterObjectPolicy, limits rule.Limits) (*Object, []rule.Problem) {
+func ClusterObjectPolicy(ctx context.Context, p *v1alpha1.ClusterObjectPolicy, compiler kcloudlabs.Compiler) (*Object, []rule.Problem) {
 	o := &Object{ref: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: p.Name}}
-	return o, o.compile(&p.Spec.ObjectPolicySpec, p.Annotations, &limits)
+	return o, o.compile(ctx, &p.Spec.ObjectPolicySpec, p.Annotations, &compiler)
 }
 
 // ObjectPolicy compiles a policy for the objects of its own namespace; one without namespace has no
 // rules. Problems have no Policy and no File.
-func ObjectPolicy(p *v1alpha1.ObjectPolicy, limits rule.Limits) (*Object, []rule.Problem) {
+func ObjectPolicy(ctx context.Context, p *v1alpha1.ObjectPolicy, compiler kcloudlabs.Compiler) (*Object, []rule.Problem) {
 	o := &Object{
 		ref:   usher.PolicyRef{Kind: "ObjectPolicy", Namespace: p.Namespace, Name: p.Name},
-		kinds: limits.Namespaced.Excluded(),
+		kinds: compiler.Limits.Namespaced.Excluded(),
 	}
-	return o, o.compile(&p.Spec, p.Annotations, &limits)
+	return o, o.compile(ctx, &p.Spec, p.Annotations, &compiler)
 }
 
 // Ref returns the reference of the policy.
 func (o *Object) Ref() usher.PolicyRef { return o.ref }
 
 // compile compiles the spec, and returns the problems.
-func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]string, limits *rule.Limits) []rule.Problem {
-	var c spec.Compilation
+func (o *Object) compile(ctx context.Context, s *v1alpha1.ObjectPolicySpec, annotations map[string]string, compiler *kcloudlabs.Compiler) []rule.Problem {
+	c := composer{Compilation: &spec.Compilation{}, object: o, compiler: compiler}
+	limits := &compiler.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
 	if s.FailurePolicy != "" {
 		o.ignore = c.FailurePolicy(&s.FailurePolicy)
@@ -106,9 +109,8 @@ func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]st
 		compiled, problems := Subjects(users.field, users.written)
 		*users.into, c.Problems = compiled, append(c.Problems, problems...)
 	}
-	o.compileBindings(&c, s.Bindings)
+	o.compileBindings(c.Compilation, s.Bindings)
 	o.data = c.Data(s.Data, o.ref.Namespace, limits)
-	o.facts = limits.Bounds(o.ref.Namespace, append(o.paramReads(&c, s.Bindings), o.data.Reads...))
 	if len(s.Validations)+len(s.Mutations)+len(s.AuditAnnotations) == 0 {
 		c.Fail("spec", "the policy does nothing", "add validations, mutations or auditAnnotations")
 	}
@@ -117,16 +119,17 @@ func (o *Object) compile(s *v1alpha1.ObjectPolicySpec, annotations map[string]st
 	}
 	if len(s.Validations)+len(s.AuditAnnotations) > 0 {
 		source := common
-		source.Validations = o.compileValidations(&c, s, annotations)
+		source.Validations = o.compileValidations(ctx, &c, s, annotations)
 		source.Annotations = c.Annotations(s.AuditAnnotations)
-		o.validate = o.program(&c, source)
+		o.validate = o.program(c.Compilation, source)
 	}
-	o.pods = o.podTemplates(&c, s)
+	o.pods = o.podTemplates(c.Compilation, s)
 	if len(s.Mutations) > 0 {
 		source := common
-		source.Mutations = o.compileMutations(&c, s)
-		o.mutate = o.program(&c, source)
+		source.Mutations = o.compileMutations(ctx, &c, s)
+		o.mutate = o.program(c.Compilation, source)
 	}
+	o.facts = limits.Bounds(o.ref.Namespace, slices.Concat(o.paramReads(c.Compilation, s.Bindings), o.data.Reads, c.reads))
 	rule.SortProblems(c.Problems)
 	// Variables and conditions are part of both programs.
 	return slices.Compact(c.Problems)
@@ -215,7 +218,7 @@ func (o *Object) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding,
 	return tree
 }
 
-func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec, annotations map[string]string) []admission.Validation {
+func (o *Object) compileValidations(ctx context.Context, c *composer, s *v1alpha1.ObjectPolicySpec, annotations map[string]string) []admission.Validation {
 	severity := severityOf(s, annotations)
 	names := map[string]bool{}
 	var all []admission.Validation
@@ -225,11 +228,7 @@ func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolic
 			c.Fail(at+".name", fmt.Sprintf("there is another validation %q", v.Name), "rename one of them")
 		}
 		names[v.Name] = true
-		written := admissionv1.Validation{Expression: v.Expression, Message: oneLine(v.Message), MessageExpression: v.MessageExpression}
-		if v.Reason != "" {
-			written.Reason = &v.Reason
-		}
-		all = append(all, c.Validation(at, written))
+		all = append(all, c.validation(ctx, at, v))
 		compiled := validation{name: v.Name, field: v.FieldPath, severity: severity}
 		if v.Severity != "" {
 			compiled.severity = usher.Severity(v.Severity)
@@ -242,19 +241,18 @@ func (o *Object) compileValidations(c *spec.Compilation, s *v1alpha1.ObjectPolic
 // oneLine returns a message in one line.
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
 
-func (o *Object) compileMutations(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec) []admission.Mutation {
+func (o *Object) compileMutations(ctx context.Context, c *composer, s *v1alpha1.ObjectPolicySpec) []admission.Mutation {
 	if s.ReinvocationPolicy != "" {
 		o.again = c.Reinvocation(s.ReinvocationPolicy)
 	}
-	written := make([]admissionv1.Mutation, len(s.Mutations))
+	all := make([]admission.Mutation, len(s.Mutations))
 	for i := range s.Mutations {
-		m := &s.Mutations[i]
-		written[i] = admissionv1.Mutation{PatchType: admissionv1.PatchType(m.PatchType), ApplyConfiguration: m.ApplyConfiguration, JSONPatch: m.JSONPatch}
+		all[i] = c.mutation(ctx, fmt.Sprintf("%s[%d]", mutationsRule, i), &s.Mutations[i])
 	}
 	if len(o.match.Resources.Rules) > 0 && len(spec.Changing(o.match.Resources).Rules) == 0 {
 		c.Fail("spec.mutations", "the policy is for deletions, which change no object", "add CREATE or UPDATE to spec.matchConstraints.resourceRules[].operations")
 	}
-	return c.Mutations(written)
+	return all
 }
 
 // Rules returns the rules of the policy.

@@ -10,10 +10,10 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/compile/kcloudlabs"
 	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
-	"github.com/usher-dev/usher/rule"
 )
 
 // objectPolicy compiles the spec of a policy for the cluster.
@@ -24,7 +24,7 @@ func objectPolicy(tb testing.TB, spec string) *compileusher.Object {
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		tb.Fatal(err)
 	}
-	o, problems := compileusher.ClusterObjectPolicy(p, rule.Limits{})
+	o, problems := compileusher.ClusterObjectPolicy(tb.Context(), p, kcloudlabs.Compiler{})
 	if len(problems) > 0 {
 		tb.Fatal(problems)
 	}
