@@ -36,6 +36,31 @@ func (c *Checker) Uses(expressions []Expression) []rule.Use {
 	return all
 }
 
+// Constants returns the constants in expressions, each once.
+func (c *Checker) Constants(expressions []Expression) []any {
+	if c.once.Do(c.prepare); c.err != nil {
+		return nil
+	}
+	var all []any
+	var collect func(ast.Expr)
+	collect = func(e ast.Expr) {
+		for _, constant := range comparisonsWith("==", e) {
+			if !slices.Contains(all, constant.With) {
+				all = append(all, constant.With)
+			}
+		}
+		for _, below := range cel.Parts(e) {
+			collect(below)
+		}
+	}
+	for i := range expressions {
+		if parsed, issues := c.base.Parse(expressions[i].Text); issues.Err() == nil {
+			collect(parsed.NativeRep().Expr())
+		}
+	}
+	return all
+}
+
 // A reader finds out how an expression uses fields.
 type reader struct {
 	paths map[int64]path
