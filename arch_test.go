@@ -74,6 +74,8 @@ var mayImport = []struct {
 	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "kind"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
+	// Other forms of a policy, which have to decide generated requests alike.
+	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
@@ -86,7 +88,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial", "kind",
+		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial", "convert", "kind",
 		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
