@@ -22,44 +22,93 @@ import (
 	"github.com/usher-dev/usher/policytest"
 )
 
+type renderFlags struct {
+	paths, from []string
+	to          []string
+	programs    bool
+	partial     bool
+}
+
 // Render returns usher render.
 func Render(s cli.Streams) *cobra.Command {
-	var programs bool
-	var paths []string
+	var f renderFlags
 	cmd := &cobra.Command{
 		Use:   "render PATH...",
-		Short: "Show what the templates of policies become",
+		Short: "Show what the templates of policies become, and convert policies",
 		Long: `Render does to policies what the webhook does when they are written to a cluster: it
 fills in defaults and writes each template as a CUE program into renderedCue. The path -
 means the standard input. Kubernetes' own admission policies have no templates: there is
 nothing to render.
 
-The exit status is 0, or 2 if a policy cannot be read or rendered.`,
+With --from it makes a ClusterObjectPolicy of each ValidatingAdmissionPolicy and
+MutatingAdmissionPolicy with its bindings. Params that are among the files are written
+into a binding that names exactly one object. With --to it does the reverse: vap is a
+ValidatingAdmissionPolicy, map is a MutatingAdmissionPolicy, each with its bindings. What
+these cannot express is an error, one line a feature, unless --partial is set.
+
+Both forms of a policy decide generated requests before the new one is printed. A request
+that they decide differently is an error.
+
+The exit status is 0, 1 if a policy cannot be converted wholly, or 2 if a policy cannot
+be read, rendered or converted.`,
 		Example: `  usher render policy.yaml
   usher render --cue policy.yaml
-  kubectl get clusteroverridepolicies -o yaml | usher render -`,
+  kubectl get clusteroverridepolicies -o yaml | usher render -
+  usher render --from policy.yaml --from bindings.yaml
+  usher render --to vap,map policy.yaml`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if paths = append(paths, args...); len(paths) == 0 {
-				return cli.NoPaths(cmd, "policies")
-			}
-			inputs, err := objects.Read(cmd, s, paths)
-			if err != nil {
-				return err
-			}
-			rendered, err := renderPolicies(cmd.Context(), inputs)
-			if err != nil {
-				return err
-			}
-			if programs {
-				return printPrograms(s.Out, rendered)
-			}
-			return printDocuments(s.Out, rendered)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	policies.RegisterFlag(cmd.Flags(), &paths, "; the same as PATH")
-	cmd.Flags().BoolVar(&programs, "cue", false, "print only the programs")
+	flags := cmd.Flags()
+	policies.RegisterFlag(flags, &f.paths, "; the same as PATH")
+	flags.BoolVar(&f.programs, "cue", false, "print only the programs")
+	flags.StringArrayVar(&f.from, "from", nil, "file or folder with admission policies, bindings and params to convert to ClusterObjectPolicies, - for the standard input (repeatable)")
+	flags.StringSliceVar(&f.to, "to", nil, "kinds to convert ClusterObjectPolicies to: vap, map or both")
+	flags.BoolVar(&f.partial, "partial", false, "with --to, leave out what cannot be expressed")
+	cli.Offer(cmd, "to", targetNames()...)
 	return cmd
+}
+
+func (f *renderFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	paths := slices.Concat(f.paths, f.from, args)
+	if len(paths) == 0 {
+		return cli.NoPaths(cmd, "policies")
+	}
+	if err := f.validate(); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	inputs, err := objects.Read(cmd, s, paths)
+	if err != nil {
+		return err
+	}
+	if len(f.from)+len(f.to) > 0 {
+		return f.convert(cmd, s, inputs)
+	}
+	rendered, err := renderPolicies(cmd.Context(), inputs)
+	if err != nil {
+		return err
+	}
+	if f.programs {
+		return printPrograms(s.Out, rendered)
+	}
+	return printDocuments(s.Out, rendered)
+}
+
+func (f *renderFlags) validate() error {
+	for _, name := range f.to {
+		if !slices.Contains(targetNames(), name) {
+			return fmt.Errorf("--to %s: expected %s", name, strings.Join(targetNames(), " or "))
+		}
+	}
+	switch {
+	case len(f.from) > 0 && len(f.to) > 0:
+		return errors.New("--from and --to exclude each other: one makes ClusterObjectPolicies, the other converts them")
+	case f.programs && len(f.from)+len(f.to) > 0:
+		return errors.New("--cue excludes --from and --to: there are no programs in CUE to print")
+	case f.partial && len(f.to) == 0:
+		return errors.New("--partial needs --to: with --from everything is converted")
+	}
+	return nil
 }
 
 // renderPolicies returns the policies among inputs as a cluster would store them.
@@ -70,7 +119,7 @@ func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]a
 		apiVersion, _ := in.Object["apiVersion"].(string)
 		kind, _ := in.Object["kind"].(string)
 		if strings.HasPrefix(apiVersion, "admissionregistration.k8s.io/") {
-			untouched = fmt.Errorf("render %s: a %s has no templates, and works as it is written; 'usher explain' shows the values of its expressions", in.File, kind)
+			untouched = fmt.Errorf("render %s: a %s has no templates, and works as it is written; 'usher explain' shows the values of its expressions, and 'usher render --from' makes a ClusterObjectPolicy of it", in.File, kind)
 			continue
 		}
 		if !api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind)) {
