@@ -49,6 +49,8 @@ type judging struct {
 	exempt rule.Validations
 	images []rule.Pattern
 	reruns int
+	// clauses are how many clauses that exclude the request are looked for in an exemption.
+	clauses int
 }
 
 // exemptions judges the exemptions from a rule that has something to say. What the rule has changed
@@ -80,6 +82,11 @@ func (j *judging) judge(ctx context.Context) judgement {
 		x := &j.rule.Exemptions[i]
 		if !j.concerns(x) {
 			continue
+		}
+		// Of many it is of no interest which nearly apply.
+		j.clauses = 2
+		if len(judged.not) >= maxNotExempt {
+			j.clauses = 1
 		}
 		whys := j.excludes(ctx, x)
 		switch {
@@ -121,14 +128,16 @@ func (j *judging) excludes(ctx context.Context, x *rule.Exempting) []string {
 	if now := j.engine.options.Now(); !now.Before(x.Expires) {
 		whys = append(whys, fmt.Sprintf("it expired %s ago", duration.HumanDuration(now.Sub(x.Expires))))
 	}
-	skipped := j.skips(ctx, &x.Applies)
+	skipped := j.excluding(ctx, j.evaluation, x.Applies)
 	if len(skipped) > 0 && j.of != nil {
 		// A pod that a workload would make is exempt if the workload is.
-		if ofWorkload := j.of.skips(ctx, &x.Applies); len(ofWorkload) < len(skipped) {
+		if ofWorkload := j.excluding(ctx, j.of, x.Applies); len(ofWorkload) < len(skipped) {
 			skipped = ofWorkload
 		}
 	}
-	whys = append(whys, skipped...)
+	if whys = append(whys, skipped...); len(whys) >= j.clauses {
+		return whys
+	}
 	if len(x.Images) > 0 {
 		if why := j.lacksContainers(x.Images); why != "" {
 			whys = append(whys, why)
@@ -137,7 +146,20 @@ func (j *judging) excludes(ctx context.Context, x *rule.Exempting) []string {
 	return whys
 }
 
-// skips returns why the program of an exemption skips the request.
+// excluding returns why programs of an exemption skip the request of an evaluation, which all of them are
+// about.
+func (j *judging) excluding(ctx context.Context, on *evaluation, applies []rule.Rule) []string {
+	var whys []string
+	for i := range applies {
+		if len(whys) >= j.clauses {
+			break
+		}
+		whys = append(whys, on.skips(ctx, &applies[i])...)
+	}
+	return whys
+}
+
+// skips returns why a program of an exemption skips the request.
 func (d *evaluation) skips(ctx context.Context, applies *rule.Rule) []string {
 	unknown := func(err error) []string {
 		return []string{fmt.Sprintf("whether it is for the request is not known: %v", err)}

@@ -377,7 +377,7 @@ func TestExemptionsSeeAllOfPods(t *testing.T) {
 		return rule.Outcome{}, nil
 	}), []string{"spec.containers"}, nil}
 	r.Exemptions = []rule.Exempting{{Exemption: &rule.Exemption{
-		Ref: usher.PolicyRef{Kind: "X", Name: "x"}, Expires: time.Now().Add(time.Hour), Applies: rule.Rule{Steps: []rule.Step{{Program: reads}}},
+		Ref: usher.PolicyRef{Kind: "X", Name: "x"}, Expires: time.Now().Add(time.Hour), Applies: []rule.Rule{{Steps: []rule.Step{{Program: reads}}}},
 	}}}
 	got := decide(t, engineOf(nil, r), workloadRequest(t, "Deployment", deployment(template)))
 	if got.Verdict != usher.Allow || len(got.Findings) != 1 || got.Findings[0].Outcome != usher.Exempted {

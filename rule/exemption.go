@@ -16,9 +16,9 @@ type Exemption struct {
 	Ref usher.PolicyRef
 	// Policies are those from which it exempts.
 	Policies []ExemptPolicy
-	// Applies has the program that tells which requests it is for: it skips the others. Its Checks
-	// are the reasons why not, one for each clause.
-	Applies Rule
+	// Applies have the programs that tell which requests it is for: each skips others, the cheapest
+	// first. Their Checks are the reasons, one for each clause.
+	Applies []Rule
 	// Images, unless empty, are those of the containers that are exempt; the rest of the object is
 	// still validated.
 	Images []Pattern

@@ -14,27 +14,21 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 )
 
-// An applies is the program of an exemption: it skips the requests that are not exempt. Each of its
-// checks is a clause that excludes the request; after the second it looks no further.
+// An applies is the first program of an exemption: it skips the requests of users and for resources
+// that are not exempt. Each of its checks is a clause that excludes the request.
 type applies struct {
 	match     spec.Match
 	resources rule.ResourceMatch
 	// limited says that there are resources.
 	limited     bool
 	subjects    []authz.Subject
-	conditions  *conditions
 	object, old *usher.Paths
 }
 
 func (a *applies) read() {
 	a.object, a.old = &usher.Paths{}, &usher.Paths{}
-	if a.conditions != nil {
-		object, old := a.conditions.program.ReadPaths()
-		a.object.Merge(object)
-		a.old.Merge(old)
-	}
 	a.match.AddPaths(a.object, a.old)
-	// The object that is deleted is the old one to expressions.
+	// The object that is deleted is the old one to selectors.
 	a.object.Merge(a.old)
 }
 
@@ -42,33 +36,28 @@ func (a *applies) read() {
 func (a *applies) ReadPaths() (object, old *usher.Paths) { return a.object, a.old }
 
 // String implements [rule.Program].
-func (a *applies) String() string { return "applies" }
+func (a *applies) String() string { return "subjects and matchConstraints" }
 
 // Run implements [rule.Program].
-func (a *applies) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+func (a *applies) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	var out rule.Outcome
-	exclude := func(field, why string) {
-		out.Checks = append(out.Checks, usher.Check{Name: field, Message: why})
-		out.Skipped = out.Checks[0].Message
-	}
 	if why := a.excludesUser(in.Request); why != "" {
-		exclude("spec.subjects", why)
+		exclude(&out, "spec.subjects", why)
 	}
 	why, err := a.mismatch(in)
 	if err != nil {
 		return rule.Outcome{}, err
 	}
 	if why != "" {
-		exclude("spec.matchConstraints", why)
+		exclude(&out, "spec.matchConstraints", why)
 	}
-	if len(out.Checks) > 1 || a.conditions == nil {
-		return out, nil
-	}
-	failed, err := a.conditions.failed(ctx, in)
-	for i := range failed {
-		exclude("spec.matchConditions", failed[i])
-	}
-	return out, err
+	return out, nil
+}
+
+// exclude adds a clause that excludes the request to an outcome.
+func exclude(out *rule.Outcome, field, why string) {
+	out.Checks = append(out.Checks, usher.Check{Name: field, Message: why})
+	out.Skipped = out.Checks[0].Message
 }
 
 func (a *applies) excludesUser(r *usher.Request) string {
@@ -97,11 +86,12 @@ func (a *applies) mismatch(in *rule.Input) (string, error) {
 	return "", nil
 }
 
-// A conditions has match conditions. They are compiled as validations: expressions of those see the
-// namespace of the object.
+// A conditions is the second program: it skips the requests for which a match condition is not true.
+// They are compiled as validations: expressions of those see the namespace of the object.
 type conditions struct {
-	program *admission.Program
-	names   []string
+	program     *admission.Program
+	names       []string
+	object, old *usher.Paths
 }
 
 func conditionsOf(all []admission.Named) (*conditions, []rule.Problem) {
@@ -119,27 +109,38 @@ func conditionsOf(all []admission.Named) (*conditions, []rule.Problem) {
 	for i := range problems {
 		problems[i].Field = strings.Replace(problems[i].Field, "spec.validations", "spec.matchConditions", 1)
 	}
+	if c.program != nil {
+		c.object, c.old = c.program.ReadPaths()
+		// The object that is deleted is the old one to expressions.
+		c.object.Merge(c.old)
+	}
 	return c, problems
 }
 
-// failed returns why conditions exclude a request.
-func (c *conditions) failed(ctx context.Context, in *rule.Input) ([]string, error) {
+// ReadPaths implements [rule.Selective].
+func (c *conditions) ReadPaths() (object, old *usher.Paths) { return c.object, c.old }
+
+// String implements [rule.Program].
+func (c *conditions) String() string { return "matchConditions" }
+
+// Run implements [rule.Program].
+func (c *conditions) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	input := spec.Input(in)
 	result, err := c.program.Evaluate(ctx, &input)
 	if err != nil {
-		return nil, err
+		return rule.Outcome{}, err
 	}
-	var whys []string
+	var out rule.Outcome
 	for i := range result.Denials {
 		d := &result.Denials[i]
+		why := fmt.Sprintf("its matchConditions[%s] is false", c.names[d.Index])
 		switch {
 		case d.Whole:
-			whys = append(whys, "its matchConditions have no value: "+d.Message)
+			why = "its matchConditions have no value: " + d.Message
 		case d.Failed:
-			whys = append(whys, fmt.Sprintf("its matchConditions[%s] has no value: %s", c.names[d.Index], d.Message))
-		default:
-			whys = append(whys, fmt.Sprintf("its matchConditions[%s] is false", c.names[d.Index]))
+			why = fmt.Sprintf("its matchConditions[%s] has no value: %s", c.names[d.Index], d.Message)
 		}
+		exclude(&out, "spec.matchConditions", why)
 	}
-	return whys, nil
+	return out, nil
 }

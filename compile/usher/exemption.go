@@ -28,7 +28,7 @@ func ClusterPolicyExemption(x *v1alpha1.ClusterPolicyExemption) (*rule.Exemption
 func PolicyExemption(x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Problem) {
 	c := newExempting(usher.PolicyRef{Kind: "PolicyExemption", Namespace: x.Namespace, Name: x.Name})
 	// What its author may not read, its conditions do not read either.
-	c.to.Applies.Facts = &fact.Bounds{Namespace: x.Namespace}
+	c.facts = &fact.Bounds{Namespace: x.Namespace}
 	compiled, problems := c.compile(&x.ObjectMeta, &x.Spec)
 	if x.Namespace == "" {
 		return nil, problems
@@ -40,11 +40,12 @@ func PolicyExemption(x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Probl
 type exempting struct {
 	spec.Compilation
 
-	to *rule.Exemption
+	to    *rule.Exemption
+	facts *fact.Bounds
 }
 
 func newExempting(ref usher.PolicyRef) *exempting {
-	return &exempting{to: &rule.Exemption{Ref: ref, Applies: rule.Rule{Policy: ref, Name: "spec", FailurePolicy: rule.Fail}}}
+	return &exempting{to: &rule.Exemption{Ref: ref}}
 }
 
 func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSpec) (*rule.Exemption, []rule.Problem) {
@@ -64,7 +65,7 @@ func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSp
 	if s.ExpiresAt.IsZero() {
 		c.Fail("spec.expiresAt", "missing: exemptions end", "write a time such as 2030-01-31T12:00:00Z")
 	}
-	c.to.Applies.Steps = []rule.Step{{Program: c.applies(s)}}
+	c.applies(s)
 	switch {
 	case len(rule.Errors(c.Problems)) > 0:
 		return nil, c.Problems
@@ -116,9 +117,9 @@ func (c *exempting) policy(field string, ref *v1alpha1.PolicyRef, images bool) {
 	case c.to.Ref.Kind == "PolicyExemption" && ref.Kind != "ClusterObjectPolicy" && ref.Kind != "ObjectPolicy":
 		c.Fail(field+".kind", "a namespace exempts nothing from a "+ref.Kind, "use a ClusterPolicyExemption, or name a ClusterObjectPolicy or an ObjectPolicy")
 	case mutates && len(ref.Validations) > 0:
-		c.note(rule.Mistake, field+".validations", fmt.Sprintf("a %s has no validations", ref.Kind), "remove the field: the exemption then is from the whole policy")
+		c.note(rule.Mistake, field+".validations", fmt.Sprintf("policies of the kind %s have no validations", ref.Kind), "remove the field: the exemption then is from the whole policy")
 	case mutates && images:
-		c.note(rule.Mistake, "spec.images", fmt.Sprintf("a %s cannot be applied to some containers only: requests are not exempt from it", ref.Kind),
+		c.note(rule.Mistake, "spec.images", fmt.Sprintf("policies of the kind %s cannot be applied to some containers only: requests are not exempt from them", ref.Kind),
 			"remove spec.images, or write another exemption for "+field)
 	}
 	name := c.pattern(field+".name", ref.Name)
@@ -143,13 +144,17 @@ func (c *exempting) pattern(field, text string) rule.Pattern {
 // image warns of a pattern that is for images of other registries than it seems to be.
 func (c *exempting) image(field, text string) {
 	c.to.Images = append(c.to.Images, c.pattern(field, text))
-	registry, _, star := strings.Cut(text, "*")
-	if star && !strings.Contains(registry, "/") {
+	registry, rest, star := strings.Cut(text, "*")
+	switch {
+	case !star || strings.Contains(rest, "*") || strings.Contains(registry, "/"):
+	case text == "*":
+		c.note(rule.Warning, field, "the pattern matches every image: no container is validated", "name images, or remove spec.images")
+	default:
 		c.note(rule.Warning, field, fmt.Sprintf("%q matches images of any registry whose name begins so", text), "write the registry and a slash before the *")
 	}
 }
 
-func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) rule.Program {
+func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 	a := &applies{}
 	var problems []rule.Problem
 	a.subjects, problems = Subjects("spec.subjects", s.Subjects)
@@ -159,10 +164,19 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) rule.Program {
 		a.resources, a.limited = a.match.Own()
 		c.scope(s.MatchConstraints)
 	}
-	a.conditions, problems = conditionsOf(c.Conditions(s.MatchConditions))
-	c.Problems = append(c.Problems, problems...)
 	a.read()
-	return a
+	c.apply(a)
+	conditions, problems := conditionsOf(c.Conditions(s.MatchConditions))
+	c.Problems = append(c.Problems, problems...)
+	if conditions != nil {
+		c.apply(conditions)
+	}
+}
+
+func (c *exempting) apply(p rule.Program) {
+	c.to.Applies = append(c.to.Applies, rule.Rule{
+		Policy: c.to.Ref, Name: "spec", FailurePolicy: rule.Fail, Facts: c.facts, Steps: []rule.Step{{Program: p}},
+	})
 }
 
 // scope refuses an exemption of a namespace that is for no objects in namespaces.
