@@ -33,6 +33,7 @@ var mayImport = []struct {
 	{"rule/authz", []string{".", "api"}},
 	{"rule/ruletest", []string{".", "rule"}},
 	{"kind", nil},
+	{"deploy/crds", nil},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
@@ -45,6 +46,9 @@ var mayImport = []struct {
 	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
 	// Each mutation sees the result of those before.
 	{"lang/cel/admission", []string{".", "fact", "rule", "lang/cel/...", "internal/jsonpatch"}},
+	// Policies in files are checked against the CRDs.
+	{"compile/definition", []string{"api/...", "deploy/crds"}},
+	{"compile/definition/definitiontest", nil},
 	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
 	// It proves policies as other policies have left them.
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},

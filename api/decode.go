@@ -5,9 +5,11 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/json"
@@ -40,7 +42,7 @@ func Decode(raw []byte) (Policy, error) {
 		policy.Object = kind.New()
 		raw = withoutStatus(raw)
 		if strict, err = json.UnmarshalStrict(raw, policy.Object); err != nil {
-			return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, inWords(err))
+			return Policy{}, fmt.Errorf("decode %s: %w", head.Kind, inWords(raw, err))
 		}
 	}
 	if len(strict) > 0 {
@@ -50,19 +52,20 @@ func Decode(raw []byte) (Policy, error) {
 	return policy, nil
 }
 
-// A typeError reports a value of the wrong type to authors.
-type typeError struct {
-	*stdjson.UnmarshalTypeError
-}
+// A TypeError reports a value of the wrong type to authors.
+type TypeError struct{ err *stdjson.UnmarshalTypeError }
+
+// Field returns the path of the field, without the indexes of lists.
+func (e *TypeError) Field() string { return fieldPath(e.err.Field) }
 
 // Error names the field, the value and the expected type.
-func (e *typeError) Error() string {
-	value := map[string]string{"bool": "true or false", "string": "text", "object": "a map", "array": "a list", "number": "a number"}[strings.Fields(e.Value + " ")[0]]
+func (e *TypeError) Error() string {
+	value := map[string]string{"bool": "true or false", "string": "text", "object": "a map", "array": "a list", "number": "a number"}[strings.Fields(e.err.Value + " ")[0]]
 	want, do := "a map", ""
-	switch e.Type.Kind() {
+	switch e.err.Type.Kind() {
 	case reflect.String:
 		want = "text"
-		if e.Value == "bool" || strings.HasPrefix(e.Value, "number") {
+		if e.err.Value == "bool" || strings.HasPrefix(e.err.Value, "number") {
 			do = "; write it in quotes"
 		}
 	case reflect.Bool:
@@ -72,11 +75,11 @@ func (e *typeError) Error() string {
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Float64:
 		want = "a number"
 	}
-	return fmt.Sprintf("%s is %s, and has to be %s%s", fieldPath(e.Field), cmp.Or(value, e.Value), want, do)
+	return fmt.Sprintf("%s is %s, and has to be %s%s", e.Field(), cmp.Or(value, e.err.Value), want, do)
 }
 
 // Unwrap returns the error of the decoder.
-func (e *typeError) Unwrap() error { return e.UnmarshalTypeError }
+func (e *TypeError) Unwrap() error { return e.err }
 
 // fieldPath leaves out of a path the names of embedded structs, which begin with a capital.
 func fieldPath(path string) string {
@@ -86,9 +89,51 @@ func fieldPath(path string) string {
 	}), ".")
 }
 
-func inWords(err error) error {
+// A timeError reports a value that is not a time to authors.
+type timeError struct {
+	*time.ParseError
+	field string
+}
+
+// Error names the value, and shows how times are written.
+func (e *timeError) Error() string {
+	return fmt.Sprintf("%s: %q is not a time: write one such as 2030-01-31T12:00:00Z", e.field, e.Value)
+}
+
+// Unwrap returns the error of the parser.
+func (e *timeError) Unwrap() error { return e.ParseError }
+
+// fieldWith returns the path of the first field below value that has a text; empty if there is none.
+func fieldWith(text string, value any, path string) string {
+	switch value := value.(type) {
+	case string:
+		if value == text {
+			return path
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if at := fieldWith(text, value[name], strings.TrimPrefix(path+"."+name, ".")); at != "" {
+				return at
+			}
+		}
+	case []any:
+		for i := range value {
+			if at := fieldWith(text, value[i], fmt.Sprintf("%s[%d]", path, i)); at != "" {
+				return at
+			}
+		}
+	}
+	return ""
+}
+
+func inWords(raw []byte, err error) error {
+	if parse, ok := errors.AsType[*time.ParseError](err); ok {
+		var tree map[string]any
+		_ = stdjson.Unmarshal(raw, &tree) // It has been read before.
+		return &timeError{parse, fieldWith(parse.Value, tree, "")}
+	}
 	if typed, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
-		return &typeError{typed}
+		return &TypeError{typed}
 	}
 	return err
 }

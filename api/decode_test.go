@@ -91,7 +91,16 @@ func TestDecodeErrors(t *testing.T) {
 		{
 			reason: "a field of the wrong type is named",
 			raw:    `{"apiVersion":"policy.kcloudlabs.io/v1alpha1","kind":"OverridePolicy","spec":{"overrideRules":"all"}}`,
-			want:   "spec.overrideRules",
+			want:   "spec.overrideRules is text, and has to be a list",
+		},
+		{
+			reason: "embedded structs of the code are not named",
+			raw:    `{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","spec":{"validations":[{"message":true}]}}`,
+			want:   "decode ClusterObjectPolicy: spec.validations.message is true or false, and has to be text; write it in quotes",
+		},
+		{
+			reason: "what is not a time", raw: `{"apiVersion":"usher.dev/v1alpha1","kind":"PolicyExemption","spec":{"expiresAt":"tomorrow"}}`,
+			want: `decode PolicyExemption: spec.expiresAt: "tomorrow" is not a time: write one such as 2030-01-31T12:00:00Z`,
 		},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

@@ -102,6 +102,7 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	}
 	problems = append(problems, metadata(c.Ref, p.Object)...)
 	problems = append(problems, fields(p)...)
+	problems = append(problems, refused(ctx, p, problems)...)
 	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
 	for i := range problems {
 		problems[i] = c.Place(problems[i])

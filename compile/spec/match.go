@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,9 @@ func (c *Compilation) resourceRules(field string, rules []admissionv1.NamedRuleW
 			if i := slices.Index(list, ""); i >= 0 && name != "apiGroups" {
 				c.Fail(fmt.Sprintf("%s.%s[%d]", at, name, i), "it is empty", "name one, or * for all")
 			}
+			if all := covering(list); all != "" {
+				c.Fail(at+"."+name, fmt.Sprintf("API servers reject %s beside what it covers", all), "remove the others")
+			}
 		}
 		compiled := rule.ResourceRule{Groups: r.APIGroups, Versions: r.APIVersions, Resources: r.Resources, Names: r.ResourceNames}
 		compiled.Operations = c.operations(at+".operations", r.Operations)
@@ -137,9 +141,26 @@ func (c *Compilation) resourceRules(field string, rules []admissionv1.NamedRuleW
 	return all
 }
 
+// covering returns an item that makes others redundant; empty if there is none.
+func covering(list []string) string {
+	for _, item := range list {
+		resource, subresource, _ := strings.Cut(item, "/")
+		for _, other := range list {
+			r, s, sub := strings.Cut(other, "/")
+			if other != item && (item == "*/*" || item == "*" && !sub || subresource == "*" && r == resource && sub || resource == "*" && subresource != "" && s == subresource) {
+				return item
+			}
+		}
+	}
+	return ""
+}
+
 func (c *Compilation) operations(field string, words []admissionv1.OperationType) []usher.Operation {
 	if len(words) == 0 {
 		c.Fail(field, "missing: the rule is for no request", "name some, or * for all")
+	}
+	if len(words) > 1 && slices.Contains(words, admissionv1.OperationAll) {
+		c.Fail(field, "API servers reject * beside other operations", "remove the others")
 	}
 	var operations []usher.Operation
 	for i, word := range words {

@@ -36,6 +36,7 @@ func (o *Object) podTemplates(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec)
 	}
 	if len(s.Validations) == 0 {
 		c.Fail("spec.podTemplates", "the policy has no validations: mutations are not applied to pod templates", "add validations, or remove podTemplates")
+		return v1alpha1.PodTemplatesOff
 	}
 	return s.PodTemplates
 }

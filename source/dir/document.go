@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -299,8 +298,8 @@ func examinePolicy(raw []byte, p *places, prefix string) found {
 		if errors.Is(err, api.ErrUnknownKind) {
 			field, err = "kind", fmt.Errorf("%w; there are %s", err, strings.Join(kindNames(), ", "))
 		}
-		if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) {
-			field, err = mismatch.Field, wrongType(mismatch)
+		if mismatch, ok := errors.AsType[*api.TypeError](err); ok {
+			field = mismatch.Field()
 		}
 		return found{at: locate(field, 0, 0), unreadable: err}
 	}
@@ -319,30 +318,4 @@ func examinePolicy(raw []byte, p *places, prefix string) found {
 		f.unreadable = fmt.Errorf("%s %s: metadata.namespace is missing, the policy is for objects of one namespace", kind.Kind, policy.Object.GetName())
 	}
 	return f
-}
-
-func wrongType(err *json.UnmarshalTypeError) error {
-	want := err.Type.String()
-	switch err.Type.Kind() {
-	case reflect.Struct, reflect.Map:
-		want = "object"
-	case reflect.Slice, reflect.Array:
-		want = "list"
-	case reflect.String:
-		want = "string"
-	case reflect.Bool:
-		want = "boolean"
-	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Float64:
-		want = "number"
-	}
-	got := err.Value
-	switch {
-	case got == "array":
-		got = "list"
-	case got == "bool":
-		got = "boolean"
-	case strings.HasPrefix(got, "number"):
-		got = "number"
-	}
-	return fmt.Errorf("decode policy: %s: %s instead of %s", err.Field, got, want)
 }

@@ -59,7 +59,7 @@ func (e errorText) Error() string { return string(e) }
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	const kinds = "; there are policy.kcloudlabs.io/v1alpha1 ClusterOverridePolicy, policy.kcloudlabs.io/v1alpha1 ClusterValidatePolicy, " +
-		"policy.kcloudlabs.io/v1alpha1 OverridePolicy, usher.dev/v1alpha1 AuthorizationPolicy, usher.dev/v1alpha1 ClusterAuthorizationPolicy"
+		"policy.kcloudlabs.io/v1alpha1 OverridePolicy, usher.dev/v1alpha1 AuthorizationPolicy, usher.dev/v1alpha1 ClusterAuthorizationPolicy, usher.dev/v1alpha1 ClusterObjectPolicy, usher.dev/v1alpha1 ClusterPolicyExemption, usher.dev/v1alpha1 ObjectPolicy, usher.dev/v1alpha1 PolicyExemption"
 	const cop, cvp, op = "ClusterOverridePolicy", "ClusterValidatePolicy", "OverridePolicy"
 	tests := []struct {
 		reason string
@@ -143,7 +143,7 @@ func TestLoad(t *testing.T) {
 			want: []string{
 				"! a.yaml:3: ClusterOverridePolicy: metadata.name is missing",
 				"! a.yaml:5: OverridePolicy one: metadata.namespace is missing, the policy is for objects of one namespace",
-				"! a.yaml:7: decode policy: metadata.name: object instead of string",
+				"! a.yaml:7: decode OverridePolicy: metadata.name is a map, and has to be text",
 			},
 		},
 		{
@@ -199,8 +199,8 @@ func TestLoad(t *testing.T) {
 			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata:\n  name: x\n  labels:\n    on: yes\n---\n" +
 				"apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {name: x}\nspec:\n  overrideRules: 1\n"},
 			want: []string{
-				"! a.yaml:5: decode policy: metadata.labels: boolean instead of string",
-				"! a.yaml:12: decode policy: spec.overrideRules: number instead of list",
+				"! a.yaml:5: decode ClusterOverridePolicy: metadata.labels is true or false, and has to be text; write it in quotes",
+				"! a.yaml:12: decode ClusterOverridePolicy: spec.overrideRules is a number, and has to be a list; write [ ] around it",
 			},
 		},
 	}

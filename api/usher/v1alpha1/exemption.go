@@ -95,6 +95,8 @@ type PolicyExemptionSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^[^*\s]+\*?[^*\s]*$|^\*[^*\s]*$`
 	Images []string `json:"images,omitempty"`
 	// Action is what follows when a request would have been denied: Skip, nothing; Warn, a warning;
 	// Audit, an audit annotation. The default is Skip.
@@ -104,10 +106,12 @@ type PolicyExemptionSpec struct {
 	// Reason is why the exemption is needed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`\S`
 	Reason string `json:"reason"`
 	// Owner is whom to ask about the exemption.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`\S`
 	Owner string `json:"owner"`
 	// ExpiresAt is when the exemption ends.
 	ExpiresAt metav1.Time `json:"expiresAt"`
@@ -120,11 +124,16 @@ type PolicyRef struct {
 	Kind string `json:"kind"`
 	// Name is the name of the policy. It may contain one *.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[^*]*\*?[^*]*$`
 	Name string `json:"name"`
 	// Validations are names of validations of the policy. The default is the whole policy.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
 	Validations []string `json:"validations,omitempty"`
 }
 

@@ -78,7 +78,10 @@ type ClusterObjectPolicySpec struct {
 // ObjectPolicySpec is the part of the spec that both kinds of object policies have. Fields that a
 // ValidatingAdmissionPolicy or a MutatingAdmissionPolicy also has mean the same as there.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.validations) || has(self.mutations) || has(self.auditAnnotations)",message="the policy does nothing: write validations, mutations or auditAnnotations"
+// +kubebuilder:validation:XValidation:rule="has(self.validations) && size(self.validations) > 0 || has(self.mutations) && size(self.mutations) > 0 || has(self.auditAnnotations) && size(self.auditAnnotations) > 0",message="the policy does nothing: write validations, mutations or auditAnnotations"
+// +kubebuilder:validation:XValidation:rule="has(self.paramKind) || !has(self.bindings) || self.bindings.all(b, !has(b.paramRef))",message="paramRef needs paramKind: set paramKind, or write params in place"
+// +kubebuilder:validation:XValidation:rule="!has(self.reinvocationPolicy) || has(self.mutations)",message="reinvocationPolicy belongs to mutations"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplates) || has(self.validations)",message="podTemplates belongs to validations"
 type ObjectPolicySpec struct {
 	// Description says what the policy is for. The default is the annotation
 	// policies.kyverno.io/description.
@@ -98,9 +101,13 @@ type ObjectPolicySpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=2048
+	// +kubebuilder:validation:items:Pattern=`^https?://[^ ]+$`
 	Links []string `json:"links,omitempty"`
 
 	// MatchConstraints are the requests to which the policy applies.
+	//
+	// +kubebuilder:validation:XValidation:rule="has(self.resourceRules) && size(self.resourceRules) > 0",message="say for which requests the policy is: resourceRules is missing"
 	MatchConstraints admissionv1.MatchResources `json:"matchConstraints"`
 	// MatchConditions are CEL expressions. The policy applies only if all of them are true.
 	// +optional
@@ -133,6 +140,7 @@ type ObjectPolicySpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
 	Variables []admissionv1.Variable `json:"variables,omitempty"`
 
 	// Validations reject a request unless their expression is true.
@@ -199,6 +207,7 @@ const (
 
 // Binding puts a policy into force for some of its requests.
 //
+// +kubebuilder:validation:XValidation:rule="!(has(self.validationActions) && 'Deny' in self.validationActions && 'Warn' in self.validationActions)",message="Deny and Warn exclude each other: the message of a denial is shown, too"
 // +kubebuilder:validation:XValidation:rule="!(has(self.params) && has(self.paramRef))",message="a binding has either params or paramRef"
 type Binding struct {
 	// Name identifies the binding in messages. Without one it is named by its place.
@@ -215,6 +224,8 @@ type Binding struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=Deny;Warn;Audit
 	ValidationActions []admissionv1.ValidationAction `json:"validationActions,omitempty"`
 	// ParamRef selects objects of the paramKind. The policy is evaluated with each.
 	// +optional
@@ -260,6 +271,7 @@ type Validation struct {
 	// FieldPath is the field that is wrong, such as spec.hostNetwork. The default is the field that
 	// the failing part of the expression reads.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	FieldPath string `json:"fieldPath,omitempty"`
 }
 
@@ -286,6 +298,8 @@ const (
 type Mutation struct {
 	// Name identifies the mutation in messages.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 	// PatchType is how the object is changed.
 	PatchType PatchType `json:"patchType"`
@@ -318,73 +332,3 @@ const (
 	PatchTypeMergePatch         PatchType = "MergePatch"
 	PatchTypeTemplate           PatchType = "Template"
 )
-
-// DataSource is an object, a list of objects or an HTTP response that expressions read as
-// data.NAME.
-//
-// +kubebuilder:validation:XValidation:rule="[has(self.object), has(self.list), has(self.http)].filter(x, x).size() == 1",message="a source of data has one of object, list and http"
-type DataSource struct {
-	// Name is the name in expressions.
-	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
-	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
-	// Object is one object of the cluster.
-	// +optional
-	Object *DataObject `json:"object,omitempty"`
-	// List is all objects of a kind in a namespace, or those that a selector selects.
-	// +optional
-	List *DataList `json:"list,omitempty"`
-	// HTTP is a request whose JSON response is the value.
-	// +optional
-	HTTP *kcloudlabs.HttpDataRef `json:"http,omitempty"`
-	// OnMissing is Fail, so that the policy fails if there is no such object, or Null, so that the
-	// value is null. The default is Fail.
-	// +optional
-	OnMissing OnMissing `json:"onMissing,omitempty"`
-}
-
-// OnMissing says what the value of data is that does not exist.
-//
-// +kubebuilder:validation:Enum=Fail;Null
-type OnMissing string
-
-// The values of OnMissing.
-const (
-	OnMissingFail OnMissing = "Fail"
-	OnMissingNull OnMissing = "Null"
-)
-
-// DataObject names one object.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.nameExpression)",message="an object has either name or nameExpression"
-type DataObject struct {
-	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
-	APIVersion string `json:"apiVersion"`
-	// Kind is the kind.
-	Kind string `json:"kind"`
-	// Namespace is the namespace of the object. The default is that of the request; omit it for
-	// kinds without namespaces.
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-	// Name is the name of the object.
-	// +optional
-	Name string `json:"name,omitempty"`
-	// NameExpression is a CEL expression of type string that makes the name.
-	// +optional
-	NameExpression string `json:"nameExpression,omitempty"`
-}
-
-// DataList selects objects of a kind.
-type DataList struct {
-	// APIVersion is group/version, such as apps/v1, or the version alone for the core group.
-	APIVersion string `json:"apiVersion"`
-	// Kind is the kind of the objects.
-	Kind string `json:"kind"`
-	// Namespace is the namespace of the objects. The default is that of the request; * is all
-	// namespaces.
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-	// LabelSelector selects objects by labels. The default is all objects.
-	// +optional
-	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-}
