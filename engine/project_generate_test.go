@@ -234,7 +234,7 @@ func (g *podGenerator) judgement() (program, []string) {
 	denyIf := func(path string, holds func(value any) bool) (program, []string) {
 		return func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 			var value any = in.Object
-			for _, key := range strings.Split(path, ".") {
+			for key := range strings.SplitSeq(path, ".") {
 				m, _ := value.(map[string]any)
 				value = m[key]
 			}

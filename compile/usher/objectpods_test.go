@@ -18,7 +18,7 @@ func TestPodTemplates(t *testing.T) {
 	t.Parallel()
 	of := func(operations, resources string) admissionv1.NamedRuleWithOperations {
 		var r admissionv1.NamedRuleWithOperations
-		for _, o := range strings.Fields(operations) {
+		for o := range strings.FieldsSeq(operations) {
 			r.Operations = append(r.Operations, admissionv1.OperationType(o))
 		}
 		r.APIGroups, r.APIVersions, r.Resources = []string{""}, []string{"v1"}, strings.Fields(resources)
