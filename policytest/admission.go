@@ -162,7 +162,12 @@ func (s *subject) cover(ctx context.Context) (Coverage, error) {
 	}
 	coverage := Coverage{Set: s.compiled.Ref.String(), File: s.file}
 	counted := map[string]bool{}
+	spec, _ := s.policy["spec"].(map[string]any)
 	for _, r := range s.rules() {
+		if r.Pod != nil && spec["podTemplates"] == nil {
+			// It is there by default, and runs the same validations.
+			continue
+		}
 		if !counted[r.Name] {
 			counted[r.Name] = true
 			coverage.rule(&r, seen[r.Name])

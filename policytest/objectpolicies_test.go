@@ -1,6 +1,7 @@
 package policytest_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -119,5 +120,36 @@ func TestObjectPoliciesAreMutated(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("survivors of %d: %+v", mutants.Total, mutants.Survivors)
+	}
+}
+
+// TestPodTemplatesAreCoveredIfWritten: what is there by default needs no case of its own.
+func TestPodTemplatesAreCoveredIfWritten(t *testing.T) {
+	t.Parallel()
+	for podTemplates, want := range map[string]bool{"": false, "podTemplates: Warn": true, "podTemplates: Deny": true} {
+		_, tests := testsOf(t, fmt.Sprintf(`
+name: pod
+phase: validate
+policies:
+- apiVersion: usher.dev/v1alpha1
+  kind: ClusterObjectPolicy
+  metadata: {name: p}
+  spec:
+    matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+    validations: [{expression: "!has(object.spec.nodeName)"}]
+    %s
+request:
+  operation: CREATE
+  namespace: shop
+  object: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {nodeName: a}}
+expect: {allowed: false}
+`, podTemplates))
+		got, err := policytest.Cover(t.Context(), tests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := slices.Contains(got[0].Missing, "ClusterObjectPolicy p spec.podTemplates: rejects no case"); missing != want {
+			t.Errorf("%q: %q", podTemplates, got[0].Missing)
+		}
 	}
 }
