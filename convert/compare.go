@@ -170,10 +170,14 @@ func said(d *usher.Decision) string {
 	actions := map[string]map[string]bool{}
 	for i := range d.Findings {
 		for _, c := range d.Findings[i].Checks {
-			if !strings.HasPrefix(c.Name, "spec.validations") {
+			key := c.Name + ": " + c.Message
+			switch {
+			case c.Failed:
+				// A condition that fails is reported as a validation by one of the kinds.
+				key = c.Message
+			case !strings.HasPrefix(c.Name, "spec.validations"):
 				continue
 			}
-			key := c.Name + ": " + c.Message
 			if actions[key] == nil {
 				actions[key] = map[string]bool{}
 			}
