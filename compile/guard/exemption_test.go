@@ -94,7 +94,9 @@ func TestWhoMayExempt(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			may := func(_ context.Context, r *usher.Request) (bool, error) { return slices.Contains(test.may, question(r)), nil }
+			may := func(_ context.Context, r *usher.Request) (bool, error) {
+				return slices.Contains(test.may, question(r)), nil
+			}
 			g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{May: may, LongestExemption: test.longest, Now: func() time.Time { return now }})
 			tree := object(t, fmt.Sprintf(exemption, test.expires))
 			d, err := g.Decide(t.Context(), &usher.Request{
