@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -43,8 +44,7 @@ func addPaths(all *[][]string, of reflect.Type, path []string) {
 }
 
 func addFields(all *[][]string, of reflect.Type, path []string) {
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
@@ -57,5 +57,5 @@ func addFields(all *[][]string, of reflect.Type, path []string) {
 }
 
 func below(path []string, name string) []string {
-	return append(path[:len(path):len(path)], name)
+	return append(slices.Clip(path), name)
 }
