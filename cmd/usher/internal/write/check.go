@@ -25,6 +25,7 @@ import (
 type checkFlags struct {
 	paths, files    []string
 	strict, verbose bool
+	reads           bool
 	limits          policies.Limits
 	output          cli.OutputFlag
 	color           cli.ColorFlag
@@ -48,6 +49,10 @@ With --file it tries the objects that you give, too. CustomResourceDefinitions a
 these, and among the policies, say what objects of their kinds are like; kinds that
 nothing is known of are not tried, and named.
 
+With --reads it prints what the policies read besides requests: params, data, owners,
+other objects, namespaces and access; and the values of the Helm chart that give Usher
+the rights for that.
+
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
 
@@ -67,6 +72,7 @@ check. Warnings are errors with --strict.`,
 	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
+	cmd.Flags().BoolVar(&f.reads, "reads", false, "print what policies read besides requests, and the rights that this needs, instead of problems")
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
 	return cmd
@@ -83,6 +89,9 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	o := compile.Options{}
 	if o.Limits, err = f.limits.Limits(); err != nil {
 		return err
+	}
+	if f.reads {
+		return f.printReads(cmd.Context(), s, set, o)
 	}
 	try, err := newTrial(f.files, f.paths)
 	if err != nil {
@@ -101,6 +110,19 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 		return cli.ErrNegative
 	}
 	return err
+}
+
+// printReads prints what policies read. CustomResourceDefinitions say what resources are called.
+func (f *checkFlags) printReads(ctx context.Context, s cli.Streams, set source.Set, o compile.Options) error {
+	compiled, _ := o.All(ctx, set.Policies)
+	report, err := newReadsReport(compiled, slices.Concat(f.paths, f.files))
+	if err != nil {
+		return err
+	}
+	if f.output.Value == "text" {
+		return report.print(s)
+	}
+	return f.output.Encode(s.Out, report)
 }
 
 type checkReport struct {

@@ -1,0 +1,214 @@
+package write
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/rule"
+)
+
+// A readsReport says what policies read besides requests, and the rights that this needs.
+type readsReport struct {
+	Reads  []read      `json:"reads"`
+	Values chartValues `json:"values"`
+}
+
+// A read is something that a policy reads.
+type read struct {
+	Policy usher.PolicyRef `json:"policy"`
+	// As says by what name or way: params, data.NAME, owner, reference, namespaces or access.
+	As         string `json:"as"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	URL        string `json:"url,omitempty"`
+	// Group, Resource and Verbs are the right that Usher needs.
+	Group    string   `json:"group,omitempty"`
+	Resource string   `json:"resource,omitempty"`
+	Verbs    []string `json:"verbs,omitempty"`
+}
+
+// chartValues are the values of the chart that give the rights.
+type chartValues struct {
+	Facts factsValues `json:"facts"`
+}
+
+type factsValues struct {
+	Namespaces bool             `json:"namespaces,omitempty"`
+	Owners     bool             `json:"owners,omitempty"`
+	Resources  []resourceValues `json:"resources"`
+}
+
+type resourceValues struct {
+	APIGroups []string `json:"apiGroups"`
+	Resources []string `json:"resources"`
+}
+
+// newReadsReport finds what policies read. The paths may have CustomResourceDefinitions.
+func newReadsReport(compiled []compile.Compiled, paths []string) (*readsReport, error) {
+	var definitions []map[string]any
+	for _, path := range paths {
+		// Reading the policies reports the problems of other files.
+		if found, err := object.Load(path); err == nil && path != "-" {
+			definitions = append(definitions, found...)
+		}
+	}
+	defined, err := kind.Defined(definitions)
+	if err != nil {
+		return nil, err
+	}
+	r := &readsReport{Reads: []read{}, Values: chartValues{factsValues{Resources: []resourceValues{}}}}
+	finder := finder{report: r, kinds: kind.Recorded().With(defined)}
+	for i := range compiled {
+		finder.policy(&compiled[i])
+	}
+	r.Values.Facts.Resources = finder.resources()
+	return r, nil
+}
+
+// A finder finds what policies read.
+type finder struct {
+	report *readsReport
+	kinds  *kind.Set
+	// named are the resources that the chart has to name, by their groups.
+	named map[string]map[string]bool
+}
+
+func (f *finder) policy(c *compile.Compiled) {
+	if typed := c.Typed(); typed != nil {
+		if of := typed.Params(); !of.Empty() {
+			f.object(c.Ref, "params", of)
+		}
+		for _, d := range typed.Data() {
+			f.object(c.Ref, "data."+d.Name, d.Kind)
+		}
+		f.http(c)
+		text := ""
+		for _, e := range typed.Expressions() {
+			text += e.Text + "\n"
+		}
+		if strings.Contains(text, "namespaceObject") {
+			f.object(c.Ref, "namespaceObject", schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+		}
+		if strings.Contains(text, "authorizer") {
+			f.add(read{
+				Policy: c.Ref, As: "authorizer", APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview",
+				Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
+			})
+		}
+	}
+	for i := range c.Rules {
+		for _, step := range c.Rules[i].Steps {
+			traced, ok := step.Program.(rule.Traced)
+			if !ok {
+				continue
+			}
+			for _, use := range traced.Uses() {
+				switch {
+				case use.Of == rule.OwnerObject:
+					f.report.Values.Facts.Owners = true
+					f.add(read{Policy: c.Ref, As: "owner", Verbs: []string{"get"}})
+				case use.Of == rule.OtherObject && !use.Kind.Empty():
+					f.object(c.Ref, "reference", use.Kind)
+				}
+			}
+		}
+	}
+}
+
+// http adds the addresses of spec.data.
+func (f *finder) http(c *compile.Compiled) {
+	var data []usherv1alpha1.DataSource
+	switch p := c.Policy.Object.(type) {
+	case *usherv1alpha1.ClusterObjectPolicy:
+		data = p.Spec.Data
+	case *usherv1alpha1.ObjectPolicy:
+		data = p.Spec.Data
+	}
+	for i := range data {
+		if h := data[i].HTTP; h != nil {
+			// Without what may be secret.
+			address := (&fact.HTTP{Method: cmp.Or(h.Method, "GET"), URL: h.URL}).String()
+			f.add(read{Policy: c.Ref, As: "data." + data[i].Name, URL: address})
+		}
+	}
+}
+
+// object adds objects of a kind, with the right to read them.
+func (f *finder) object(of usher.PolicyRef, as string, gvk schema.GroupVersionKind) {
+	resource := ""
+	for _, served := range f.kinds.Serving(gvk) {
+		if !strings.Contains(served.Name, "/") {
+			resource = served.Name
+		}
+	}
+	if resource == "" {
+		guess, _ := meta.UnsafeGuessKindToResource(gvk)
+		resource = guess.Resource
+	}
+	apiVersion, name := gvk.ToAPIVersionAndKind()
+	f.add(read{
+		Policy: of, As: as, APIVersion: apiVersion, Kind: name, Group: gvk.Group, Resource: resource, Verbs: []string{"get", "list", "watch"},
+	})
+	if gvk.Group == "" && resource == "namespaces" {
+		f.report.Values.Facts.Namespaces = true
+		return
+	}
+	if f.named == nil {
+		f.named = map[string]map[string]bool{}
+	}
+	if f.named[gvk.Group] == nil {
+		f.named[gvk.Group] = map[string]bool{}
+	}
+	f.named[gvk.Group][resource] = true
+}
+
+func (f *finder) add(r read) {
+	if !slices.ContainsFunc(f.report.Reads, func(known read) bool { return fmt.Sprint(known) == fmt.Sprint(r) }) {
+		f.report.Reads = append(f.report.Reads, r)
+	}
+}
+
+func (f *finder) resources() []resourceValues {
+	all := []resourceValues{}
+	for _, group := range slices.Sorted(maps.Keys(f.named)) {
+		all = append(all, resourceValues{[]string{group}, slices.Sorted(maps.Keys(f.named[group]))})
+	}
+	return all
+}
+
+// print prints a table, and the values of the chart.
+func (r *readsReport) print(s cli.Streams) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "POLICY\tAS\tREADS\tRIGHT")
+	for i := range r.Reads {
+		x := &r.Reads[i]
+		what := cmp.Or(x.URL, strings.TrimSpace(x.APIVersion+" "+x.Kind), "owners of objects")
+		right := "-"
+		if x.Resource != "" {
+			right = strings.Join(x.Verbs, ",") + " " + strings.TrimSuffix(x.Resource+"."+x.Group, ".")
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", x.Policy, x.As, what, right)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	if _, err := fmt.Fprintln(s.Out, "\nValues of the chart:"); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	yaml := cli.OutputFlag{Value: "yaml"}
+	return yaml.Encode(s.Out, r.Values)
+}
