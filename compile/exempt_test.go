@@ -73,7 +73,7 @@ func exemptionFrom(t testing.TB, name, namespace, ref string) compile.Compiled {
 func exemptFrom(t testing.TB) []compile.Compiled {
 	t.Helper()
 	var policies []api.Policy
-	for _, text := range strings.Split(exemptPolicies, "---\n") {
+	for text := range strings.SplitSeq(exemptPolicies, "---\n") {
 		policies = append(policies, decode(t, "policies", []byte(text)))
 	}
 	compiled, problems := compile.All(policies)

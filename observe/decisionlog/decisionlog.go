@@ -113,7 +113,9 @@ func verdict(d usher.Decision, err error) string {
 
 // policies names the policies that did not merely look on.
 func policies(findings []usher.Finding) []string {
-	return names(findings, func(o usher.Outcome) bool { return o != usher.Passed && o != usher.Skipped && o != usher.WouldDeny && o != usher.Exempted })
+	return names(findings, func(o usher.Outcome) bool {
+		return o != usher.Passed && o != usher.Skipped && o != usher.WouldDeny && o != usher.Exempted
+	})
 }
 
 // wouldDeny names the policies that would deny the request.
