@@ -208,17 +208,24 @@ func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	}
 }
 
-// await waits until there is a newer view than v.
+// await waits until there is a newer view than v, or an exemption is used for the first time.
 func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
 	if atMost <= 0 {
 		return
 	}
-	timer := time.NewTimer(atMost)
+	timer, ticker := time.NewTimer(atMost), time.NewTicker(pollEvery)
 	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-v.superseded:
+	defer ticker.Stop()
+	for !l.firstUsed(time.Now()) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-v.superseded:
+			return
+		case <-ticker.C:
+		}
 	}
 }
 

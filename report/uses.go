@@ -134,6 +134,18 @@ func (l *leader) countUses(now time.Time) {
 	maps.DeleteFunc(l.uses.sums, func(uid types.UID, _ *sum) bool { _, ok := l.seen[uid]; return !ok })
 }
 
+// firstUsed reports whether this replica has used an exemption whose status says that none was used.
+func (l *leader) firstUsed(now time.Time) bool {
+	states := l.exemptions()
+	return slices.ContainsFunc(states, func(s rule.ExemptionState) bool {
+		known, ok := l.known[s.UID]
+		if sum := l.uses.sums[s.UID]; sum != nil && !sum.written.IsZero() {
+			return false
+		}
+		return s.Uses > 0 && ok && known.LastUsed == nil && l.writable(&rule.State{Policy: s.Ref, UID: s.UID}, now)
+	})
+}
+
 func (u *uses) add(replica string, started metav1.MicroTime, all []use, now time.Time) {
 	c := u.counted[replica]
 	if c == nil || !c.started.Equal(&started) {
