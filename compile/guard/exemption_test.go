@@ -20,6 +20,10 @@ import (
 func TestRightsOfExemptions(t *testing.T) {
 	t.Parallel()
 	ref := func(kind, name string) v1alpha1.PolicyRef { return v1alpha1.PolicyRef{Kind: kind, Name: name} }
+	var many []v1alpha1.PolicyRef
+	for i := range 5000 {
+		many = append(many, ref("ClusterObjectPolicy", fmt.Sprint(i)))
+	}
 	for _, test := range []struct {
 		reason    string
 		namespace string
@@ -40,6 +44,7 @@ func TestRightsOfExemptions(t *testing.T) {
 			"exempt objectpolicies.usher.dev x in shop", "exempt overridepolicies.policy.kcloudlabs.io in shop",
 		}},
 		{"rights in a namespace are none to policies of the cluster", "shop", []v1alpha1.PolicyRef{ref("ClusterObjectPolicy", "x")}, []string{"exempt clusterobjectpolicies.usher.dev x in"}},
+		{"too many policies to ask about each", "", many, []string{"exempt *.* in"}},
 		{"an unknown kind needs everything", "shop", []v1alpha1.PolicyRef{ref("Widget", "x")}, []string{"exempt *.* x in shop"}},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
