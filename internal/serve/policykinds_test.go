@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,9 +76,7 @@ func TestCRDsThatDifferFromThisVersion(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			want := map[string]int{"read": 0, "older": 0, "absent": 0, "forbidden": 0, "failing": 0}
-			for state, n := range test.counts {
-				want[state] = n
-			}
+			maps.Copy(want, test.counts)
 			if diff := cmp.Diff(want, kinds.Count()); diff != "" {
 				t.Errorf("kinds by state (-want +got):\n%s", diff)
 			}
