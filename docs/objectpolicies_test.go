@@ -1,0 +1,68 @@
+package docs_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+)
+
+// TestReferenceOfObjectPolicies compares the table of fields with the API types: each field has a
+// row, and there are no other rows.
+func TestReferenceOfObjectPolicies(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("object-policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Reference\n")
+	if !found {
+		t.Fatal("object-policies.md has no section Reference")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(section, -1) {
+		got = append(got, row[1])
+	}
+	var want []string
+	var walk func(reflect.Type, string)
+	walk = func(of reflect.Type, path string) {
+		for field := range fieldsOf(of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" {
+				walk(field.Type, path)
+				continue
+			}
+			part, lists := field.Type, ""
+			for part.Kind() == reflect.Pointer || part.Kind() == reflect.Slice {
+				if part.Kind() == reflect.Slice {
+					lists = "[]"
+				}
+				part = part.Elem()
+			}
+			// Subjects are those of authorization policies; what others define is documented there.
+			own := part.Kind() == reflect.Struct && part.PkgPath() == of.PkgPath() && part != reflect.TypeFor[v1alpha1.Subject]()
+			if !own {
+				want = append(want, path+name)
+				continue
+			}
+			want = append(want, path+name+lists)
+			walk(part, path+name+lists+".")
+		}
+	}
+	walk(reflect.TypeFor[v1alpha1.ClusterObjectPolicySpec](), "")
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("object-policies.md, Reference (-types +rows):\n%s", diff)
+	}
+	if len(want) < 50 {
+		t.Errorf("only %d fields were found", len(want))
+	}
+}
