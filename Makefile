@@ -156,6 +156,10 @@ trial-objects: build bin/usher-sandbox ## record the sample objects that policie
 	cd sandbox && CGO_ENABLED=0 $(GO) test -count=1 ./internal/defaulted -update
 	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_BIN=$(CURDIR)/bin/usher USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedKinds ./e2e
 
+.PHONY: lockout-requests
+lockout-requests: bin/usher-sandbox ## record the requests that usher check --lockout sends: those of trial/lockout/seeds.yaml as an API server sends them
+	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedLockout ./e2e
+
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh

@@ -17,6 +17,8 @@ const (
 	validatingKind = "ValidatingWebhookConfiguration"
 	// domain is the suffix of the names of entries, which API servers show to denied users.
 	domain = ".usher.dev"
+	// nameLabel is the label with the name that API servers give each namespace.
+	nameLabel = "kubernetes.io/metadata.name"
 )
 
 // Objects returns the configurations that a coverage needs. Equal coverages have identical objects.
@@ -69,21 +71,26 @@ func (e *Applier) namespaces(n *Entry) *metav1.LabelSelector {
 	}
 	if e.o.Namespace != "" {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{e.o.Namespace},
+			Key: nameLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{e.o.Namespace},
 		})
 	}
 	return selector
 }
 
 func (e *Applier) objects(n *Entry) *metav1.LabelSelector {
-	selector := &metav1.LabelSelector{}
 	if n.OfPolicies() {
-		return selector
+		return &metav1.LabelSelector{}
 	}
-	if e.o.ObjectSelector != nil {
-		selector = e.o.ObjectSelector.DeepCopy()
+	return e.o.objectSelector()
+}
+
+// objectSelector selects the objects whose requests are sent.
+func (o *Options) objectSelector() *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{}
+	if o.ObjectSelector != nil {
+		selector = o.ObjectSelector.DeepCopy()
 	}
-	if e.o.Compat {
+	if o.Compat {
 		selector = metav1.AddLabelToSelector(selector, "kinitiras.kcloudlabs.io/webhook", "enabled")
 	}
 	return selector
