@@ -76,8 +76,10 @@ var mayImport = []struct {
 	// Assemblies: they connect stages.
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "kind"}},
+	// Which requests reach a door is what API servers are told to send.
+	{"trial/lockout", []string{".", "api", "fact", "rule", "compile", "index", "engine", "internal/jsonpatch", "internal/webhookconfig"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"live", []string{".", "trial", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
+	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
@@ -92,7 +94,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial", "convert", "kind",
+		".", "api/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial/...", "convert", "kind",
 		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",

@@ -32,6 +32,7 @@ import (
 	"github.com/usher-dev/usher/rule/authz"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/trial/lockout"
 )
 
 // ErrNotLoaded is the error of Decide before every source has handed over its policies.
@@ -120,7 +121,7 @@ func New(o Options) *Live {
 		o.CompileTimeout = 20 * time.Second
 	}
 	if o.Trial == nil {
-		o.Trial = trial.New(trial.Options{}).Problems
+		o.Trial = lockout.With(trial.New(trial.Options{}).Problems, lockout.Options{})
 	}
 	if o.Engine.Now == nil {
 		o.Engine.Now = time.Now

@@ -37,6 +37,7 @@ import (
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/trial/lockout"
 )
 
 // A Server is a webhook server. Use [New], which opens its ports, and then [Server.Run].
@@ -159,7 +160,9 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = &s.cluster.proofs.prover
 		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable})
-		o.Trial = o.Stored.Problems
+		registered := s.config.Cluster.WebhookConfig
+		registered.Namespace = s.config.Cluster.Namespace
+		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})
 	}
 	return o
 }

@@ -77,10 +77,9 @@ type Result struct {
 // errNoFacts is the error for facts, which are not known here.
 var errNoFacts = errors.New("lock-out checks have no facts")
 
-func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNoFacts }
-
 // Check tries the rules of one policy, in their order, on all requests, until ctx is done. What a rule
-// says without the facts that it needs does not count.
+// says without the facts that it needs does not count. Namespaces are known, with the label that API
+// servers set and no other.
 func Check(ctx context.Context, rules []rule.Rule, o Options) (Result, error) {
 	if len(rules) == 0 {
 		return Result{}, nil
@@ -113,9 +112,12 @@ type checker struct {
 
 func newChecker(rules []rule.Rule, o Options) *checker {
 	c := &checker{options: o, coverage: rule.Cover(rules)}
-	facts := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
+	facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
+		if o := ref.Object; o != nil && o.Kind == "Namespace" && o.APIVersion == "v1" && o.Name != "" {
+			return namespace(o.Name), nil
+		}
 		c.asked = true
-		return noFacts(ctx, ref)
+		return nil, errNoFacts
 	})
 	decide := func(some []rule.Rule) usher.Decider {
 		return engine.New(index.New(some), facts, engine.Options{FailurePolicy: engine.Fail})
@@ -123,6 +125,13 @@ func newChecker(rules []rule.Rule, o Options) *checker {
 	c.decider = engine.NewEntries(rules, c.coverage.Entries(), decide(rules), decide)
 	c.upstream = o.Upstream && isForeign(rules[0].Policy.Kind)
 	return c
+}
+
+func namespace(name string) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{"kubernetes.io/metadata.name": name}},
+	}
 }
 
 // request tries one request in both phases.

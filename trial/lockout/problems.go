@@ -2,7 +2,6 @@ package lockout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -106,9 +105,4 @@ func short(message string) string {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}
 	return text
-}
-
-// Reached returns the findings about requests that reach a door.
-func Reached(findings []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Unreached != "" })
 }

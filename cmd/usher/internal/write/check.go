@@ -20,12 +20,14 @@ import (
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/trial/lockout"
 )
 
 type checkFlags struct {
 	paths, files    []string
 	strict, verbose bool
 	reads           bool
+	lockout         lockoutFlag
 	limits          policies.Limits
 	output          cli.OutputFlag
 	color           cli.ColorFlag
@@ -53,6 +55,13 @@ With --reads it prints what the policies read besides requests: params, data, ow
 other objects, namespaces and access; and the values of the Helm chart that give Usher
 the rights for that.
 
+With --lockout, which is part of --strict, it tries the policies on the requests without
+which a cluster cannot recover: those of the control plane, nodes, pod networks, storage
+and names, deletions of namespaces and policies, drains, and the repair of Usher. It is an
+error if a policy refuses one that reaches Usher as the chart registers it, or, of
+Kubernetes' own admission policies, one that API servers ask these about. --verbose and
+-o json list each request, also those that are out of reach, and why.
+
 With --verbose it also says which CUE runs on the CUE evaluator, which takes some hundred
 times as long as CUE in the subset that is compiled, and what in it makes it so.
 
@@ -61,6 +70,7 @@ check. Warnings are errors with --strict.`,
 		Example: `  usher check policies/
   usher check --strict team-a.yaml team-b.yaml
   usher check --verbose policies/
+  usher check --lockout --verbose policies/
   usher check -f deployment.yaml -f crds/ policies/
   kubectl get clusteroverridepolicies -o yaml | usher check -
   usher check -o json policies/ | jq '.problems[].field'`,
@@ -73,6 +83,7 @@ check. Warnings are errors with --strict.`,
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
 	cmd.Flags().BoolVar(&f.reads, "reads", false, "print what policies read besides requests, and the rights that this needs, instead of problems")
+	f.lockout.register(cmd)
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
 	return cmd
@@ -97,7 +108,12 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if err != nil {
 		return err
 	}
-	report := newCheckReport(cmd.Context(), set, o, try)
+	f.lockout.on = f.lockout.on || f.strict
+	report, err := newCheckReport(cmd.Context(), set, o, try, &f.lockout)
+	if err != nil {
+		return err
+	}
+	report.listLockout = f.verbose
 	if f.verbose {
 		report.Slow = slowSteps(set, o)
 	}
@@ -134,6 +150,11 @@ type checkReport struct {
 	Slow []slowStep `json:"slow,omitempty"`
 	// NotTried are the policies that were not tried on all of their kinds.
 	NotTried []notTried `json:"notTried,omitempty"`
+	// Lockout is what policies do to the requests without which a cluster cannot recover, if a flag
+	// requests it.
+	Lockout []lockout.Finding `json:"lockout,omitempty"`
+
+	listLockout bool
 }
 
 // A notTried is a policy that was not tried on all of its kinds.
@@ -163,9 +184,17 @@ func slowSteps(set source.Set, o compile.Options) []slowStep {
 	return slow
 }
 
-func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try *trial.Trial) checkReport {
+func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try *trial.Trial, f *lockoutFlag) (checkReport, error) {
 	compiled, _ := o.All(ctx, set.Policies)
 	found, skipped := tried(ctx, compiled, try)
+	var refused []lockout.Finding
+	if f.on {
+		findings, more, err := f.try(ctx, compiled)
+		if err != nil {
+			return checkReport{}, err
+		}
+		refused, found = findings, slices.Concat(found, more)
+	}
 	problems := slices.Concat(policies.Problems(set, o.Limits), compile.Unscaled(compiled), found)
 	problems = rule.Written(problems)
 	rule.SortProblems(problems)
@@ -176,7 +205,8 @@ func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try 
 		Warnings: len(problems) - errs,
 		Problems: problems,
 		NotTried: skipped,
-	}
+		Lockout:  refused,
+	}, nil
 }
 
 // newTrial returns what tries policies on the objects in files. It uses CustomResourceDefinitions
@@ -228,7 +258,7 @@ func tried(ctx context.Context, compiled []compile.Compiled, try *trial.Trial) (
 	return problems, skipped
 }
 
-func (r checkReport) print(s cli.Streams, p cli.Palette) error {
+func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	for _, problem := range r.Problems {
 		if _, err := fmt.Fprintln(s.Out, policies.Paint(problem, p)); err != nil {
 			return err
@@ -236,6 +266,11 @@ func (r checkReport) print(s cli.Streams, p cli.Palette) error {
 	}
 	for _, skipped := range r.NotTried {
 		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, skipped.Why); err != nil {
+			return err
+		}
+	}
+	if r.listLockout {
+		if err := r.printLockout(s, p); err != nil {
 			return err
 		}
 	}
