@@ -104,6 +104,7 @@ func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
 	problems = append(problems, fields(p)...)
 	problems = append(problems, refused(ctx, p, problems)...)
 	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
+	problems = append(problems, c.deleted()...)
 	for i := range problems {
 		problems[i] = c.Place(problems[i])
 	}

@@ -188,7 +188,7 @@ func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
 	if err := wantDenied(patch("pods", other), "needs permission to create pods in"); err != nil {
 		t.Errorf("what an administrator's policy says: %v", err)
 	}
-	// What is being deleted is still in force.
+	// What is being deleted is out of force, and does not change without the rights either.
 	going := override(t, namespace, "going", "{apiVersion: v1, kind: ConfigMap}", "")
 	going.SetFinalizers([]string{"example.com/stay"})
 	if _, err := m.apply(testContext(t), going); err != nil {

@@ -132,6 +132,32 @@ func TestSlipsAreTold(t *testing.T) {
 	})
 }
 
+// TestLockoutIsTold: who writes a policy that refuses what a cluster needs to recover is warned, as Usher
+// is registered: not of what API servers do not send.
+func TestLockoutIsTold(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	handler := &warned{}
+	config := rest.CopyConfig(r.RESTConfig)
+	config.WarningHandler = handler
+	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Resource: "clustervalidatepolicies"})
+	for _, row := range []struct {
+		reason, kind string
+		warned       bool
+	}{
+		{"evictions reach Usher", "{apiVersion: policy/v1, kind: Eviction}", true},
+		{"leases do not", "{apiVersion: coordination.k8s.io/v1, kind: Lease}", false},
+	} {
+		policy := slip(t, "ClusterValidatePolicy", "locks-out", `{resourceSelectors: [`+row.kind+`], validateRules: [{cue: "validate: {valid: false, reason: \"closed\"}"}]}`)
+		if _, err := client.Create(testContext(t), policy, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Fatal(err)
+		}
+		if warnings := handler.take(); strings.Contains(warnings, "without which a cluster cannot recover") != row.warned {
+			t.Errorf("%s: warnings %q", row.reason, warnings)
+		}
+	}
+}
+
 func conditionIs(object *unstructured.Unstructured, kind, status string) bool {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {

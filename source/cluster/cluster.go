@@ -2,7 +2,7 @@
 // changes: those of Usher's own kinds with [New], those of Kubernetes' kinds, in whichever version
 // it is served, with [Admission].
 //
-// A policy that is being deleted stays in force until it is gone. A policy that cannot be decoded
+// A policy that is being deleted is read until it is gone, and compiles to nothing. A policy that cannot be decoded
 // stays as it was. Writes of the status and of other metadata that API servers maintain are not
 // changes.
 package cluster

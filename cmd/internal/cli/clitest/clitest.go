@@ -82,6 +82,7 @@ func shared() map[string]meaning {
 		"v":                          one("v", "int", "log verbosity"),
 		"verbose":                    one("v", "bool", "print more"),
 		"webhook-configuration-name": one("", "string", "name of the webhook configurations"),
+		"webhook-namespace-selector": one("", "string", "label selector of the namespaces whose objects API servers send"),
 	}
 }
 

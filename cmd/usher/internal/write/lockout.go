@@ -24,7 +24,7 @@ type lockoutFlag struct {
 
 func (f *lockoutFlag) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.on, "lockout", false, "also try the policies on the requests without which a cluster cannot recover; part of --strict")
-	cmd.Flags().StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "for --lockout: label selector of the namespaces whose objects API servers send, as usher serve is given it")
+	cmd.Flags().StringVar(&f.namespaceSelector, "webhook-namespace-selector", "", "label selector of the namespaces whose objects API servers send, for --lockout")
 }
 
 // options are those of a cluster in which the chart has installed Usher, and API servers enforce
