@@ -23,8 +23,8 @@ func TestFieldsOfExemptionsAreDocumented(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[v1alpha1.PolicyExemptionSpec](), reflect.TypeFor[v1alpha1.PolicyRef](), reflect.TypeFor[v1alpha1.PolicyExemptionStatus](),
 	} {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if !strings.Contains(reference, "`"+name+"`") {
 				t.Errorf("%s: the field %s is not in the reference", of.Name(), name)
 			}

@@ -100,7 +100,7 @@ func TestPolicyAdmissionHasNoExemptions(t *testing.T) {
 		t.Errorf("a pod: %s", got)
 	}
 	for want, text := range map[string]string{
-		"spec.validations[0].expression": `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": "b"}, "spec": {"matchConstraints": {}, "validations": [{"expression": "("}]}}`,
+		"spec.validations[0].expression":  `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": "b"}, "spec": {"matchConstraints": {}, "validations": [{"expression": "("}]}}`,
 		"an exemption may end at most 1h": `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterPolicyExemption", "metadata": {"name": "b"}, "spec": {"policyRefs": [{"kind": "ClusterObjectPolicy", "name": "p"}], "reason": "r", "owner": "o", "expiresAt": "2999-01-01T00:00:00Z"}}`,
 		"permission to exempt clusterobjectpolicies.usher.dev p, which mallory": fmt.Sprintf(`{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterPolicyExemption", "metadata": {"name": "b"}, "spec": {"policyRefs": [{"kind": "ClusterObjectPolicy", "name": "p"}], "reason": "r", "owner": "o", "expiresAt": %q}}`,
 			time.Now().Add(time.Minute).UTC().Format(time.RFC3339)),

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/types"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
@@ -153,7 +153,7 @@ func CheckName(name string) error {
 	if len(name) > longestName {
 		return fmt.Errorf("the name has %d bytes: at most %d are possible", len(name), longestName)
 	}
-	if whats := path.IsValidPathSegmentName(name); len(whats) > 0 {
+	if whats := content.IsPathSegmentName(name); len(whats) > 0 {
 		return fmt.Errorf("the name %q is not possible: it %s", name, strings.Join(whats, ", "))
 	}
 	return nil

@@ -120,10 +120,7 @@ func TestData(t *testing.T) {
 			if len(result.Denials) > 0 {
 				denied = result.Denials[0].Message
 			}
-			want := test.denied
-			if strings.Contains(want, "%s") {
-				want = strings.Replace(want, "%s", test.expression, 1)
-			}
+			want := strings.Replace(test.denied, "%s", test.expression, 1)
 			if diff := cmp.Diff(want, denied); diff != "" {
 				t.Errorf("denied: -want +got:\n%s", diff)
 			}

@@ -185,10 +185,11 @@ func (x *explanation) mutate(ctx context.Context, structures Structures) error {
 		if now.Object == nil {
 			return nil
 		}
-		if x.mutations[i].text == "" {
-			// A program of another language has no parts; what follows sees its changes.
-		} else if _, err := x.tell(ctx, now.activation(x.program, withNamespace|withAuthorizer), &x.mutations[i]); err != nil {
-			return err
+		// A program of another language has no parts; what follows sees its changes.
+		if x.mutations[i].text != "" {
+			if _, err := x.tell(ctx, now.activation(x.program, withNamespace|withAuthorizer), &x.mutations[i]); err != nil {
+				return err
+			}
 		}
 		patch, err := x.program.mutate(ctx, &now, i, structures)
 		if _, missing := errors.AsType[*fact.Missing](err); missing {

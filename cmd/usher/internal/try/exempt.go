@@ -205,7 +205,7 @@ func decideCase(ctx context.Context, c *policytest.Case, more []api.Policy) (*us
 		if err != nil {
 			return nil, usher.Decision{}, err
 		}
-		with.Policies = append(with.Policies[:len(with.Policies):len(with.Policies)], tree)
+		with.Policies = append(slices.Clip(with.Policies), tree)
 	}
 	setup, err := with.Setup(ctx)
 	if err != nil {

@@ -96,10 +96,11 @@ func (f *finder) policy(c *compile.Compiled) {
 			f.object(c.Ref, "data."+d.Name, d.Kind)
 		}
 		f.http(c)
-		text := ""
+		var texts []string
 		for _, e := range typed.Expressions() {
-			text += e.Text + "\n"
+			texts = append(texts, e.Text)
 		}
+		text := strings.Join(texts, "\n")
 		if strings.Contains(text, "namespaceObject") {
 			f.object(c.Ref, "namespaceObject", schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 		}
