@@ -129,7 +129,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	e := takeEnvironments()
 	defer e.release()
 	c := &compilation{
-		environments: e, plan: plan, analysis: newAnalysis(),
+		environments: e, plan: plan, analysis: newAnalysis(), optionals: map[string]bool{},
 		declared: declared{params: p.source.Params, authorizer: true, data: len(p.source.Data) > 0},
 	}
 	if _, err := e.with(c.declared); err != nil {
@@ -139,6 +139,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	for i, v := range p.source.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		c.optionals[v.Name] = output != nil && output.TypeName() == optionalType
 		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
 	}
 	for i, m := range p.source.Conditions {
@@ -179,11 +180,13 @@ type compilation struct {
 	*environments
 	analysis
 
-	plan     planner
-	patched  usher.Paths
-	declared declared
-	programs []*cel.Program
-	problems []rule.Problem
+	plan planner
+	// optionals are the variables whose values are optional.
+	optionals map[string]bool
+	patched   usher.Paths
+	declared  declared
+	programs  []*cel.Program
+	problems  []rule.Problem
 }
 
 // compile compiles one expression, whose value has to be of one of the types; any does for
@@ -224,6 +227,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 		return failed("program instantiation failed: " + err.Error())
 	}
 	c.add(ast)
+	c.warnOfOptionals(field, ast)
 	if c.declared.patchTypes {
 		patched(&c.patched, ast)
 	}
