@@ -59,7 +59,7 @@ func loadCorpus(t *testing.T) []*policytest.Case {
 		}
 		all = append(all, cases...)
 	}
-	return all
+	return append(all, matrixOfDoors()...)
 }
 
 // sent fails the test if a door has let too many cases by.
@@ -85,7 +85,7 @@ func TestCorpusThroughWebhook(t *testing.T) {
 		t.Cleanup(server.Close)
 		return &webhookDoor{server}
 	})
-	sent(t, n, 600)
+	sent(t, n, 1000)
 }
 
 func TestCorpusThroughPlugin(t *testing.T) {
@@ -98,7 +98,7 @@ func TestCorpusThroughPlugin(t *testing.T) {
 	n := doortest.Cases(t, loadCorpus(t), options, func(_ *testing.T, d usher.Decider) doortest.Door {
 		return pluginDoor{apiserver.New(d, apiserver.Options{Log: slog.New(slog.DiscardHandler)})}
 	})
-	sent(t, n, 600)
+	sent(t, n, 1000)
 }
 
 // A webhookDoor asks a webhook over HTTPS, as an API server does.

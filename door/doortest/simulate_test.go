@@ -43,7 +43,7 @@ func TestCorpusThroughChain(t *testing.T) {
 		Unsent:    func(r *usher.Request) string { return unsent(t.Context(), simulator, r) },
 	}
 	n := doortest.Cases(t, cases, options, func(_ *testing.T, d usher.Decider) doortest.Door { return &chainDoor{simulator, d} })
-	sent(t, n, 500)
+	sent(t, n, 900)
 }
 
 type askedKey struct{}

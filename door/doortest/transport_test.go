@@ -37,7 +37,7 @@ func TestCorpusThroughTransport(t *testing.T) {
 		},
 	}
 	n := doortest.Cases(t, loadCorpus(t), options, func(_ *testing.T, d usher.Decider) doortest.Door { return clientDoor{d} })
-	sent(t, n, 600)
+	sent(t, n, 1000)
 }
 
 // A clientDoor is a client, and a server that has the old object of each request.
