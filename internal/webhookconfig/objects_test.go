@@ -134,7 +134,7 @@ func marshal(t *testing.T, object any) []byte {
 
 const (
 	guardRule  = "CREATE,UPDATE policy.kcloudlabs.io/v1alpha1 clusteroverridepolicies,clustervalidatepolicies,overridepolicies *"
-	accessRule = "CREATE,UPDATE usher.dev/v1alpha1 authorizationpolicies,clusterauthorizationpolicies *"
+	accessRule = "CREATE,UPDATE usher.dev/v1alpha1 authorizationpolicies,clusterauthorizationpolicies,clusterobjectpolicies,clusterpolicyexemptions,objectpolicies,policyexemptions *"
 )
 
 func TestRulesAreNarrow(t *testing.T) {
