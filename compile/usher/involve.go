@@ -61,14 +61,22 @@ type evaluation struct {
 
 // An involvement is what a policy is evaluated with for a request.
 type involvement struct {
-	evaluations []evaluation
+	// few are the first of count evaluations, and more the others.
+	few   [2]evaluation
+	more  []evaluation
+	count int
 	// skipped, unless empty, says why the policy is not for the request.
 	skipped string
 	// misconfigured are the bindings whose params cannot be used, by index, with the error.
 	misconfigured []misconfigured
+}
 
-	// few has the evaluations, unless there are more.
-	few [2]evaluation
+// at returns an evaluation, of which there are to.count.
+func (to *involvement) at(i int) *evaluation {
+	if i < len(to.few) {
+		return &to.few[i]
+	}
+	return &to.more[i-len(to.few)]
 }
 
 type misconfigured struct {
@@ -86,7 +94,6 @@ func (o *Object) involve(in *rule.Input, to *involvement) error {
 	if to.skipped, err = o.match.Skips(in); err != nil || to.skipped != "" {
 		return err
 	}
-	to.evaluations = to.few[:0]
 	why := ""
 	for i := range o.bindings {
 		b := &o.bindings[i]
@@ -107,16 +114,16 @@ func (o *Object) involve(in *rule.Input, to *involvement) error {
 			continue
 		}
 		if len(params) == 0 {
-			why = fmt.Sprintf("there is no %s that the binding %s refers to", o.paramKind.Kind, b.name)
+			why = "there is no " + o.paramKind.Kind + " that it refers to"
 		}
 		for _, object := range params {
 			to.add(object, b.actions)
 		}
 	}
 	switch {
-	case len(to.evaluations)+len(to.misconfigured) > 0:
+	case to.count+len(to.misconfigured) > 0:
 	case len(o.bindings) == 1:
-		to.skipped = why
+		to.skipped = fmt.Sprintf("binding %s: %s", o.bindings[0].name, why)
 	default:
 		to.skipped = "no binding is for the request"
 	}
@@ -124,13 +131,18 @@ func (o *Object) involve(in *rule.Input, to *involvement) error {
 }
 
 func (to *involvement) add(params map[string]any, a actions) {
-	for i := range to.evaluations {
-		if reflect.ValueOf(to.evaluations[i].params).Pointer() == reflect.ValueOf(params).Pointer() {
-			to.evaluations[i].actions |= a
+	for i := range to.count {
+		if e := to.at(i); reflect.ValueOf(e.params).Pointer() == reflect.ValueOf(params).Pointer() {
+			e.actions |= a
 			return
 		}
 	}
-	to.evaluations = append(to.evaluations, evaluation{params, a})
+	if to.count < len(to.few) {
+		to.few[to.count] = evaluation{params, a}
+	} else {
+		to.more = append(to.more, evaluation{params, a})
+	}
+	to.count++
 }
 
 // The users whose deletions no policy denies: without them a namespace cannot be deleted.
@@ -157,16 +169,12 @@ func (b *binding) skips(in *rule.Input) (string, error) {
 	if b.match == nil {
 		return "", nil
 	}
-	if own, fewer := b.match.Own(); fewer {
-		if why := own.Mismatch(in.Request); why != "" {
-			return fmt.Sprintf("binding %s: %s", b.name, why), nil
+	if b.own != nil {
+		if why := b.own.Mismatch(in.Request); why != "" {
+			return why, nil
 		}
 	}
-	skipped, err := b.match.Skips(in)
-	if err != nil || skipped == "" {
-		return "", err
-	}
-	return fmt.Sprintf("binding %s: %s", b.name, skipped), nil
+	return b.match.Skips(in)
 }
 
 // noParams is what a policy without params is evaluated with: it is evaluated once.
@@ -175,7 +183,7 @@ var noParams = []map[string]any{nil} //nolint:gochecknoglobals // constant
 func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
 	switch {
 	case b.value != nil:
-		return []map[string]any{b.value}, nil
+		return b.values, nil
 	case b.params == nil:
 		return noParams, nil
 	}

@@ -61,8 +61,12 @@ type binding struct {
 	match   *spec.Match
 	actions actions
 	params  *spec.Params
-	// value are params that are written in place. Bindings with equal ones share them.
-	value map[string]any
+	// own are the requests of match by their endpoints, nil for all.
+	own *rule.ResourceMatch
+	// value are params that are written in place, and values nothing else. Bindings with equal ones
+	// share them.
+	value  map[string]any
+	values []map[string]any
 }
 
 // A validation is what a validation of a policy has besides its expressions.
@@ -162,6 +166,9 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 		if b.MatchResources != nil {
 			match := c.Match(at+".matchResources", b.MatchResources)
 			compiled.match = &match
+			if own, fewer := match.Own(); fewer {
+				compiled.own = &own
+			}
 		}
 		if b.ValidationActions != nil {
 			compiled.actions = actionsOf(c.Actions(at+".validationActions", b.ValidationActions))
@@ -171,6 +178,7 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 		}
 		if b.Params != nil {
 			compiled.value = o.inPlace(c, at+".params", b, values)
+			compiled.values = []map[string]any{compiled.value}
 		}
 		o.bindings = append(o.bindings, compiled)
 	}
@@ -291,10 +299,8 @@ func (o *Object) rule(name string, phase usher.Phase, program rule.Program) rule
 	if o.ignore {
 		r.FailurePolicy = rule.Ignore
 	}
-	if len(o.bindings) == 1 && o.bindings[0].match != nil {
-		if own, fewer := o.bindings[0].match.Own(); fewer {
-			r.Match.Resources = append(r.Match.Resources, own)
-		}
+	if len(o.bindings) == 1 && o.bindings[0].own != nil {
+		r.Match.Resources = append(r.Match.Resources, *o.bindings[0].own)
 	}
 	return r
 }
@@ -333,7 +339,7 @@ func (o *Object) Unbound() []rule.Rule {
 	unbound.bindings, unbound.pods = nil, v1alpha1.PodTemplatesOff
 	for i := range o.bindings {
 		if value := o.bindings[i].value; value != nil {
-			unbound.bindings = append(unbound.bindings, binding{actions: deny, value: value})
+			unbound.bindings = append(unbound.bindings, binding{actions: deny, value: value, values: o.bindings[i].values})
 		}
 	}
 	if len(unbound.bindings) == 0 {

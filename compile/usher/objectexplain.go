@@ -51,8 +51,8 @@ func (o *Object) explain(in *rule.Input, program *admission.Program, structures 
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	expressions := spec.Input(in)
-	for i := range to.evaluations {
-		expressions.Params = to.evaluations[i].params
+	for i := range to.count {
+		expressions.Params = to.at(i).params
 		told, err := program.Explain(ctx, &expressions, structures)
 		for j := range told {
 			told[j].Params = spec.NameOf(expressions.Params)

@@ -33,8 +33,8 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt}
 	said.misconfigured(to.misconfigured)
 	expressions := spec.Input(in)
-	for i := range to.evaluations {
-		e := &to.evaluations[i]
+	for i := range to.count {
+		e := to.at(i)
 		expressions.Params = e.params
 		result, err := v.validate.Evaluate(ctx, &expressions)
 		if err != nil {
@@ -182,8 +182,8 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	expressions := spec.Input(in)
 	out := rule.Outcome{}
 	evaluated := false
-	for i := range to.evaluations {
-		expressions.Params = to.evaluations[i].params
+	for i := range to.count {
+		expressions.Params = to.at(i).params
 		result, err := m.mutate.Mutate(ctx, &expressions, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err
