@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -92,6 +93,17 @@ type Program struct {
 // Plan makes a program that does not count its cost.
 func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
 	return e.plan(ast, interpreter.CustomDecorator(foldConstants))
+}
+
+// PlanPart makes a program of a part of an expression, which may read the variables of loops around it.
+func (e *Environment) PlanPart(of *cel.Ast, part celast.Expr) (*Program, error) {
+	whole := of.NativeRep()
+	planned, err := e.interpreter.NewInterpretable(
+		celast.NewCheckedAST(celast.NewAST(part, whole.SourceInfo()), whole.TypeMap(), whole.ReferenceMap()), standard()...)
+	if err != nil {
+		return nil, fmt.Errorf("plan part of an expression: %w", err)
+	}
+	return &Program{interpretable: planned}, nil
 }
 
 // PlanCounted makes a program that counts its cost, and stops with an error when that exceeds limit.

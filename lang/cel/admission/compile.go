@@ -76,6 +76,8 @@ type Program struct {
 	limits  limits
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
+	// traced is what finding fields needs, compiled when a validation fails for the first time.
+	traced func() *traced
 }
 
 // An expression is one that is compiled, or the error that compiling gave. The zero expression is
@@ -118,6 +120,7 @@ func Compile(s Source) (*Program, []rule.Problem) {
 		}
 		return c.programs
 	})
+	p.traced = sync.OnceValue(func() *traced { return trace(&p.source) })
 	return p, c.problems
 }
 
