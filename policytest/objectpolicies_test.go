@@ -25,7 +25,7 @@ policies:
     excludeSubjects: [{users: [joe]}]
     podTemplates: "Off"
     validations:
-    - {name: few, expression: "object.spec.containers.size() <= params.most", messageExpression: "'at most ' + string(params.most)", fieldPath: spec.containers}
+    - {name: few, expression: "object.spec.containers.size() <= params.most", messageExpression: "'at most ' + string(params.most)", fieldPath: spec}
     - {name: alone, expression: "!has(object.spec.nodeName)", message: no node}
     mutations:
     - {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels", value: {"a": "b"}}]'}}
@@ -39,7 +39,7 @@ request:
   namespace: shop
   user: {name: jane, groups: [devs]}
   object: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: a}, {name: b}, {name: c}]}}
-expect: {allowed: false, causes: ["spec.containers: at most 1"]}
+expect: {allowed: false, causes: ["spec: at most 1"]}
 ---
 name: labelled
 phase: mutate

@@ -30,9 +30,9 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	if to.skipped != "" {
 		return rule.Outcome{Skipped: to.skipped}, nil
 	}
-	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt}
-	said.misconfigured(to.misconfigured)
 	expressions := spec.Input(in)
+	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: &expressions}}
+	said.misconfigured(to.misconfigured)
 	for i := range to.count {
 		e := to.at(i)
 		expressions.Params = e.params
@@ -52,6 +52,7 @@ type saying struct {
 	workload *rule.Workload
 	// exempt are validations that are left out.
 	exempt rule.Validations
+	fields fields
 	out    rule.Outcome
 	// denials counts the validations that deny the request; the first is in out.
 	denials   int
@@ -85,6 +86,9 @@ func (s *saying) add(r *admission.Result, a actions) {
 			check.Validation, check.Field, check.Severity = v.name, v.field, v.severity
 			if s.exempt.Covers(&check) {
 				continue
+			}
+			if check.Field == "" {
+				check.Field = s.fields.of(d.Index)
 			}
 		}
 		s.say(check, a, d.Reason)
