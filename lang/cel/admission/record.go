@@ -45,6 +45,9 @@ func record(ctx context.Context, env *celgo.Env, ast *celast.AST, vars interpret
 // plan makes a program of a part of the expression.
 func (r *recording) plan(e celast.Expr) (celgo.Program, error) {
 	part := celast.NewCheckedAST(celast.NewAST(e, r.ast.SourceInfo()), r.ast.TypeMap(), r.ast.ReferenceMap())
+	// Planning reads the types that compiling another policy changes.
+	environments := takeEnvironments()
+	defer environments.release()
 	program, err := r.env.PlanProgram(part, celgo.EvalOptions(celgo.OptTrackState))
 	if err != nil {
 		return nil, fmt.Errorf("program instantiation failed: %w", err)
