@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // minimal.jsonl
 	"encoding/json"
 	"maps"
@@ -73,6 +74,8 @@ type maker struct {
 	like  *kind.Schema
 	words words
 	uses  []rule.Use
+	// namespace is that of the objects.
+	namespace string
 	// choices are the values that a field is given, by its path.
 	choices map[string][]any
 	edits   []path
@@ -83,7 +86,7 @@ type maker struct {
 const separator = "\x00"
 
 func newMaker(set *kind.Set, of schema.GroupVersionKind, words words, r *rule.Rule) *maker {
-	m := &maker{set: set, of: of, like: set.Schema(of), words: words, choices: map[string][]any{}}
+	m := &maker{set: set, of: of, like: set.Schema(of), words: words, namespace: cmp.Or(r.Policy.Namespace, "x"), choices: map[string][]any{}}
 	m.uses, m.edits = usesOf(r), editsOf(r)
 	for i := range m.uses {
 		m.choose(&m.uses[i])
@@ -235,7 +238,7 @@ func (m *maker) identify(object map[string]any) map[string]any {
 		metadata["name"] = "x"
 	}
 	if _, named := metadata["namespace"].(string); !named || m.set.ClusterScoped(m.of) {
-		metadata["namespace"] = "x"
+		metadata["namespace"] = m.namespace
 	}
 	if m.set.ClusterScoped(m.of) {
 		delete(metadata, "namespace")

@@ -113,6 +113,8 @@ func policy(t *testing.T, name string, spec []byte) (api.Policy, error) {
 		apiVersion, kind = "usher.dev/v1alpha1", "ClusterAuthorizationPolicy"
 	case "tenant":
 		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "AuthorizationPolicy", "shop"
+	case "object":
+		apiVersion, kind, metadata["namespace"] = "usher.dev/v1alpha1", "ObjectPolicy", "shop"
 	case "mutation":
 		apiVersion, kind = "admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"
 	case "cel":
@@ -200,6 +202,11 @@ validateRules:
 - cue: |
     object: _ @tag(object)
     validate: {valid: object.spec.restartPolicy != "Never" && len([for c in object.spec.containers if c.imagePullPolicy == "Never" {c}]) == 0, reason: "no"}`},
+		{"a policy of a namespace reads its own Namespace", "object", `
+matchConstraints:
+  namespaceSelector: {matchLabels: {env: prod}}
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+validations: [{expression: "!object.spec.?hostNetwork.orValue(false)"}]`},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
