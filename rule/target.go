@@ -89,6 +89,13 @@ func TargetOf(r *usher.Request, object map[string]any) Target {
 // Request returns the request, or nil if the target was made without one.
 func (s *Target) Request() *usher.Request { return s.request }
 
+// LabelsOf returns the labels of an object. It is false if the object has no metadata.
+func LabelsOf(object map[string]any) (labels.Labels, bool) {
+	metadata, ok := object["metadata"].(map[string]any)
+	all, _ := metadata["labels"].(map[string]any)
+	return objectLabels(all), ok
+}
+
 // Labels returns the object's labels.
 func (s *Target) Labels() labels.Labels { return s.labels }
 

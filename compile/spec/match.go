@@ -186,9 +186,6 @@ func (c *Compilation) operations(field string, words []admissionv1.OperationType
 	return operations
 }
 
-// emptyRequest is what selectors of labels need of a request.
-var emptyRequest = &usher.Request{}
-
 // Skips returns why a request is not one that m is for, empty if it is. Its resource has matched.
 // The error is [*fact.Missing], or that of getting the namespace.
 func (m *Match) Skips(in *rule.Input) (string, error) {
@@ -220,8 +217,8 @@ func matched(in *rule.Input) map[string]any {
 // selects reports whether a selector selects an object. It does not if there is none, or if it
 // has no metadata, as the options of a CONNECT.
 func selects(selector labels.Selector, object map[string]any) bool {
-	_, ok := object["metadata"].(map[string]any)
-	return ok && chosen{selector}.Matches(object)
+	of, ok := rule.LabelsOf(object)
+	return ok && selector.Matches(of)
 }
 
 // namespaceOf returns the namespace whose labels count: one that is being written is the object.

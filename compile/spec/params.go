@@ -163,8 +163,8 @@ type chosen struct{ selector labels.Selector }
 
 // Matches implements [fact.Selector].
 func (c chosen) Matches(object map[string]any) bool {
-	target := rule.TargetOf(emptyRequest, object)
-	return c.selector.Matches(target.Labels())
+	of, _ := rule.LabelsOf(object)
+	return c.selector.Matches(of)
 }
 
 // String implements [fact.Selector].
