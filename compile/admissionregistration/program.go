@@ -65,8 +65,8 @@ func bind(p *Policy, b *Binding) rule.Rule {
 			r.Pass = passAgain
 		}
 	}
-	if own, fewer := b.match.Own(); fewer {
-		r.Match.Resources = append(r.Match.Resources, own)
+	if own := b.match.Own(); own != nil {
+		r.Match.Resources = append(r.Match.Resources, *own)
 	}
 	if p.ignore {
 		r.FailurePolicy = rule.Ignore

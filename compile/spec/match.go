@@ -19,22 +19,37 @@ import (
 type Match struct {
 	Resources rule.ResourceMatch
 
+	own                *rule.ResourceMatch
 	namespaces, labels labels.Selector
 	// notLabels and notNamespaces say that a selector does not match. Few requests have anybody who
 	// reads it, and writing it takes longer than matching.
 	notLabels, notNamespaces string
 }
 
-// Own returns the requests that a binding is for, and whether they are fewer than all.
-func (m *Match) Own() (rule.ResourceMatch, bool) {
+// Own returns the requests that a binding is for, by their endpoints; nil for all.
+func (m *Match) Own() *rule.ResourceMatch { return m.own }
+
+// settle makes own of Resources.
+func (m *Match) settle() {
 	own := m.Resources
-	if len(own.Rules)+len(own.Excluded) == 0 && !own.Exact {
-		return own, false
+	if m.own = nil; len(own.Rules)+len(own.Excluded) == 0 && !own.Exact {
+		return
 	}
 	if !own.Exact {
 		own.Rules = inEveryVersion(own.Rules)
 	}
-	return own, true
+	m.own = &own
+}
+
+// Mismatch returns why a request is not one that m is for, as a binding has it; empty if it is. The
+// error is as that of [Match.Skips].
+func (m *Match) Mismatch(in *rule.Input) (string, error) {
+	if m.own != nil {
+		if why := m.own.Mismatch(in.Request); why != "" {
+			return why, nil
+		}
+	}
+	return m.Skips(in)
 }
 
 // AddPaths adds the paths that the selectors read in objects.
@@ -82,6 +97,7 @@ func (c *Compilation) Match(field string, m *admissionv1.MatchResources) Match {
 	if match.namespaces != nil {
 		match.notNamespaces = fmt.Sprintf("the labels of the namespace do not match the namespaceSelector %q", match.namespaces)
 	}
+	match.settle()
 	return match
 }
 

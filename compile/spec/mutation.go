@@ -23,6 +23,7 @@ func (c *Compilation) Writes(field string, m *Match) {
 			r.Operations = []usher.Operation{usher.Create, usher.Update, usher.Connect}
 		}
 	}
+	m.settle()
 }
 
 // Changing returns the requests of m that write an object: deletions change none.

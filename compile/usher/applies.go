@@ -17,10 +17,7 @@ import (
 // An applies is the first program of an exemption: it skips the requests of users and for resources
 // that are not exempt. Each of its checks is a clause that excludes the request.
 type applies struct {
-	match     spec.Match
-	resources rule.ResourceMatch
-	// limited says that there are resources.
-	limited     bool
+	match       spec.Match
 	subjects    []authz.Subject
 	object, old *usher.Paths
 }
@@ -68,12 +65,7 @@ func (a *applies) excludesUser(r *usher.Request) string {
 }
 
 func (a *applies) mismatch(in *rule.Input) (string, error) {
-	if a.limited {
-		if why := a.resources.Mismatch(in.Request); why != "" {
-			return "its matchConstraints exclude the request: " + why, nil
-		}
-	}
-	why, err := a.match.Skips(in)
+	why, err := a.match.Mismatch(in)
 	if _, missing := errors.AsType[*fact.Missing](err); missing {
 		return "", err
 	}

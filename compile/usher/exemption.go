@@ -161,7 +161,6 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 	c.Problems = append(c.Problems, problems...)
 	if s.MatchConstraints != nil {
 		a.match = c.Match("spec.matchConstraints", s.MatchConstraints)
-		a.resources, a.limited = a.match.Own()
 		c.scope(s.MatchConstraints)
 	}
 	a.read()

@@ -169,23 +169,12 @@ func (b *binding) skips(in *rule.Input) (string, error) {
 	if b.match == nil {
 		return "", nil
 	}
-	if b.own != nil {
-		if why := b.own.Mismatch(in.Request); why != "" {
-			return why, nil
-		}
-	}
-	return b.match.Skips(in)
+	return b.match.Mismatch(in)
 }
 
-// noParams is what a policy without params is evaluated with: it is evaluated once.
-var noParams = []map[string]any{nil} //nolint:gochecknoglobals // constant
-
 func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
-	switch {
-	case b.value != nil:
+	if b.params == nil {
 		return b.values, nil
-	case b.params == nil:
-		return noParams, nil
 	}
 	return b.params.Collect(o.paramKind, in.Request.Namespace, in.Facts)
 }

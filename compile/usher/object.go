@@ -61,11 +61,8 @@ type binding struct {
 	match   *spec.Match
 	actions actions
 	params  *spec.Params
-	// own are the requests of match by their endpoints, nil for all.
-	own *rule.ResourceMatch
-	// value are params that are written in place, and values nothing else. Bindings with equal ones
-	// share them.
-	value  map[string]any
+	// values are the params unless they are read: one that is written in place, which bindings with
+	// equal ones share, or nil.
 	values []map[string]any
 }
 
@@ -146,19 +143,19 @@ func (o *Object) program(c *spec.Compilation, source admission.Source) *admissio
 }
 
 func (o *Object) hasParams() bool {
-	return o.paramKind != nil || slices.ContainsFunc(o.bindings, func(b binding) bool { return b.value != nil })
+	return o.paramKind != nil || slices.ContainsFunc(o.bindings, func(b binding) bool { return b.values[0] != nil })
 }
 
 // compileBindings compiles the bindings. Without any there is one with Deny.
 func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 	if len(all) == 0 {
-		o.bindings = []binding{{actions: deny}}
+		o.bindings = []binding{{actions: deny, values: []map[string]any{nil}}}
 	}
 	names := map[string]bool{}
 	values := map[string]map[string]any{}
 	for i := range all {
 		b, at := &all[i], fmt.Sprintf("spec.bindings[%d]", i)
-		compiled := binding{name: cmp.Or(b.Name, fmt.Sprintf("bindings[%d]", i)), actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef)}
+		compiled := binding{name: cmp.Or(b.Name, fmt.Sprintf("bindings[%d]", i)), actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef), values: []map[string]any{nil}}
 		if names[b.Name] && b.Name != "" {
 			c.Fail(at+".name", fmt.Sprintf("there is another binding %q", b.Name), "rename one of them")
 		}
@@ -166,9 +163,6 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 		if b.MatchResources != nil {
 			match := c.Match(at+".matchResources", b.MatchResources)
 			compiled.match = &match
-			if own, fewer := match.Own(); fewer {
-				compiled.own = &own
-			}
 		}
 		if b.ValidationActions != nil {
 			compiled.actions = actionsOf(c.Actions(at+".validationActions", b.ValidationActions))
@@ -177,8 +171,7 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 			c.Fail(at+".paramRef", "the policy has no paramKind", "set spec.paramKind, or write the params in place, under params")
 		}
 		if b.Params != nil {
-			compiled.value = o.inPlace(c, at+".params", b, values)
-			compiled.values = []map[string]any{compiled.value}
+			compiled.values[0] = o.inPlace(c, at+".params", b, values)
 		}
 		o.bindings = append(o.bindings, compiled)
 	}
@@ -299,8 +292,10 @@ func (o *Object) rule(name string, phase usher.Phase, program rule.Program) rule
 	if o.ignore {
 		r.FailurePolicy = rule.Ignore
 	}
-	if len(o.bindings) == 1 && o.bindings[0].own != nil {
-		r.Match.Resources = append(r.Match.Resources, *o.bindings[0].own)
+	if len(o.bindings) == 1 && o.bindings[0].match != nil {
+		if own := o.bindings[0].match.Own(); own != nil {
+			r.Match.Resources = append(r.Match.Resources, *own)
+		}
 	}
 	return r
 }
@@ -338,12 +333,12 @@ func (o *Object) Unbound() []rule.Rule {
 	unbound := *o
 	unbound.bindings, unbound.pods = nil, v1alpha1.PodTemplatesOff
 	for i := range o.bindings {
-		if value := o.bindings[i].value; value != nil {
-			unbound.bindings = append(unbound.bindings, binding{actions: deny, value: value, values: o.bindings[i].values})
+		if values := o.bindings[i].values; values[0] != nil {
+			unbound.bindings = append(unbound.bindings, binding{actions: deny, values: values})
 		}
 	}
 	if len(unbound.bindings) == 0 {
-		unbound.bindings = []binding{{actions: deny}}
+		unbound.bindings = []binding{{actions: deny, values: []map[string]any{nil}}}
 	}
 	return unbound.Rules()
 }
