@@ -1,9 +1,7 @@
 package admissionregistration
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/lang/cel/admission"
@@ -11,9 +9,6 @@ import (
 )
 
 var _, _ rule.Explainer = (*program)(nil), (*mutator)(nil)
-
-// explainTimeout limits how long the expressions of one rule are explained.
-const explainTimeout = 2 * time.Second
 
 // Explain implements [rule.Explainer]. It follows Run.
 func (p *program) Explain(in *rule.Input) (rule.Reading, error) { return p.explain(in, nil) }
@@ -42,19 +37,7 @@ func (p *pair) explain(in *rule.Input, structures admission.Structures) (rule.Re
 	if len(objects) == 0 {
 		return reading, fmt.Errorf("there is no %s that the binding refers to", p.policy.params.Kind)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
-	defer cancel()
-	evaluation := spec.Input(in)
-	for _, object := range objects {
-		evaluation.Params = object
-		told, err := p.policy.program.Explain(ctx, &evaluation, structures)
-		for i := range told {
-			told[i].Params = spec.NameOf(object)
-		}
-		reading.Expressions = append(reading.Expressions, told...)
-		if err != nil {
-			return reading, err
-		}
-	}
-	return reading, nil
+	told, err := spec.Evaluations(p.policy.program, in, objects, structures)
+	reading.Expressions = append(reading.Expressions, told...)
+	return reading, err
 }

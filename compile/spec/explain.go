@@ -1,12 +1,38 @@
 package spec
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
+
+// explainTimeout limits how long the expressions of one rule are explained.
+const explainTimeout = 2 * time.Second
+
+// Evaluations explains the evaluations of a program with objects of params, one after the other.
+func Evaluations(program *admission.Program, in *rule.Input, params []map[string]any, structures admission.Structures) ([]rule.Expression, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	defer cancel()
+	evaluation := Input(in)
+	var all []rule.Expression
+	for _, object := range params {
+		evaluation.Params = object
+		told, err := program.Explain(ctx, &evaluation, structures)
+		for i := range told {
+			told[i].Params = nameOf(object)
+		}
+		all = append(all, told...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
 
 // Explain tells what the selectors have selected by, and whether one skips the request.
 func (m *Match) Explain(field string, in *rule.Input) (told []rule.Expression, skipped bool, err error) {
@@ -38,8 +64,8 @@ func (m *Match) Explain(field string, in *rule.Input) (told []rule.Expression, s
 	}), !selected, nil
 }
 
-// NameOf names an object of params, empty if there is none.
-func NameOf(object map[string]any) string {
+// nameOf names an object of params, empty if there is none.
+func nameOf(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	kind, _ := object["kind"].(string)
 	name, _ := metadata["name"].(string)

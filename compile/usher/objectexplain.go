@@ -1,9 +1,7 @@
 package usher
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/lang/cel/admission"
@@ -11,9 +9,6 @@ import (
 )
 
 var _, _ rule.Explainer = (*validator)(nil), (*mutator)(nil)
-
-// explainTimeout limits how long the expressions of one rule are explained.
-const explainTimeout = 2 * time.Second
 
 // Explain implements [rule.Explainer]. It follows Run.
 func (v *validator) Explain(in *rule.Input) (rule.Reading, error) {
@@ -48,19 +43,14 @@ func (o *Object) explain(in *rule.Input, program *admission.Program, structures 
 	if err := o.involve(in, &to); err != nil {
 		return reading, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
-	defer cancel()
-	expressions := spec.Input(in)
-	for i := range to.count {
-		expressions.Params = to.at(i).params
-		told, err := program.Explain(ctx, &expressions, structures)
-		for j := range told {
-			told[j].Params = spec.NameOf(expressions.Params)
-		}
-		reading.Expressions = append(reading.Expressions, told...)
-		if err != nil {
-			return reading, fmt.Errorf("explain expressions: %w", err)
-		}
+	params := make([]map[string]any, to.count)
+	for i := range params {
+		params[i] = to.at(i).params
+	}
+	told, err = spec.Evaluations(program, in, params, structures)
+	reading.Expressions = append(reading.Expressions, told...)
+	if err != nil {
+		return reading, fmt.Errorf("explain expressions: %w", err)
 	}
 	return reading, nil
 }
