@@ -70,6 +70,8 @@ var mayImport = []struct {
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "rule"}},
+	// What is said about objects that exist.
+	{"audit/result", []string{"."}},
 	// What an API server does around a decision, offline.
 	{"simulate/authz", []string{"."}},
 

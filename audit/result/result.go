@@ -1,0 +1,133 @@
+// Package result has what an audit says about objects that exist: results, counts of them, and how
+// current they are.
+package result
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// A Status is the summary of a [Result] in one word, as reports of openreports.io have it.
+type Status string
+
+// The statuses.
+const (
+	// Pass: the rule has no objection.
+	Pass Status = "pass"
+	// Fail: admission would deny the object, or record it in the audit log.
+	Fail Status = "fail"
+	// Warn: admission would warn of the object, or change it.
+	Warn Status = "warn"
+	// Error: the rule has no result, or the kind of the objects cannot be read.
+	Error Status = "error"
+	// Skip: the rule cannot be judged without a request, or the object is exempt; Message says why.
+	Skip Status = "skip"
+)
+
+// Statuses are all statuses, the worst first.
+func Statuses() []Status { return []Status{Error, Fail, Warn, Skip, Pass} }
+
+// A Kind is a kind of objects in the version in which they are read.
+type Kind struct {
+	Resource   schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+}
+
+// An Object names an object of a cluster or of a file.
+type Object struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	// UID is empty for objects of files.
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// A Result is what one part of one rule says about one object.
+type Result struct {
+	Object Object          `json:"object"`
+	Policy usher.PolicyRef `json:"policy"`
+	// Rule is the place of the part in its policy, such as spec.validations[0], and Validation the
+	// name that the policy gives it; empty if it has none.
+	Rule       string `json:"rule"`
+	Validation string `json:"validation,omitempty"`
+	Status     Status `json:"status"`
+	Message    string `json:"message,omitempty"`
+	// Field is the field of the object that the result is about; empty if that is not known.
+	Field string `json:"field,omitempty"`
+	// Category and Severity are those of the policy; empty if it does not say.
+	Category string         `json:"category,omitempty"`
+	Severity usher.Severity `json:"severity,omitempty"`
+	// Actions are what admission would do.
+	Actions []usher.Action `json:"actions,omitempty"`
+	// Exemption is the one that applies; nil if none does.
+	Exemption *usher.Exemption `json:"exemption,omitempty"`
+}
+
+// A Summary counts results: one for each object and rule that is for it, or more if several parts of
+// the rule have something to say.
+type Summary struct {
+	Pass  int `json:"pass"`
+	Fail  int `json:"fail"`
+	Warn  int `json:"warn"`
+	Error int `json:"error"`
+	Skip  int `json:"skip"`
+}
+
+// Add counts results with a status.
+func (s *Summary) Add(status Status, n int) {
+	switch status {
+	case Pass:
+		s.Pass += n
+	case Fail:
+		s.Fail += n
+	case Warn:
+		s.Warn += n
+	case Error:
+		s.Error += n
+	case Skip:
+		s.Skip += n
+	}
+}
+
+// Merge adds the counts of another summary.
+func (s *Summary) Merge(other Summary) {
+	for status, n := range map[Status]int{Pass: other.Pass, Fail: other.Fail, Warn: other.Warn, Error: other.Error, Skip: other.Skip} {
+		s.Add(status, n)
+	}
+}
+
+// A KindState is how far the audit of a kind has come.
+type KindState struct {
+	Kind Kind
+	// Objects is how many are known, and Backlog how many of them are still to be judged.
+	Objects, Backlog int
+	// Complete says that all objects have been read and judged by the policies in force.
+	Complete bool
+	// Heard is when the API server last confirmed that the objects are those of the cluster.
+	Heard time.Time
+	// Err is why the objects cannot be read, since Since; nil while all is well.
+	Err   error
+	Since time.Time
+}
+
+// A Reader has the results of an audit. It is safe for concurrent use.
+type Reader interface {
+	// Namespaces returns the namespaces of objects that were audited, sorted. Cluster-scoped
+	// objects are in the namespace "".
+	Namespaces() []string
+	// Namespace returns the results about the objects of a namespace that are not passes, in a
+	// stable order, and the counts of all.
+	Namespace(name string) ([]Result, Summary)
+	// Changes returns the namespaces whose results have changed after a version, the version that
+	// they have now, and a channel that is closed at the next change. Version 0 is before all.
+	Changes(after uint64) (namespaces []string, version uint64, next <-chan struct{})
+	// Kinds returns the states of all kinds that policies in force select, sorted. Results of kinds
+	// that are not complete are those of before.
+	Kinds() []KindState
+}
