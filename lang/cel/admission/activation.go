@@ -72,14 +72,25 @@ type activation struct {
 var errUncounted = errors.New("expressions whose costs count do not compile")
 
 func (in *Input) activation(p *Program, h has) *activation {
-	a := &activation{in: in, program: p, has: h}
-	a.variables = variables{program: p, activation: a}
+	a, ok := p.idle.Get().(*activation)
+	if !ok {
+		a = &activation{}
+	}
+	a.in, a.program, a.has = in, p, h
+	a.variables.program, a.variables.activation = p, a
 	if !p.bounded(in) {
 		if a.counted = p.counted(); a.counted == nil {
 			a.end(errUncounted)
 		}
 	}
 	return a
+}
+
+// release keeps the activation for another request: nothing that evaluation returned may refer to it.
+func (a *activation) release() {
+	clear(a.variables.values)
+	*a = activation{program: a.program, variables: variables{values: a.variables.values}}
+	a.program.idle.Put(a)
 }
 
 // enter has the activation see what other expressions see. Variables are computed again only where

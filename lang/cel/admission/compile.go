@@ -78,6 +78,8 @@ type Program struct {
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
 	traced func() *traced
+	// idle are activations that are not in use.
+	idle sync.Pool
 }
 
 // An expression is one that is compiled, or the error that compiling gave. The zero expression is

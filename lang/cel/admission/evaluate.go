@@ -51,6 +51,7 @@ type Published struct{ Key, Value string }
 func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
 	a := in.activation(p, withAuthorizer|asConditions)
+	defer a.release()
 	if skipped, failure, err := a.match(ctx); err != nil {
 		return Result{}, err
 	} else if failure != "" {
