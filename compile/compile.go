@@ -44,8 +44,10 @@ type Compiled struct {
 	// Exemption is that of an exemption, which has no rules: see [Order].
 	Exemption *rule.Exemption
 	// Object is an object policy; its rules are in Rules.
-	Object   *compileusher.Object
-	Problems []rule.Problem
+	Object *compileusher.Object
+	// Elsewhere says that API servers enforce the policy themselves: they know no exemptions.
+	Elsewhere bool
+	Problems  []rule.Problem
 }
 
 // Options are where policies are compiled, and where their programs run. The zero Options works.

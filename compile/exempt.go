@@ -23,13 +23,18 @@ type exemptions struct {
 	patterns map[string][]*rule.Exemption
 	// open are the policies of the whole cluster that permit exemptions of namespaces.
 	open map[usher.PolicyRef]bool
+	// elsewhere are the policies that API servers enforce.
+	elsewhere map[usher.PolicyRef]bool
 }
 
 func exemptionsOf(cs []Compiled) *exemptions {
-	x := &exemptions{named: map[usher.PolicyRef][]*rule.Exemption{}, patterns: map[string][]*rule.Exemption{}, open: map[usher.PolicyRef]bool{}}
+	x := &exemptions{named: map[usher.PolicyRef][]*rule.Exemption{}, patterns: map[string][]*rule.Exemption{}, open: map[usher.PolicyRef]bool{}, elsewhere: map[usher.PolicyRef]bool{}}
 	for i := range cs {
 		if permitsNamespaces(cs[i].Policy.Object) {
 			x.open[cs[i].Ref] = true
+		}
+		if cs[i].Elsewhere {
+			x.elsewhere[cs[i].Ref] = true
 		}
 		if cs[i].Exemption == nil {
 			continue
@@ -53,6 +58,9 @@ func permitsNamespaces(policy api.Object) bool {
 
 // from returns the exemptions from a rule, sorted by kind, namespace and name.
 func (x *exemptions) from(r *rule.Rule) []rule.Exempting {
+	if x.elsewhere[r.Policy] {
+		return nil
+	}
 	var all []rule.Exempting
 	candidates := slices.Concat(x.named[usher.PolicyRef{Kind: r.Policy.Kind, Name: r.Policy.Name}], x.patterns[r.Policy.Kind])
 	for i, candidate := range candidates {

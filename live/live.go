@@ -89,6 +89,7 @@ type Live struct {
 	unused   []rule.State
 	// elsewhere are the policies that API servers enforce.
 	elsewhere []api.Policy
+	others    others
 	lengths   lengths
 	index     *index.Index
 	settler   settler
@@ -110,6 +111,9 @@ type snapshot struct {
 	status   Status
 	// exemptions are those of the policies that are stored, without their uses.
 	exemptions []rule.ExemptionState
+	// enforced are the policies in force, elsewhere those that API servers enforce.
+	enforced  []compile.Compiled
+	elsewhere []api.Policy
 }
 
 // New returns a Live without policies; Run loads them.
@@ -277,7 +281,7 @@ func (l *Live) build(sets []*merged) built {
 	status.Problems = problems
 	last := l.current.Load().status
 	changed := last.Generation == 0 || !maps.Equal(l.known, known) || !sameProblems(last.Problems, problems) || !maps.Equal(last.Known, status.Known) ||
-		!slices.EqualFunc(l.unused, c.unused, sameObject)
+		!slices.EqualFunc(l.unused, c.unused, sameObject) || !sameOnes(l.current.Load().elsewhere, l.elsewhere)
 	l.known, l.unused = known, c.unused
 	l.settler.expect(versions)
 	l.tries.expect(versions)
@@ -287,6 +291,7 @@ func (l *Live) build(sets []*merged) built {
 	l.params.expect(compile.NeedsOf(enforced))
 	next := l.enforce(enforced, policies, status, c.usage)
 	next.exemptions = exemptionStates(versions, ineffective)
+	next.enforced, next.elsewhere = enforced, l.elsewhere
 	l.uses.expect(next.exemptions)
 	return built{snapshot: next, changed: true}
 }
@@ -382,15 +387,4 @@ func (o Options) guard(all usage) guard.Options {
 // judge returns the engine for access rules.
 func (l *Live) judge(rules []*authz.Rule) *authzengine.Engine {
 	return authzengine.New(authzindex.New(rules), l.options.Access)
-}
-
-// written counts the rules that belong to policies.
-func written(rules []rule.Rule) int {
-	n := 0
-	for i := range rules {
-		if rules[i].Policy != (usher.PolicyRef{}) {
-			n++
-		}
-	}
-	return n
 }

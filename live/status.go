@@ -167,3 +167,14 @@ func problemSet(problems []rule.Problem) map[rule.Problem]bool {
 }
 
 func sameProblems(a, b []rule.Problem) bool { return maps.Equal(problemSet(a), problemSet(b)) }
+
+// written counts the rules that belong to policies.
+func written(rules []rule.Rule) int {
+	n := 0
+	for i := range rules {
+		if rules[i].Policy != (usher.PolicyRef{}) {
+			n++
+		}
+	}
+	return n
+}
