@@ -141,6 +141,15 @@ func (p *pair) selection() selection {
 	return selection{object, old}
 }
 
+// DependsOn implements [rule.Dependent].
+func (p *pair) DependsOn(operation usher.Operation) rule.Dependencies {
+	all := p.policy.program.DependsOn(operation) | p.policy.match.DependsOn() | p.binding.match.DependsOn()
+	if p.policy.params != nil {
+		all |= p.binding.params.DependsOn()
+	}
+	return all
+}
+
 // A program is a ValidatingAdmissionPolicy with one of its bindings.
 type program struct {
 	pair

@@ -38,6 +38,9 @@ func (requestNamespace) Run(_ context.Context, in *rule.Input) (rule.Outcome, er
 	return rule.Outcome{Patch: usher.Patch{{Op: "add", Path: "/metadata/namespace", Value: in.Request.Namespace}}}, nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (requestNamespace) DependsOn(usher.Operation) rule.Dependencies { return rule.OnNamespace }
+
 func (requestNamespace) String() string { return "metadata.namespace from the request" }
 
 // isNamespace detects Namespace objects, which are cluster-scoped although their requests have a

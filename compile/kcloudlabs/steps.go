@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/lang/condition"
 	"github.com/usher-dev/usher/lang/cue"
@@ -104,7 +105,7 @@ func (c *compilation) overrideTemplate(ctx context.Context, t *v1alpha1.Override
 		return program, problems
 	}
 	source, problems := template.Render(t)
-	return c.rendered(ctx, source, problems, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(t)})
+	return c.rendered(ctx, source, problems, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(t), DependsOn: template.ParamsDependOn(t)})
 }
 
 // validateTemplate is overrideTemplate for validate templates.
@@ -119,7 +120,7 @@ func (c *compilation) validateTemplate(ctx context.Context, t *v1alpha1.Validate
 		return program, problems
 	}
 	source, problems := condition.Render(t)
-	program, problems = c.rendered(ctx, source, problems, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(t)})
+	program, problems = c.rendered(ctx, source, problems, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(t), DependsOn: condition.ParamsDependOn(t)})
 	if program == nil {
 		return nil, problems
 	}
@@ -177,5 +178,8 @@ type failure string
 func (f failure) Run(context.Context, *rule.Input) (rule.Outcome, error) {
 	return rule.Outcome{}, errors.New("policy does not compile: " + string(f))
 }
+
+// DependsOn implements [rule.Dependent].
+func (f failure) DependsOn(usher.Operation) rule.Dependencies { return 0 }
 
 func (f failure) String() string { return "does not compile: " + string(f) }

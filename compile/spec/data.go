@@ -143,7 +143,7 @@ func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission
 	}
 	x.expect(&expected, exact)
 	orNull := x.orNull()
-	return admission.Data{NameExpression: o.NameExpression, Load: func(in *admission.Input, name string) (any, error) {
+	return admission.Data{NameExpression: o.NameExpression, DependsOn: objectsIn(o.Namespace), Load: func(in *admission.Input, name string) (any, error) {
 		ref := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 		if o.NameExpression != "" {
 			ref.Name = name
@@ -185,7 +185,7 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	}
 	x.expect(in(x.inNamespace("")), false)
 	orNull := x.orNull()
-	return admission.Data{Load: func(input *admission.Input, _ string) (any, error) {
+	return admission.Data{DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
 		return orNull(input.Facts.Value(fact.Ref{Object: in(input.Request.Namespace)}))
 	}}
 }
@@ -206,13 +206,21 @@ func (x *dataSource) http(field string, h *v1alpha1.HttpDataRef) admission.Data 
 		return broken()
 	}
 	orNull := x.orNull()
-	return admission.Data{Whole: true, Load: func(in *admission.Input, _ string) (any, error) {
+	return admission.Data{Whole: true, DependsOn: rule.OnHTTP, Load: func(in *admission.Input, _ string) (any, error) {
 		body, ok, err := ref.Value(in.Rule())
 		if err == nil && !ok {
 			err = errEmpty
 		}
 		return orNull(body, err)
 	}}
+}
+
+// objectsIn returns on what objects of a namespace depend: an empty one is that of the request.
+func objectsIn(namespace string) rule.Dependencies {
+	if namespace == "" {
+		return rule.OnObjects | rule.OnNamespace
+	}
+	return rule.OnObjects
 }
 
 // kind checks the kind of objects.

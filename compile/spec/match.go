@@ -64,6 +64,19 @@ func (m *Match) AddPaths(object, old *usher.Paths) {
 	}
 }
 
+// DependsOn returns on what it depends, besides objects, whether a request is one that m is for, as a
+// binding has it.
+func (m *Match) DependsOn() rule.Dependencies {
+	var all rule.Dependencies
+	if m.own != nil {
+		all = m.own.DependsOn()
+	}
+	if m.namespaces != nil {
+		all |= rule.OnNamespace | rule.OnObjects
+	}
+	return all
+}
+
 // Constraints compiles spec.matchConstraints, which is required.
 func (c *Compilation) Constraints(m *admissionv1.MatchResources) Match {
 	if m == nil {

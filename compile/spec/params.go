@@ -124,6 +124,17 @@ func (p *Params) Collect(kind *admissionv1.ParamKind, namespace string, known *f
 	return objects, nil
 }
 
+// DependsOn returns on what the objects of params depend, besides objects of requests.
+func (p *Params) DependsOn() rule.Dependencies {
+	switch {
+	case p == nil:
+		return 0
+	case p.namespace != "":
+		return rule.OnObjects
+	}
+	return rule.OnObjects | rule.OnNamespace
+}
+
 // object names the params for a request in a namespace. The resolver of the fact knows whether the
 // kind is namespaced.
 func (p *Params) object(kind *admissionv1.ParamKind, namespace string) *fact.Object {

@@ -32,6 +32,15 @@ func (a *applies) read() {
 // ReadPaths implements [rule.Selective].
 func (a *applies) ReadPaths() (object, old *usher.Paths) { return a.object, a.old }
 
+// DependsOn implements [rule.Dependent].
+func (a *applies) DependsOn(usher.Operation) rule.Dependencies {
+	all := a.match.DependsOn()
+	if len(a.subjects) > 0 {
+		all |= rule.OnUser
+	}
+	return all
+}
+
 // String implements [rule.Program].
 func (a *applies) String() string { return "subjects and matchConstraints" }
 
@@ -111,6 +120,11 @@ func conditionsOf(all []admission.Named) (*conditions, []rule.Problem) {
 
 // ReadPaths implements [rule.Selective].
 func (c *conditions) ReadPaths() (object, old *usher.Paths) { return c.object, c.old }
+
+// DependsOn implements [rule.Dependent].
+func (c *conditions) DependsOn(operation usher.Operation) rule.Dependencies {
+	return c.program.DependsOn(operation)
+}
 
 // String implements [rule.Program].
 func (c *conditions) String() string { return "matchConditions" }

@@ -198,6 +198,23 @@ func (o *Object) selection(p *admission.Program) selection {
 	return selection{object, old}
 }
 
+// dependsOn returns on what the outcome of a program of the policy depends for requests with an
+// operation.
+func (o *Object) dependsOn(operation usher.Operation, p *admission.Program) rule.Dependencies {
+	all := p.DependsOn(operation) | o.match.DependsOn()
+	if len(o.subjects)+len(o.excluded) > 0 || operation == usher.Delete {
+		all |= rule.OnUser
+	}
+	for i := range o.bindings {
+		b := &o.bindings[i]
+		all |= b.params.DependsOn()
+		if b.match != nil {
+			all |= b.match.DependsOn()
+		}
+	}
+	return all
+}
+
 // String says what the rule does.
 func (o *Object) String() string {
 	names := make([]string, 0, len(o.bindings))

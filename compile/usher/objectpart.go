@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	"github.com/usher-dev/usher/compile/spec"
@@ -104,6 +105,9 @@ type failing struct{}
 func (failing) Run(context.Context, *rule.Input) (rule.Outcome, error) {
 	return rule.Outcome{}, errors.New("the mutation does not compile")
 }
+
+// DependsOn implements [rule.Dependent].
+func (failing) DependsOn(usher.Operation) rule.Dependencies { return 0 }
 
 // String implements [rule.Program].
 func (failing) String() string { return "does not compile" }

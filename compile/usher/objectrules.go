@@ -21,6 +21,11 @@ type validator struct {
 
 func newValidator(o *Object) *validator { return &validator{o, o.selection(o.validate)} }
 
+// DependsOn implements [rule.Dependent].
+func (v *validator) DependsOn(operation usher.Operation) rule.Dependencies {
+	return v.dependsOn(operation, v.validate)
+}
+
 // Run implements [rule.Program].
 func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	var to involvement
@@ -166,6 +171,11 @@ type mutator struct {
 }
 
 func newMutator(o *Object) *mutator { return &mutator{o, o.selection(o.mutate)} }
+
+// DependsOn implements [rule.Dependent].
+func (m *mutator) DependsOn(operation usher.Operation) rule.Dependencies {
+	return m.dependsOn(operation, m.mutate)
+}
 
 // Run implements [rule.Program].
 func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {

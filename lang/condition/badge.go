@@ -138,6 +138,11 @@ func (b *badge) tooFew(target, current any) (bool, error) {
 	return needed.Cmp(remaining) > 0, nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (b *badge) DependsOn(usher.Operation) rule.Dependencies {
+	return b.target.DependsOn() | b.current.DependsOn()
+}
+
 // Explain implements [rule.Explainer].
 func (b *badge) Explain(in *rule.Input) (rule.Reading, error) {
 	reading := rule.Reading{Condition: b.String()}

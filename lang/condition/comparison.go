@@ -179,6 +179,11 @@ func (c *comparison) Run(_ context.Context, in *rule.Input) (rule.Outcome, error
 	return rule.Outcome{}, nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (c *comparison) DependsOn(usher.Operation) rule.Dependencies {
+	return c.data.DependsOn() | c.value.DependsOn()
+}
+
 // allowHit is the outcome in affect mode allow: everything but a hit is rejected. The message
 // then is a note, since kinitiras rejects without one. If the text cannot be written, there
 // is no note: the request is rejected nevertheless.

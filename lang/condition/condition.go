@@ -15,7 +15,7 @@ import (
 
 // A check is a template that was understood.
 type check interface {
-	rule.Program
+	rule.Dependent
 	// open reports whether only a CUE evaluator can run it.
 	open() bool
 	render() string
@@ -57,6 +57,15 @@ func Params(t *v1alpha1.ValidateRuleTemplate) func(*rule.Input) (map[string]any,
 		}
 	}
 	return c.params
+}
+
+// ParamsDependOn returns on what the parameters of the program that [Render] returns depend.
+func ParamsDependOn(t *v1alpha1.ValidateRuleTemplate) rule.Dependencies {
+	c, _ := compile(t)
+	if c == nil {
+		return 0
+	}
+	return c.DependsOn("")
 }
 
 // Default returns the template with its defaults filled in, and whether there were any to

@@ -35,6 +35,11 @@ func (a allowing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	return allowHit(outcome.Verdict == usher.Deny, &a.message, in), nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (a allowing) DependsOn(operation usher.Operation) rule.Dependencies {
+	return rule.DependenciesOf(a.Program, operation)
+}
+
 // String is the program in one line.
 func (a allowing) String() string { return "allow if " + a.Program.String() }
 

@@ -3,6 +3,7 @@ package condition
 import (
 	"context"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -11,6 +12,9 @@ type idle string
 
 // Run has no objection.
 func (idle) Run(context.Context, *rule.Input) (rule.Outcome, error) { return rule.Outcome{}, nil }
+
+// DependsOn implements [rule.Dependent].
+func (idle) DependsOn(usher.Operation) rule.Dependencies { return 0 }
 
 // String reports the missing block.
 func (i idle) String() string { return string(i) + " without content" }

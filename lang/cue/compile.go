@@ -23,7 +23,7 @@ import (
 // before ctx is done, or not now, the problem is Pending.
 func Compile(ctx context.Context, source string, form Form, o Options) (*Program, []rule.Problem) {
 	p := &Program{
-		form: form, source: source, key: keyOf(source, form), tenant: o.Tenant, extra: o.ExtraParams, evaluator: o.Evaluator,
+		form: form, source: source, key: keyOf(source, form), tenant: o.Tenant, extra: o.ExtraParams, dependsOn: o.DependsOn, evaluator: o.Evaluator,
 	}
 	if p.evaluator == nil {
 		p.evaluator = Default()

@@ -87,6 +87,8 @@ type Options struct {
 	// ExtraParams returns data.extraParams of the rendered forms; nil means none. Its
 	// error, which may be *fact.Missing, is that of the program.
 	ExtraParams func(*rule.Input) (map[string]any, error)
+	// DependsOn says on what ExtraParams depends.
+	DependsOn rule.Dependencies
 	// Evaluator is where the program runs; nil means [Default].
 	Evaluator *Evaluator
 	// Tenant is the owner of the source: the namespace of the policy. Evaluations of a tenant wait
@@ -101,6 +103,7 @@ type Program struct {
 	key       string
 	tenant    string
 	extra     func(*rule.Input) (map[string]any, error)
+	dependsOn rule.Dependencies
 	evaluator *Evaluator
 	breaker   breaker
 
@@ -155,6 +158,14 @@ func (p *Program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		return rule.Outcome{}, err
 	}
 	return answer.outcome(), nil
+}
+
+// DependsOn implements [rule.Dependent].
+func (p *Program) DependsOn(usher.Operation) rule.Dependencies {
+	if p.fetches {
+		return p.dependsOn | rule.OnHTTP
+	}
+	return p.dependsOn
 }
 
 // writerOf names who writes the object of a request: the user, in the namespace of the object,

@@ -130,6 +130,9 @@ func (p *program) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	return rule.Outcome{Patch: d.patch}, nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (p *program) DependsOn(usher.Operation) rule.Dependencies { return 0 }
+
 func (p *program) String() string { return p.text }
 
 // A draft is an object together with the values written to it.

@@ -78,6 +78,9 @@ func (m *merge) want(path []string, fields map[string]any) {
 // ReadPaths implements [rule.Selective].
 func (m *merge) ReadPaths() (object, old *usher.Paths) { return &m.wants, nil }
 
+// DependsOn implements [rule.Dependent].
+func (m *merge) DependsOn(usher.Operation) rule.Dependencies { return 0 }
+
 // Run implements [rule.Program].
 func (m *merge) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	var ops usher.Patch

@@ -138,6 +138,9 @@ func (p *program) Run(context.Context, *rule.Input) (rule.Outcome, error) {
 	return rule.Outcome{Patch: p.patch}, nil
 }
 
+// DependsOn implements [rule.Dependent].
+func (p *program) DependsOn(usher.Operation) rule.Dependencies { return 0 }
+
 func (p *program) String() string {
 	ops := make([]string, len(p.patch))
 	for i, op := range p.patch {

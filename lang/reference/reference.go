@@ -153,6 +153,24 @@ func (r *Reference) Want(object, old *usher.Paths) {
 	}
 }
 
+// DependsOn returns on what the value depends besides objects of the request. A nil reference has no
+// value.
+func (r *Reference) DependsOn() rule.Dependencies {
+	if r == nil {
+		return 0
+	}
+	switch r.from {
+	case v1alpha1.FromOwner:
+		return rule.OnObjects | rule.OnNamespace
+	case v1alpha1.FromK8s:
+		return rule.OnObjects
+	case v1alpha1.FromHTTP:
+		return rule.OnHTTP
+	case v1alpha1.FromCurrentObject, v1alpha1.FromOldObject:
+	}
+	return 0
+}
+
 // Open reports whether the path is CUE beyond a chain of selectors, which only a CUE
 // evaluator understands.
 func (r *Reference) Open() bool { return r.path.open != "" }

@@ -47,6 +47,15 @@ func Params(t *v1alpha1.OverrideRuleTemplate) func(*rule.Input) (map[string]any,
 	}
 }
 
+// ParamsDependOn returns on what the parameters of the program that [Render] returns depend.
+func ParamsDependOn(t *v1alpha1.OverrideRuleTemplate) rule.Dependencies {
+	p, _ := compile(t)
+	if p == nil {
+		return 0
+	}
+	return p.reference.DependsOn()
+}
+
 // compile returns the plan of t, nil if it has an Error problem.
 func compile(t *v1alpha1.OverrideRuleTemplate) (*plan, []rule.Problem) {
 	if t == nil {
@@ -118,6 +127,9 @@ func (p *plan) want() {
 
 // ReadPaths implements [rule.Selective].
 func (p *plan) ReadPaths() (object, old *usher.Paths) { return &p.object, &p.old }
+
+// DependsOn implements [rule.Dependent].
+func (p *plan) DependsOn(usher.Operation) rule.Dependencies { return p.reference.DependsOn() }
 
 // A step returns operations.
 type step interface {

@@ -50,6 +50,49 @@ func addPaths(p rule.Program, object, old *usher.Paths) {
 	}
 }
 
+// DependsOn returns on what the values of the expressions depend besides objects and params.
+func (p *Program) DependsOn(operation usher.Operation) rule.Dependencies {
+	all := p.reads.ofRequest()
+	if p.reads.Mentions(namespaceName) {
+		all |= rule.OnNamespace | rule.OnObjects
+	}
+	if p.reads.Mentions(authorizerName) || p.reads.Mentions(resourceName) {
+		all |= rule.OnAccess | rule.OnUser
+	}
+	if p.reads.Mentions(resourceName) {
+		all |= rule.OnName | rule.OnNamespace
+	}
+	if p.reads.Mentions(dataName) {
+		for i := range p.source.Data {
+			all |= p.source.Data[i].DependsOn
+		}
+	}
+	for i := range p.source.Mutations {
+		if p.source.Mutations[i].Type == ApplyConfiguration {
+			// The structure of the kind may be that of its definition.
+			all |= rule.OnObjects
+		}
+	}
+	for _, e := range slices.Concat(p.validations, p.mutations) {
+		all |= rule.DependenciesOf(e.other, operation)
+	}
+	return all
+}
+
+// ofRequest returns what the expressions read of the variable request.
+func (r *reads) ofRequest() rule.Dependencies {
+	var all rule.Dependencies
+	paths := r.Paths(requestName)
+	for field, on := range map[string]rule.Dependencies{
+		"userInfo": rule.OnUser, "options": rule.OnOptions, "dryRun": rule.OnDryRun, "name": rule.OnName, "namespace": rule.OnNamespace,
+	} {
+		if paths.Meets(field) {
+			all |= on
+		}
+	}
+	return all
+}
+
 // limits are bounds of the costs of a policy.
 type limits struct {
 	// each is that of the most expensive expression; the others are of all expressions that have a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Data is a value that expressions read as data.NAME.
@@ -19,8 +20,10 @@ type Data struct {
 	// NameExpression, unless empty, makes the name of the object. It sees object, oldObject, request
 	// and namespaceObject, and nothing that has itself been read for the policy.
 	NameExpression string
-	// Whole says that Load reads the object of the request.
-	Whole bool
+	// Whole says that Load reads the object of the request, and DependsOn on what else its value
+	// depends.
+	Whole     bool
+	DependsOn rule.Dependencies
 	// Load returns the value for a request. The name is the value of NameExpression; it may be empty,
 	// and otherwise is one that objects can have. The error is [*fact.Missing], or that of the fact.
 	Load func(in *Input, name string) (any, error)
