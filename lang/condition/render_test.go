@@ -132,7 +132,7 @@ func evaluated(t *testing.T, template *v1alpha1.ValidateRuleTemplate) rule.Progr
 	if len(rule.Errors(problems)) > 0 {
 		t.Fatalf("Render: %v", problems)
 	}
-	program, problems := cue.Compile(t.Context(), source, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(template)})
+	program, problems := cue.Compile(t.Context(), source, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(template), DependsOn: condition.ParamsDependOn(template)})
 	if len(rule.Errors(problems)) > 0 {
 		t.Fatalf("compile rendered template: %v\n%s", problems, source)
 	}

@@ -29,7 +29,7 @@ func differ(t testing.TB, tmpl *v1alpha1.OverrideRuleTemplate, in *rule.Input) {
 		}
 		return
 	}
-	slow, problems := cue.Compile(t.Context(), text, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(tmpl)})
+	slow, problems := cue.Compile(t.Context(), text, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(tmpl), DependsOn: template.ParamsDependOn(tmpl)})
 	if slow == nil {
 		t.Fatalf("the rendered program does not compile: %v\n%s", problems, text)
 	}
@@ -75,7 +75,7 @@ func TestEvaluatedCases(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program, problems := cue.Compile(t.Context(), text, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(tmpl)})
+			program, problems := cue.Compile(t.Context(), text, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(tmpl), DependsOn: template.ParamsDependOn(tmpl)})
 			if program == nil {
 				t.Fatalf("the rendered program does not compile: %v", problems)
 			}
