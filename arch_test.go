@@ -72,6 +72,8 @@ var mayImport = []struct {
 	{"report", []string{".", "api/...", "rule"}},
 	// What is said about objects that exist.
 	{"audit/result", []string{"."}},
+	// It reads bytes, not objects.
+	{"audit/stream", []string{"audit/result"}},
 	// What an API server does around a decision, offline.
 	{"simulate/authz", []string{"."}},
 
@@ -183,7 +185,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "audit/stream", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
