@@ -34,7 +34,7 @@ const (
 // open sends a request and waits until its response begins.
 func (s *Stream) open(ctx context.Context, query map[string]string) (*body, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(min(patience, s.options.Silence), func() { cancel(errSilent) })
+	timer := time.AfterFunc(min(answerTimeout, s.options.Silence), func() { cancel(errSilent) })
 	accept := wholeObjects
 	switch {
 	case s.options.MetadataOnly && query["watch"] == "":
@@ -58,7 +58,7 @@ func (s *Stream) open(ctx context.Context, query map[string]string) (*body, erro
 		}
 		return nil, err
 	}
-	from := &impatient{stream: stream, ctx: ctx, timer: timer, most: min(patience, s.options.Silence)}
+	from := &impatient{stream: stream, ctx: ctx, timer: timer, most: min(answerTimeout, s.options.Silence)}
 	return &body{
 		scanner:   scanner{from: from, max: s.options.MaxObject},
 		impatient: from,

@@ -14,7 +14,7 @@ const (
 	keep = 1 << 20
 )
 
-// A lexer finds the end of a JSON value. It does not check the value: whoever decodes it does.
+// A lexer finds the end of a JSON value. It does not check the value: a decoder does.
 type lexer struct {
 	depth           int
 	begun           bool

@@ -69,8 +69,8 @@ const (
 	first = 500 * time.Millisecond
 	// unreachable is the longest pause while the API server gives no answer.
 	unreachable = 10 * time.Second
-	// patience is how long the API server may take for an answer to begin.
-	patience = 30 * time.Second
+	// answerTimeout is how long the API server may take for an answer to begin.
+	answerTimeout = 30 * time.Second
 	// settled is after how long a watch that fails at once would have failed.
 	settled = 2 * time.Second
 	// longest is the longest pause that an API server may ask for.

@@ -94,7 +94,7 @@ func (s *Stream) settle(events *body) {
 	begun := make(chan struct{})
 	go func() {
 		defer close(begun)
-		// Whoever reads next gets the error.
+		// The next reader gets the error.
 		_, _ = events.peek()
 	}()
 	select {
