@@ -97,10 +97,13 @@ func of(r *usher.Request, d *usher.Decision, err error, start time.Time) *Decisi
 	return kept
 }
 
+// errored is the verdict of a request without a decision.
+const errored = "error"
+
 func verdict(d *usher.Decision, err error) string {
 	switch {
 	case err != nil:
-		return "error"
+		return errored
 	case d.Verdict == usher.NoOpinion:
 		return "noOpinion"
 	}

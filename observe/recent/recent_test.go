@@ -62,8 +62,8 @@ func TestSubscription(t *testing.T) {
 			}
 		})
 	}
-	ctx, done := context.WithCancelCause(t.Context())
-	go func() { writing.Wait(); done(errors.New("all are written")) }()
+	done := make(chan struct{})
+	go func() { writing.Wait(); close(done) }()
 	var read, lost, at uint64
 	buffer := make([]*recent.Decision, 0, 100)
 	for ended := false; ; {
@@ -82,7 +82,11 @@ func TestSubscription(t *testing.T) {
 		if ended && len(all) == 0 {
 			break
 		}
-		ended = s.Wait(ctx) != nil
+		select {
+		case <-s.More():
+		case <-done:
+			ended = true
+		}
 	}
 	if read+lost != writers*each || read == 0 {
 		t.Errorf("%d are read and %d lost, of %d", read, lost, writers*each)

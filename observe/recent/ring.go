@@ -1,7 +1,6 @@
 package recent
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -123,15 +122,8 @@ func (s *Subscription) Read(dst []*Decision) (all []*Decision, lost uint64) {
 	return dst, lost
 }
 
-// Wait waits until there may be more to read, or ctx is done, whose error it returns.
-func (s *Subscription) Wait(ctx context.Context) error {
-	select {
-	case <-s.wake:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// More receives when there may be more to read.
+func (s *Subscription) More() <-chan struct{} { return s.wake }
 
 // Close ends the subscription.
 func (s *Subscription) Close() { s.ring.unsubscribe(s) }
