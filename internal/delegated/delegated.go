@@ -181,7 +181,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 		err = a.serve(counted, r, request)
 	}
 	if err != nil {
-		writeStatus(counted, err)
+		WriteStatus(counted, err)
 	}
 	if a.options.Answered != nil {
 		a.options.Answered(request.label(), request.Verb, counted.code)

@@ -32,8 +32,8 @@ func forbidden(r Request, reason string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: Group, Resource: r.Resource}, r.Name, errors.New(text))
 }
 
-// writeStatus answers with the Status that an error has.
-func writeStatus(w http.ResponseWriter, err error) {
+// WriteStatus answers with the Status that an error has.
+func WriteStatus(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
 		known = apierrors.NewInternalError(err)

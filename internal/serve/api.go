@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/graceful"
+	"github.com/usher-dev/usher/observe/recent"
 )
 
 // An API configures the server's own API. It has a separate port, so that its users do not take
@@ -23,8 +25,9 @@ type API struct {
 // apiServer serves the API.
 type apiServer struct {
 	*delegated.API
-	server   *graceful.Server
-	listener net.Listener
+	server    *graceful.Server
+	listener  net.Listener
+	decisions *recent.Ring
 }
 
 // newAPI opens the port.
@@ -34,12 +37,13 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 	}
 	api, err := delegated.New(delegated.Options{
 		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
+		Handlers: map[string]http.Handler{delegated.Decisions: newDecisionsAPI(s.decisions)},
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("serve API: %w", err)
 	}
-	a := &apiServer{API: api}
+	a := &apiServer{API: api, decisions: s.decisions}
 	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
 		return nil, fmt.Errorf("open API port: %w", err)
 	}
@@ -51,6 +55,12 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
 	return a, nil
+}
+
+// end shuts down the server. Streams end first: clients resume at another replica.
+func (a *apiServer) end() error {
+	a.decisions.End()
+	return a.server.End()
 }
 
 // serve serves until the server is shut down.

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/observe/decisionlog"
+	"github.com/usher-dev/usher/observe/recent"
 )
 
 // An Authorization configures the authorization webhooks. They have a separate address, because
@@ -116,7 +117,7 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 		if c.Shadow {
 			door, log = "shadow"+endpoint.suffix, log.With("shadow", true)
 		}
-		decider := s.metrics.Wrap(decisionlog.Wrap(s.live, log.With("endpoint", endpoint.path)), door)
+		decider := s.metrics.Wrap(decisionlog.Wrap(recent.Wrap(s.live, s.decisions), log.With("endpoint", endpoint.path)), door)
 		if s.cluster != nil {
 			decider = s.cluster.failing.Wrap(decider)
 		}

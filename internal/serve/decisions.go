@@ -10,16 +10,23 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/observe/recent"
 )
 
 const (
-	// mostLast is how many decisions a list has unless it asks for another number.
+	// defaultLast is how many decisions a list has unless it asks for another number.
 	defaultLast = 100
-	// flushEvery is the shortest time between two writes to a subscriber, and heartbeat the longest.
-	flushEvery = 50 * time.Millisecond
-	heartbeat  = 15 * time.Second
+	// gather is the shortest time between two writes to a subscriber, and heartbeat the longest.
+	gather    = 100 * time.Millisecond
+	heartbeat = 15 * time.Second
+	// writeTimeout is how long a subscriber may take to receive what is written at once.
+	writeTimeout = 10 * time.Second
+	// batch is how many decisions are written at once. They stay in memory until they are.
+	batch = 128
 )
 
 // A decisionsAPI serves the last decisions: a list, or a stream of server-sent events.
@@ -27,17 +34,12 @@ type decisionsAPI struct {
 	ring *recent.Ring
 	// process distinguishes the sequence numbers of this process from those of others.
 	process string
+	// writeTimeout is the constant, except in tests.
+	writeTimeout time.Duration
 }
 
 func newDecisionsAPI(ring *recent.Ring) *decisionsAPI {
-	return &decisionsAPI{ring: ring, process: rand.Text()}
-}
-
-// A decisionList is the response to a list.
-type decisionList struct {
-	APIVersion string             `json:"apiVersion"`
-	Kind       string             `json:"kind"`
-	Items      []*recent.Decision `json:"items"`
+	return &decisionsAPI{ring: ring, process: rand.Text(), writeTimeout: writeTimeout}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -45,6 +47,10 @@ func (a *decisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, ok := delegated.RequestOf(r.Context())
 	if !ok {
 		http.Error(w, "the caller is not known", http.StatusForbidden)
+		return
+	}
+	if request.Name != "" {
+		http.Error(w, "decisions have no names: list or watch them", http.StatusNotFound)
 		return
 	}
 	query := r.URL.Query()
@@ -56,85 +62,122 @@ func (a *decisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if request.Name != "" {
-		http.Error(w, "decisions have no names: list or watch them", http.StatusNotFound)
+		delegated.WriteStatus(w, apierrors.NewBadRequest(err.Error()))
 		return
 	}
 	filter.Namespace = request.Namespace
 	if request.Verb == "watch" {
-		a.watch(w, r, &filter, last)
+		a.watch(w, r, request, &filter, last)
 		return
 	}
+	a.list(w, r, &filter, last)
+}
+
+// list writes the last decisions. It keeps none of them in memory while the client reads, and says
+// how many were lost meanwhile.
+func (a *decisionsAPI) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter, last int) {
 	w.Header().Set("Content-Type", "application/json")
-	items := a.ring.Last(last, filter.Accepts)
-	if items == nil {
-		items = []*recent.Decision{}
+	if r.Method == http.MethodHead {
+		return
 	}
-	_ = json.NewEncoder(w).Encode(decisionList{"usher.dev/v1", "DecisionList", items})
+	out := &paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}
+	out.printf(`{"apiVersion":"usher.dev/v1","kind":"DecisionList","items":[`)
+	end := a.ring.Next()
+	cursor := a.ring.Read(a.ring.Last(last, filter), filter)
+	separator, missed := "", uint64(0)
+	buffer := make([]*recent.Decision, 0, batch)
+	for {
+		before := cursor.At()
+		all, lost := cursor.Until(buffer, end)
+		missed += lost
+		for _, d := range all {
+			out.printf("%s\n%s", separator, line(d))
+			separator = ","
+		}
+		if cursor.At() == before || out.flush() != nil {
+			break
+		}
+	}
+	out.printf("\n],\"lost\":%d}\n", missed)
+	_ = out.flush()
 }
 
 // watch streams decisions: first the last ones, or those since the one that the client has seen last,
-// then each new one. An event "lost" says how many decisions the client has missed.
-func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, filter *recent.Filter, last int) {
-	from, seen := a.resume(r.Header.Get("Last-Event-ID"))
-	var first []*recent.Decision
-	if !seen {
-		from = a.ring.Next()
-		first = a.ring.Last(last, func(d *recent.Decision) bool { return d.Sequence < from && filter.Accepts(d) })
+// then each new one. An event "lost" says how many decisions were lost before they were read, an
+// event "end" why the server ends the stream.
+func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request delegated.Request, filter *recent.Filter, last int) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return
 	}
-	s, err := a.ring.Subscribe(from)
-	if errors.Is(err, recent.ErrTooMany) {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, fmt.Sprintf("%d clients watch decisions already: try again later", recent.MostSubscribers), http.StatusTooManyRequests)
+	from, seen := a.resume(r.Header.Get("Last-Event-ID"))
+	if !seen {
+		from = a.ring.Last(last, filter)
+	}
+	s, err := a.ring.Subscribe(ownerOf(request.User.GetName()), from, filter)
+	if err != nil {
+		delegated.WriteStatus(w, refusal(err))
 		return
 	}
 	defer s.Close()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	e := events{w: w, flusher: http.NewResponseController(w), process: a.process}
+	e := events{paced: paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}, process: a.process}
 	// The headers are sent even if there is nothing yet.
-	e.beat()
-	for _, d := range first {
-		e.decision(d)
-	}
-	if e.flush() != nil {
-		return
-	}
-	buffer := make([]*recent.Decision, 0, 256)
-	beat := time.NewTimer(heartbeat)
+	e.at(s.At())
+	a.follow(r, s, &e)
+}
+
+func (a *decisionsAPI) follow(r *http.Request, s *recent.Subscription, e *events) {
+	buffer := make([]*recent.Decision, 0, batch)
+	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		all, lost := s.Read(buffer)
+		all, lost := s.Next(buffer)
 		e.lost(lost)
 		for _, d := range all {
-			if filter.Accepts(d) {
-				e.decision(d)
-			}
-		}
-		if len(all) == cap(buffer) {
-			continue
+			e.decision(d)
 		}
 		if e.flush() != nil {
 			return
 		}
+		if len(all) == cap(buffer) {
+			continue
+		}
 		select {
 		case <-r.Context().Done():
 			return
+		case <-s.Done():
+			e.end(s.Err())
+			return
+		case <-beat.C:
+			// A client that resumes need not have seen a decision.
+			e.at(s.At())
 		case <-s.More():
 			// What comes at the same time is written at once.
 			select {
-			case <-time.After(flushEvery):
+			case <-time.After(gather):
+			case <-s.Done():
 			case <-r.Context().Done():
 				return
 			}
-		case <-beat.C:
-			e.beat()
 		}
-		beat.Reset(heartbeat)
 	}
+}
+
+// ownerOf returns who shares the places of subscribers: a user, or the ServiceAccounts of a
+// namespace, of which some users can create any number.
+func ownerOf(user string) string {
+	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
+		return serviceaccount.MakeNamespaceGroupName(namespace)
+	}
+	return user
+}
+
+// refusal is the status for a subscriber that is not served.
+func refusal(err error) error {
+	if errors.Is(err, recent.ErrTooMany) {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%d clients watch decisions already: try again later", recent.MostSubscribers), 5)
+	}
+	return apierrors.NewServiceUnavailable(err.Error())
 }
 
 // resume returns the sequence number after that of an event. It is false if the event is not one of
@@ -142,49 +185,72 @@ func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, filter *rec
 func (a *decisionsAPI) resume(id string) (from uint64, seen bool) {
 	process, text, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(text, 10, 64)
-	if process != a.process || err != nil || n >= a.ring.Next() {
+	if process != a.process || err != nil || n > a.ring.Next() {
 		return 0, false
 	}
-	return n + 1, true
+	return n, true
 }
 
-// events writes server-sent events. The first error ends it.
-type events struct {
+// line returns a decision as JSON. It has nothing that cannot be encoded.
+func line(d *recent.Decision) []byte {
+	text, err := d.JSON()
+	if err != nil {
+		text, _ = json.Marshal(err.Error())
+	}
+	return text
+}
+
+// A paced writes to a client that has to receive each part within a timeout. The first error ends
+// it.
+type paced struct {
 	w       http.ResponseWriter
-	flusher *http.ResponseController
-	process string
+	control *http.ResponseController
+	timeout time.Duration
 	err     error
 	dirty   bool
 }
 
-func (e *events) write(format string, args ...any) {
-	if e.err == nil {
-		_, e.err = fmt.Fprintf(e.w, format, args...)
-		e.dirty = true
+func (p *paced) printf(format string, args ...any) {
+	if p.err != nil {
+		return
 	}
+	if !p.dirty {
+		// Connections that have no deadlines end otherwise.
+		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout))
+	}
+	p.dirty = true
+	_, p.err = fmt.Fprintf(p.w, format, args...)
+}
+
+func (p *paced) flush() error {
+	if p.err == nil && p.dirty {
+		p.dirty = false
+		p.err = p.control.Flush()
+	}
+	return p.err
+}
+
+// events writes server-sent events.
+type events struct {
+	paced
+
+	process string
 }
 
 func (e *events) decision(d *recent.Decision) {
-	text, err := json.Marshal(d)
-	if err != nil {
-		e.err = err
-		return
-	}
-	e.write("id: %s-%d\nevent: decision\ndata: %s\n\n", e.process, d.Sequence, text)
+	e.printf("id: %s-%d\nevent: decision\ndata: %s\n\n", e.process, d.Sequence+1, line(d))
 }
 
 func (e *events) lost(n uint64) {
 	if n > 0 {
-		e.write("event: lost\ndata: {\"lost\":%d}\n\n", n)
+		e.printf("event: lost\ndata: {\"lost\":%d}\n\n", n)
 	}
 }
 
-func (e *events) beat() { e.write(": nothing new\n\n") }
+// at says from where on a client that has to reconnect resumes.
+func (e *events) at(next uint64) { e.printf("id: %s-%d\nevent: at\ndata: {}\n\n", e.process, next) }
 
-func (e *events) flush() error {
-	if e.err == nil && e.dirty {
-		e.dirty = false
-		e.err = e.flusher.Flush()
-	}
-	return e.err
+func (e *events) end(err error) {
+	e.printf("event: end\ndata: {\"reason\":%q}\n\n", err.Error())
+	_ = e.flush()
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/observe/recent"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 	clustersource "github.com/usher-dev/usher/source/cluster"
@@ -163,4 +165,11 @@ func (u PolicyKinds) Describe() string {
 	var b strings.Builder
 	u.k.describe(&b)
 	return b.String()
+}
+
+// NewDecisionsAPI serves the decisions of a ring to readers that take no longer than the timeout.
+func NewDecisionsAPI(ring *recent.Ring, timeout time.Duration) http.Handler {
+	a := newDecisionsAPI(ring)
+	a.writeTimeout = timeout
+	return a
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
+	"github.com/usher-dev/usher/observe/recent"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
@@ -51,7 +52,9 @@ type Server struct {
 	// authorizer is nil if authorization webhooks are not served.
 	authorizer *authorizer
 	// api is nil if the server's own API is not served.
-	api        *apiServer
+	api *apiServer
+	// decisions has the last decisions; nil if nobody can read them.
+	decisions  *recent.Ring
 	protection *protection
 	limits     *limit.Limiter
 	// workers evaluate CUE.
@@ -104,6 +107,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.live = live.New(s.policies(facts))
 	s.metrics.Exemptions(s.exemptions)
+	s.keepDecisions()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
 	}
@@ -167,6 +171,14 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	return o
 }
 
+// keepDecisions keeps the last decisions if there is somebody to read them.
+func (s *Server) keepDecisions() {
+	if s.config.API != nil {
+		s.decisions = &recent.Ring{}
+		s.metrics.Recent(s.decisions.Subscribers)
+	}
+}
+
 // refused returns a function that counts the callers that a door rejects, by reason.
 func refused[R ~string](m *metrics.Metrics, door string, reasons []R) func(R) {
 	var names []string
@@ -223,7 +235,7 @@ func (s *Server) mux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", health)
 	mux.HandleFunc("GET /readyz", s.ready)
-	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(s.live, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(recent.Wrap(s.live, s.decisions), s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.failing.Wrap(decider))
 	}
@@ -355,7 +367,7 @@ func (s *Server) shutdown() error {
 		ends.Go(s.authorizer.server.End)
 	}
 	if s.api != nil {
-		ends.Go(s.api.server.End)
+		ends.Go(s.api.end)
 	}
 	err := ends.Wait()
 	_ = s.metering.Close()

@@ -295,6 +295,7 @@ usher_fact_fetches_total{kind="object",result="ok"} 2
 // everything makes every metric appear.
 func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
+	m.Recent(func() (int, uint64) { return 2, 7 })
 	m.APIRequest("decisions", "list", http.StatusOK)
 	m.Limits(func() metrics.LimitState {
 		return metrics.LimitState{Connections: map[string]metrics.ConnectionState{"admission": {Pending: 1}}}

@@ -30,9 +30,10 @@ type Filter struct {
 	Namespace string
 	// Outcomes are alternatives.
 	Outcomes []Outcome
-	// Policy is the name of a policy, or KIND/NAME, or KIND/NAMESPACE/NAME.
+	// Policy is the name of a policy, or NAMESPACE/NAME, either of them with KIND/ before it. It
+	// selects the decisions in which a rule of it made a difference.
 	Policy string
-	// User and Kind are those of the requests.
+	// User is that of the requests. Kind is the kind of the objects, or the resource, in any case.
 	User, Kind string
 }
 
@@ -71,39 +72,41 @@ func (f *Filter) Values() url.Values {
 	return values
 }
 
-// Accepts reports whether the filter selects a decision.
-func (f *Filter) Accepts(d *Decision) bool {
-	return (f.Namespace == "" || f.Namespace == d.Namespace) &&
-		(f.User == "" || f.User == d.User) &&
-		(f.Kind == "" || strings.EqualFold(f.Kind, d.Kind)) &&
-		(f.Policy == "" || slices.ContainsFunc(d.Rules, func(r Rule) bool { return names(f.Policy, r.Policy) })) &&
-		(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, d.has))
+// selects reports whether the filter selects a decision; nil selects all.
+func (f *Filter) selects(k *kept) bool {
+	return f == nil ||
+		(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
+			(f.User == "" || cut(f.User, longest[userName]) == string(k.field(userName))) &&
+			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
+			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return names(f.Policy, r.rule.Value().policy) })) &&
+			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has))
 }
 
-// names reports whether a text names a policy.
+// names reports whether a text names a policy: NAME, NAMESPACE/NAME, KIND/NAME or
+// KIND/NAMESPACE/NAME.
 func names(text string, p usher.PolicyRef) bool {
-	kind, name, divided := strings.Cut(text, "/")
-	if !divided {
-		return text == p.Name
+	rest, ok := strings.CutSuffix(text, p.Name)
+	if !ok || rest == "" {
+		return ok
 	}
 	if p.Namespace != "" {
-		return kind == p.Kind && name == p.Namespace+"/"+p.Name
+		rest, ok = strings.CutSuffix(rest, p.Namespace+"/")
 	}
-	return kind == p.Kind && name == p.Name
+	return ok && (rest == "" || rest == p.Kind+"/")
 }
 
-func (d *Decision) has(o Outcome) bool {
+func (k *kept) has(o Outcome) bool {
 	switch o {
 	case Denied:
-		return d.Verdict == string(usher.Deny)
+		return verdicts[k.verdict] == string(usher.Deny)
 	case Changed:
-		return d.Changed
+		return k.flags&changed != 0
 	case Failed:
-		return d.Verdict == errored || slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.Outcome == usher.Failed })
+		return k.flags&failed != 0 || verdicts[k.verdict] == Errored
 	case Warned:
-		return d.Warned
+		return k.flags&warned != 0
 	case Exempted:
-		return slices.ContainsFunc(d.Rules, func(r Rule) bool { return len(r.Exemptions) > 0 })
+		return slices.ContainsFunc(k.rules, func(r keptRule) bool { return r.exemptions > 0 })
 	}
 	return false
 }

@@ -2,20 +2,17 @@
 //
 // A [Ring] never makes a decision wait: writers take no locks, and readers that are too slow lose the
 // oldest decisions and learn how many. It keeps names and never values: no messages, no errors, no
-// objects.
+// objects. What it takes of memory is bounded, whatever requests and policies are called.
 package recent
 
 import (
 	"context"
-	"slices"
-	"strings"
+	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 )
-
-// mostRules limits the rules of one decision.
-const mostRules = 16
 
 // A Decision is what is kept of one decision. It is immutable.
 type Decision struct {
@@ -26,25 +23,46 @@ type Decision struct {
 	Phase    string    `json:"phase"`
 	// Operation is the operation of a write, or the verb of a request to authorize.
 	Operation string `json:"operation"`
-	// APIVersion and Kind are those of the object. A request to authorize has Resource.
+	// APIVersion and Kind are those of the object; requests to authorize have neither.
 	APIVersion  string `json:"apiVersion,omitempty"`
 	Kind        string `json:"kind,omitempty"`
 	Resource    string `json:"resource,omitempty"`
 	Subresource string `json:"subresource,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
 	Name        string `json:"name,omitempty"`
-	User        string `json:"user"`
-	DryRun      bool   `json:"dryRun,omitempty"`
+	// Path is that of a request to authorize that is not for a resource.
+	Path   string `json:"path,omitempty"`
+	User   string `json:"user"`
+	DryRun bool   `json:"dryRun,omitempty"`
 
-	Verdict string        `json:"verdict"`
-	Code    int32         `json:"code,omitempty"`
-	Took    time.Duration `json:"took"`
-	Changed bool          `json:"changed,omitempty"`
-	Warned  bool          `json:"warned,omitempty"`
+	// Verdict is allow, deny, noOpinion, or error if there is no decision.
+	Verdict string `json:"verdict"`
+	// Code is the HTTP status of a denial; 500 if a rule failed.
+	Code int32 `json:"code,omitempty"`
+	// TookSeconds is how long the decision took.
+	TookSeconds float64 `json:"tookSeconds"`
+	Changed     bool    `json:"changed,omitempty"`
+	Warned      bool    `json:"warned,omitempty"`
+	// Failed says that a rule, or a part of one, has no result.
+	Failed bool `json:"failed,omitempty"`
 	// Rules are those that made a difference, in evaluation order, and Omitted how many more there
 	// are.
 	Rules   []Rule `json:"rules,omitempty"`
 	Omitted int    `json:"omitted,omitempty"`
+
+	line atomic.Pointer[[]byte]
+}
+
+// JSON returns the decision as one line of JSON, for all readers the same one.
+func (d *Decision) JSON() ([]byte, error) {
+	if line := d.line.Load(); line != nil {
+		return *line, nil
+	}
+	line, err := json.Marshal(d)
+	if err == nil {
+		d.line.Store(&line)
+	}
+	return line, err
 }
 
 // A Rule is what one rule did.
@@ -54,110 +72,23 @@ type Rule struct {
 	Outcome usher.Outcome   `json:"outcome"`
 	// Ignored says that the rule failed and the request went on.
 	Ignored bool `json:"ignored,omitempty"`
-	// Validations are the places of those that did not hold, up to a few.
+	// Validations are the places of those that did not hold, and Exemptions the exemptions that
+	// applied, in the form of [usher.PolicyRef.String]; the first few of each.
 	Validations []string `json:"validations,omitempty"`
-	// Exemptions are those that applied.
-	Exemptions []usher.PolicyRef `json:"exemptions,omitempty"`
+	Exemptions  []string `json:"exemptions,omitempty"`
 }
 
-// Wrap returns a decider that decides as d does and adds each decision to the ring.
+// Wrap returns a decider that decides as d does and adds each decision to the ring, except requests
+// to authorize about which no policy says anything: these are most of all requests. It returns d if
+// the ring is nil.
 func Wrap(d usher.Decider, to *Ring) usher.Decider {
+	if to == nil {
+		return d
+	}
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		start := time.Now()
 		decision, err := d.Decide(ctx, r)
-		to.Add(of(r, &decision, err, start))
+		to.Add(r, &decision, err, start)
 		return decision, err
 	})
-}
-
-// of returns what is kept of a decision. Names are copied: those of requests are parts of their
-// bodies.
-func of(r *usher.Request, d *usher.Decision, err error, start time.Time) *Decision {
-	kept := &Decision{
-		Time: start, Took: time.Since(start), Phase: string(r.Phase), Operation: string(r.Operation), DryRun: r.DryRun,
-		Verdict: verdict(d, err), Code: d.Code, Changed: len(d.Patch) > 0, Warned: len(d.Warnings) > 0,
-	}
-	verb := ""
-	if r.Access != nil {
-		verb = r.Access.Verb
-	}
-	slash := ""
-	if r.Kind.Group != "" {
-		slash = "/"
-	}
-	names := clone(r.UID, r.Kind.Group, slash, r.Kind.Version, r.Kind.Kind, r.Subresource, r.Namespace, r.Name, r.User.Name, verb, r.Resource.Resource)
-	kept.UID, kept.APIVersion, kept.Kind, kept.Subresource = names.of(0, 0), names.of(1, 3), names.of(4, 4), names.of(5, 5)
-	kept.Namespace, kept.Name, kept.User = names.of(6, 6), names.of(7, 7), names.of(8, 8)
-	if r.Access != nil {
-		kept.Operation, kept.Resource = names.of(9, 9), names.of(10, 10)
-	}
-	for i := range d.Findings {
-		kept.add(&d.Findings[i])
-	}
-	return kept
-}
-
-// errored is the verdict of a request without a decision.
-const errored = "error"
-
-func verdict(d *usher.Decision, err error) string {
-	switch {
-	case err != nil:
-		return errored
-	case d.Verdict == usher.NoOpinion:
-		return "noOpinion"
-	}
-	return string(d.Verdict)
-}
-
-func (d *Decision) add(f *usher.Finding) {
-	quiet := f.Outcome == usher.Passed || f.Outcome == usher.Skipped
-	if quiet && len(f.Checks) == 0 || f.Policy == (usher.PolicyRef{}) {
-		return
-	}
-	if len(d.Rules) == mostRules {
-		d.Omitted++
-		return
-	}
-	r := Rule{Policy: f.Policy, Rule: f.Rule, Outcome: f.Outcome, Ignored: f.Ignored}
-	for i := range f.Checks[:min(len(f.Checks), mostRules)] {
-		if name := f.Checks[i].Name; !slices.Contains(r.Validations, name) {
-			r.Validations = append(r.Validations, name)
-		}
-	}
-	for i := range f.Exemptions {
-		r.Exemptions = append(r.Exemptions, f.Exemptions[i].PolicyRef)
-	}
-	d.Rules = append(d.Rules, r)
-}
-
-// A copied has copies of texts, which share one allocation.
-type copied struct {
-	all string
-	// ends are where each of them ends.
-	ends [11]int
-}
-
-func clone(texts ...string) (c copied) {
-	total := 0
-	for i, text := range texts {
-		total += len(text)
-		c.ends[i] = total
-	}
-	var b strings.Builder
-	b.Grow(total)
-	for _, text := range texts {
-		b.WriteString(text)
-	}
-	c.all = b.String()
-	return c
-}
-
-// of returns the texts from first to last, joined.
-func (c *copied) of(first, last int) string {
-	start := 0
-	if first > 0 {
-		start = c.ends[first-1]
-	}
-	return c.all[start:c.ends[last]]
 }

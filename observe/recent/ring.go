@@ -1,147 +1,175 @@
 package recent
 
 import (
-	"errors"
-	"slices"
+	"math"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	usher "github.com/usher-dev/usher"
 )
 
 const (
-	// Size is how many decisions a ring keeps.
+	// Size is how many decisions a ring keeps at most.
 	Size = 8192
-	// MostSubscribers is how many subscribers a ring has at the same time.
-	MostSubscribers = 32
+	// MaxBytes is how much memory they take at most. If names are so long that they would take more,
+	// fewer are kept.
+	MaxBytes = 4 << 20
+	// shared is how many of the last decisions readers have in common.
+	shared = 256
 )
 
 // A Ring has the last [Size] decisions. The zero Ring is empty. It is safe for concurrent use.
 type Ring struct {
 	next  atomic.Uint64
-	slots [Size]atomic.Pointer[Decision]
-	// subscribers are those that wait. The list is replaced as a whole.
-	subscribers atomic.Pointer[[]*Subscription]
-	subscribing sync.Mutex
+	slots [Size]atomic.Pointer[kept]
+	// tail is the sequence number of the oldest decision that is kept, if there is no newer one in
+	// its slot. Bytes is what all that are kept take.
+	tail  atomic.Uint64
+	bytes atomic.Int64
+	// read are decisions in the form for readers, of whom most read the same ones at the same time.
+	read [shared]atomic.Pointer[Decision]
+
+	subscribers
+	mu sync.Mutex
+	// ended is set once there are no more subscriptions.
+	ended bool
 }
 
-// Add adds a decision, which must not change afterwards. It never waits.
-func (r *Ring) Add(d *Decision) {
-	d.Sequence = r.next.Add(1) - 1
-	r.store(d)
-	subscribers := r.subscribers.Load()
-	if subscribers == nil {
+// Add adds a decision. It never waits.
+func (r *Ring) Add(request *usher.Request, d *usher.Decision, err error, start time.Time) {
+	k := keep(request, d, err, start)
+	if k == nil {
 		return
 	}
-	for _, s := range *subscribers {
-		select {
-		case s.wake <- struct{}{}:
-		default:
+	k.sequence = r.next.Add(1) - 1
+	r.store(k)
+	r.wake()
+}
+
+// store puts a decision into its slot, unless a goroutine that was faster by a whole round has put a
+// later one there, and removes the oldest ones if all take too much memory.
+func (r *Ring) store(k *kept) {
+	slot := &r.slots[k.sequence%Size]
+	for {
+		before := slot.Load()
+		if before != nil && before.sequence > k.sequence {
+			return
+		}
+		if slot.CompareAndSwap(before, k) {
+			r.account(k, before)
+			break
+		}
+	}
+	for r.bytes.Load() > MaxBytes {
+		oldest := r.oldest(k.sequence + 1)
+		if oldest >= k.sequence {
+			return
+		}
+		slot := &r.slots[oldest%Size]
+		before := slot.Load()
+		if tail := r.tail.Load(); tail <= oldest && r.tail.CompareAndSwap(tail, oldest+1) &&
+			before != nil && before.sequence == oldest && slot.CompareAndSwap(before, nil) {
+			r.account(nil, before)
 		}
 	}
 }
 
-// store puts a decision into its place, unless a goroutine that was faster by a whole round has put a
-// later one there.
-func (r *Ring) store(d *Decision) {
-	slot := &r.slots[d.Sequence%Size]
-	for {
-		before := slot.Load()
-		if before != nil && before.Sequence > d.Sequence || slot.CompareAndSwap(before, d) {
-			return
-		}
+func (r *Ring) account(added, removed *kept) {
+	n := int64(0)
+	if added != nil {
+		n += added.size()
 	}
+	if removed != nil {
+		n -= removed.size()
+	}
+	r.bytes.Add(n)
+}
+
+// oldest returns the sequence number of the oldest decision that is kept when next is the next one.
+func (r *Ring) oldest(next uint64) uint64 {
+	return max(next-min(next, Size), r.tail.Load())
 }
 
 // Next returns the sequence number of the decision that is added next.
 func (r *Ring) Next() uint64 { return r.next.Load() }
 
-// ErrTooMany is the error of a subscription above [MostSubscribers].
-var ErrTooMany = errors.New("too many subscribers")
-
-// Subscribe returns a subscription to the decisions from a sequence number on. Close it.
-func (r *Ring) Subscribe(from uint64) (*Subscription, error) {
-	r.subscribing.Lock()
-	defer r.subscribing.Unlock()
-	var all []*Subscription
-	if known := r.subscribers.Load(); known != nil {
-		all = *known
-	}
-	if len(all) >= MostSubscribers {
-		return nil, ErrTooMany
-	}
-	s := &Subscription{ring: r, at: from, wake: make(chan struct{}, 1)}
-	all = append(slices.Clone(all), s)
-	r.subscribers.Store(&all)
-	return s, nil
-}
-
-func (r *Ring) unsubscribe(s *Subscription) {
-	r.subscribing.Lock()
-	defer r.subscribing.Unlock()
-	if known := r.subscribers.Load(); known != nil {
-		left := slices.DeleteFunc(slices.Clone(*known), func(other *Subscription) bool { return other == s })
-		if r.subscribers.Store(&left); len(left) == 0 {
-			r.subscribers.Store(nil)
+// Last returns the sequence number from which on there are n decisions that a filter selects, or as
+// many as are kept.
+func (r *Ring) Last(n int, f *Filter) uint64 {
+	next := r.next.Load()
+	oldest := r.oldest(next)
+	at := next
+	for ; at > oldest && n > 0; at-- {
+		k := r.slots[(at-1)%Size].Load()
+		if k != nil && k.sequence == at-1 && f.selects(k) {
+			n--
 		}
 	}
+	return at
 }
 
-// A Subscription follows the decisions of a ring. It is for one goroutine.
-type Subscription struct {
-	ring *Ring
+// Bytes returns what the decisions take of memory.
+func (r *Ring) Bytes() int64 { return r.bytes.Load() }
+
+// A Cursor reads the decisions of a ring in order. It is for one goroutine.
+type Cursor struct {
+	ring   *Ring
+	filter *Filter
 	// at is the sequence number of the next decision to read.
-	at   uint64
-	wake chan struct{}
+	at uint64
 }
 
-// Read appends decisions that have been added to dst, in order, up to its capacity, and returns how
-// many were lost before them. It does not wait.
-func (s *Subscription) Read(dst []*Decision) (all []*Decision, lost uint64) {
-	next := s.ring.next.Load()
-	for len(dst) < cap(dst) && s.at < next {
-		if oldest := next - min(next, Size); s.at < oldest {
-			lost += oldest - s.at
-			s.at = oldest
-		}
-		d := s.ring.slots[s.at%Size].Load()
-		switch {
-		case d == nil || d.Sequence < s.at:
-			// It is about to be added.
-			return dst, lost
-		case d.Sequence > s.at:
-			// The ring has gone round since.
-			next = s.ring.next.Load()
-			if s.at >= next-min(next, Size) {
-				// Its place is taken by one that is not counted yet.
-				lost, s.at = lost+1, s.at+1
-			}
+// Read returns a cursor for the decisions that a filter selects, from a sequence number on.
+func (r *Ring) Read(from uint64, f *Filter) *Cursor { return &Cursor{ring: r, filter: f, at: from} }
+
+// Next appends decisions to dst, up to its capacity, and returns how many decisions, whether the
+// filter would have selected them or not, were lost before them. It does not wait.
+func (c *Cursor) Next(dst []*Decision) (all []*Decision, lost uint64) {
+	return c.Until(dst, math.MaxUint64)
+}
+
+// Until is as Next for the decisions before a sequence number.
+func (c *Cursor) Until(dst []*Decision, end uint64) (all []*Decision, lost uint64) {
+	next := min(c.ring.next.Load(), end)
+	for len(dst) < cap(dst) && c.at < next {
+		if oldest := c.ring.oldest(c.ring.next.Load()); c.at < oldest {
+			lost += oldest - c.at
+			c.at = oldest
 			continue
 		}
-		dst = append(dst, d)
-		s.at++
+		k := c.ring.slots[c.at%Size].Load()
+		switch {
+		case k == nil && c.at < c.ring.tail.Load():
+			continue
+		case k == nil || k.sequence < c.at:
+			// It is about to be added.
+			return dst, lost
+		case k.sequence > c.at:
+			// The ring has gone round since, also if that is not counted yet.
+			lost, c.at = lost+1, c.at+1
+			continue
+		}
+		if c.filter.selects(k) {
+			dst = append(dst, c.ring.decision(k))
+		}
+		c.at++
 	}
 	return dst, lost
 }
 
-// More receives when there may be more to read.
-func (s *Subscription) More() <-chan struct{} { return s.wake }
+// At returns the sequence number of the next decision to read.
+func (c *Cursor) At() uint64 { return c.at }
 
-// Close ends the subscription.
-func (s *Subscription) Close() { s.ring.unsubscribe(s) }
-
-// Last returns the last decisions that a filter accepts, at most n, the oldest first; all if the
-// filter is nil.
-func (r *Ring) Last(n int, accepts func(*Decision) bool) []*Decision {
-	var all []*Decision
-	next := r.next.Load()
-	for i := range min(next, Size) {
-		d := r.slots[(next-1-i)%Size].Load()
-		if len(all) == n {
-			break
-		}
-		if d != nil && (accepts == nil || accepts(d)) {
-			all = append(all, d)
-		}
+// decision returns a decision in the form for readers.
+func (r *Ring) decision(k *kept) *Decision {
+	slot := &r.read[k.sequence%shared]
+	if d := slot.Load(); d != nil && d.Sequence == k.sequence {
+		return d
 	}
-	slices.SortFunc(all, func(a, b *Decision) int { return int(int64(a.Sequence) - int64(b.Sequence)) })
-	return all
+	d := k.decision()
+	if k.sequence+shared >= r.next.Load() {
+		slot.Store(d)
+	}
+	return d
 }

@@ -131,7 +131,7 @@ func TestAPIAsksTheCluster(t *testing.T) {
 	token := r.token(t, namespace, "default", "usher.dev")
 	const all = `["get","list","watch"]`
 	access := func(where, audits, decisions, recordings string) string {
-		return fmt.Sprintf(`{"user":"system:serviceaccount:%s:default"%s,"resources":[{"group":"usher.dev","name":"decisions","served":false,"verbs":%s},`+
+		return fmt.Sprintf(`{"user":"system:serviceaccount:%s:default"%s,"resources":[{"group":"usher.dev","name":"decisions","served":true,"verbs":%s},`+
 			`{"group":"usher.dev","name":"auditresults","served":false,"verbs":%s},{"group":"usher.dev","name":"recordings","served":false,"verbs":%s}]}`,
 			namespace, where, decisions, audits, recordings)
 	}
@@ -155,7 +155,7 @@ func TestAPIAsksTheCluster(t *testing.T) {
 	expect("edit", "namespaces/"+namespace, token, http.StatusOK, access(inside, all, all, "[]"))
 	r.bind(t, namespace, "default", "admin")
 	expect("admin", "namespaces/"+namespace, token, http.StatusOK, access(inside, all, all, all))
-	expect("the right in the namespace", "namespaces/"+namespace+"/decisions", token, http.StatusNotFound, "does not serve decisions")
+	expect("the right in the namespace", "namespaces/"+namespace+"/decisions", token, http.StatusOK, `"kind":"DecisionList"`)
 	expect("another namespace", "namespaces/"+another+"/decisions", token, http.StatusForbidden, another)
 	expect("the whole cluster", "decisions", token, http.StatusForbidden, "at the cluster scope")
 	expect("rights in the whole cluster", "", token, http.StatusOK, access("", "[]", "[]", "[]"))

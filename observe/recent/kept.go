@@ -1,0 +1,319 @@
+package recent
+
+import (
+	"time"
+	"unicode/utf8"
+	"unique"
+
+	usher "github.com/usher-dev/usher"
+)
+
+const (
+	// mostRules limits the rules of one decision, and mostNames the names that one of them has.
+	mostRules = 16
+	mostNames = 4
+)
+
+// The texts of a request that are kept.
+const (
+	uid = iota
+	operation
+	group
+	version
+	kind
+	resource
+	subresource
+	namespace
+	name
+	path
+	userName
+	texts
+)
+
+// longest is how much is kept of each text, in bytes: as much as valid ones can have. Senders of
+// requests can choose any length.
+var longest = [texts]int{
+	uid: 64, operation: 63, group: 253, version: 63, kind: 63, resource: 63, subresource: 63, namespace: 63, name: 253, path: 256, userName: 256,
+}
+
+// longestName is how much is kept of the names of a policy, of a rule and of its parts.
+const longestName = 253
+
+// A kept is a decision as a ring has it: with few allocations, and names of policies in common. It
+// is immutable once it is added.
+type kept struct {
+	sequence uint64
+	// at is the start, in nanoseconds since 1970.
+	at, took int64
+	// text has the texts of the request, ends where each of them ends.
+	text  []byte
+	rules []keptRule
+	// names are the validations and exemptions of the rules.
+	names   []unique.Handle[string]
+	ends    [texts]uint16
+	omitted uint16
+	code    int16
+	phase   uint8
+	verdict uint8
+	flags   flags
+}
+
+type flags uint8
+
+const (
+	dryRun flags = 1 << iota
+	changed
+	warned
+	failed
+)
+
+// A keptRule is what one rule did.
+type keptRule struct {
+	rule    unique.Handle[ruleRef]
+	outcome uint8
+	ignored bool
+	// validations and exemptions say how many of the names are the rule's.
+	validations, exemptions uint8
+}
+
+// A ruleRef names a rule.
+type ruleRef struct {
+	policy usher.PolicyRef
+	rule   string
+}
+
+// A keptShort is a kept whose texts are short, as usual, in one allocation.
+type keptShort struct {
+	kept
+
+	buffer [184]byte
+}
+
+// What a kept takes of memory, with its slot.
+const sizeOfKept, sizeOfRule, sizeOfName = 144, 16, 8
+
+// size returns what the kept takes of memory, without the names of policies, which all have in
+// common.
+func (k *kept) size() int64 {
+	return int64(sizeOfKept + cap(k.text) + sizeOfRule*cap(k.rules) + sizeOfName*cap(k.names))
+}
+
+// The words of phases, verdicts and outcomes, of which a kept has the index. The last ones are those
+// of unknown ones.
+var (
+	phases   = []string{string(usher.Authorize), string(usher.Mutate), string(usher.Validate), "other"}
+	verdicts = []string{"noOpinion", string(usher.Allow), string(usher.Deny), Errored}
+	outcomes = []string{
+		string(usher.Passed), string(usher.Skipped), string(usher.Changed), string(usher.Rejected), string(usher.Failed),
+		string(usher.WouldDeny), string(usher.Exempted), "other",
+	}
+)
+
+// Errored is the verdict of a request without a decision.
+const Errored = "error"
+
+// indexOf returns the index of a word, or the last one.
+func indexOf(words []string, word string) uint8 {
+	for i, w := range words {
+		if w == word {
+			return uint8(i)
+		}
+	}
+	return uint8(len(words) - 1)
+}
+
+// keep returns what is kept of a decision; nil if that is nothing. Texts are copied: those of
+// requests are parts of their bodies.
+func keep(r *usher.Request, d *usher.Decision, err error, start time.Time) *kept {
+	verdict := verdictOf(d, err)
+	if r.Access != nil && verdict == 0 && !differ(d.Findings) {
+		return nil
+	}
+	all := [texts]string{
+		uid: r.UID, operation: string(r.Operation), group: r.Kind.Group, version: r.Kind.Version, kind: r.Kind.Kind, resource: r.Resource.Resource,
+		subresource: r.Subresource, namespace: r.Namespace, name: r.Name, userName: r.User.Name,
+	}
+	if r.Access != nil {
+		all[operation], all[path] = r.Access.Verb, r.Access.Path
+	}
+	k := copied(&all)
+	k.at, k.took, k.code, k.verdict = start.UnixNano(), int64(time.Since(start)), int16(d.Code), verdict
+	k.phase, k.flags = indexOf(phases, string(r.Phase)), flagsOf(r, d)
+	k.addRules(d.Findings)
+	return k
+}
+
+func verdictOf(d *usher.Decision, err error) uint8 {
+	switch {
+	case err != nil:
+		return 3
+	case d.Verdict == usher.NoOpinion:
+		return 0
+	}
+	return indexOf(verdicts, string(d.Verdict))
+}
+
+func flagsOf(r *usher.Request, d *usher.Decision) (f flags) {
+	if r.DryRun {
+		f |= dryRun
+	}
+	if len(d.Patch) > 0 {
+		f |= changed
+	}
+	if len(d.Warnings) > 0 {
+		f |= warned
+	}
+	return f
+}
+
+// copied returns a kept with copies of texts.
+func copied(all *[texts]string) *kept {
+	total := 0
+	for i := range all {
+		all[i] = cut(all[i], longest[i])
+		total += len(all[i])
+	}
+	var k *kept
+	if total <= len(keptShort{}.buffer) {
+		short := &keptShort{}
+		k, short.text = &short.kept, short.buffer[:0]
+	} else {
+		k = &kept{text: make([]byte, 0, total)}
+	}
+	for i := range all {
+		k.text = append(k.text, all[i]...)
+		k.ends[i] = uint16(len(k.text))
+	}
+	return k
+}
+
+// cut returns the beginning of a text that is too long, with a mark that no valid name has.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "…"
+	end := most - len(mark)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + mark
+}
+
+// field returns one of the texts.
+func (k *kept) field(i int) []byte {
+	start := uint16(0)
+	if i > 0 {
+		start = k.ends[i-1]
+	}
+	return k.text[start:k.ends[i]]
+}
+
+// addRules adds the rules that made a difference.
+func (k *kept) addRules(findings []usher.Finding) {
+	rules, names := 0, 0
+	for i := range findings {
+		f := &findings[i]
+		if fails(f) {
+			k.flags |= failed
+		}
+		if !differs(f) {
+			continue
+		}
+		if rules++; rules <= mostRules {
+			names += min(len(f.Checks), mostNames) + min(len(f.Exemptions), mostNames)
+		}
+	}
+	if rules == 0 {
+		return
+	}
+	k.omitted = uint16(min(max(rules-mostRules, 0), 1<<16-1))
+	k.rules = make([]keptRule, 0, min(rules, mostRules))
+	k.names = make([]unique.Handle[string], 0, names)
+	for i := range findings {
+		if len(k.rules) < cap(k.rules) && differs(&findings[i]) {
+			k.addRule(&findings[i])
+		}
+	}
+}
+
+// differs reports whether a rule made a difference.
+func differs(f *usher.Finding) bool {
+	quiet := f.Outcome == usher.Passed || f.Outcome == usher.Skipped
+	return (!quiet || len(f.Checks) > 0) && f.Policy != (usher.PolicyRef{})
+}
+
+func differ(findings []usher.Finding) bool {
+	for i := range findings {
+		if differs(&findings[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// fails reports whether a rule, or a part of it, has no result.
+func fails(f *usher.Finding) bool {
+	return f.Outcome == usher.Failed || failsInPart(f.Checks)
+}
+
+func failsInPart(checks []usher.Check) bool {
+	for i := range checks {
+		if checks[i].Failed {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *kept) addRule(f *usher.Finding) {
+	ref := ruleRef{
+		usher.PolicyRef{Kind: own(f.Policy.Kind), Namespace: own(f.Policy.Namespace), Name: own(f.Policy.Name)}, own(f.Rule),
+	}
+	r := keptRule{rule: unique.Make(ref), outcome: indexOf(outcomes, string(f.Outcome)), ignored: f.Ignored}
+	for i := range f.Checks[:min(len(f.Checks), mostNames)] {
+		if check := f.Checks[i].Name; i == 0 || check != f.Checks[i-1].Name {
+			k.names = append(k.names, unique.Make(own(check)))
+			r.validations++
+		}
+	}
+	for i := range f.Exemptions[:min(len(f.Exemptions), mostNames)] {
+		k.names = append(k.names, unique.Make(own(f.Exemptions[i].PolicyRef.String())))
+		r.exemptions++
+	}
+	k.rules = append(k.rules, r)
+}
+
+// own bounds a name of a policy.
+func own(text string) string { return cut(text, longestName) }
+
+// decision returns the decision for readers.
+func (k *kept) decision() *Decision {
+	text := func(i int) string { return string(k.field(i)) }
+	d := &Decision{
+		Sequence: k.sequence, Time: time.Unix(0, k.at).UTC(), UID: text(uid), Phase: phases[k.phase], Operation: text(operation),
+		APIVersion: text(version), Kind: text(kind), Resource: text(resource), Subresource: text(subresource), Namespace: text(namespace), Name: text(name),
+		Path: text(path), User: text(userName), DryRun: k.flags&dryRun != 0, Verdict: verdicts[k.verdict], Code: int32(k.code),
+		TookSeconds: time.Duration(k.took).Seconds(), Changed: k.flags&changed != 0, Warned: k.flags&warned != 0,
+		Failed: k.flags&failed != 0, Omitted: int(k.omitted),
+	}
+	if group := text(group); group != "" {
+		d.APIVersion = group + "/" + d.APIVersion
+	}
+	names := k.names
+	take := func(n uint8) (all []string) {
+		for _, handle := range names[:n] {
+			all = append(all, handle.Value())
+		}
+		names = names[n:]
+		return all
+	}
+	for _, r := range k.rules {
+		ref := r.rule.Value()
+		d.Rules = append(d.Rules, Rule{
+			Policy: ref.policy, Rule: ref.rule, Outcome: usher.Outcome(outcomes[r.outcome]), Ignored: r.ignored,
+			Validations: take(r.validations), Exemptions: take(r.exemptions),
+		})
+	}
+	return d
+}
