@@ -65,6 +65,8 @@ type cluster struct {
 	log      *recorder
 	// verify is given to replicas.
 	verify func(context.Context, func(report.Calls))
+	// lead is what the replica that leads does, by identity; nil means nothing.
+	lead func(ctx context.Context, identity string)
 	// failing are the failures that replicas have seen, by identity.
 	mu      sync.Mutex
 	failing map[string][]rule.Failure
@@ -159,8 +161,12 @@ func (c *cluster) mortal(identity string) (*report.Reporter, func()) {
 }
 
 func (c *cluster) reporter(identity string, kube *kubefake.Clientset) *report.Reporter {
+	var lead func(context.Context)
+	if c.lead != nil {
+		lead = func(ctx context.Context) { c.lead(ctx, identity) }
+	}
 	return report.New(c.policies, kube, report.Options{
-		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify,
+		Identity: identity, Namespace: "usher", Log: slog.New(slog.NewJSONHandler(c.log, nil)), Verify: c.verify, Lead: lead,
 		Failing: func() []rule.Failure {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -107,11 +107,14 @@ func (r *Reporter) lead(ctx context.Context) {
 	}
 	r.leads.Store(true)
 	defer r.leads.Store(false)
+	var others sync.WaitGroup
+	defer others.Wait()
 	if verify := r.options.Verify; verify != nil {
 		r.verified(Calls{State: CallsAwaited})
-		var verifying sync.WaitGroup
-		verifying.Go(func() { verify(ctx, r.verified) })
-		defer verifying.Wait()
+		others.Go(func() { verify(ctx, r.verified) })
+	}
+	if lead := r.options.Lead; lead != nil {
+		others.Go(func() { lead(ctx) })
 	}
 	r.options.Log.Info("this replica writes policy status", "identity", r.options.Identity)
 	l := &leader{

@@ -41,6 +41,9 @@ type Options struct {
 	// is done. It calls tell with the results. Nil means that this is not verified: the Reporter
 	// assumes that they do.
 	Verify func(ctx context.Context, tell func(Calls))
+	// Lead does what else only one replica does: it is called when this replica begins to lead, and
+	// returns soon after ctx is done. Nil means nothing.
+	Lead func(ctx context.Context)
 	// Failing returns which policies fail at this replica; nil means none. Call [Reporter.Failed]
 	// when there is a new one.
 	Failing func() []rule.Failure

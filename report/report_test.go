@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -386,6 +387,56 @@ func TestOneReplicaLeads(t *testing.T) {
 		if one.Leads() || !two.Leads() {
 			t.Errorf("after its end one leads: %t, two leads: %t", one.Leads(), two.Leads())
 		}
+	})
+}
+
+// TestOnlyTheLeaderDoesWhatOneReplicaDoes ends terms in good order and by a crash: within 20 s the
+// work goes on elsewhere.
+func TestOnlyTheLeaderDoesWhatOneReplicaDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		working := map[string]bool{}
+		set := func(identity string, works bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			working[identity] = works
+		}
+		c.lead = func(ctx context.Context, identity string) {
+			set(identity, true)
+			<-ctx.Done()
+			set(identity, false)
+		}
+		expect := func(identity string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			for other, works := range working {
+				if works != (other == identity) {
+					t.Errorf("replica %s works: %t, but %s leads", other, works, identity)
+				}
+			}
+			if !working[identity] {
+				t.Errorf("replica %s does not work", identity)
+			}
+		}
+		one, stop := c.stoppable("one")
+		one.Observe(good(1))
+		time.Sleep(time.Second)
+		two, crash := c.mortal("two")
+		two.Observe(good(1))
+		time.Sleep(time.Minute)
+		expect("one")
+		stop()
+		time.Sleep(20 * time.Second)
+		expect("two")
+		c.replica("three").Observe(good(1))
+		time.Sleep(time.Minute)
+		expect("two")
+		crash()
+		time.Sleep(20 * time.Second)
+		expect("three")
 	})
 }
 

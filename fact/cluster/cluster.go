@@ -49,6 +49,8 @@ type Resolver struct {
 	mu     sync.RWMutex
 	pinned map[schema.GroupVersionKind]bool
 	kinds  map[schema.GroupVersionKind]*kind
+	// follower is nil if nobody follows changes.
+	follower Follower
 }
 
 var _ fact.Resolver = (*Resolver)(nil)

@@ -24,6 +24,8 @@ const (
 type kind struct {
 	gvk     schema.GroupVersionKind
 	options Options
+	// changed is called with the namespace and the name of each object that changes.
+	changed func(namespace, name string)
 	// cancel ends run.
 	cancel context.CancelFunc
 	// asked is when an object was last needed, in nanoseconds.
@@ -36,8 +38,8 @@ type kind struct {
 	objects   *objects
 }
 
-func newKind(gvk schema.GroupVersionKind, o Options, cancel context.CancelFunc) *kind {
-	k := &kind{gvk: gvk, options: o, cancel: cancel}
+func newKind(gvk schema.GroupVersionKind, o Options, changed func(namespace, name string), cancel context.CancelFunc) *kind {
+	k := &kind{gvk: gvk, options: o, changed: changed, cancel: cancel}
 	k.touch()
 	return k
 }
@@ -100,7 +102,7 @@ func (k *kind) watch(ctx context.Context, client dynamic.Interface, resource sch
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := &objects{most: k.options.MaxObjects, overflow: cancel, namespaces: map[string]map[string]map[string]any{}}
+	all := &objects{most: k.options.MaxObjects, overflow: cancel, changed: k.changed, namespaces: map[string]map[string]map[string]any{}}
 	copied := reflector.New(client, resource, all, reflector.Options{Retry: again, Log: k.options.Log})
 	k.set(copied, all, nil)
 	k.options.Log.Info("kind is watched from now on", "kind", k.gvk.String())

@@ -27,6 +27,11 @@ type objects struct {
 	// most is how many there may be, and overflow is called when there are more.
 	most     int
 	overflow func()
+	// changed is called with each object that is new, different or gone, and without a name when
+	// all objects are new.
+	changed func(namespace, name string)
+	// filled says that Replace was called; only Replace uses it.
+	filled bool
 
 	mu         sync.RWMutex
 	namespaces map[string]map[string]map[string]any
@@ -105,18 +110,54 @@ func (s *objects) len() int {
 // Replace implements [reflector.Store].
 func (s *objects) Replace(all []*unstructured.Unstructured) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	before := s.namespaces
 	s.namespaces, s.count = map[string]map[string]map[string]any{}, 0
 	for _, o := range all {
 		s.put(o)
 	}
+	different := differences(before, s.namespaces)
+	s.mu.Unlock()
+	if !s.filled {
+		s.filled = true
+		s.changed("", "")
+		return
+	}
+	for _, n := range different {
+		s.changed(n.namespace, n.name)
+	}
+}
+
+// differences are the names of objects that are different in two sets, or only in one.
+func differences(before, after map[string]map[string]map[string]any) []name {
+	var different []name
+	for namespace, trees := range before {
+		for n, tree := range trees {
+			if other := after[namespace][n]; other == nil || version(other) != version(tree) {
+				different = append(different, name{namespace, n})
+			}
+		}
+	}
+	for namespace, trees := range after {
+		for n := range trees {
+			if before[namespace][n] == nil {
+				different = append(different, name{namespace, n})
+			}
+		}
+	}
+	return different
+}
+
+func version(tree map[string]any) string {
+	o := unstructured.Unstructured{Object: tree}
+	return string(o.GetUID()) + "/" + o.GetResourceVersion()
 }
 
 // Set implements [reflector.Store].
 func (s *objects) Set(o *unstructured.Unstructured) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.put(o)
+	s.mu.Unlock()
+	s.changed(o.GetNamespace(), o.GetName())
 }
 
 func (s *objects) put(o *unstructured.Unstructured) {
@@ -137,9 +178,14 @@ func (s *objects) put(o *unstructured.Unstructured) {
 
 // Delete implements [reflector.Store].
 func (s *objects) Delete(o *unstructured.Unstructured) {
+	n := nameOf(o)
+	s.remove(n)
+	s.changed(n.namespace, n.name)
+}
+
+func (s *objects) remove(n name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := nameOf(o)
 	of := s.namespaces[n.namespace]
 	if _, known := of[n.name]; !known {
 		return

@@ -116,7 +116,7 @@ func (r *Resolver) start(ctx context.Context, running *sync.WaitGroup, gvk schem
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	k := newKind(gvk, r.options, cancel)
+	k := newKind(gvk, r.options, func(namespace, name string) { r.tell(gvk, namespace, name) }, cancel)
 	r.kinds[gvk] = k
 	running.Go(func() { k.run(ctx, r.client, r.mapper) })
 }
@@ -141,7 +141,7 @@ func (r *Resolver) stopIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for gvk, k := range r.kinds {
-		if !r.pinned[gvk] && k.idle() >= r.options.Idle {
+		if !r.pinned[gvk] && r.follower == nil && k.idle() >= r.options.Idle {
 			r.stop(k)
 		}
 	}
