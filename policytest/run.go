@@ -55,9 +55,10 @@ func (c *Case) test() Test {
 // A Setup is what a case runs on, for callers that send the request in another way than [Case.Run],
 // or inspect the result.
 type Setup struct {
-	Decider usher.Decider
-	Rules   []rule.Rule
-	Facts   fact.Resolver
+	Decider  usher.Decider
+	Compiled []compile.Compiled
+	Rules    []rule.Rule
+	Facts    fact.Resolver
 	// Close stops the HTTP services of the case.
 	Close func()
 }
@@ -68,7 +69,7 @@ func (c *Case) Setup(ctx context.Context) (*Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Setup{Decider: s.decider, Rules: compile.Order(s.compiled), Facts: s.facts, Close: s.close}, nil
+	return &Setup{Decider: s.decider, Compiled: s.compiled, Rules: compile.Order(s.compiled), Facts: s.facts, Close: s.close}, nil
 }
 
 // faults are all the ways in which the case does not hold.

@@ -1,0 +1,49 @@
+package judge
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/usher-dev/usher/fact"
+)
+
+var (
+	errAccess  = errors.New("what the user may do is not known: the object has no request")
+	errHTTP    = errors.New("this audit sends no HTTP requests")
+	errUnknown = errors.New("nothing here resolves facts")
+)
+
+// A resolver resolves the facts of an audit, and records them in the usage of the context.
+type resolver struct {
+	facts fact.Resolver
+	http  bool
+}
+
+// Resolve implements [fact.Resolver].
+func (r resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	switch {
+	case ref.Access != nil:
+		return nil, errAccess
+	case ref.HTTP != nil && !r.http:
+		return nil, errHTTP
+	case r.facts == nil:
+		return nil, errUnknown
+	}
+	if u, ok := ctx.Value(usageKey{}).(*usage); ok {
+		u.add(ref)
+	}
+	return r.facts.Resolve(ctx, ref)
+}
+
+type usageKey struct{}
+
+// A usage is the facts that were used for one object.
+type usage struct{ refs []fact.Ref }
+
+func (u *usage) add(ref fact.Ref) {
+	key := ref.Key()
+	if !slices.ContainsFunc(u.refs, func(known fact.Ref) bool { return known.Key() == key }) {
+		u.refs = append(u.refs, ref)
+	}
+}
