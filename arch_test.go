@@ -70,6 +70,7 @@ var mayImport = []struct {
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "rule"}},
+	{"report/openreports", []string{".", "audit/result"}},
 	// What is said about objects that exist.
 	{"audit/result", []string{"."}},
 	// It reads bytes, not objects.
@@ -187,7 +188,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "audit/stream", "internal/reflector", "report", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "audit/stream", "internal/reflector", "report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
