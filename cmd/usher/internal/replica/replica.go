@@ -1,0 +1,228 @@
+// Package replica reaches the API that each replica of Usher serves: through the API server of the
+// cluster, as kubectl port-forward does, or at URLs.
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/internal/delegated"
+)
+
+const (
+	// selector selects the pods of Usher, and port is the name of the port of the API.
+	selector = "app.kubernetes.io/name=usher"
+	port     = "api"
+	// answerTimeout is how long a replica may take to begin its answer.
+	answerTimeout = 30 * time.Second
+)
+
+// Flags select the replicas that a command talks to, and the credentials for them.
+type Flags struct {
+	Servers             []string
+	CAFile, TokenFile   string
+	ServiceAccount      string
+	Kubeconfig, Context string
+	// Namespace is that of Usher.
+	Namespace string
+}
+
+// Register adds the flags.
+func (f *Flags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.Servers, "server", nil, "URL of the API of a replica, such as https://127.0.0.1:8445 (repeatable; default: all ready pods of Usher, through the API server)")
+	flags.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA certificates to trust for --server (default: those of this machine)")
+	flags.StringVar(&f.TokenFile, "token-file", "", "file with the bearer token to send (default: the client certificate of the kubeconfig)")
+	flags.StringVar(&f.ServiceAccount, "service-account", "", "send a token of this ServiceAccount, as NAMESPACE/NAME, which is requested with the kubeconfig")
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.StringVar(&f.Namespace, "usher-namespace", cluster.DefaultNamespace, "namespace of the pods of Usher")
+}
+
+// A Set finds replicas.
+type Set struct {
+	flags       Flags
+	credentials *credentials
+	// config and kube are nil if no kubeconfig is needed.
+	config *rest.Config
+	kube   kubernetes.Interface
+}
+
+// Connect returns the replicas that the flags select. It does not talk to them yet.
+func (f *Flags) Connect(ctx context.Context) (*Set, error) {
+	s := &Set{flags: *f}
+	for _, server := range f.Servers {
+		u, err := url.Parse(server)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("--server %s: expected https://HOST:PORT", server)
+		}
+	}
+	if f.TokenFile != "" && f.ServiceAccount != "" {
+		return nil, errors.New("--token-file and --service-account exclude each other")
+	}
+	if len(f.Servers) == 0 || f.TokenFile == "" {
+		var err error
+		if s.config, err = cluster.Find(f.Kubeconfig, f.Context); err != nil {
+			return nil, err
+		}
+		s.config.UserAgent = "usher/" + cli.BuildVersion().Version
+		if s.kube, err = kubernetes.NewForConfig(s.config); err != nil {
+			return nil, fmt.Errorf("connect to API server: %w", err)
+		}
+	}
+	var err error
+	s.credentials, err = s.newCredentials(ctx)
+	return s, err
+}
+
+// A Replica is the API of one replica.
+type Replica struct {
+	// Name is that of the pod, or the URL.
+	Name string
+
+	base        string
+	client      *http.Client
+	credentials *credentials
+}
+
+// Find returns the replicas that are ready now, sorted by name. There is at least one.
+func (s *Set) Find(ctx context.Context) ([]*Replica, error) {
+	var all []*Replica
+	for _, server := range s.flags.Servers {
+		r, err := s.at(server)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	pods, err := s.kube.CoreV1().Pods(s.flags.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("find replicas: %w; with --server URL no right to list pods is needed", err)
+	}
+	unserved := 0
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !ready(pod) {
+			continue
+		}
+		number := portOf(pod)
+		if number == 0 {
+			unserved++
+			continue
+		}
+		r, err := s.in(pod, number)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	switch {
+	case len(all) > 0:
+	case unserved > 0:
+		return nil, fmt.Errorf("the %s in namespace %s serve no API: install the chart with api.enabled=true", cli.Count(unserved, "replica", "replicas"), s.flags.Namespace)
+	default:
+		return nil, fmt.Errorf("no pod of Usher is ready in namespace %s: name its namespace with --usher-namespace, or replicas with --server", s.flags.Namespace)
+	}
+	slices.SortFunc(all, func(a, b *Replica) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// portOf returns the port of the API in a pod; 0 if it does not serve it.
+func portOf(pod *corev1.Pod) int32 {
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.Name == port {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+// Path returns the path of a resource: of one namespace, or of all if it is empty.
+func Path(namespace, resource string) string {
+	if namespace == "" {
+		return delegated.Root + "/" + resource
+	}
+	return delegated.Root + "/namespaces/" + url.PathEscape(namespace) + "/" + resource
+}
+
+// Get sends a request for a path and returns the response, whose status is 200. Other ones are
+// errors of the form of those of an API server. Close the body.
+func (r *Replica) Get(ctx context.Context, path string, query url.Values, header http.Header) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.URL.RawQuery = query.Encode()
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	if err := r.credentials.add(ctx, request); err != nil {
+		return nil, err
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", r.Name, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	return nil, statusOf(response)
+}
+
+// statusOf returns the error that a response is.
+func statusOf(response *http.Response) error {
+	status := metav1.Status{}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err == nil {
+		err = json.Unmarshal(body, &status)
+	}
+	if err != nil || status.Message == "" {
+		status = metav1.Status{Message: "it answers " + response.Status, Reason: metav1.StatusReasonUnknown}
+	}
+	status.Code = int32(response.StatusCode)
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// Hint returns what to do about an error of [Replica.Get] for a resource in a namespace; empty if
+// nothing is known.
+func Hint(err error, verb, resource, namespace string) string {
+	switch {
+	case apierrors.IsForbidden(err) && namespace == "":
+		return fmt.Sprintf("name a namespace with -n; or have an administrator grant you %s on %s.%s in all namespaces", verb, resource, delegated.Group)
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole edit has it, unless the chart was installed with api.aggregateRoles=false", verb, resource, delegated.Group, namespace)
+	case apierrors.IsUnauthorized(err):
+		return "use a client certificate of the cluster, --service-account NAMESPACE/NAME, or --token-file with a token such as 'kubectl create token NAME --audience usher.dev' prints"
+	case apierrors.IsNotFound(err):
+		return "this replica is older than this command"
+	}
+	return ""
+}
