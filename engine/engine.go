@@ -104,6 +104,22 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 //
 // For an authorization request it has no opinion: see engine/authz.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	return e.decide(ctx, r, nil)
+}
+
+// Each decides the request, and calls f with each finding in place of a decision that has them all.
+// The finding is only valid during the call. What else a decision says is left out. The error is as
+// that of Decide, or that of an object that cannot be decoded.
+func (e *Engine) Each(ctx context.Context, r *usher.Request, f func(*usher.Finding)) error {
+	if _, err := r.Target().Part(&usher.Paths{}); err != nil {
+		return err
+	}
+	_, err := e.decide(ctx, r, f)
+	return err
+}
+
+// decide decides the request. Unless it is nil, each gets the findings.
+func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.Finding)) (usher.Decision, error) {
 	if ctx.Err() != nil {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
@@ -127,6 +143,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 		return undecodable(ctx, r, err)
 	}
 	d := newEvaluation(e, r, tree, looks)
+	d.each = each
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

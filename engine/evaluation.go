@@ -63,6 +63,9 @@ type evaluation struct {
 	matched  []*rule.Rule
 	frames   []frame
 	decision usher.Decision
+	// each, unless nil, gets the findings in place of the decision: the last one is in last.
+	each func(*usher.Finding)
+	last *usher.Finding
 	// annotated are the values that rules have for the audit log.
 	annotated map[rule.Annotation]bool
 	// now is when the rule before ended, and the next one begins; zero for the first of a
@@ -305,6 +308,12 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	if d.again {
 		told = f.Outcome != usher.Passed && f.Outcome != usher.Skipped
 	}
+	if d.each != nil {
+		if told {
+			d.tell(f)
+		}
+		return
+	}
 	if told {
 		if d.decision.Findings == nil {
 			d.decision.Findings = make([]usher.Finding, 0, len(d.matched))
@@ -319,6 +328,15 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	for _, a := range res.audit {
 		d.annotate(a)
 	}
+}
+
+// tell calls each with a finding.
+func (d *evaluation) tell(f usher.Finding) {
+	if d.last == nil {
+		d.last = &usher.Finding{}
+	}
+	*d.last = f
+	d.each(d.last)
 }
 
 // annotate adds an audit annotation. Values that are joined are left out when they are too long

@@ -39,7 +39,7 @@ type stage struct {
 	phase     usher.Phase
 	operation usher.Operation
 	rules     []rule.Rule
-	decider   usher.Decider
+	engine    *engine.Engine
 }
 
 // maxParts is how many plans for some of the policies are kept.
@@ -92,7 +92,7 @@ func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
 	}
 	for _, s := range append([]*stage{created, updated}, mutations...) {
 		if len(s.rules) > 0 {
-			s.decider = engine.New(index.New(s.rules), j.facts, j.options.Engine)
+			s.engine = engine.New(index.New(s.rules), j.facts, j.options.Engine)
 			p.stages = append(p.stages, *s)
 		}
 	}

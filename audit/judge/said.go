@@ -66,11 +66,10 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
 		if r.Operation == usher.Update {
 			r.OldObject = r.Object
 		}
-		d, err := stage.decider.Decide(ctx, &r)
-		if err != nil {
+		s.begin(stage, &r)
+		if err := stage.engine.Each(ctx, &r, s.hear); err != nil {
 			return nil, err
 		}
-		s.stage(stage, &r, &d)
 	}
 	return s.result(used), nil
 }
@@ -104,6 +103,11 @@ type sayings struct {
 	said []Said
 	// last is the index of the policy of the last finding.
 	last int
+	// stage is the one whose findings are heard, and before the object as the rules before have left
+	// it; twice says that some rules judge objects as created or as updated.
+	stage  *stage
+	before map[string]any
+	twice  bool
 	// created are the rules that have judged the object as one that is created.
 	created map[place]bool
 }
@@ -119,33 +123,35 @@ func (s *sayings) of(ref usher.PolicyRef) *Said {
 	return &s.said[s.last]
 }
 
-// stage adds the findings of a stage.
-func (s *sayings) stage(stage *stage, r *usher.Request, d *usher.Decision) {
-	before, _ := r.Object.Tree()
-	for i := range d.Findings {
-		f := &d.Findings[i]
+// begin begins a stage.
+func (s *sayings) begin(stage *stage, r *usher.Request) {
+	s.stage, s.twice = stage, s.plan.twice(stage.phase)
+	s.before, _ = r.Object.Tree()
+}
+
+// hear adds what a finding of the stage says.
+func (s *sayings) hear(f *usher.Finding) {
+	if s.twice {
 		at := place{f.Policy, f.Rule}
-		if stage.operation == usher.Update && s.created[at] {
-			continue
+		if s.stage.operation == usher.Update && s.created[at] {
+			return
 		}
-		if stage.operation == usher.Create && s.plan.twice(stage.phase) {
-			if s.created == nil {
-				s.created = map[place]bool{}
-			}
-			s.created[at] = true
+		if s.created == nil {
+			s.created = map[place]bool{}
 		}
-		said := s.of(f.Policy)
-		if f.Outcome == usher.Skipped {
-			if s.plan.unjudged[at] {
-				said.Skip++
-			}
-			continue
+		s.created[at] = true
+	}
+	said := s.of(f.Policy)
+	if f.Outcome == usher.Skipped {
+		if s.plan.unjudged[place{f.Policy, f.Rule}] {
+			said.Skip++
 		}
-		n := len(said.Results)
-		before = s.finding(said, f, before)
-		if len(said.Results) == n {
-			said.Pass++
-		}
+		return
+	}
+	n := len(said.Results)
+	s.finding(said, f)
+	if len(said.Results) == n {
+		said.Pass++
 	}
 }
 
@@ -154,15 +160,14 @@ func (p *Plan) twice(phase usher.Phase) bool {
 	return slices.ContainsFunc(p.stages, func(s stage) bool { return s.phase == phase && s.operation == usher.Update })
 }
 
-// finding adds the results of a finding that is no pass. It returns the object with the changes of
-// the rule, which were made to the object before.
-func (s *sayings) finding(said *Said, f *usher.Finding, before map[string]any) map[string]any {
+// finding adds the results of a finding, unless it is a pass.
+func (s *sayings) finding(said *Said, f *usher.Finding) {
 	for i := range f.Exemptions {
 		x := &f.Exemptions[i]
 		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: x})
 	}
 	if f.Outcome == usher.Exempted {
-		return before
+		return
 	}
 	for i := range f.Checks {
 		c := &f.Checks[i]
@@ -174,17 +179,16 @@ func (s *sayings) finding(said *Said, f *usher.Finding, before map[string]any) m
 	case f.Outcome == usher.Failed:
 		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Error, Message: f.Err.Error()})
 	case f.Outcome == usher.Changed:
-		fields, after := changes(before, f.Patch)
+		fields, after := changes(s.before, f.Patch)
+		s.before = after
 		if len(fields) > 0 {
 			s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Warn, Message: wouldChange(fields), Field: fields[0]})
 		}
-		return after
 	case f.Outcome != usher.Passed && len(f.Checks) == 0:
 		s.add(said, f, &result.Result{
 			Rule: f.Rule, Status: result.Fail, Message: cmp.Or(f.Message, "denied without a message"), Actions: []usher.Action{usher.ActDeny},
 		})
 	}
-	return before
 }
 
 // statusOf returns the status of a part of a rule.
