@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"maps"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -25,7 +26,14 @@ type traced struct {
 	variables                map[string]*celgo.Ast
 	// validations has nil for what is no expression, or does not compile.
 	validations []*celgo.Ast
+
+	mu sync.Mutex
+	// planned are programs of parts, which an audit needs for each object that fails.
+	planned map[celast.Expr]*cel.Program
 }
+
+// maxPlanned is how many programs of parts a policy keeps: they take about a kilobyte each.
+const maxPlanned = 32
 
 // trace compiles the variables and validations of a policy; it returns nil if that is impossible.
 func trace(s *Source) *traced {
@@ -65,11 +73,29 @@ func trace(s *Source) *traced {
 
 // plan makes a program of a part of an expression.
 func (t *traced) plan(of *celgo.Ast, part celast.Expr) (*cel.Program, error) {
+	t.mu.Lock()
+	known := t.planned[part]
+	t.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
 	e := takeEnvironments()
 	defer e.release()
 	maps.Copy(e.data.Fields, t.dataTypes)
 	maps.Copy(e.variables.Fields, t.variableTypes)
-	return t.env.PlanPart(of, part)
+	planned, err := t.env.PlanPart(of, part)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.planned == nil {
+		t.planned = map[celast.Expr]*cel.Program{}
+	}
+	if len(t.planned) < maxPlanned {
+		t.planned[part] = planned
+	}
+	return planned, nil
 }
 
 // A scope is what the names in an expression mean.
