@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/manifest"
 )
 
 // places are the positions of the fields of a document, which is parsed for them on first use. It
@@ -38,7 +39,7 @@ func (p *places) inside(prefix, field string, line, column int) api.Position {
 	if root == nil {
 		return p.document.at(p.document.first)
 	}
-	introduced, node := find(root, root.Line, path)
+	introduced, node := manifest.Locate(root, root.Line, path)
 	if node != nil && node.Kind == yaml.ScalarNode && line > 0 {
 		if at, ok := p.document.character(node, line, column); ok {
 			return at
@@ -96,51 +97,4 @@ func repeated(node *yaml.Node, path string) []string {
 		}
 	}
 	return all
-}
-
-// find returns the line of path below node, which itself is introduced at line, and the value; nil
-// if there is none.
-func find(node *yaml.Node, line int, path string) (int, *yaml.Node) {
-	for node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = node.Alias
-	}
-	if path == "" {
-		return begin(node, line), node
-	}
-	switch node.Kind {
-	case yaml.MappingNode:
-		if key, value, rest := member(node, path); key != nil {
-			return find(value, key.Line, rest)
-		}
-	case yaml.SequenceNode:
-		index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
-		if i, err := strconv.Atoi(index); ok && err == nil && i >= 0 && i < len(node.Content) {
-			item := node.Content[i]
-			return find(item, item.Line, strings.TrimPrefix(rest, "."))
-		}
-	}
-	return line, nil
-}
-
-// member returns the member of a mapping that path begins with, and the rest of path. Keys may
-// contain dots: the longest match wins.
-func member(mapping *yaml.Node, path string) (key, value *yaml.Node, rest string) {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		k := mapping.Content[i]
-		after, ok := strings.CutPrefix(path, k.Value)
-		if !ok || after != "" && after[0] != '.' && after[0] != '[' || key != nil && len(k.Value) < len(key.Value) {
-			continue
-		}
-		key, value, rest = k, mapping.Content[i+1], strings.TrimPrefix(after, ".")
-	}
-	return key, value, rest
-}
-
-// begin returns the line where a value begins: the first line of text of a block scalar,
-// which comes after its indicator, and otherwise the line that introduces the value.
-func begin(node *yaml.Node, line int) int {
-	if node.Kind == yaml.ScalarNode && node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		return node.Line + 1
-	}
-	return line
 }

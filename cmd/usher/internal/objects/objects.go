@@ -30,6 +30,10 @@ type Input struct {
 	Object map[string]any
 	// Review is the request of an AdmissionReview of any version, and the object is nil then.
 	Review *admissionv1.AdmissionRequest
+
+	// text is the file, and nth the object in it.
+	text *text
+	nth  nth
 }
 
 // RegisterFlag adds the flag -f, which names files and folders with objects.
@@ -103,6 +107,7 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
+			number(inputs, content)
 			return inputs, other
 		}
 		if err != nil {

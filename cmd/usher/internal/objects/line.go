@@ -1,0 +1,126 @@
+package objects
+
+import (
+	"bytes"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/usher-dev/usher/internal/manifest"
+)
+
+// Line returns the line of a field of the object, such as spec.containers[0].image, in the text of
+// its file: that of the closest parent if the object has no such field, and 0 if it is not known.
+func (i *Input) Line(field string) int {
+	if i.text == nil {
+		return 0
+	}
+	i.text.parse()
+	node, ok := i.text.objects[i.nth]
+	if !ok {
+		return 0
+	}
+	line, _ := manifest.Locate(node, node.Line, field)
+	return line
+}
+
+// A text is the content of a file. It is parsed once, and only if somebody asks for a line.
+type text struct {
+	content []byte
+	parsed  bool
+	objects map[nth]*yaml.Node
+	seen    map[nth]int
+}
+
+// An nth identifies an object of a file: it is one of several with the same name.
+type nth struct {
+	apiVersion, kind, namespace, name string
+	n                                 int
+}
+
+// parse finds the objects in a text. It ends where its parser and the one that read the objects
+// disagree: then only lines are missing.
+func (t *text) parse() {
+	if t.parsed {
+		return
+	}
+	t.parsed, t.objects, t.seen = true, map[nth]*yaml.Node{}, map[nth]int{}
+	decoder := yaml.NewDecoder(bytes.NewReader(t.content))
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			return
+		}
+		if len(document.Content) > 0 {
+			t.add(document.Content[0], 0)
+		}
+	}
+}
+
+// deepest limits lists of lists.
+const deepest = 10
+
+func (t *text) add(node *yaml.Node, depth int) {
+	if items := member(node, "items"); items != nil && items.Kind == yaml.SequenceNode && depth < deepest {
+		for _, item := range items.Content {
+			t.add(item, depth+1)
+		}
+		return
+	}
+	metadata := member(node, "metadata")
+	key := nth{scalar(node, "apiVersion"), scalar(node, "kind"), scalar(metadata, "namespace"), scalar(metadata, "name"), 0}
+	same := key
+	key.n = t.seen[same]
+	t.seen[same]++
+	t.objects[key] = node
+}
+
+func member(node *yaml.Node, key string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func scalar(node *yaml.Node, key string) string {
+	if value := member(node, key); value != nil {
+		return value.Value
+	}
+	return ""
+}
+
+// number tells objects with the same name apart.
+func number(inputs []Input, content []byte) {
+	shared := &text{content: content}
+	seen := map[nth]int{}
+	for i := range inputs {
+		key := keyOf(inputs[i].Object)
+		n := seen[key]
+		seen[key]++
+		key.n = n
+		inputs[i].text, inputs[i].nth = shared, key
+	}
+}
+
+func keyOf(object map[string]any) nth {
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	return nth{apiVersion, kind, textOf(metadata["namespace"]), textOf(metadata["name"]), 0}
+}
+
+// textOf is a name as it stands in a file.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return ""
+}
