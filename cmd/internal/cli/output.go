@@ -124,6 +124,19 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// Width returns the width of w in characters; 0 if w is not a terminal.
+func Width(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Count is a number with its noun: "1 policy", "2 policies".
 func Count(n int, one, many string) string {
 	if n == 1 {

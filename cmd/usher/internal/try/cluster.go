@@ -69,5 +69,5 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	}
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	return set, fact.Route(objects, policies.HTTPFacts(f.allowLocalFacts), access), nil
+	return set, fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), nil
 }

@@ -4,36 +4,33 @@ package try
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/simulate/authz"
 )
 
 type decideFlags struct {
 	requestFlags
 	clusterFlags
 
-	policies        []string
-	facts           []string
-	allowLocalFacts bool
-	limits          policies.Limits
-	server, caFile  string
-	wait            time.Duration
+	policies       []string
+	facts          facts.Flags
+	limits         policies.Limits
+	server, caFile string
+	wait           time.Duration
 
 	output cli.OutputFlag
 	color  cli.ColorFlag
 
 	// store looks up the objects of --facts.
-	store *store
+	store *facts.Store
 }
 
 // Decide returns usher decide.
@@ -94,10 +91,9 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 	f.register(cmd, "")
 	cli.DeprecatedFlag(flags, "as", "user")
 	cli.DeprecatedFlag(flags, "as-group", "group")
-	flags.StringArrayVar(&f.facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	f.facts.Register(flags)
 	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
 	f.limits.Register(cmd)
-	flags.BoolVar(&f.allowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
@@ -112,11 +108,11 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if err != nil {
 		return err
 	}
-	f.store.assume(requests)
+	f.store.Assume(namespacesOf(requests))
 	report := decideReport{}
 	for _, r := range requests {
 		j := Judge(cmd.Context(), decider, rules, r)
-		j.MissingFacts = f.store.taken()
+		j.MissingFacts = f.store.TakeMissing()
 		report.add(j)
 	}
 	if f.output.Value == "text" {
@@ -136,7 +132,7 @@ func (f *decideFlags) validate() error {
 		return errors.New("no objects: name a file, or - for the standard input")
 	case len(f.policies) == 0 && f.server == "" && !f.fromCluster:
 		return errors.New("no policies: name a file or folder with -p, a webhook with --server, or read a cluster with --from-cluster")
-	case f.fromCluster && (len(f.facts) > 0 || f.server != ""):
+	case f.fromCluster && (len(f.facts.Files) > 0 || f.server != ""):
 		return errors.New("--from-cluster excludes --facts, which the cluster has, and --server")
 	case len(f.policies) > 0 && f.server != "":
 		return errors.New("-p and --server exclude each other: the webhook has policies of its own")
@@ -150,11 +146,11 @@ func (f *decideFlags) decider(cmd *cobra.Command, s cli.Streams) (usher.Decider,
 		d, err := dial(cmd.Context(), f.server, f.caFile, f.wait)
 		return d, nil, err
 	}
-	set, facts, err := f.loaded(cmd, s)
+	set, resolver, err := f.loaded(cmd, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	return set.Decider(facts), set.Rules, nil
+	return set.Decider(resolver), set.Rules, nil
 }
 
 // loaded returns the policies, and the resolver of their facts.
@@ -166,14 +162,7 @@ func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, f
 	if err != nil {
 		return policies.Set{}, nil, err
 	}
-	trees, err := object.Load(f.facts...)
-	if err != nil {
-		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
-	}
-	access, err := authz.Server(trees)
-	if err != nil {
-		return policies.Set{}, nil, fmt.Errorf("--facts: %w", err)
-	}
-	f.store = &store{objects: object.FromTrees(trees)}
-	return set, fact.Route(f.store, policies.HTTPFacts(f.allowLocalFacts), fact.Access(access)), nil
+	var resolver fact.Resolver
+	f.store, resolver, err = f.facts.Load()
+	return set, resolver, err
 }

@@ -113,7 +113,7 @@ func (f *exemptFlags) validate() error {
 		return errors.New("--reason is missing: say why the exemption is needed")
 	case f.exemption.owner == "":
 		return errors.New("--owner is missing: name the person or the team to ask about the exemption")
-	case f.fromCluster && len(f.facts) > 0:
+	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
 	return cmp.Or(f.validateCluster(), cli.ReadsStdinOnce(f.policies, f.files, f.old))
@@ -156,7 +156,7 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	if err != nil {
 		return nil, err
 	}
-	f.store.assume(questions)
+	f.store.Assume(namespacesOf(questions))
 	all := make([]decided, len(questions))
 	for i, q := range questions {
 		all[i] = decided{about: aboutRequest(q.Request), decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {

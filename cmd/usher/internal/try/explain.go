@@ -122,7 +122,7 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 
 func (f *explainFlags) validateExplain(cases []string) error {
 	switch {
-	case len(cases) > 0 && len(f.facts)+len(f.old) > 0:
+	case len(cases) > 0 && len(f.facts.Files)+len(f.old) > 0:
 		return errors.New("test cases have their own objects and facts: leave out --old and --facts, or name policies with -p")
 	case len(cases) > 0:
 		return nil
@@ -144,10 +144,10 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	if err != nil {
 		return err
 	}
-	f.store.assume(requests)
+	f.store.Assume(namespacesOf(requests))
 	for _, q := range requests {
 		j := Judge(cmd.Context(), atEntry(set.Decider(facts)), nil, q)
-		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.taken()}
+		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing()}
 		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
 		}

@@ -21,6 +21,15 @@ type Question struct {
 	Request *usher.Request
 }
 
+// namespacesOf returns the namespaces of requests.
+func namespacesOf(questions []Question) []string {
+	namespaces := make([]string, len(questions))
+	for i, q := range questions {
+		namespaces[i] = q.Request.Namespace
+	}
+	return namespaces
+}
+
 // requests returns the requests that the command line defines.
 func (f *requestFlags) requests(cmd *cobra.Command, s cli.Streams) ([]Question, error) {
 	inputs, olds, err := f.read(cmd, s)

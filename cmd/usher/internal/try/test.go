@@ -116,7 +116,7 @@ func roles(objects []map[string]any) (usher.Decider, error) { return authz.Serve
 func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []policytest.Result {
 	results := make([]policytest.Result, len(cases))
 	var done atomic.Int64
-	stop := showProgress(s.Err, &done, len(cases))
+	stop := cli.ShowProgress(s.Err, func() string { return fmt.Sprintf("%d of %d cases", done.Load(), len(cases)) })
 	defer stop()
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -129,32 +129,6 @@ func runCases(ctx context.Context, s cli.Streams, cases []policytest.Test) []pol
 	}
 	_ = group.Wait()
 	return results
-}
-
-// showProgress prints a counter to a terminal if the cases take long.
-func showProgress(w io.Writer, done *atomic.Int64, total int) (stop func()) {
-	if !cli.IsTerminal(w) {
-		return func() {}
-	}
-	quit, finished := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(finished)
-		ticker := time.NewTicker(500 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-quit:
-				fmt.Fprint(w, "\r\x1b[K")
-				return
-			case <-ticker.C:
-				fmt.Fprintf(w, "\r%d of %d cases", done.Load(), total)
-			}
-		}
-	}()
-	return func() {
-		close(quit)
-		<-finished
-	}
 }
 
 type testReport struct {

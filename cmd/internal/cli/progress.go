@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// ShowProgress shows on a terminal how far a command is, if it takes long. It calls text, which must
+// be safe for concurrent use, until stop is called; stop removes what is shown.
+func ShowProgress(w io.Writer, text func() string) (stop func()) {
+	if !IsTerminal(w) {
+		return func() {}
+	}
+	quit, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(500 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-quit:
+				fmt.Fprint(w, "\r\x1b[K")
+				return
+			case <-ticker.C:
+				fmt.Fprintf(w, "\r\x1b[K%s", text())
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-finished
+	}
+}

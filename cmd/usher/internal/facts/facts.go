@@ -1,0 +1,95 @@
+// Package facts finds the objects that policies read in the files that commands get.
+package facts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/simulate/authz"
+)
+
+// Flags are the flags that say where facts come from.
+type Flags struct {
+	Files      []string
+	AllowLocal bool
+}
+
+// Register adds the flags.
+func (f *Flags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.Files, "facts", nil, "file or folder with objects that exist in the cluster (repeatable)")
+	flags.BoolVar(&f.AllowLocal, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
+}
+
+// Load reads the objects in the files. It returns them, and a resolver of all facts: these objects,
+// HTTP services, and what users may do by the roles among the objects.
+func (f *Flags) Load() (*Store, fact.Resolver, error) {
+	trees, err := object.Load(f.Files...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--facts: %w", err)
+	}
+	access, err := authz.Server(trees)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--facts: %w", err)
+	}
+	store := &Store{objects: object.FromTrees(trees)}
+	return store, fact.Route(store, policies.HTTPFacts(f.AllowLocal), fact.Access(access)), nil
+}
+
+// A Store finds objects among those of --facts, and remembers which ones are missing. With a nil
+// Store, none are missing.
+type Store struct {
+	objects *object.Store
+	// assumed are the namespaces of the requests.
+	assumed map[string]bool
+
+	mu      sync.Mutex
+	missing []string
+}
+
+// Assume says that namespaces exist, as those of requests do: an API server refuses requests for
+// others. It replaces those of the last call.
+func (s *Store) Assume(namespaces []string) {
+	if s == nil {
+		return
+	}
+	s.assumed = map[string]bool{}
+	for _, name := range namespaces {
+		s.assumed[name] = true
+	}
+}
+
+// Resolve implements [fact.Resolver].
+func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	found, err := s.objects.Resolve(ctx, ref)
+	unknown := found == nil
+	if o := ref.Object; err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
+		found, err = object.Namespace(o.Name), nil
+	}
+	if unknown {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if name := ref.String(); !slices.Contains(s.missing, name) {
+			s.missing = append(s.missing, name)
+		}
+	}
+	return found, err
+}
+
+// TakeMissing returns the objects that were missing since the last call.
+func (s *Store) TakeMissing() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	missing := s.missing
+	s.missing = nil
+	return missing
+}
