@@ -131,3 +131,36 @@ type Reader interface {
 	// that are not complete are those of before.
 	Kinds() []KindState
 }
+
+// A KindStatus is a [KindState] for other programs.
+type KindStatus struct {
+	Group    string `json:"group,omitempty"`
+	Version  string `json:"version"`
+	Resource string `json:"resource"`
+	Kind     string `json:"kind,omitempty"`
+	Objects  int    `json:"objects"`
+	Backlog  int    `json:"backlog,omitempty"`
+	Complete bool   `json:"complete"`
+	// Heard and Since are absent if they are not known, and Error if all is well.
+	Heard time.Time `json:"heard,omitzero"`
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Status returns the state for other programs.
+func (k KindState) Status() KindStatus {
+	s := KindStatus{
+		Group: k.Kind.Resource.Group, Version: k.Kind.Resource.Version, Resource: k.Kind.Resource.Resource, Kind: k.Kind.Kind,
+		Objects: k.Objects, Backlog: k.Backlog, Complete: k.Complete, Heard: k.Heard, Since: k.Since,
+	}
+	if k.Err != nil {
+		s.Error = k.Err.Error()
+	}
+	return s
+}
+
+// String returns the resource, with its group if it has one, and the version.
+func (k KindStatus) String() string {
+	resource := schema.GroupResource{Group: k.Group, Resource: k.Resource}
+	return resource.String() + " (" + k.Version + ")"
+}

@@ -41,9 +41,11 @@ func shared() map[string]meaning {
 		"ca-file":           one("", "string", "PEM file with the CA certificates to trust"),
 		"client-cert-file":  one("", "string", "PEM file with the client certificate to present"),
 		"client-key-file":   one("", "string", "PEM file with the private key of --client-cert-file"),
-		"color":             one("", "when", "when to use colors"),
-		"context":           one("", "string", "context of the kubeconfig (default: the current one)"),
-		"dir":               one("", "string", "folder of the files on the hosts of the API servers"),
+		// A cluster is in files, or it is that of the kubeconfig.
+		"cluster": {"", []string{"stringArray", "bool"}, []string{"file or folder with", "read the cluster of the kubeconfig; nothing is written to it"}},
+		"color":   one("", "when", "when to use colors"),
+		"context": one("", "string", "context of the kubeconfig (default: the current one)"),
+		"dir":     one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
 		"dry-run":        {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
 		"facts":          one("", "stringArray", "file or folder with objects that exist in the cluster (repeatable)"),
@@ -55,7 +57,7 @@ func shared() map[string]meaning {
 		"kubeconfig":     one("", "string", "kubeconfig of the cluster"),
 		"name":           one("", "string", "name of the request"),
 		// kubectl and helm call all of them so, and no command has two.
-		"namespace":             {"n", []string{"string"}, []string{"namespace of the request", "namespace of the policies", "namespace of Usher"}},
+		"namespace":             {"n", []string{"string"}, []string{"namespace of the request", "namespace of the policies", "namespace of Usher", "namespace to audit"}},
 		"namespaced-http-facts": one("", "stringSlice", "hosts that policies of a namespace may ask for facts"),
 		"namespaced-kinds":      one("", "stringSlice", "kinds that policies of a namespace may act on"),
 		"namespaced-references": one("", "stringSlice", "kinds whose objects policies of a namespace may read outside of it"),
@@ -63,6 +65,7 @@ func shared() map[string]meaning {
 		"operation":             one("", "string", "CREATE, UPDATE, DELETE or CONNECT"),
 		"out":                   one("", "string", "folder to write the files to"),
 		"output":                one("o", "format", "output format: text, json, yaml"),
+		"policy":                one("", "string", ""),
 		"path-secret":           one("", "string", "Secret in --namespace with the keys of the URL paths"),
 		"policies":              one("p", "stringArray", "file or folder with policies"),
 		"port":                  one("", "int", "port to listen on; 0 selects a free port"),

@@ -25,30 +25,51 @@ import (
 // API server enforces. Kinds that are not served have none. It prints to s.Err what the user may not
 // read, and which policies cannot be decoded. Proofs are not checked.
 func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface) ([]api.Policy, error) {
+	all, forbidden, err := ForNamespace(cmd, s, client, "")
+	for _, f := range forbidden {
+		cli.Notef(cmd, s, "warning", "left out: %v", f.Err)
+	}
+	return all, err
+}
+
+// A Forbidden is a kind of policy that the user may not read.
+type Forbidden struct {
+	Kind api.Kind
+	Err  error
+}
+
+// ForNamespace is [FromCluster] for the policies that are for a namespace: those of the cluster, and
+// its own. It returns the kinds that the user may not read. The empty namespace is for all.
+func ForNamespace(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
 	kinds := api.ForeignKinds()
 	for _, kind := range api.Kinds() {
 		kinds = append(kinds, []api.Kind{kind})
 	}
 	var all []api.Policy
+	var forbidden []Forbidden
 	for _, versions := range kinds {
-		found, err := listFirst(cmd, s, client, versions)
+		found, err := listFirst(cmd, s, client, versions, namespace)
 		switch {
 		case apierrors.IsForbidden(err):
-			cli.Notef(cmd, s, "warning", "left out: %v", err)
+			forbidden = append(forbidden, Forbidden{versions[0], err})
 		case err != nil:
-			return nil, fmt.Errorf("list policies of kind %s: %w", versions[0].Kind, err)
+			return nil, nil, fmt.Errorf("list policies of kind %s: %w", versions[0].Kind, err)
 		}
 		all = append(all, found...)
 	}
-	return all, nil
+	return all, forbidden, nil
 }
 
 // listFirst lists a kind in the first of its versions that is served.
-func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, versions []api.Kind) ([]api.Policy, error) {
+func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, versions []api.Kind, namespace string) ([]api.Policy, error) {
 	for i := range versions {
 		var all []api.Policy
 		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.Resource(versions[i].GroupVersionResource()).List(ctx, o)
+			resource := client.Resource(versions[i].GroupVersionResource())
+			if versions[i].Namespaced && namespace != "" {
+				return resource.Namespace(namespace).List(ctx, o)
+			}
+			return resource.List(ctx, o)
 		}
 		err := pager.New(list).EachListItem(cmd.Context(), metav1.ListOptions{}, func(item runtime.Object) error {
 			text, err := json.Marshal(item)
@@ -68,6 +89,25 @@ func listFirst(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, vers
 		}
 	}
 	return nil, nil
+}
+
+// Elsewhere returns the set in which policies that a cluster stores, of kinds that its API servers
+// enforce, are theirs.
+func (p Set) Elsewhere(stored []api.Policy) Set {
+	p.elsewhere = map[usher.PolicyRef]bool{}
+	for i := range stored {
+		if kind, ok := api.KindOf(stored[i].Object); ok && kind.Foreign {
+			p.elsewhere[compile.Ref(stored[i].Object)] = true
+		}
+	}
+	return p
+}
+
+// Replaced returns the set with the policies in files, also in place of those with the same name.
+func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
+	with, err := UsableWith(cmd, s, paths, p.policies, flags)
+	with.elsewhere = p.elsewhere
+	return with, err
 }
 
 // UsableWith is [Usable] for the policies in files together with those of a cluster, which come
@@ -108,5 +148,5 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		return Set{}, errors.New("the cluster has no policies that could be used")
 	}
 	rules, _ := o.Policies(cmd.Context(), set.Policies)
-	return Set{rules, limits, set.Policies}, nil
+	return Set{Rules: rules, limits: limits, policies: set.Policies}, nil
 }

@@ -26,6 +26,34 @@ type Set struct {
 
 	limits   rule.Limits
 	policies []api.Policy
+	// elsewhere are the policies that API servers enforce themselves.
+	elsewhere map[usher.PolicyRef]bool
+}
+
+// None returns a set without policies.
+func None(flags *Limits) (Set, error) {
+	limits, err := flags.Limits()
+	return Set{limits: limits}, err
+}
+
+// Compiled returns the policies as they are compiled.
+func (p Set) Compiled(ctx context.Context) []compile.Compiled {
+	compiled, _ := compile.Options{Limits: p.limits}.All(ctx, p.policies)
+	for i := range compiled {
+		compiled[i].Elsewhere = p.elsewhere[compiled[i].Ref]
+	}
+	return compiled
+}
+
+// Deciding returns the policies that have rules for writes of objects, in the order of evaluation.
+func (p Set) Deciding() []usher.PolicyRef {
+	var refs []usher.PolicyRef
+	for i := range p.Rules {
+		if ref := p.Rules[i].Policy; ref.Name != "" && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // With returns the set with one more policy, or the errors of that policy: those for which it would
@@ -54,7 +82,7 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 		return Set{}, invalid(cmd, s, errs)
 	}
 	rules, _ := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
-	return Set{rules, limits, set.Policies}, nil
+	return Set{Rules: rules, limits: limits, policies: set.Policies}, nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {

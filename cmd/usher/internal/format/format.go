@@ -1,0 +1,210 @@
+// Package format writes the results of an audit for people and for other programs. Names, messages
+// and fields come from objects and policies that anybody may have written: no format repeats
+// characters in them that a terminal, a browser or a parser would obey.
+package format
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
+)
+
+// A Report is the results of one audit.
+type Report struct {
+	// Results are those that are no passes.
+	Results []Result `json:"results"`
+	// Summary counts all results; Policies does so for each policy.
+	Summary  result.Summary `json:"summary"`
+	Policies []Policy       `json:"policies"`
+	// Objects is how many were audited; -1 means that this is not known.
+	Objects int `json:"objects"`
+	// Kinds are the kinds that were read from a cluster.
+	Kinds []result.KindStatus `json:"kinds,omitempty"`
+	// NotJudged are the rules that say nothing of objects, although they are for them.
+	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
+	// Effect is what policies that are not in force would change; nil if this is no comparison.
+	Effect *Effect `json:"whatIf,omitempty"`
+}
+
+// A Result is a result, and where its object comes from.
+type Result struct {
+	result.Result
+
+	// File and Line are the place of the field in the file of the object; Line is 0 if it is not
+	// known.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+// A Policy is a policy, and the counts of its results.
+type Policy struct {
+	usher.PolicyRef
+
+	Summary result.Summary `json:"summary"`
+}
+
+// Unmatched returns the policies that are for none of the objects, without those that are not judged.
+func (r *Report) Unmatched() []usher.PolicyRef {
+	var refs []usher.PolicyRef
+	for _, p := range r.Policies {
+		unjudged := slices.ContainsFunc(r.NotJudged, func(u judge.Unjudged) bool { return u.Policy == p.PolicyRef })
+		if p.Summary == (result.Summary{}) && !unjudged {
+			refs = append(refs, p.PolicyRef)
+		}
+	}
+	return refs
+}
+
+// NothingAudited is said of a report without results, also of passes.
+const NothingAudited = "nothing was audited: no policy is for any of the objects"
+
+// Nothing reports that nothing was audited. A comparison has no results if nothing differs.
+func (r *Report) Nothing() bool { return r.Summary == (result.Summary{}) && r.Effect == nil }
+
+// policyName is the policy on one line.
+func policyName(ref usher.PolicyRef) string {
+	if ref == (usher.PolicyRef{}) {
+		return "(no policy)"
+	}
+	return clean(ref.String())
+}
+
+// Sort puts the results and policies in their order: results by object, then the worst first. In a
+// comparison the worst of all come first.
+func (r *Report) Sort() {
+	compared := 0
+	if r.Effect != nil {
+		compared = 1
+	}
+	slices.SortStableFunc(r.Results, func(a, b Result) int {
+		return cmp.Or(
+			compared*cmp.Compare(rank(a.Status), rank(b.Status)),
+			compareObjects(a.Object, b.Object), cmp.Compare(a.File, b.File),
+			cmp.Compare(rank(a.Status), rank(b.Status)), cmp.Compare(severityRank(a.Severity), severityRank(b.Severity)),
+			comparePolicies(a.Policy, b.Policy), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule),
+			cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message),
+		)
+	})
+	slices.SortFunc(r.Policies, func(a, b Policy) int { return comparePolicies(a.PolicyRef, b.PolicyRef) })
+}
+
+func compareObjects(a, b result.Object) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.UID, b.UID))
+}
+
+func comparePolicies(a, b usher.PolicyRef) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind))
+}
+
+func rank(s result.Status) int { return slices.Index(result.Statuses(), s) }
+
+// severities are all severities, the worst first.
+func severities() []usher.Severity {
+	return []usher.Severity{"critical", "high", "medium", "low", "info"}
+}
+
+// severityRank is higher for what is less serious; a severity that is not given comes last.
+func severityRank(s usher.Severity) int {
+	if i := slices.Index(severities(), s); i >= 0 {
+		return i
+	}
+	return len(severities())
+}
+
+// title is the object on one line.
+func title(o result.Object) string {
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return clean(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
+}
+
+// place is the file and the line of a result; empty if it has none.
+func (r *Result) place() string {
+	switch {
+	case r.File == "" || r.File == "-":
+		return ""
+	case r.Line == 0:
+		return clean(r.File)
+	}
+	return clean(r.File) + ":" + strconv.Itoa(r.Line)
+}
+
+// sentence is what a result says, with the field first.
+func (r *Result) sentence() string {
+	message := r.Message
+	if message == "" {
+		message = "(no message)"
+	}
+	if r.Exemption != nil {
+		return "exempt by " + r.Exemption.String() + ": " + r.Exemption.Reason
+	}
+	if r.Field != "" && !strings.Contains(r.Message, r.Field) {
+		message = r.Field + ": " + message
+	}
+	return message
+}
+
+// outcome is what a report says, in words.
+func (r *Report) outcome() string {
+	switch {
+	case r.Effect == nil:
+		return counts(r.Summary)
+	case len(r.Results)+len(r.Effect.Resolved) == 0:
+		return "no result would differ"
+	}
+	fresh := "nothing"
+	if r.Summary != (result.Summary{}) {
+		fresh = counts(r.Summary)
+	}
+	return fresh + " more, " + strconv.Itoa(len(r.Effect.Resolved)) + " resolved"
+}
+
+// counts is a summary in words, without what there is none of.
+func counts(s result.Summary) string {
+	var parts []string
+	for _, row := range []struct {
+		n    int
+		word string
+	}{{s.Error, "error"}, {s.Fail, "fail"}, {s.Warn, "warn"}, {s.Skip, "skip"}, {s.Pass, "pass"}} {
+		if row.n > 0 {
+			parts = append(parts, strconv.Itoa(row.n)+" "+row.word)
+		}
+	}
+	if len(parts) == 0 {
+		return "no results"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// clean returns text on one line, with escapes in place of characters that are not printed, such as
+// those that control terminals or reverse the direction of text.
+func clean(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(text[0]), 16))
+		case r == '\n' || r == '\t' || r == '\r':
+			b.WriteByte(' ')
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+		text = text[size:]
+	}
+	return b.String()
+}

@@ -1,0 +1,134 @@
+package format
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/usher-dev/usher/audit/result"
+)
+
+const (
+	// maxMarkdown is how long a comment may be: GitHub accepts 65,536 characters.
+	maxMarkdown = 60_000
+	// maxMessage and maxName are how long a message and a name may be.
+	maxMessage, maxName = 1000, 300
+)
+
+// Markdown writes a report as a comment of a pull request. What does not fit is counted.
+func Markdown(w io.Writer, r *Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Usher audit: %s\n\n%s: %s\n", verdict(r), r.extent(), r.outcome())
+	var rows []string
+	for i := range r.Results {
+		if one := &r.Results[i]; one.Status != result.Skip {
+			rows = append(rows, markdownRow(one))
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n| | Severity | Object | Message | Policy |\n|---|---|---|---|---|\n")
+	}
+	for i, row := range rows {
+		if b.Len()+len(row) > maxMarkdown {
+			fmt.Fprintf(&b, "\n… and %d more: run `usher audit`.\n", len(rows)-i)
+			break
+		}
+		b.WriteString(row)
+	}
+	if r.Effect != nil {
+		r.Effect.markdown(&b)
+	}
+	if unmatched := r.Unmatched(); len(unmatched) > 0 {
+		fmt.Fprintf(&b, "\nFor none of the objects: ")
+		for i, ref := range unmatched {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			if b.Len() > maxMarkdown {
+				fmt.Fprintf(&b, "and %d more policies", len(unmatched)-i)
+				break
+			}
+			b.WriteString(code(ref.String()))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func verdict(r *Report) string {
+	switch {
+	case r.Effect != nil:
+		return "what if?"
+	case r.Nothing():
+		return "nothing was audited"
+	case r.Summary.Error > 0:
+		return "errors"
+	case r.Summary.Fail > 0:
+		return "failures"
+	case r.Summary.Warn > 0:
+		return "warnings"
+	}
+	return "no objections"
+}
+
+func markdownRow(r *Result) string {
+	object := code(title(r.Object))
+	if place := r.place(); place != "" {
+		object += "<br>" + code(place)
+	}
+	message := r.Message
+	if r.Field != "" {
+		message = strings.TrimLeft(strings.TrimPrefix(message, r.Field), ": ")
+	}
+	text := escape(shorten(message, maxMessage))
+	if r.Field != "" {
+		text = code(r.Field) + " " + text
+	}
+	return fmt.Sprintf("| **%s** | %s | %s | %s | %s |\n", r.Status, escape(string(r.Severity)), object, text, code(policyName(r.Policy)))
+}
+
+// markup are the characters that mean something in a line of Markdown: emphasis, code, links, also
+// those of bare addresses, HTML, entities, cells of tables and formulas.
+const markup = "\\`*_[]<>&|~$.:"
+
+// escape returns text as Markdown that shows it: no links, no HTML, no mentions of users.
+func escape(text string) string {
+	var b strings.Builder
+	for _, r := range clean(text) {
+		switch {
+		case r == '@' || r == '#':
+			// A word joiner, without which these mention users and issues.
+			b.WriteRune(r)
+			b.WriteRune('\u2060')
+			continue
+		case strings.ContainsRune(markup, r):
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
+// the cell.
+func code(text string) string {
+	text = shorten(strings.ReplaceAll(clean(text), "|", `\x7c`), maxName)
+	fence := "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if len(fence) > 1 || text == "" {
+		return fence + " " + text + " " + fence
+	}
+	return fence + text + fence
+}
+
+// shorten limits one text, so that it does not take the place of all others.
+func shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most]) + "…"
+}

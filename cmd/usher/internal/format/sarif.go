@@ -1,0 +1,238 @@
+package format
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/result"
+)
+
+// The part of SARIF 2.1.0 that an audit uses.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool        sarifTool         `json:"tool"`
+		Invocations []sarifInvocation `json:"invocations"`
+		Results     []sarifResult     `json:"results"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name    string      `json:"name"`
+		Version string      `json:"version,omitempty"`
+		Rules   []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID               string         `json:"id"`
+		ShortDescription sarifText      `json:"shortDescription"`
+		Configuration    sarifLevel     `json:"defaultConfiguration"`
+		Properties       map[string]any `json:"properties,omitempty"`
+	}
+	sarifLevel struct {
+		Level string `json:"level"`
+	}
+	sarifText struct {
+		Text string `json:"text"`
+	}
+	sarifInvocation struct {
+		Successful    bool                `json:"executionSuccessful"`
+		Notifications []sarifNotification `json:"toolExecutionNotifications,omitempty"`
+	}
+	sarifNotification struct {
+		Level   string    `json:"level"`
+		Message sarifText `json:"message"`
+	}
+	sarifResult struct {
+		RuleID       string             `json:"ruleId"`
+		RuleIndex    int                `json:"ruleIndex"`
+		Kind         string             `json:"kind"`
+		Level        string             `json:"level"`
+		Message      sarifText          `json:"message"`
+		Locations    []sarifLocation    `json:"locations"`
+		Fingerprints map[string]string  `json:"partialFingerprints"`
+		Suppressions []sarifSuppression `json:"suppressions,omitempty"`
+		Properties   map[string]any     `json:"properties,omitempty"`
+	}
+	sarifLocation struct {
+		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+		Logical  []sarifLogical `json:"logicalLocations"`
+	}
+	sarifPhysical struct {
+		Artifact sarifArtifact `json:"artifactLocation"`
+		Region   *sarifRegion  `json:"region,omitempty"`
+	}
+	sarifArtifact struct {
+		URI  string `json:"uri"`
+		Base string `json:"uriBaseId,omitempty"`
+	}
+	sarifRegion struct {
+		StartLine int `json:"startLine"`
+	}
+	sarifLogical struct {
+		Name string `json:"name,omitempty"`
+		Full string `json:"fullyQualifiedName"`
+		Kind string `json:"kind"`
+	}
+	sarifSuppression struct {
+		Kind          string `json:"kind"`
+		Justification string `json:"justification"`
+	}
+)
+
+const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+// SARIF writes a report as a log of SARIF 2.1.0. A rule of it is one part of a policy. Exempted
+// results are suppressed, results that need a request are notApplicable, and kinds that cannot be
+// read are notifications of an invocation that was not successful.
+func SARIF(w io.Writer, r *Report, version string) error {
+	run := sarifRun{
+		Tool:        sarifTool{Driver: sarifDriver{Name: "usher", Version: version, Rules: []sarifRule{}}},
+		Invocations: []sarifInvocation{{Successful: true}},
+		Results:     make([]sarifResult, 0, len(r.Results)),
+	}
+	for _, kind := range r.Kinds {
+		if kind.Error != "" {
+			run.Invocations[0].Successful = false
+			run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"error", sarifMessage(kind.String() + ": " + kind.Error)})
+		}
+	}
+	if r.Nothing() {
+		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{NothingAudited}})
+	}
+	index := map[string]int{}
+	for i := range r.Results {
+		one := &r.Results[i]
+		id := ruleID(one)
+		at, ok := index[id]
+		if !ok {
+			at = len(run.Tool.Driver.Rules)
+			index[id] = at
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRuleOf(id, one))
+		}
+		run.Results = append(run.Results, sarifResultOf(one, id, at))
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(sarifLog{sarifSchema, "2.1.0", []sarifRun{run}})
+}
+
+// ruleID names the part of a policy that a result is of.
+func ruleID(r *Result) string {
+	if r.Policy == (usher.PolicyRef{}) {
+		return "audit"
+	}
+	return clean(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
+}
+
+func sarifRuleOf(id string, r *Result) sarifRule {
+	about := sarifRule{
+		ID:               id,
+		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + clean(r.Rule))},
+		Configuration:    sarifLevel{severityLevel(r.Severity)},
+		Properties:       map[string]any{},
+	}
+	if r.Severity != "" {
+		about.Properties["severity"] = clean(string(r.Severity))
+	}
+	if r.Category != "" {
+		about.Properties["category"] = clean(r.Category)
+		about.Properties["tags"] = []string{clean(r.Category)}
+	}
+	return about
+}
+
+func sarifResultOf(r *Result, id string, index int) sarifResult {
+	about := sarifResult{
+		RuleID: id, RuleIndex: index, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
+		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{clean(r.Object.Name), title(r.Object), "resource"}}}},
+		Fingerprints: map[string]string{"usherResult/v1": fingerprint(r, id)},
+		Properties:   map[string]any{"status": r.Status},
+	}
+	if r.Field != "" {
+		about.Properties["field"] = clean(r.Field)
+	}
+	switch {
+	case r.Exemption != nil:
+		about.Suppressions = []sarifSuppression{{"external", clean(r.Exemption.String() + ": " + r.Exemption.Reason)}}
+	case r.Status == result.Skip:
+		about.Kind, about.Level = "notApplicable", "none"
+	case r.Status == result.Pass:
+		about.Kind, about.Level = "pass", "none"
+	}
+	return about
+}
+
+// level is the level of a result: that of its severity, but what would not be denied is no error.
+func level(r *Result) string {
+	switch by := severityLevel(r.Severity); {
+	case r.Status == result.Error:
+		return "error"
+	case r.Status == result.Warn && by == "error":
+		return "warning"
+	default:
+		return by
+	}
+}
+
+// severityLevel is the level of a severity; a policy that gives none is as serious as can be.
+func severityLevel(s usher.Severity) string {
+	switch s {
+	case "medium":
+		return "warning"
+	case "low", "info":
+		return "note"
+	}
+	return "error"
+}
+
+// physical is the place in a file. Viewers resolve relative names against the root of the sources.
+func physical(r *Result) *sarifPhysical {
+	if r.File == "" || r.File == "-" {
+		return nil
+	}
+	path := filepath.ToSlash(r.File)
+	at := sarifArtifact{URI: (&url.URL{Path: path}).String(), Base: "%SRCROOT%"}
+	if filepath.IsAbs(r.File) {
+		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: path}).String()}
+	}
+	if r.Line == 0 {
+		return &sarifPhysical{Artifact: at}
+	}
+	return &sarifPhysical{Artifact: at, Region: &sarifRegion{r.Line}}
+}
+
+// fingerprint is the same as long as a result is about the same field of the same object.
+func fingerprint(r *Result, id string) string {
+	hash := sha256.New()
+	for _, part := range []string{id, r.Rule, r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name, r.Field, r.File} {
+		_, _ = io.WriteString(hash, part+"\x00")
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// placeholder is text that viewers would replace with an argument.
+var placeholder = regexp.MustCompile(`\{(\d+)\}`)
+
+// sarifMessage returns text so that viewers find no links and no placeholders in it.
+func sarifMessage(text string) sarifText {
+	text = clean(text)
+	if strings.Contains(text, "](") {
+		text = strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`).Replace(text)
+	}
+	return sarifText{placeholder.ReplaceAllString(text, "{{$1}}")}
+}

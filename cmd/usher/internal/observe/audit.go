@@ -1,0 +1,235 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+)
+
+type auditFlags struct {
+	files, policies, whatIf []string
+	facts                   facts.Flags
+	limits                  policies.Limits
+	http                    bool
+	cluster                 bool
+	kubeconfig, context     string
+	namespace, policy       string
+	failOn                  failOn
+	groupBy                 choice
+	output                  cli.OutputFlag
+	color                   cli.ColorFlag
+}
+
+// Audit returns usher audit.
+func Audit(s cli.Streams) *cobra.Command {
+	f := auditFlags{failOn: failOn{result.Fail, result.Error}, groupBy: choice{value: "object", allowed: []string{"object", "policy"}}}
+	cmd := &cobra.Command{
+		Use:   "audit [FILES... | --cluster]",
+		Short: "Show what policies say of objects that exist",
+		Long: `Audit judges objects that exist by policies, as if each were created now.
+
+With files it judges the objects in them: files, folders, lists, and the output of helm and
+kustomize on the standard input. Policies are those of -p.
+
+With --cluster it reads a cluster by the kubeconfig: its policies, also those of -p, and all
+objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
+with no more rights than those of a user of that namespace.
+
+With --what-if it compares: what would these policies, which are not in force, say that those
+in force do not?
+
+A result is "fail" where admission would deny the object or record it, "warn" where it would
+warn of it or change it, "error" where a rule or a kind cannot be judged, and "skip" where a
+rule needs what an object does not tell, such as who writes it, or where an exemption applies.
+
+The exit status is 0 if there is no result of --fail-on, 1 if there is one or if no policy is
+for any of the objects, and 2 if policies or objects cannot be used.`,
+		Example: `  usher audit -p policies/ manifests/
+  helm template shop chart/ | usher audit -p policies/ -n shop -
+  kustomize build overlays/prod | usher audit -p policies/ -o sarif - > audit.sarif
+  usher audit --cluster
+  usher audit --cluster -n shop -o json | jq '.results[].message'
+  usher audit --cluster --what-if new-policy.yaml
+  usher audit -p policies/ --fail-on fail,error,warn manifests/`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *auditFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	objects.RegisterFlag(flags, &f.files)
+	policies.RegisterFlag(flags, &f.policies, "")
+	flags.StringArrayVar(&f.whatIf, "what-if", nil, "file or folder with policies that are not in force: show what they would change (repeatable)")
+	flags.BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
+	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
+	f.facts.Register(flags)
+	flags.BoolVar(&f.http, "ask-http", false, "let rules call HTTP services for each object; otherwise rules that do are not judged")
+	f.limits.Register(cmd)
+	flags.Var(&f.failOn, "fail-on", "results that make the exit status 1: "+strings.Join(allowedFailures(), ", "))
+	cli.Offer(cmd, "fail-on", allowedFailures()...)
+	flags.Var(&f.groupBy, "group-by", "how to group the results in text: object or policy")
+	cli.Offer(cmd, "group-by", f.groupBy.allowed...)
+	f.output.Register(cmd, "text", "json", "yaml", "table", "sarif", "markdown", "junit")
+	f.color.Register(cmd)
+}
+
+func (f *auditFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	f.files = append(f.files, args...)
+	if err := f.validate(); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	report, err := f.report(cmd, s)
+	if err != nil {
+		return err
+	}
+	if err := f.print(s, report); err != nil {
+		return err
+	}
+	return f.verdict(cmd, s, report)
+}
+
+func (f *auditFlags) validate() error {
+	switch {
+	case f.cluster && len(f.files) > 0:
+		return errors.New("--cluster and files exclude each other")
+	case f.cluster && len(f.facts.Files) > 0:
+		return errors.New("--cluster excludes --facts, which the cluster has")
+	case !f.cluster && (f.kubeconfig != "" || f.context != ""):
+		return errors.New("--kubeconfig and --context are for --cluster")
+	case !f.cluster && len(f.files) == 0:
+		return errors.New("nothing to audit: name files, - for the standard input, or --cluster")
+	case !f.cluster && len(f.policies)+len(f.whatIf) == 0:
+		return errors.New("no policies: name a file or folder with -p")
+	}
+	return cli.ReadsStdinOnce(f.files, f.policies, f.whatIf)
+}
+
+func (f *auditFlags) report(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
+	if f.cluster {
+		return f.auditCluster(cmd, s)
+	}
+	return f.auditFiles(cmd, s)
+}
+
+func (f *auditFlags) print(s cli.Streams, r *format.Report) error {
+	switch f.output.Value {
+	case "text", "table":
+		return format.Text(s.Out, r, format.Layout{
+			Palette: f.color.Palette(s.Out), Width: cli.Width(s.Out), ByPolicy: f.groupBy.value == "policy",
+		})
+	case "sarif":
+		return format.SARIF(s.Out, r, cli.BuildVersion().Version)
+	case "markdown":
+		return format.Markdown(s.Out, r)
+	case "junit":
+		return format.JUnit(s.Out, r)
+	}
+	return f.output.Encode(s.Out, r)
+}
+
+// verdict is the answer of the command to a report that has been printed.
+func (f *auditFlags) verdict(cmd *cobra.Command, s cli.Streams, r *format.Report) error {
+	if len(f.failOn) == 0 {
+		return nil
+	}
+	if r.Nothing() {
+		if f.output.Value != "text" && f.output.Value != "table" {
+			cli.Notef(cmd, s, "warning", format.NothingAudited)
+		}
+		return cli.ErrNegative
+	}
+	if slices.Contains(f.failOn, unmatched) && len(r.Unmatched()) > 0 {
+		return cli.ErrNegative
+	}
+	for _, status := range f.failOn {
+		var found result.Summary
+		found.Add(status, 1)
+		if r.Summary.Error*found.Error+r.Summary.Fail*found.Fail+r.Summary.Warn*found.Warn+r.Summary.Skip*found.Skip > 0 {
+			return cli.ErrNegative
+		}
+	}
+	return nil
+}
+
+// unmatched is a value of --fail-on that is no status: a policy is for none of the objects.
+const unmatched result.Status = "unmatched"
+
+// A failOn is the flag that says which results make the exit status 1. It is empty for none.
+type failOn []result.Status
+
+func allowedFailures() []string {
+	return []string{"fail", "error", "warn", "skip", string(unmatched), "none"}
+}
+
+// String implements [pflag.Value].
+func (f *failOn) String() string {
+	var names []string
+	for _, status := range *f {
+		names = append(names, string(status))
+	}
+	return cmp.Or(strings.Join(names, ","), "none")
+}
+
+// Set implements [pflag.Value].
+func (f *failOn) Set(value string) error {
+	*f = nil
+	names := strings.Split(value, ",")
+	for _, name := range names {
+		switch {
+		case !slices.Contains(allowedFailures(), name):
+			return fmt.Errorf("%q: use some of %s, with commas", name, strings.Join(allowedFailures(), ", "))
+		case name == "none" && len(names) > 1:
+			return errors.New("none excludes the others")
+		case name != "none":
+			*f = append(*f, result.Status(name))
+		}
+	}
+	return nil
+}
+
+// Type implements [pflag.Value].
+func (f *failOn) Type() string { return "results" }
+
+// A choice is a flag with one of a few values.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+var (
+	_ pflag.Value = (*choice)(nil)
+	_ pflag.Value = (*failOn)(nil)
+)
+
+// String implements [pflag.Value].
+func (c *choice) String() string { return c.value }
+
+// Set implements [pflag.Value].
+func (c *choice) Set(value string) error {
+	if !slices.Contains(c.allowed, value) {
+		return fmt.Errorf("use one of %s", strings.Join(c.allowed, ", "))
+	}
+	c.value = value
+	return nil
+}
+
+// Type implements [pflag.Value].
+func (c *choice) Type() string { return "choice" }

@@ -1,0 +1,242 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/cached"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/serve"
+)
+
+const (
+	// pageSize is how many objects are read with one request.
+	pageSize = 500
+	// factTTL is longer than a scan: facts are read once.
+	factTTL = time.Hour
+)
+
+// auditCluster judges the objects of a cluster.
+func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
+	config, err := cluster.Find(f.kubeconfig, f.context)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "usher/" + cli.BuildVersion().Version
+	// What limits the load is that there is one request at a time.
+	config.QPS = -1
+	clients, err := serve.Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	stored, forbidden, err := policies.ForNamespace(cmd, s, clients.Policies, f.namespace)
+	if err != nil {
+		return nil, err
+	}
+	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
+	if err != nil && (len(f.whatIf) == 0 || len(f.policies)+len(stored) > 0) {
+		return nil, errors.Join(err, forbiddenError(forbidden))
+	}
+	if err != nil {
+		if set, err = policies.None(&f.limits); err != nil {
+			return nil, err
+		}
+	}
+	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
+	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
+	resolver := cached.New(fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), factTTL)
+	sc, err := f.scan(cmd, s, set.Elsewhere(stored), resolver)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range forbidden {
+		sc.cannotRead(result.Kind{Resource: kind.Kind.GroupVersionResource(), Kind: kind.Kind.Kind}, kind.Err)
+	}
+	r := reading{scan: sc, client: clients.Facts, namespace: f.namespace}
+	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
+		return nil, err
+	}
+	return sc.report(), nil
+}
+
+// forbiddenError says which policies the user may not read; nil if there are none.
+func forbiddenError(forbidden []policies.Forbidden) error {
+	var errs []error
+	for _, f := range forbidden {
+		errs = append(errs, f.Err)
+	}
+	return errors.Join(errs...)
+}
+
+// A reading reads the objects of a cluster, one page after the other, and has them judged.
+type reading struct {
+	*scan
+
+	client    dynamic.Interface
+	namespace string
+}
+
+// run reads all kinds for which there are policies.
+func (r *reading) run(ctx context.Context, s cli.Streams, discover discovery.DiscoveryInterface) error {
+	kinds, err := r.discovered(discover)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	r.total.Store(int64(len(kinds)))
+	stop := cli.ShowProgress(s.Err, func() string {
+		n := r.done.Load()
+		return fmt.Sprintf("%d of %d kinds, %s, %.0f a second", r.read.Load(), r.total.Load(), cli.Count(int(n), "object", "objects"), float64(n)/time.Since(start).Seconds())
+	})
+	defer stop()
+	for _, kind := range kinds {
+		n, err := r.kind(ctx, kind)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			r.cannotRead(kind, err)
+		default:
+			r.kinds = append(r.kinds, result.KindState{Kind: kind, Objects: n, Complete: true, Heard: time.Now()})
+		}
+		r.read.Add(1)
+	}
+	return nil
+}
+
+// discovered returns the kinds that the cluster serves and for which there are policies, sorted.
+func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Kind, error) {
+	_, lists, err := discover.ServerGroupsAndResources()
+	var partial *discovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return nil, fmt.Errorf("discover kinds: %w", err)
+	}
+	if partial != nil {
+		for gv, why := range partial.Groups {
+			r.cannotRead(result.Kind{Resource: gv.WithResource("*"), Kind: "*"}, why)
+		}
+	}
+	judged := map[schema.GroupResource][]usher.PolicyRef{}
+	var kinds []result.Kind
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("discover kinds: %w", err)
+		}
+		for _, resource := range list.APIResources {
+			kind := result.Kind{Resource: gv.WithResource(resource.Name), Kind: resource.Kind, Namespaced: resource.Namespaced}
+			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced {
+				continue
+			}
+			// The preferred version comes first. Another one is read only for policies that
+			// are not for the first.
+			more := slices.DeleteFunc(r.policiesFor(kind), func(ref usher.PolicyRef) bool {
+				return slices.Contains(judged[kind.Resource.GroupResource()], ref)
+			})
+			if len(more) == 0 {
+				continue
+			}
+			judged[kind.Resource.GroupResource()] = append(judged[kind.Resource.GroupResource()], more...)
+			if !slices.Contains(resource.Verbs, "list") {
+				r.cannotRead(kind, errors.New("the API server does not list objects of this kind"))
+				continue
+			}
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b result.Kind) int { return strings.Compare(a.Resource.String(), b.Resource.String()) })
+	return kinds, nil
+}
+
+// kind reads all objects of a kind, and returns how many there are. One that expires is read on from
+// where it was, as kubectl does.
+func (r *reading) kind(ctx context.Context, kind result.Kind) (int, error) {
+	var from dynamic.ResourceInterface = r.client.Resource(kind.Resource)
+	if r.namespace != "" {
+		from = r.client.Resource(kind.Resource).Namespace(r.namespace)
+	}
+	n, options := 0, metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := from.List(ctx, options)
+		if apierrors.IsResourceExpired(err) && options.Continue != "" {
+			status := apierrors.APIStatus(nil)
+			if errors.As(err, &status) && status.Status().Continue != "" && status.Status().Continue != options.Continue {
+				options.Continue = status.Status().Continue
+				continue
+			}
+		}
+		if err != nil {
+			return n, err
+		}
+		if err := r.judge(ctx, objectsOf(page, kind)); err != nil {
+			return n, err
+		}
+		n += len(page.Items)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return n, nil
+		}
+	}
+}
+
+func objectsOf(page *unstructured.UnstructuredList, kind result.Kind) []object {
+	found := make([]object, len(page.Items))
+	for i := range page.Items {
+		found[i] = object{kind: kind, tree: page.Items[i].Object}
+	}
+	return found
+}
+
+// policiesFor returns the policies to judge objects of a kind by, those in force and those of
+// --what-if.
+func (sc *scan) policiesFor(kind result.Kind) []usher.PolicyRef {
+	refs := sc.some(sc.inForce.plan(kind))
+	if sc.whatIf != nil {
+		refs = append(refs, sc.some(sc.whatIf.plan(kind))...)
+	}
+	return refs
+}
+
+// cannotRead adds a result for each policy that is for a kind that cannot be read.
+func (sc *scan) cannotRead(kind result.Kind, err error) {
+	sc.kinds = append(sc.kinds, result.KindState{Kind: kind, Err: err, Since: time.Now()})
+	about := result.Object{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind}
+	current := sc.inForce
+	if sc.whatIf != nil {
+		current = sc.whatIf
+	}
+	refs := sc.some(current.plan(kind))
+	if len(refs) == 0 {
+		refs = []usher.PolicyRef{{}}
+	}
+	message := fmt.Sprintf("%s cannot be read: %v", kind.Resource.GroupResource(), err)
+	for _, ref := range refs {
+		one := format.Result{Result: result.Result{Object: about, Policy: ref, Status: result.Error, Message: message}}
+		current.results = append(current.results, one)
+		current.count(ref, result.Error, 1)
+	}
+}
+
+func (f *auditFlags) judging(resolver fact.Resolver) judge.Options {
+	return judge.Options{Facts: resolver, Engine: engine.Options{FailurePolicy: engine.Fail}, HTTP: f.http}
+}
