@@ -86,6 +86,23 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 	return part, nil
 }
 
+// AppendPart appends JSON of exactly the values at the paths, which are what Part returns at least. For
+// an object that came as bytes it copies their text, without decoding it. It fails where Tree fails.
+func (o *Object) AppendPart(to []byte, paths *Paths) ([]byte, error) {
+	if o == nil {
+		return to, errors.New("decode object: the request has none")
+	}
+	raw, err := o.Raw()
+	if err != nil {
+		return to, err
+	}
+	part, err := jsontree.AppendPart(to, raw, paths.of(), o.skipIndex)
+	if err != nil {
+		return to, fmt.Errorf("decode object: %w", err)
+	}
+	return part, nil
+}
+
 // Raw returns the object as JSON: the original bytes, if it was made from bytes. They are shared:
 // do not change them.
 func (o *Object) Raw() ([]byte, error) {

@@ -173,3 +173,29 @@ func TestInto(t *testing.T) {
 		}
 	}
 }
+
+func TestAppendPart(t *testing.T) {
+	t.Parallel()
+	paths := &usher.Paths{}
+	paths.Add("metadata", "labels")
+	paths.Add("spec", "replicas")
+	const text = `{"metadata": {"name": "web", "labels": {"b": "1", "a": "2"}}, "spec": {"replicas": 1.50, "paused": true}}`
+	for _, row := range []struct {
+		reason string
+		object *usher.Object
+		want   string
+	}{
+		{"the text of values is as it came", usher.RawObject([]byte(text)), `> {"metadata":{"labels":{"b": "1", "a": "2"}},"spec":{"replicas":1.50}}`},
+		{"a tree", usher.TreeObject(map[string]any{"spec": map[string]any{"replicas": int64(2), "paused": true}}), `> {"spec":{"replicas":2}}`},
+	} {
+		got, err := row.object.AppendPart([]byte("> "), paths)
+		if err != nil || string(got) != row.want {
+			t.Errorf("%s: %s, %v; want %s", row.reason, got, err, row.want)
+		}
+	}
+	for reason, object := range map[string]*usher.Object{"no object": nil, "no JSON": usher.RawObject([]byte(`{"a"}`))} {
+		if got, err := object.AppendPart([]byte("> "), paths); err == nil || string(got) != "> " {
+			t.Errorf("%s: %s, %v", reason, got, err)
+		}
+	}
+}

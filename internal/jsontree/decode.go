@@ -31,7 +31,7 @@ func Select(data []byte, paths *Paths) (map[string]any, error) {
 func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[string]any, error) {
 	var members [16]member
 	var items [16]any
-	d := decoder{data: data, text: unsafe.String(unsafe.SliceData(data), len(data)), SkipIndex: skipIndex, members: members[:0], items: items[:0]}
+	d := decoder{data: data, text: stringOf(data), SkipIndex: skipIndex, members: members[:0], items: items[:0]}
 	if c := d.peek(); c != '{' {
 		if err := d.value(); err != nil {
 			return nil, err
@@ -47,6 +47,9 @@ func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[strin
 	}
 	return tree, d.end()
 }
+
+// stringOf returns data as a string, which shares its memory.
+func stringOf(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
 // clip shortens text that is quoted.
 func clip(text string) string {

@@ -110,6 +110,10 @@ func compare(t *testing.T, data []byte) {
 		if (partErr != nil) != (err != nil) {
 			t.Fatalf("%.200q: selecting %q gives error %v, decoding all %v", data, paths, partErr, err)
 		}
+		text, textErr := jsontree.AppendPart([]byte("before"), data, selection, jsontree.SkipIndex{})
+		if (textErr != nil) != (err != nil) {
+			t.Fatalf("%.200q: the text of %q gives error %v, decoding all %v", data, paths, textErr, err)
+		}
 		if err != nil {
 			continue
 		}
@@ -123,6 +127,12 @@ func compare(t *testing.T, data []byte) {
 		}
 		if again, err := jsontree.SelectPrescanned(data, selection, skipIndex); err != nil || !same(part, again) {
 			t.Fatalf("%.200q: selecting %q unchecked gives %v, %v", data, paths, again, err)
+		}
+		if again, err := jsontree.AppendPart([]byte("before"), data, selection, skipIndex); err != nil || !bytes.Equal(text, again) {
+			t.Fatalf("%.200q: the text of %q unchecked is %.200q, %v; checked, it is %.200q", data, paths, again, err, text)
+		}
+		if again, err := jsontree.Decode(bytes.TrimPrefix(text, []byte("before"))); err != nil || !same(part, again) {
+			t.Fatalf("%.200q: the text of %q is %.200q, %v", data, paths, text, err)
 		}
 		if pruned := prune(want, paths); !same(pruned, part) {
 			t.Fatalf("%.200q: selecting %q: -want +got:\n%s", data, paths, cmp.Diff(pruned, part))
