@@ -111,6 +111,15 @@ type KindState struct {
 	Complete bool
 	// Heard is when the API server last confirmed that the objects are those of the cluster.
 	Heard time.Time
+	// Projections is how many different parts of objects are judged, and Bytes what they take. Of
+	// Dropped the bytes are not kept, for lack of memory or because they are secret: if their results
+	// may change, the kind is read once more.
+	Projections int
+	Bytes       int64
+	Dropped     int
+	// Omitted is how many objects are not audited, for lack of memory. Objects does not count them; each
+	// is an error in the counts of its namespace.
+	Omitted int
 	// Err is why the objects cannot be read, since Since; nil while all is well.
 	Err   error
 	Since time.Time

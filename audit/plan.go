@@ -1,0 +1,25 @@
+package audit
+
+import (
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/compile"
+)
+
+// A judges is a [judge.Judge] as judging.
+type judges struct{ *judge.Judge }
+
+func judgeOf(o judge.Options) judging { return judges{judge.New(nil, o)} }
+
+func (j judges) update(compiled []compile.Compiled) (judging, []usher.PolicyRef) {
+	next, changed := j.Update(compiled)
+	return judges{next}, changed
+}
+
+func (j judges) plan(of result.Kind) plan {
+	if p := j.Plan(of); p != nil {
+		return p
+	}
+	return nil
+}

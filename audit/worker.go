@@ -1,0 +1,288 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
+)
+
+// work judges projections until ctx is done.
+func (a *Auditor) work(ctx context.Context) {
+	pace := pace{pacer: a.pacer}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		}
+		for ctx.Err() == nil {
+			began := time.Now()
+			if !a.next(ctx) {
+				break
+			}
+			pace.spend(time.Since(began))
+		}
+	}
+}
+
+// next judges one projection, and reports whether there was one.
+func (a *Auditor) next(ctx context.Context) bool {
+	a.mu.Lock()
+	k, p := a.take()
+	if p == nil {
+		a.mu.Unlock()
+		return false
+	}
+	// Others may help.
+	a.notify(a.wake)
+	c := a.begin(k, p, p.text)
+	a.mu.Unlock()
+	if c != nil {
+		a.judgeCall(ctx, c)
+	}
+	return true
+}
+
+// judgeAtOnce judges a projection that has just been read, and keeps nothing of its text.
+func (a *Auditor) judgeAtOnce(k *kind, p *projection, text []byte) {
+	a.mu.Lock()
+	if p.refs == 0 || p.judging || !a.stale(k, p) {
+		a.mu.Unlock()
+		return
+	}
+	if !p.pending {
+		p.pending = true
+		k.backlog += int(p.refs)
+	}
+	c := a.begin(k, p, bytes.Clone(text))
+	a.drop(k, p)
+	a.mu.Unlock()
+	if c != nil {
+		a.judgeCall(context.Background(), c)
+	}
+}
+
+func (a *Auditor) judgeCall(ctx context.Context, c *call) {
+	saids, err := c.judge(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return // Nothing is judged any more.
+	default:
+		a.logFailure(c, err)
+		saids, c.failed = unjudged(c.some, err), true
+	}
+	a.finish(c, saids)
+}
+
+// A call is a projection that is being judged.
+type call struct {
+	kind       *kind
+	projection *projection
+	plan       plan
+	text       []byte
+	// epoch and seen are the changes that it follows.
+	epoch, seen uint64
+	// some are the policies that judge it, by slot.
+	some map[uint32]usher.PolicyRef
+	all  bool
+	// failed means that they could not say anything.
+	failed bool
+}
+
+// begin prepares the judging of a projection; nil if there is nothing to do, or it cannot be done. The
+// caller holds the lock.
+func (a *Auditor) begin(k *kind, p *projection, text []byte) *call {
+	if p.judging {
+		return nil
+	}
+	if !a.stale(k, p) {
+		a.settle(k, p)
+		return nil
+	}
+	if text == nil || !p.extent.holds {
+		a.block(k, p)
+		return nil
+	}
+	p.judging, p.queued = true, none
+	c := &call{kind: k, projection: p, plan: k.plan, text: text, epoch: k.epoch, seen: a.facts.seq, some: map[uint32]usher.PolicyRef{}}
+	again := map[uint32]bool{}
+	if p.again {
+		p.row.fails(again)
+		p.again = false
+	}
+	if p.facts != nil && p.seen != a.facts.seq {
+		for _, u := range p.facts.uses {
+			if !again[u.slot] && a.facts.met(u, p.seen) {
+				again[u.slot] = true
+			}
+		}
+	}
+	for _, s := range k.slots {
+		if p.row == nil || s.epoch > p.epoch || again[s.id] {
+			c.some[s.id] = s.ref
+		}
+	}
+	c.all = len(c.some) == len(k.slots)
+	return c
+}
+
+// judge returns what the policies say. If they cannot say anything, the results are errors.
+func (c *call) judge(ctx context.Context) (saids []judge.Said, err error) {
+	ctx, cancel := context.WithTimeout(ctx, judgeTimeout)
+	defer cancel()
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = &panicError{panicked, debug.Stack()}
+		}
+	}()
+	if len(c.some) == 0 {
+		return nil, nil
+	}
+	tree, err := usher.RawObject(c.text).Tree()
+	if err != nil {
+		return nil, fmt.Errorf("judge object: %w", err)
+	}
+	var some []usher.PolicyRef
+	if !c.all {
+		for _, slot := range slices.Sorted(maps.Keys(c.some)) {
+			some = append(some, c.some[slot])
+		}
+	}
+	return c.plan.Judge(ctx, tree, some)
+}
+
+// finish keeps what was said.
+func (a *Auditor) finish(c *call, saids []judge.Said) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k, p := c.kind, c.projection
+	p.judging = false
+	if p.refs == 0 {
+		return
+	}
+	bySlot := make(map[usher.PolicyRef]uint32, len(c.some))
+	for slot, ref := range c.some {
+		bySlot[ref] = slot
+	}
+	again := make(map[uint32]bool, len(c.some))
+	for slot := range c.some {
+		again[slot] = true
+	}
+	cells := p.row.told(k.view.refs, again)
+	uses := p.facts.without(k.view.refs, again)
+	for i := range saids {
+		said := &saids[i]
+		slot, asked := bySlot[said.Policy]
+		if _, known := k.view.refs[slot]; !asked || !known {
+			continue
+		}
+		t := told{count: count{slot, uint32(said.Pass), uint32(said.Skip)}, said: a.internSaid(p.owner, said.Results)}
+		a.releaseSaid(cells[slot].said)
+		cells[slot] = t
+		for _, ref := range said.Read {
+			if u, ok := useOf(slot, ref); ok {
+				uses = append(uses, u)
+			}
+		}
+	}
+	a.keep(c, cells, uses)
+}
+
+// keep makes what was said the row of the projection.
+func (a *Auditor) keep(c *call, cells map[uint32]told, uses []factUse) {
+	k, p := c.kind, c.projection
+	ordered := make([]told, 0, len(cells))
+	for _, slot := range slices.Sorted(maps.Keys(cells)) {
+		ordered = append(ordered, cells[slot])
+	}
+	before := p.row
+	p.uncertain = c.failed || slices.ContainsFunc(uses, func(u factUse) bool {
+		said := cells[u.slot].said
+		return said != nil && said.counts.Error > 0
+	})
+	p.row = a.internRow(p.owner, ordered)
+	facts := a.internFacts(p.owner, uses)
+	a.releaseFacts(p.facts)
+	p.facts = facts
+	p.epoch, p.seen = c.epoch, c.seen
+	a.publish(p, before)
+	a.releaseRow(before)
+	if p.uncertain {
+		a.retry.expect(k, p, time.Now())
+		a.notify(a.clockWake)
+	}
+	if a.stale(k, p) {
+		a.enqueue(k, p, cold)
+		return
+	}
+	wasPending := k.backlog > 0
+	a.settle(k, p)
+	if wasPending && k.backlog == 0 {
+		// The kind is complete now.
+		a.touchName("")
+	}
+}
+
+// publish touches the namespaces about whose objects something else is said than before.
+func (a *Auditor) publish(p *projection, before *row) {
+	waiting := p.waiting
+	p.waiting = nil
+	changed := p.row != before
+	if before == nil {
+		// All objects have waited; those that had no results before have changed.
+		changed = len(waiting) < int(p.refs)
+	}
+	for at, shown := range waiting {
+		if shown != p.row {
+			changed = true
+		}
+		a.charge(a.namespaces[at.namespace], -waitingBytes)
+		a.releaseRow(shown)
+	}
+	if !changed {
+		return
+	}
+	if p.namespaces == nil {
+		a.touch(p.owner)
+		return
+	}
+	for n := range p.namespaces {
+		a.touch(n)
+	}
+}
+
+// unjudged returns an error of each policy.
+func unjudged(some map[uint32]usher.PolicyRef, err error) []judge.Said {
+	var saids []judge.Said
+	for _, ref := range some {
+		saids = append(saids, judge.Said{Policy: ref, Results: []result.Result{{Policy: ref, Status: result.Error, Message: err.Error()}}})
+	}
+	return saids
+}
+
+// A panicError is a panic while an object was judged.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("judge object: it panicked: %v", e.value) }
+
+func (a *Auditor) logFailure(c *call, err error) {
+	log := a.options.Log.With("kind", c.kind.title(), "error", err)
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		log = log.With("stack", string(panicked.stack))
+	}
+	log.Error("object cannot be judged")
+}
