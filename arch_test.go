@@ -81,6 +81,8 @@ var mayImport = []struct {
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
 	{"audit/judge", []string{".", "audit/result", "compile", "engine", "fact", "index", "internal/jsonpatch", "internal/withhold", "rule"}},
+	// What judges objects, kept current; it is told what streams read.
+	{"audit", []string{".", "audit/judge", "audit/result", "compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "kind"}},
 	// Which requests reach a door is what API servers are told to send.

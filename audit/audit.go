@@ -60,9 +60,8 @@ type Auditor struct {
 	// enforcing is held while policies are prepared, before mu.
 	enforcing sync.Mutex
 
-	mu         sync.Mutex
-	judge      judging
-	exemptions []compile.Compiled
+	mu    sync.Mutex
+	judge judging
 	// epoch counts changes of policies.
 	epoch      uint64
 	kinds      map[result.Kind]*kind
@@ -141,7 +140,6 @@ func (a *Auditor) Enforce(compiled []compile.Compiled) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.judge = next
-	a.exemptions = slices.DeleteFunc(slices.Clone(compiled), func(c compile.Compiled) bool { return c.Exemption == nil })
 	a.epoch++
 	for _, k := range a.ring {
 		p, known := plans[k]
@@ -163,6 +161,14 @@ func (a *Auditor) Selects(of result.Kind) (selects, metadataOnly bool) {
 		return true, p.MetadataOnly()
 	}
 	return false, false
+}
+
+// Unjudged returns the rules in force that judge no objects of any kind, with the reasons. Those that
+// judge no objects of a kind that is read are results of the namespace "", too.
+func (a *Auditor) Unjudged() []judge.Unjudged {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.judge.Unjudged()
 }
 
 // Remove forgets a kind that is gone or that no policy selects, with its results. Its sinks do
@@ -243,6 +249,8 @@ func (a *Auditor) notify(c chan struct{}) {
 type judging interface {
 	update(compiled []compile.Compiled) (judging, []usher.PolicyRef)
 	plan(of result.Kind) plan
+	Expiring(after time.Time) (time.Time, []usher.PolicyRef)
+	Unjudged() []judge.Unjudged
 }
 
 // A plan is what is said about objects of one kind: a [judge.Plan].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/result"
 )
 
@@ -66,10 +67,8 @@ func (a *Auditor) due(now time.Time) (reread []result.Kind, wait time.Duration) 
 			reread = append(reread, k.of)
 		}
 	}
-	for i := range a.exemptions {
-		if ends := a.exemptions[i].Exemption.Expires; ends.After(now) {
-			wait = min(wait, ends.Sub(now))
-		}
+	if ends, _ := a.judge.Expiring(now); !ends.IsZero() {
+		wait = min(wait, ends.Sub(now))
 	}
 	if next, waits := a.retryDue(now); waits {
 		wait = min(wait, next)
@@ -82,26 +81,24 @@ func (a *Auditor) due(now time.Time) (reread []result.Kind, wait time.Duration) 
 func (a *Auditor) expire(after, until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.epoch++
-	for i := range a.exemptions {
-		x := a.exemptions[i].Exemption
-		if !x.Expires.After(after) || x.Expires.After(until) {
-			continue
+	for {
+		ends, policies := a.judge.Expiring(after)
+		if ends.IsZero() || ends.After(until) {
+			return
 		}
+		after = ends
+		a.epoch++
 		for _, k := range a.ring {
-			a.expireIn(k, func(s *slot) bool {
-				_, exempts := x.For(s.ref)
-				return exempts
-			})
+			a.again(k, policies)
 		}
 	}
 }
 
-// expireIn has a kind judged by some policies again.
-func (a *Auditor) expireIn(k *kind, some func(*slot) bool) {
+// again has a kind judged by some policies again.
+func (a *Auditor) again(k *kind, policies []usher.PolicyRef) {
 	found := false
-	for _, s := range k.slots {
-		if some(s) {
+	for _, ref := range policies {
+		if s := k.slots[ref]; s != nil {
 			s.epoch, k.epoch, found = a.epoch, a.epoch, true
 		}
 	}

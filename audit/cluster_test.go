@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/audit"
 	"github.com/usher-dev/usher/audit/judge"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/audit/stream"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/object"
@@ -254,4 +255,7 @@ func state(r result.Reader) (map[string][]result.Result, map[string]result.Summa
 	return results, summaries
 }
 
-var _ result.Reader = (*audit.Auditor)(nil)
+var (
+	_ result.Reader = (*audit.Auditor)(nil)
+	_ stream.Sink   = (*audit.Sink)(nil)
+)
