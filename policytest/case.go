@@ -34,6 +34,8 @@ type Case struct {
 	// RenderPolicies false stores the policies as written; otherwise each passes through
 	// policy admission first.
 	RenderPolicies *bool `json:"renderPolicies,omitempty"`
+	// Params replace those of the same names in bindings that have params in place.
+	Params map[string]any `json:"params,omitempty"`
 	// Objects exist in the cluster, for references to owners and other objects.
 	Objects []map[string]any `json:"objects,omitempty"`
 	HTTP    []Stub           `json:"http,omitempty"`

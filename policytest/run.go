@@ -177,6 +177,9 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 	if err := json.Unmarshal(written, &documents); err != nil {
 		return fmt.Errorf("decode policies: %w", err)
 	}
+	if err := c.setParams(documents); err != nil {
+		return err
+	}
 	for i, document := range documents {
 		stored := []byte(document)
 		if c.RenderPolicies == nil || *c.RenderPolicies {
