@@ -130,6 +130,8 @@ var mayImport = []struct {
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},
+	// A resource of that API, and what reads it.
+	{"internal/auditapi", []string{".", "audit/result", "internal/delegated"}},
 	{"internal/delegated/delegatedtest", []string{"internal/delegated"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},

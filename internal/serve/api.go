@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/observe/recent"
@@ -37,7 +38,10 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 	}
 	api, err := delegated.New(delegated.Options{
 		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
-		Handlers: map[string]http.Handler{delegated.Decisions: newDecisionsAPI(s.decisions)},
+		Handlers: map[string]http.Handler{
+			delegated.Decisions:    newDecisionsAPI(s.decisions),
+			delegated.AuditResults: auditapi.New(auditapi.Options{}),
+		},
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {
