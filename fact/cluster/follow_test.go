@@ -45,7 +45,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		synctest.Wait()
 		remove(t, client, "shop", "a")
 		synctest.Wait()
-		// Nobody asks for a long time, and changes are told all the same.
+		// Nobody asks for a long time, and changes are told nevertheless.
 		time.Sleep(24 * time.Hour)
 		create(t, client, object("v1", "ConfigMap", "bank", "c", "web"))
 		synctest.Wait()
