@@ -73,13 +73,16 @@ type Auditor struct {
 	used, freed int64
 	freedAt     time.Time
 	saids       map[digest]*said
-	quiets      map[digest]*quiet
-	rows        map[digest]*row
+	quiets      map[string]*quiet
+	rows        map[string]*row
 	factSets    map[digest]*factSet
 	lastID      uint64
-	changes     changes
-	facts       factLog
-	retry       retries
+	// scratch and cells are buffers.
+	scratch []byte
+	cells   []told
+	changes changes
+	facts   factLog
+	retry   retries
 }
 
 // New returns an Auditor without policies and objects. Run judges.
@@ -105,7 +108,7 @@ func newAuditor(o Options, j judging) *Auditor {
 		options: o, pacer: &pacer{cores: o.CPU}, judge: j,
 		wake: make(chan struct{}, 1), clockWake: make(chan struct{}, 1),
 		kinds: map[result.Kind]*kind{}, namespaces: map[string]*namespace{},
-		saids: map[digest]*said{}, quiets: map[digest]*quiet{}, rows: map[digest]*row{}, factSets: map[digest]*factSet{},
+		saids: map[digest]*said{}, quiets: map[string]*quiet{}, rows: map[string]*row{}, factSets: map[digest]*factSet{},
 		changes: newChanges(), seed: maphash.MakeSeed(),
 	}
 	// It never fails.

@@ -54,9 +54,10 @@ func (s *factSet) size() int64 {
 	return size
 }
 
-// without returns the uses of slots that are in force and not judged again. The set may be nil.
+// without returns the uses of slots that are in force and are not judged again. The set may be nil; all
+// are judged again if again is nil.
 func (s *factSet) without(slots map[uint32]usher.PolicyRef, again map[uint32]bool) []factUse {
-	if s == nil {
+	if s == nil || again == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.uses), func(u factUse) bool {

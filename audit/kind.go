@@ -25,7 +25,8 @@ type kind struct {
 	view     *view
 	lastID   uint32
 	// epoch is that of the newest slot.
-	epoch uint64
+	epoch   uint64
+	changed changed
 	// extent is that of the plan, and extents are all that projections have.
 	extent  *extent
 	extents []*extent
@@ -61,6 +62,12 @@ type slot struct {
 	id    uint32
 	ref   usher.PolicyRef
 	epoch uint64
+}
+
+// A changed is the slots that are newer than an epoch.
+type changed struct {
+	from, to uint64
+	slots    map[uint32]bool
 }
 
 // A view has the policies of a kind by the numbers of their slots. It is immutable.

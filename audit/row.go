@@ -3,7 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -49,7 +49,7 @@ type said struct {
 
 // A quiet is how often each policy passes and skips. Equal ones are kept once.
 type quiet struct {
-	key    digest
+	key    string
 	id     uint64
 	counts []count
 	owner  *namespace
@@ -70,7 +70,7 @@ type loud struct {
 // A row is what all policies say about an object. Equal ones are kept once. Those with slots that are
 // gone are ignored.
 type row struct {
-	key   digest
+	key   string
 	quiet *quiet
 	loud  []loud
 	owner *namespace
@@ -103,41 +103,53 @@ func (a *Auditor) internSaid(owner *namespace, results []result.Result) *said {
 	if len(results) == 0 {
 		return nil
 	}
+	var counts result.Summary
 	var h hasher
-	s := &said{owner: owner, size: saidBytes}
 	for i := range results {
-		r := &results[i]
-		s.counts.Add(r.Status, 1)
-		if i >= maxFindings {
-			continue
+		counts.Add(results[i].Status, 1)
+		if i < maxFindings {
+			h.result(&results[i])
 		}
-		f := finding{
-			part: unique.Make(part{
-				rule: r.Rule, validation: r.Validation, category: r.Category, status: r.Status, severity: r.Severity, actions: joined(r.Actions),
-			}),
-			message: clip(r.Message, maxMessage), field: clip(r.Field, maxField), exemption: r.Exemption,
-		}
-		p := f.part.Value()
-		for _, text := range []string{p.rule, p.validation, p.category, string(p.status), string(p.severity), p.actions, f.message, f.field} {
-			h.text(text)
-		}
-		h.exemption(f.exemption)
-		s.findings = append(s.findings, f)
-		s.size += findingBytes + int64(len(f.message)+len(f.field))
 	}
-	for _, status := range result.Statuses() {
-		h.number(uint64(number(s.counts, status)))
+	for _, n := range []int{counts.Pass, counts.Fail, counts.Warn, counts.Error, counts.Skip} {
+		h.number(uint64(n))
 	}
-	s.key = h.key()
-	if known := a.saids[s.key]; known != nil {
+	key := h.key()
+	if known := a.saids[key]; known != nil {
 		known.refs++
 		return known
 	}
 	a.lastID++
-	s.id, s.refs, s.findings = a.lastID, 1, slices.Clip(s.findings)
-	a.saids[s.key] = s
+	s := &said{key: key, id: a.lastID, counts: counts, owner: owner, size: saidBytes, refs: 1}
+	s.findings = make([]finding, 0, min(len(results), maxFindings))
+	for i := range results[:min(len(results), maxFindings)] {
+		f := findingOf(&results[i])
+		s.findings = append(s.findings, f)
+		s.size += findingBytes + int64(len(f.message)+len(f.field))
+	}
+	a.saids[key] = s
 	a.hold(owner, s.size)
 	return s
+}
+
+func findingOf(r *result.Result) finding {
+	return finding{
+		part: unique.Make(part{
+			rule: r.Rule, validation: r.Validation, category: r.Category, status: r.Status, severity: r.Severity, actions: joined(r.Actions),
+		}),
+		message: clip(r.Message, maxMessage), field: clip(r.Field, maxField), exemption: r.Exemption,
+	}
+}
+
+func (h *hasher) result(r *result.Result) {
+	for _, text := range []string{r.Rule, r.Validation, r.Category, string(r.Status), string(r.Severity), r.Message, r.Field} {
+		h.text(text)
+	}
+	h.number(uint64(len(r.Actions)))
+	for _, action := range r.Actions {
+		h.text(string(action))
+	}
+	h.exemption(r.Exemption)
 }
 
 func (h *hasher) exemption(x *usher.Exemption) {
@@ -163,32 +175,38 @@ func (a *Auditor) releaseSaid(s *said) {
 
 // internRow returns the row of what is said, in the order of slots, which takes over the references.
 func (a *Auditor) internRow(owner *namespace, all []told) *row {
-	r := &row{quiet: a.internQuiet(owner, all), owner: owner}
-	var h hasher
-	h.number(r.quiet.id)
+	q := a.internQuiet(owner, all)
+	h := hasher{a.scratch[:0]}
+	h.number(q.id)
+	louds := 0
 	for _, t := range all {
 		if t.said != nil {
-			r.loud = append(r.loud, loud{t.count.slot, t.said})
 			h.number(uint64(t.count.slot))
 			h.number(t.said.id)
+			louds++
 		}
 	}
-	r.key = h.key()
-	if known := a.rows[r.key]; known != nil {
+	a.scratch = h.data
+	if known := a.rows[string(h.data)]; known != nil {
 		known.refs++
-		a.releaseQuiet(r.quiet)
-		for _, l := range r.loud {
-			a.releaseSaid(l.said)
+		a.releaseQuiet(q)
+		for _, t := range all {
+			a.releaseSaid(t.said)
 		}
 		return known
 	}
-	r.refs, r.loud = 1, slices.Clip(r.loud)
+	r := &row{key: string(h.data), quiet: q, loud: make([]loud, 0, louds), owner: owner, refs: 1}
+	for _, t := range all {
+		if t.said != nil {
+			r.loud = append(r.loud, loud{t.count.slot, t.said})
+		}
+	}
 	a.rows[r.key] = r
 	a.hold(owner, r.size())
 	return r
 }
 
-func (r *row) size() int64 { return rowBytes + loudBytes*int64(len(r.loud)) }
+func (r *row) size() int64 { return rowBytes + loudBytes*int64(len(r.loud)) + int64(len(r.key)) }
 
 func (a *Auditor) releaseRow(r *row) {
 	if r == nil {
@@ -206,30 +224,34 @@ func (a *Auditor) releaseRow(r *row) {
 }
 
 func (a *Auditor) internQuiet(owner *namespace, all []told) *quiet {
-	var h hasher
-	q := &quiet{owner: owner}
+	h := hasher{a.scratch[:0]}
+	counts := 0
 	for _, t := range all {
-		if t.count.pass == 0 && t.count.skip == 0 {
-			continue
+		if t.count.pass > 0 || t.count.skip > 0 {
+			h.number(uint64(t.count.slot))
+			h.number(uint64(t.count.pass))
+			h.number(uint64(t.count.skip))
+			counts++
 		}
-		q.counts = append(q.counts, t.count)
-		h.number(uint64(t.count.slot))
-		h.number(uint64(t.count.pass))
-		h.number(uint64(t.count.skip))
 	}
-	q.key = h.key()
-	if known := a.quiets[q.key]; known != nil {
+	a.scratch = h.data
+	if known := a.quiets[string(h.data)]; known != nil {
 		known.refs++
 		return known
 	}
 	a.lastID++
-	q.id, q.refs, q.counts = a.lastID, 1, slices.Clip(q.counts)
+	q := &quiet{key: string(h.data), id: a.lastID, counts: make([]count, 0, counts), owner: owner, refs: 1}
+	for _, t := range all {
+		if t.count.pass > 0 || t.count.skip > 0 {
+			q.counts = append(q.counts, t.count)
+		}
+	}
 	a.quiets[q.key] = q
 	a.hold(owner, q.size())
 	return q
 }
 
-func (q *quiet) size() int64 { return quietBytes + countBytes*int64(len(q.counts)) }
+func (q *quiet) size() int64 { return quietBytes + countBytes*int64(len(q.counts)) + int64(len(q.key)) }
 
 func (a *Auditor) releaseQuiet(q *quiet) {
 	if q.refs--; q.refs == 0 {
@@ -238,31 +260,39 @@ func (a *Auditor) releaseQuiet(q *quiet) {
 	}
 }
 
-// told returns what a row says for the slots that are in force and not among those that were judged
-// again, with a reference to each.
-func (r *row) told(slots map[uint32]usher.PolicyRef, again map[uint32]bool) map[uint32]told {
-	all := map[uint32]told{}
-	if r == nil {
+// told appends what a row says for the slots that are in force and are not judged again, with a
+// reference to each. All are judged again if again is nil.
+func (r *row) told(all []told, slots map[uint32]usher.PolicyRef, again map[uint32]bool) []told {
+	if r == nil || again == nil {
 		return all
 	}
 	stays := func(slot uint32) bool {
 		_, known := slots[slot]
 		return known && !again[slot]
 	}
+	louds := r.loud
+	add := func(until uint32) {
+		for ; len(louds) > 0 && louds[0].slot < until; louds = louds[1:] {
+			if stays(louds[0].slot) {
+				louds[0].said.refs++
+				all = append(all, told{count{slot: louds[0].slot}, louds[0].said})
+			}
+		}
+	}
 	for _, c := range r.quiet.counts {
+		add(c.slot)
+		t := told{count: c}
+		if len(louds) > 0 && louds[0].slot == c.slot {
+			t.said, louds = louds[0].said, louds[1:]
+		}
 		if stays(c.slot) {
-			all[c.slot] = told{count: c}
+			if t.said != nil {
+				t.said.refs++
+			}
+			all = append(all, t)
 		}
 	}
-	for _, l := range r.loud {
-		if !stays(l.slot) {
-			continue
-		}
-		t := all[l.slot]
-		t.count.slot, t.said = l.slot, l.said
-		l.said.refs++
-		all[l.slot] = t
-	}
+	add(math.MaxUint32)
 	return all
 }
 
@@ -276,11 +306,6 @@ func (r *row) fails(slots map[uint32]bool) {
 			slots[l.slot] = true
 		}
 	}
-}
-
-// number is how many results with a status a summary counts.
-func number(s result.Summary, of result.Status) int {
-	return map[result.Status]int{result.Pass: s.Pass, result.Fail: s.Fail, result.Warn: s.Warn, result.Error: s.Error, result.Skip: s.Skip}[of]
 }
 
 func joined(actions []usher.Action) string {

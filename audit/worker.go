@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (a *Auditor) judgeCall(ctx context.Context, c *call) {
 		return // Nothing is judged any more.
 	default:
 		a.logFailure(c, err)
-		saids, c.failed = unjudged(c.some, err), true
+		saids, c.failed = unjudged(c.slots, err), true
 	}
 	a.finish(c, saids)
 }
@@ -92,9 +93,10 @@ type call struct {
 	text       []byte
 	// epoch and seen are the changes that it follows.
 	epoch, seen uint64
-	// some are the policies that judge it, by slot.
-	some map[uint32]usher.PolicyRef
-	all  bool
+	// slots are those of all policies; some are the ones that judge it, nil if all do.
+	slots map[usher.PolicyRef]*slot
+	refs  map[uint32]usher.PolicyRef
+	some  map[uint32]bool
 	// failed means that they could not say anything.
 	failed bool
 }
@@ -114,7 +116,11 @@ func (a *Auditor) begin(k *kind, p *projection, text []byte) *call {
 		return nil
 	}
 	p.judging, p.queued = true, none
-	c := &call{kind: k, projection: p, plan: k.plan, text: text, epoch: k.epoch, seen: a.facts.seq, some: map[uint32]usher.PolicyRef{}}
+	c := &call{kind: k, projection: p, plan: k.plan, text: text, epoch: k.epoch, seen: a.facts.seq, slots: k.slots, refs: k.view.refs}
+	if p.row == nil {
+		return c
+	}
+	c.some = k.changedSince(p.epoch)
 	again := map[uint32]bool{}
 	if p.again {
 		p.row.fails(again)
@@ -127,13 +133,39 @@ func (a *Auditor) begin(k *kind, p *projection, text []byte) *call {
 			}
 		}
 	}
-	for _, s := range k.slots {
-		if p.row == nil || s.epoch > p.epoch || again[s.id] {
-			c.some[s.id] = s.ref
+	if len(again) > 0 {
+		maps.Copy(again, c.some)
+		c.some = again
+	}
+	return c
+}
+
+// changedSince returns the policies that are newer than an epoch, by slot: the same map for the same
+// epochs.
+func (k *kind) changedSince(epoch uint64) map[uint32]bool {
+	if k.changed.slots == nil || k.changed.from != epoch || k.changed.to != k.epoch {
+		k.changed = changed{from: epoch, to: k.epoch, slots: map[uint32]bool{}}
+		for _, s := range k.slots {
+			if s.epoch > epoch {
+				k.changed.slots[s.id] = true
+			}
 		}
 	}
-	c.all = len(c.some) == len(k.slots)
-	return c
+	return k.changed.slots
+}
+
+// policies returns those that judge, in the order of their slots; nil if all do.
+func (c *call) policies() []usher.PolicyRef {
+	if c.some == nil || len(c.some) == len(c.slots) {
+		return nil
+	}
+	policies := make([]usher.PolicyRef, 0, len(c.some))
+	for _, slot := range slices.Sorted(maps.Keys(c.some)) {
+		if ref, known := c.refs[slot]; known {
+			policies = append(policies, ref)
+		}
+	}
+	return policies
 }
 
 // judge returns what the policies say. If they cannot say anything, the results are errors.
@@ -145,20 +177,14 @@ func (c *call) judge(ctx context.Context) (saids []judge.Said, err error) {
 			err = &panicError{panicked, debug.Stack()}
 		}
 	}()
-	if len(c.some) == 0 {
+	if c.some != nil && len(c.some) == 0 {
 		return nil, nil
 	}
 	tree, err := usher.RawObject(c.text).Tree()
 	if err != nil {
 		return nil, fmt.Errorf("judge object: %w", err)
 	}
-	var some []usher.PolicyRef
-	if !c.all {
-		for _, slot := range slices.Sorted(maps.Keys(c.some)) {
-			some = append(some, c.some[slot])
-		}
-	}
-	return c.plan.Judge(ctx, tree, some)
+	return c.plan.Judge(ctx, tree, c.policies())
 }
 
 // finish keeps what was said.
@@ -170,47 +196,36 @@ func (a *Auditor) finish(c *call, saids []judge.Said) {
 	if p.refs == 0 {
 		return
 	}
-	bySlot := make(map[usher.PolicyRef]uint32, len(c.some))
-	for slot, ref := range c.some {
-		bySlot[ref] = slot
-	}
-	again := make(map[uint32]bool, len(c.some))
-	for slot := range c.some {
-		again[slot] = true
-	}
-	cells := p.row.told(k.view.refs, again)
-	uses := p.facts.without(k.view.refs, again)
+	cells := p.row.told(a.cells[:0], k.view.refs, c.some)
+	uses := p.facts.without(k.view.refs, c.some)
 	for i := range saids {
 		said := &saids[i]
-		slot, asked := bySlot[said.Policy]
-		if _, known := k.view.refs[slot]; !asked || !known {
+		slot := c.slots[said.Policy]
+		if slot == nil || k.slots[said.Policy] == nil || k.slots[said.Policy].id != slot.id || c.some != nil && !c.some[slot.id] {
 			continue
 		}
-		t := told{count: count{slot, uint32(said.Pass), uint32(said.Skip)}, said: a.internSaid(p.owner, said.Results)}
-		a.releaseSaid(cells[slot].said)
-		cells[slot] = t
+		cells = append(cells, told{count: count{slot.id, uint32(said.Pass), uint32(said.Skip)}, said: a.internSaid(p.owner, said.Results)})
 		for _, ref := range said.Read {
-			if u, ok := useOf(slot, ref); ok {
+			if u, ok := useOf(slot.id, ref); ok {
 				uses = append(uses, u)
 			}
 		}
 	}
+	slices.SortFunc(cells, func(a, b told) int { return cmp.Compare(a.count.slot, b.count.slot) })
 	a.keep(c, cells, uses)
+	clear(cells)
+	a.cells = cells
 }
 
 // keep makes what was said the row of the projection.
-func (a *Auditor) keep(c *call, cells map[uint32]told, uses []factUse) {
+func (a *Auditor) keep(c *call, cells []told, uses []factUse) {
 	k, p := c.kind, c.projection
-	ordered := make([]told, 0, len(cells))
-	for _, slot := range slices.Sorted(maps.Keys(cells)) {
-		ordered = append(ordered, cells[slot])
-	}
 	before := p.row
 	p.uncertain = c.failed || slices.ContainsFunc(uses, func(u factUse) bool {
-		said := cells[u.slot].said
-		return said != nil && said.counts.Error > 0
+		i, found := slices.BinarySearchFunc(cells, u.slot, func(t told, slot uint32) int { return cmp.Compare(t.count.slot, slot) })
+		return found && cells[i].said != nil && cells[i].said.counts.Error > 0
 	})
-	p.row = a.internRow(p.owner, ordered)
+	p.row = a.internRow(p.owner, cells)
 	facts := a.internFacts(p.owner, uses)
 	a.releaseFacts(p.facts)
 	p.facts = facts
@@ -262,9 +277,9 @@ func (a *Auditor) publish(p *projection, before *row) {
 }
 
 // unjudged returns an error of each policy.
-func unjudged(some map[uint32]usher.PolicyRef, err error) []judge.Said {
+func unjudged(slots map[usher.PolicyRef]*slot, err error) []judge.Said {
 	var saids []judge.Said
-	for _, ref := range some {
+	for ref := range slots {
 		saids = append(saids, judge.Said{Policy: ref, Results: []result.Result{{Policy: ref, Status: result.Error, Message: err.Error()}}})
 	}
 	return saids
