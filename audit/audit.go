@@ -77,6 +77,8 @@ type Auditor struct {
 	rows        map[string]*row
 	factSets    map[digest]*factSet
 	lastID      uint64
+	// evaluations counts judged projections.
+	evaluations uint64
 	// scratch and cells are buffers.
 	scratch []byte
 	cells   []told

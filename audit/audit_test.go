@@ -156,11 +156,16 @@ func (w *world) check(o audit.Options) {
 	if diff := gocmp.Diff(want, results, options...); diff != "" {
 		w.t.Fatalf("-plain decisions +state:\n%s\n%s", diff, strings.Join(w.log, "\n"))
 	}
+	var total result.Summary
 	for name, summary := range summaries {
 		if summary != counts[name] {
 			w.t.Fatalf("namespace %q: counts are %+v, want %+v\n%s", name, summary, counts[name], strings.Join(w.log, "\n"))
 		}
+		total.Merge(summary)
 		delete(counts, name)
+	}
+	if got := w.auditor.Stats().Results; got != total {
+		w.t.Fatalf("all counts are %+v, want %+v\n%s", got, total, strings.Join(w.log, "\n"))
 	}
 	for name, summary := range counts {
 		if summary != (result.Summary{}) {

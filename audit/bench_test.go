@@ -129,7 +129,7 @@ func benchmark(b *testing.B, objects, distinct int, o audit.Options) {
 		first, firstCPU := time.Since(start), cpuTime()-cpu
 		most := highest() - before
 		live := heap() - before
-		used, _ := a.Memory()
+		used := a.Stats().Used
 		start, cpu = time.Now(), cpuTime()
 		const changes = 5
 		for i := range changes {

@@ -19,6 +19,14 @@ type pacer struct {
 	mu sync.Mutex
 	// free is when what was used is paid for.
 	free time.Time
+	// used is what was used so far.
+	used time.Duration
+}
+
+func (p *pacer) total() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
 }
 
 // A pace is the part of one goroutine.
@@ -44,6 +52,7 @@ func (p *pacer) charge(took time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
+	p.used += took
 	if p.free.Before(now) {
 		p.free = now
 	}

@@ -51,13 +51,6 @@ func (a *Auditor) Kinds() []result.KindState {
 	return all
 }
 
-// Memory returns how much the state takes, in bytes, and how much it may take.
-func (a *Auditor) Memory() (used, limit int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.used, a.options.Memory
-}
-
 // Namespace returns the results about the objects of a namespace that are not passes, by kind, name
 // and policy, and the counts of all. Of more results than are listed for a namespace, one says how many
 // are not.
@@ -132,12 +125,7 @@ func (l *listing) add(s snapshot) {
 	quiets := map[*quiet]result.Summary{}
 	for i := range s.objects {
 		o := &s.objects[i]
-		counts, known := quiets[o.row.quiet]
-		if !known {
-			counts = o.row.quiet.summary(s.view)
-			quiets[o.row.quiet] = counts
-		}
-		l.summary.Merge(counts)
+		l.summary.Merge(o.row.summary(s.view, quiets))
 		l.addRow(&s, o)
 	}
 	if s.omitted > 0 {
@@ -166,7 +154,6 @@ func (l *listing) addRow(s *snapshot, o *judged) {
 	slices.SortFunc(cells, func(a, b loud) int { return cmp.Compare(s.view.ranks[a.slot], s.view.ranks[b.slot]) })
 	object := objectOf(s.kind, l.namespace, o.name, o.uid)
 	for _, cell := range cells {
-		l.summary.Merge(cell.said.counts)
 		for i := range cell.said.findings {
 			l.put(cell.said.findings[i].result(object, s.view.refs[cell.slot]))
 		}

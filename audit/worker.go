@@ -116,6 +116,7 @@ func (a *Auditor) begin(k *kind, p *projection, text []byte) *call {
 		return nil
 	}
 	p.judging, p.queued = true, none
+	a.evaluations++
 	c := &call{kind: k, projection: p, plan: k.plan, text: text, epoch: k.epoch, seen: a.facts.seq, slots: k.slots, refs: k.view.refs}
 	if p.row == nil {
 		return c
