@@ -19,6 +19,10 @@ func changes(before map[string]any, patch usher.Patch) (fields []string, after m
 		return []string{"the object"}, before
 	}
 	for i := range patch {
+		if isContainer(patch[i].Value) && isEmpty(patch[i].Value) && isEmpty(valueAt(before, patch[i].Path)) {
+			// What is put into it counts.
+			continue
+		}
 		for _, pointer := range []string{patch[i].Path, patch[i].From} {
 			if pointer == "" && patch[i].Path != "" || patch[i].Op == "test" {
 				continue
@@ -78,6 +82,16 @@ func writeName(b *strings.Builder, key string) {
 	}
 }
 
+// valueAt returns the value at a pointer, nil if there is none.
+func valueAt(value any, pointer string) any {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if pointer != "" {
+			value = child(value, unescape.Replace(token))
+		}
+	}
+	return value
+}
+
 // child returns the value at a key or an index, nil if there is none.
 func child(value any, key string) any {
 	switch v := value.(type) {
@@ -97,6 +111,14 @@ func listLength(value any) int {
 		return -1
 	}
 	return len(list)
+}
+
+func isContainer(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
 }
 
 func isEmpty(value any) bool {

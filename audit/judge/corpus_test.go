@@ -1,6 +1,8 @@
 package judge_test
 
 import (
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -51,34 +53,90 @@ func kindOf(r *usher.Request) result.Kind {
 // have used all.
 var withoutFacts = cmpopts.IgnoreFields(judge.Said{}, "Read")
 
-// TestProjection compares what is said about whole objects with what is said about the parts at the
-// paths of a plan, and what all policies say with what each says alone.
-func TestProjection(t *testing.T) {
+// TestCorpus judges the objects of all cases.
+func TestCorpus(t *testing.T) {
 	t.Parallel()
-	judged, partial := 0, 0
+	tested := corpus{verdicts: map[usher.Outcome]int{}, random: rand.New(rand.NewPCG(1, 2))}
 	eachCase(t, func(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
-		j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c)})
-		plan := j.Plan(kindOf(r))
-		if j.Selects(kindOf(r)) != (plan != nil) {
-			t.Errorf("the kind is selected: %v, but the plan is %v", j.Selects(kindOf(r)), plan)
+		tested.parts(t, c, s, r)
+		tested.asAdmission(t, c, s, r)
+	})
+	t.Logf("%d judged, %d by a part of the object; in admission %v", tested.judged, tested.partial, tested.verdicts)
+	if tested.judged < 500 || tested.partial < tested.judged/2 {
+		t.Errorf("%d objects are judged, %d by a part of them", tested.judged, tested.partial)
+	}
+	for outcome, least := range map[usher.Outcome]int{usher.Passed: 100, usher.Rejected: 100, usher.Changed: 100, usher.Failed: 30, usher.Exempted: 10} {
+		if tested.verdicts[outcome] < least {
+			t.Errorf("%d rules %s, fewer than %d", tested.verdicts[outcome], outcome, least)
 		}
-		if plan == nil {
-			return
+	}
+}
+
+// A corpus counts what was tested.
+type corpus struct {
+	judged, partial int
+	verdicts        map[usher.Outcome]int
+	random          *rand.Rand
+}
+
+// parts compares what is said about whole objects with what is said about the parts at the paths of
+// a plan, and what all policies say with what each says alone. Objects are also judged without some
+// of their fields.
+func (tested *corpus) parts(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
+	t.Helper()
+	j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c)})
+	plan := j.Plan(kindOf(r))
+	if j.Selects(kindOf(r)) != (plan != nil) {
+		t.Errorf("the kind is selected: %v, but the plan is %v", j.Selects(kindOf(r)), plan)
+	}
+	if plan == nil {
+		return
+	}
+	tested.judged++
+	if !plan.Paths().Whole() {
+		tested.partial++
+	}
+	for _, object := range []*usher.Object{r.Object, r.OldObject} {
+		if object == nil {
+			continue
 		}
-		judged++
-		if !plan.Paths().Whole() {
-			partial++
+		compareParts(t, plan, object)
+		tree, err := object.Tree()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, object := range []*usher.Object{r.Object, r.OldObject} {
-			if object != nil {
-				compareParts(t, plan, object)
+		changed, _ := tested.without(tree).(map[string]any)
+		compareParts(t, plan, usher.TreeObject(changed))
+	}
+}
+
+// without returns a copy of a value in which some fields are missing, or are changed.
+func (tested *corpus) without(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		some := map[string]any{}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if tested.random.IntN(12) > 0 {
+				some[key] = tested.without(v[key])
 			}
 		}
-	})
-	t.Logf("%d judged, %d by a part of the object", judged, partial)
-	if judged < 500 || partial < judged/2 {
-		t.Errorf("%d objects are judged, %d by a part of them", judged, partial)
+		return some
+	case []any:
+		some := []any{}
+		for _, item := range v {
+			if tested.random.IntN(12) > 0 {
+				some = append(some, tested.without(item))
+			}
+		}
+		return some
+	case string:
+		if tested.random.IntN(12) == 0 {
+			return v + "x"
+		}
+	case int64:
+		return v + int64(tested.random.IntN(2))
 	}
+	return value
 }
 
 func compareParts(t *testing.T, plan *judge.Plan, object *usher.Object) {
@@ -126,57 +184,48 @@ func optionsOf(c *policytest.Case) engine.Options {
 	return engine.Options{Now: func() time.Time { return *c.Now }}
 }
 
-// TestAsAdmission compares what is said about objects with what admission decides if an ordinary user
-// creates them.
-func TestAsAdmission(t *testing.T) {
-	t.Parallel()
-	verdicts := map[usher.Outcome]int{}
-	eachCase(t, func(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
-		j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c), HTTP: true})
-		plan := j.Plan(kindOf(r))
-		creation := *r
-		creation.Operation, creation.OldObject, creation.Options, creation.DryRun = usher.Create, nil, nil, false
-		creation.Requested, creation.RequestedResource = schema.GroupVersionKind{}, schema.GroupVersionResource{}
-		creation.User = usher.User{Name: "nobody-in-particular"}
-		tree, err := r.Object.Tree()
-		if err != nil {
-			t.Fatal(err)
+// asAdmission compares what is said about an object with what admission decides if an ordinary user
+// creates it.
+func (tested *corpus) asAdmission(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request) {
+	t.Helper()
+	j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c), HTTP: true})
+	plan := j.Plan(kindOf(r))
+	creation := *r
+	creation.Operation, creation.OldObject, creation.Options, creation.DryRun = usher.Create, nil, nil, false
+	creation.Requested, creation.RequestedResource = schema.GroupVersionKind{}, schema.GroupVersionResource{}
+	creation.User = usher.User{Name: "nobody-in-particular"}
+	tree, err := r.Object.Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := tree["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	if name, _ := metadata["name"].(string); name != creation.Name || kindOf(r).Namespaced && namespace != creation.Namespace {
+		return // It is no stored object.
+	}
+	d, err := engine.New(index.New(s.Rules), s.Facts, optionsOf(c)).Decide(t.Context(), &creation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []judge.Said
+	if plan != nil {
+		said = say(t, plan, tree, nil)
+	}
+	changing := map[usher.PolicyRef]bool{}
+	for _, f := range d.Findings {
+		known := slices.ContainsFunc(j.Unjudged(), func(u judge.Unjudged) bool { return u.Policy == f.Policy })
+		if f.Outcome == usher.Changed {
+			changing[f.Policy] = true
 		}
-		metadata, _ := tree["metadata"].(map[string]any)
-		namespace, _ := metadata["namespace"].(string)
-		if name, _ := metadata["name"].(string); name != creation.Name || kindOf(r).Namespaced && namespace != creation.Namespace {
-			return // It is no stored object.
+		if f.Policy == (usher.PolicyRef{}) || known || len(changing) > 1 {
+			// In admission each policy sees what others have changed before.
+			continue
 		}
-		d, err := engine.New(index.New(s.Rules), s.Facts, optionsOf(c)).Decide(t.Context(), &creation)
-		if err != nil {
-			t.Fatal(err)
+		tested.verdicts[f.Outcome]++
+		if f.Outcome == usher.Exempted && exemptsUsers(s.Rules, f.Policy) {
+			f.Outcome = usher.Rejected
 		}
-		var said []judge.Said
-		if plan != nil {
-			said = say(t, plan, tree, nil)
-		}
-		changing := map[usher.PolicyRef]bool{}
-		for _, f := range d.Findings {
-			known := slices.ContainsFunc(j.Unjudged(), func(u judge.Unjudged) bool { return u.Policy == f.Policy })
-			if f.Outcome == usher.Changed {
-				changing[f.Policy] = true
-			}
-			if f.Policy == (usher.PolicyRef{}) || known || len(changing) > 1 {
-				// In admission each policy sees what others have changed before.
-				continue
-			}
-			verdicts[f.Outcome]++
-			if f.Outcome == usher.Exempted && exemptsUsers(s.Rules, f.Policy) {
-				f.Outcome = usher.Rejected
-			}
-			compareFinding(t, &f, said)
-		}
-	})
-	t.Log(verdicts)
-	for outcome, least := range map[usher.Outcome]int{usher.Passed: 100, usher.Rejected: 100, usher.Changed: 100, usher.Failed: 30, usher.Exempted: 10} {
-		if verdicts[outcome] < least {
-			t.Errorf("%d rules %s, fewer than %d", verdicts[outcome], outcome, least)
-		}
+		compareFinding(t, &f, said)
 	}
 }
 

@@ -148,9 +148,7 @@ func (s *sayings) hear(f *usher.Finding) {
 		}
 		return
 	}
-	n := len(said.Results)
-	s.finding(said, f)
-	if len(said.Results) == n {
+	if !s.objects(said, f) {
 		said.Pass++
 	}
 }
@@ -160,14 +158,15 @@ func (p *Plan) twice(phase usher.Phase) bool {
 	return slices.ContainsFunc(p.stages, func(s stage) bool { return s.phase == phase && s.operation == usher.Update })
 }
 
-// finding adds the results of a finding, unless it is a pass.
-func (s *sayings) finding(said *Said, f *usher.Finding) {
+// objects adds the results of a finding, and reports whether there are any: otherwise the object
+// passes.
+func (s *sayings) objects(said *Said, f *usher.Finding) bool {
 	for i := range f.Exemptions {
 		x := &f.Exemptions[i]
 		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: x})
 	}
 	if f.Outcome == usher.Exempted {
-		return
+		return true
 	}
 	for i := range f.Checks {
 		c := &f.Checks[i]
@@ -184,11 +183,13 @@ func (s *sayings) finding(said *Said, f *usher.Finding) {
 		if len(fields) > 0 {
 			s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Warn, Message: wouldChange(fields), Field: fields[0]})
 		}
+		return len(fields)+len(f.Exemptions)+len(f.Checks) > 0
 	case f.Outcome != usher.Passed && len(f.Checks) == 0:
 		s.add(said, f, &result.Result{
 			Rule: f.Rule, Status: result.Fail, Message: cmp.Or(f.Message, "denied without a message"), Actions: []usher.Action{usher.ActDeny},
 		})
 	}
+	return f.Outcome != usher.Passed || len(f.Exemptions)+len(f.Checks) > 0
 }
 
 // statusOf returns the status of a part of a rule.
