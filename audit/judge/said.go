@@ -27,8 +27,13 @@ type Said struct {
 	Read []fact.Ref
 }
 
-// maxMessage limits the message of a result, in bytes.
-const maxMessage = 1024
+// Limits of what one policy says about one object: who writes policies and params decides how much
+// that is, and an audit keeps it for all objects.
+const (
+	// maxMessage limits the message of a result, in bytes.
+	maxMessage = 1024
+	maxResults = 100
+)
 
 // Unjudged returns the rules that are for objects of the kind and do not judge them, with the
 // reasons, in order of evaluation.
@@ -226,8 +231,17 @@ func (s *sayings) add(said *Said, f *usher.Finding, r *result.Result) {
 			return
 		}
 	}
+	switch n := len(said.Results); {
+	case n == maxResults:
+		return
+	case n == maxResults-1:
+		*r = result.Result{Policy: r.Policy, Rule: f.Rule, Status: r.Status, Category: r.Category, Severity: r.Severity, Message: leftOut}
+	}
 	said.Results = append(said.Results, *r)
 }
+
+// leftOut is the message of the last result, if there are too many.
+const leftOut = "the policy has more than 100 results for the object: the others are left out"
 
 // union returns all actions of two lists, each once, in the order Deny, Warn, Audit.
 func union(a, b []usher.Action) []usher.Action {

@@ -2,17 +2,22 @@ package judge_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/object"
 )
 
 func TestUpdate(t *testing.T) {
@@ -72,6 +77,33 @@ func TestExpiring(t *testing.T) {
 		if diff := cmp.Diff(test.names, names, cmpopts.EquateEmpty()); diff != "" || !at.Equal(test.want) {
 			t.Errorf("after %v: at %v; -want +got:\n%s", test.after, at, diff)
 		}
+	}
+}
+
+// TestResultsAreBounded has many params and long messages.
+func TestResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	var params []map[string]any
+	for i := range 150 {
+		params = append(params, map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("p", i), "namespace": "shop"}, "data": map[string]any{"text": strings.Repeat("€", 1000)},
+		})
+	}
+	plan := judge.New(compiled(t, objectPolicy("p", "CREATE", "pods", `
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  bindings: [{paramRef: {selector: {}, parameterNotFoundAction: Deny}}]
+  validations: [{expression: 'false', messageExpression: 'string(params.metadata.name) + string(params.data.text)'}]`)), judge.Options{Facts: object.FromTrees(params)}).Plan(pods)
+	said := say(t, plan, tree(t, onHost), nil)
+	if len(said) != 1 || len(said[0].Results) != 100 {
+		t.Fatalf("%d policies: %v", len(said), lines(said))
+	}
+	for i := range said[0].Results {
+		if m := said[0].Results[i].Message; len(m) > 1100 || !utf8.ValidString(m) {
+			t.Errorf("message %d: %s", i, m)
+		}
+	}
+	if last := said[0].Results[99]; !strings.Contains(last.Message, "more than 100 results") || last.Status != result.Fail {
+		t.Errorf("the last result is %+v", last)
 	}
 }
 
