@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,7 +49,18 @@ func TestJSONIsCamelCase(t *testing.T) {
 			t.Fatalf("usher %s: status %d: %s", strings.Join(config, " "), status, stderr)
 		}
 	}
+	decisions := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[{"sequence":1,"apiVersion":"v1","rules":[{"policy":{"name":"p"},"validations":["v"]}]}]}`)
+	}))
+	t.Cleanup(decisions.Close)
+	ca, token := filepath.Join(dir, "decisions.crt"), filepath.Join(dir, "decisions.token")
+	for file, text := range map[string][]byte{ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: decisions.Certificate().Raw}), token: []byte("x")} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	commands := map[string][]string{
+		"usher watch":          {"--once", "--server", decisions.URL, "--ca-file", ca, "--token-file", token},
 		"usher audit":          {"-p", examples + "object-policies/policies", "-p", examples + "cel/policies", "--facts", examples + "cel/namespaces.yaml", "--what-if", examples + "cel/policies", examples + "objects"},
 		"usher check":          {"--verbose", examples + "policies", "../../policytest/testdata/own/policies"},
 		"usher decide":         {"-p", examples + "policies", examples + "objects"},

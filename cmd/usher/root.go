@@ -22,7 +22,7 @@ func families(s cli.Streams) []family {
 		{"write", "Write policies:", []*cobra.Command{write.Check(s), write.Render(s), try.Exempt(s)}},
 		{"try", "Try policies:", []*cobra.Command{try.Decide(s), try.Explain(s), try.Simulate(s), try.Test(s)}},
 		{"enforce", "Enforce policies:", []*cobra.Command{enforce.Serve(s), enforce.Admission(s), enforce.Uninstall(s), enforce.Certs(s)}},
-		{"observe", "Observe webhooks and clusters:", []*cobra.Command{observe.Audit(s), observe.Bench(s)}},
+		{"observe", "Observe webhooks and clusters:", []*cobra.Command{observe.Watch(s), observe.Audit(s), observe.Bench(s)}},
 		{"authorize", "Authorize requests:", []*cobra.Command{authorize.Command(s)}},
 	}
 }

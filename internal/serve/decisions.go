@@ -103,8 +103,8 @@ func (a *decisionsAPI) list(w http.ResponseWriter, r *http.Request, filter *rece
 }
 
 // watch streams decisions: first the last ones, or those since the one that the client has seen last,
-// then each new one. An event "lost" says how many decisions were lost before they were read, an
-// event "end" why the server ends the stream.
+// then an event "current" and each new one. An event "lost" says how many decisions were lost before
+// they were read, an event "end" why the server ends the stream. The ids of all events resume it.
 func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request delegated.Request, filter *recent.Filter, last int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
@@ -128,6 +128,7 @@ func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request del
 
 func (a *decisionsAPI) follow(r *http.Request, s *recent.Subscription, e *events) {
 	buffer := make([]*recent.Decision, 0, batch)
+	current := false
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
@@ -135,6 +136,10 @@ func (a *decisionsAPI) follow(r *http.Request, s *recent.Subscription, e *events
 		e.lost(lost)
 		for _, d := range all {
 			e.decision(d)
+		}
+		if len(all) < cap(buffer) && !current {
+			current = true
+			e.current(s.At())
 		}
 		if e.flush() != nil {
 			return
@@ -249,6 +254,9 @@ func (e *events) lost(n uint64) {
 
 // at says from where on a client that has to reconnect resumes.
 func (e *events) at(next uint64) { e.printf("id: %s-%d\nevent: at\ndata: {}\n\n", e.process, next) }
+
+// current says that what follows is new.
+func (e *events) current(next uint64) { e.printf("id: %s-%d\nevent: current\ndata: {}\n\n", e.process, next) }
 
 func (e *events) end(err error) {
 	e.printf("event: end\ndata: {\"reason\":%q}\n\n", err.Error())

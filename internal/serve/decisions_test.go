@@ -176,7 +176,7 @@ func (r *decisionsRig) next(read func() (sse, error)) (id, what string) {
 		if err != nil {
 			r.t.Fatalf("the stream ends: %v", err)
 		}
-		if e.event == "at" {
+		if e.event == "at" || e.event == "current" {
 			continue
 		}
 		d := recent.Decision{}

@@ -48,6 +48,7 @@ func shared() map[string]meaning {
 		"dir":     one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
 		"dry-run":        {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
+		"explain":        one("", "bool", ""),
 		"facts":          one("", "stringArray", "file or folder with objects that exist in the cluster (repeatable)"),
 		"field-selector": one("", "string", "field selector of the request"),
 		"file":           one("f", "stringArray", "file or folder with "),
@@ -64,7 +65,7 @@ func shared() map[string]meaning {
 		"old":                   one("", "stringArray", "file or folder with the objects before an UPDATE (repeatable)"),
 		"operation":             one("", "string", "CREATE, UPDATE, DELETE or CONNECT"),
 		"out":                   one("", "string", "folder to write the files to"),
-		"output":                one("o", "format", "output format: text, json, yaml"),
+		"output":                {"o", []string{"format"}, []string{"output format: text, json, yaml", "output format: line, json"}},
 		"policy":                one("", "string", ""),
 		"path-secret":           one("", "string", "Secret in --namespace with the keys of the URL paths"),
 		"policies":              one("p", "stringArray", "file or folder with policies"),
@@ -74,13 +75,14 @@ func shared() map[string]meaning {
 		"resource":              one("", "string", "resource of the request"),
 		"selector":              one("l", "string", "label selector of the request"),
 		// An AdmissionConfiguration names several, others are about one.
-		"server":               {"", []string{"string", "stringArray"}, []string{"URL of a running webhook", "URL of the server", "address of the webhook"}},
+		"server":               {"", []string{"string", "stringArray"}, []string{"URL of a running webhook", "URL of the server", "address of the webhook", "URL of the API of a replica"}},
 		"subresource":          one("", "string", "subresource of the request"),
 		"timeout":              one("", "duration", "timeout of "),
 		"tls-cert-file":        one("", "string", "PEM file with the serving certificate and intermediate certificates"),
 		"tls-private-key-file": one("", "string", "PEM file with the private key of --tls-cert-file"),
-		"token-file":           one("", "string", "file with bearer tokens"),
-		"url":                  one("", "string", "HTTP request to ask about in place of VERB and RESOURCE"),
+		// A server accepts any of several, a client sends one.
+		"token-file": {"", []string{"string"}, []string{"file with bearer tokens", "file with the bearer token to send"}},
+		"url":        one("", "string", "HTTP request to ask about in place of VERB and RESOURCE"),
 		// As agnhost calls it.
 		"v":                          one("v", "int", "log verbosity"),
 		"verbose":                    one("v", "bool", "print more"),

@@ -46,7 +46,7 @@ type Flags struct {
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.Servers, "server", nil, "URL of the API of a replica, such as https://127.0.0.1:8445 (repeatable; default: all ready pods of Usher, through the API server)")
+	flags.StringArrayVar(&f.Servers, "server", nil, "URL of the API of a replica, such as https://127.0.0.1:8445 (repeatable); default: all ready pods of Usher, through the API server")
 	flags.StringVar(&f.CAFile, "ca-file", "", "PEM file with the CA certificates to trust for --server (default: those of this machine)")
 	flags.StringVar(&f.TokenFile, "token-file", "", "file with the bearer token to send (default: the client certificate of the kubeconfig)")
 	flags.StringVar(&f.ServiceAccount, "service-account", "", "send a token of this ServiceAccount, as NAMESPACE/NAME, which is requested with the kubeconfig")

@@ -1,0 +1,261 @@
+package observe
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/observe/recent"
+)
+
+const (
+	resource = delegated.Decisions
+	// silence is how long a stream may have nothing to say, not even that there is nothing new, which
+	// replicas say every 15 s.
+	silence = 45 * time.Second
+	// longestEvent limits an event, in bytes.
+	longestEvent = 1 << 20
+)
+
+// An item is what a replica says: a decision, that it or some of its decisions are lost, or that it
+// has nothing more of the past.
+type item struct {
+	replica  string
+	decision *recent.Decision
+	lost     uint64
+	notice   string
+	current  bool
+	// err ends the command.
+	err error
+	// due is when an item without a decision came, and when one with a decision is printed: until
+	// then an earlier one of another replica may come.
+	due time.Time
+}
+
+func (i *item) time() time.Time {
+	if i.decision != nil {
+		return i.decision.Time
+	}
+	return i.due
+}
+
+// list returns the last decisions of a replica.
+func (f *watchFlags) list(ctx context.Context, r *replica.Replica) (items []item, lost uint64, err error) {
+	query := f.query()
+	query.Set("last", strconv.Itoa(f.last))
+	response, err := r.Get(ctx, replica.Path(f.namespace, resource), query, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var list struct {
+		Items []*recent.Decision `json:"items"`
+		Lost  uint64             `json:"lost"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return nil, 0, fmt.Errorf("read decisions: %w", err)
+	}
+	for _, d := range list.Items {
+		items = append(items, item{replica: r.Name, decision: d})
+	}
+	return items, list.Lost, nil
+}
+
+// A follower follows one replica, over any number of connections.
+type follower struct {
+	flags   *watchFlags
+	replica *replica.Replica
+	items   chan<- item
+	// last is how many past decisions it begins with.
+	last int
+
+	// seen is the id to resume from, and latest the time of the last decision.
+	seen   string
+	latest time.Time
+	// skip is the time up to which decisions are known: the process has been replaced.
+	skip    time.Time
+	current bool
+}
+
+// run follows the replica until ctx is done, or its answer is final.
+func (f *follower) run(ctx context.Context) {
+	lost := false
+	for tries := 0; ; tries++ {
+		began := time.Now()
+		served, err := f.connect(ctx, func() {
+			if lost {
+				f.tell(ctx, item{notice: "connected again"})
+			}
+			lost, tries = false, 0
+		})
+		switch {
+		case ctx.Err() != nil:
+			return
+		case final(err):
+			f.tell(ctx, item{err: f.flags.explained(f.replica, err)})
+			return
+		case served && errors.Is(err, io.EOF) && time.Since(began) > time.Second:
+			// Streams end from time to time, so that rights are checked again.
+			continue
+		case !lost:
+			lost = true
+			f.tell(ctx, item{notice: fmt.Sprintf("lost: %v; trying again", err)})
+			f.caughtUp(ctx)
+		}
+		if !pause(ctx, tries) {
+			return
+		}
+	}
+}
+
+// pause waits before another try. It is false if ctx is done before.
+func pause(ctx context.Context, tries int) bool {
+	longest := min(time.Second<<min(tries, 5), 30*time.Second)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(longest/2 + rand.N(longest/2)):
+		return true
+	}
+}
+
+// final reports whether an error stays when a request is repeated.
+func final(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
+}
+
+func (f *follower) tell(ctx context.Context, i item) {
+	i.replica, i.due = f.replica.Name, time.Now()
+	select {
+	case f.items <- i:
+	case <-ctx.Done():
+	}
+}
+
+// caughtUp says, once, that there is nothing more of the past.
+func (f *follower) caughtUp(ctx context.Context) {
+	if !f.current {
+		f.current = true
+		f.tell(ctx, item{current: true})
+	}
+}
+
+// connect reads one stream to its end. It reports whether there was one.
+func (f *follower) connect(ctx context.Context, connected func()) (served bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	query, header := f.flags.query(), http.Header{}
+	query.Set("watch", "true")
+	query.Set("last", strconv.Itoa(f.last))
+	if f.seen != "" {
+		header["Last-Event-Id"] = []string{f.seen}
+		// If the process is another one by now, all that it has is new.
+		query.Set("last", strconv.Itoa(recent.Size))
+	}
+	response, err := f.replica.Get(ctx, replica.Path(f.flags.namespace, resource), query, header)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	connected()
+	silent := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it has said nothing for %s", silence)) })
+	defer silent.Stop()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, longestEvent)
+	var e event
+	for lines.Scan() {
+		silent.Reset(silence)
+		if !e.add(lines.Bytes()) {
+			continue
+		}
+		if err := f.take(ctx, &e); err != nil {
+			return true, err
+		}
+		e = event{}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return true, err
+	}
+	return true, cmp.Or(lines.Err(), io.EOF)
+}
+
+// An event is a server-sent event.
+type event struct {
+	id, kind string
+	data     []byte
+}
+
+// add adds a line, and reports whether the event is complete.
+func (e *event) add(line []byte) bool {
+	name, value, _ := bytes.Cut(line, []byte(": "))
+	switch string(name) {
+	case "id":
+		e.id = string(value)
+	case "event":
+		e.kind = string(value)
+	case "data":
+		e.data = bytes.Clone(value)
+	}
+	return len(line) == 0
+}
+
+// take passes on an event.
+func (f *follower) take(ctx context.Context, e *event) error {
+	if e.id != "" {
+		if process(f.seen) != process(e.id) && f.seen != "" {
+			f.tell(ctx, item{notice: "restarted: decisions that were not shown before are gone"})
+			f.skip = f.latest
+		}
+		f.seen = e.id
+	}
+	var data struct {
+		Lost   uint64 `json:"lost"`
+		Reason string `json:"reason"`
+	}
+	switch e.kind {
+	case "decision":
+		d := &recent.Decision{}
+		if err := json.Unmarshal(e.data, d); err != nil {
+			return fmt.Errorf("read decision: %w", err)
+		}
+		if d.Time.After(f.skip) {
+			f.latest = d.Time
+			f.tell(ctx, item{decision: d})
+		}
+		return nil
+	case "current":
+		f.caughtUp(ctx)
+		return nil
+	case "lost", "end":
+		if err := json.Unmarshal(e.data, &data); err != nil {
+			return fmt.Errorf("read %s: %w", e.kind, err)
+		}
+	}
+	switch e.kind {
+	case "lost":
+		f.tell(ctx, item{lost: data.Lost})
+	case "end":
+		return errors.New(data.Reason)
+	}
+	return nil
+}
+
+// process is the part of an id that names the process.
+func process(id string) string {
+	name, _, _ := strings.Cut(id, "-")
+	return name
+}

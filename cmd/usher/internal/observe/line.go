@@ -1,0 +1,231 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/observe/recent"
+)
+
+// shownPolicies is how many policies a line names.
+const shownPolicies = 3
+
+// A printer prints decisions.
+type printer struct {
+	flags   *watchFlags
+	streams cli.Streams
+	palette cli.Palette
+	// replicas is how many replicas there are. If it is one, it is not named.
+	replicas int
+}
+
+// print prints an item: as JSON or as a line. Losses and notices are for people and, of losses, for
+// programs.
+func (p *printer) print(i item) error {
+	if i.notice != "" {
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %s\n", clean(i.replica), clean(i.notice))
+		return err
+	}
+	if p.flags.output.Value == "json" {
+		return p.json(i)
+	}
+	if i.decision == nil {
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", clean(i.replica), i.lost)
+		return err
+	}
+	text := p.line(i)
+	if p.flags.explain {
+		text += p.explain(i)
+	}
+	_, err := io.WriteString(p.streams.Out, text)
+	return err
+}
+
+func (p *printer) json(i item) error {
+	encoder := json.NewEncoder(p.streams.Out)
+	encoder.SetEscapeHTML(false)
+	if i.decision == nil {
+		return encoder.Encode(struct {
+			Replica string `json:"replica"`
+			Lost    uint64 `json:"lost"`
+		}{i.replica, i.lost})
+	}
+	return encoder.Encode(struct {
+		Replica string `json:"replica"`
+		*recent.Decision
+	}{i.replica, i.decision})
+}
+
+// line returns a decision as one line.
+func (p *printer) line(i item) string {
+	d := i.decision
+	word, colour := p.verdict(d)
+	parts := []string{
+		cli.Paint(p.palette.Faint, d.Time.Local().Format("15:04:05.000")), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
+		clean(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, clean(d.User)),
+	}
+	if marks := marks(d); len(marks) > 0 {
+		parts = append(parts, cli.Paint(p.palette.Yellow, "["+strings.Join(marks, ", ")+"]"))
+	}
+	if policies := policiesOf(d); policies != "" {
+		parts = append(parts, policies)
+	}
+	if p.replicas > 1 {
+		parts = append(parts, cli.Paint(p.palette.Faint, "("+clean(i.replica)+")"))
+	}
+	return strings.Join(parts, " ") + "\n"
+}
+
+func (p *printer) verdict(d *recent.Decision) (word, colour string) {
+	switch d.Verdict {
+	case string(usher.Deny):
+		return "denied", p.palette.Red
+	case string(usher.Allow):
+		return "allowed", p.palette.Green
+	case recent.Errored:
+		return "error", p.palette.Red
+	}
+	return "no op.", p.palette.Faint
+}
+
+// what names what a request is about.
+func what(d *recent.Decision) string {
+	kind := d.Kind
+	if kind == "" {
+		kind = d.Resource
+	}
+	if d.Path != "" {
+		return clean(d.Path)
+	}
+	if d.Subresource != "" {
+		kind += "/" + d.Subresource
+	}
+	name := d.Name
+	if d.Namespace != "" && d.Kind != "Namespace" {
+		if name == "" {
+			name = "(new)"
+			if d.Kind == "" {
+				name = "*"
+			}
+		}
+		name = d.Namespace + "/" + name
+	}
+	return strings.TrimSpace(clean(kind) + " " + clean(name))
+}
+
+func marks(d *recent.Decision) (all []string) {
+	for _, mark := range []struct {
+		set  bool
+		word string
+	}{
+		{d.Changed, "changed"}, {d.Warned, "warned"}, {d.Failed, "failed"},
+		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return len(r.Exemptions) > 0 }), "exempted"},
+		{slices.ContainsFunc(d.Rules, func(r recent.Rule) bool { return r.Outcome == usher.WouldDeny }), "would be denied"},
+		{d.DryRun, "dry run"},
+	} {
+		if mark.set {
+			all = append(all, mark.word)
+		}
+	}
+	return all
+}
+
+// policiesOf names the policies that made a difference.
+func policiesOf(d *recent.Decision) string {
+	var all []string
+	for _, r := range d.Rules {
+		if name := clean(r.Policy.String()); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	if more := len(all) - shownPolicies; more > 0 {
+		all = append(all[:shownPolicies], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+// explain returns what the rules did, and how to learn more.
+func (p *printer) explain(i item) string {
+	d := i.decision
+	var b strings.Builder
+	for _, r := range d.Rules {
+		fmt.Fprintf(&b, "    %s %s: %s", clean(r.Policy.String()), clean(r.Rule), clean(string(r.Outcome)))
+		if r.Ignored {
+			b.WriteString(" (ignored)")
+		}
+		if len(r.Validations) > 0 {
+			b.WriteString(" by " + clean(strings.Join(r.Validations, ", ")))
+		}
+		if len(r.Exemptions) > 0 {
+			b.WriteString("; exemption: " + clean(strings.Join(r.Exemptions, ", ")))
+		}
+		b.WriteString("\n")
+	}
+	if d.Omitted > 0 {
+		fmt.Fprintf(&b, "    and %s\n", cli.Count(d.Omitted, "more rule", "more rules"))
+	}
+	took := time.Duration(d.TookSeconds * float64(time.Second)).Round(time.Microsecond)
+	more := fmt.Sprintf("took %s, uid %s, replica %s", took, clean(d.UID), clean(i.replica))
+	if d.Code != 0 {
+		more = fmt.Sprintf("code %d, ", d.Code) + more
+	}
+	return b.String() + "    " + cli.Paint(p.palette.Faint, more) + "\n    " + cli.Paint(p.palette.Faint, "with messages and values: "+whole(d)) + "\n"
+}
+
+// whole returns the command that explains such a decision.
+func whole(d *recent.Decision) string {
+	as := ""
+	if d.User != "" {
+		as = " --as " + quote(d.User)
+	}
+	if d.Phase == string(usher.Authorize) {
+		if d.Path != "" {
+			return "usher authz can-i --url " + quote(strings.ToUpper(d.Operation)+" "+d.Path) + as
+		}
+		about := d.Resource
+		if d.Name != "" {
+			about += "/" + d.Name
+		}
+		if d.Namespace != "" {
+			as = " -n " + quote(d.Namespace) + as
+		}
+		return "usher authz can-i " + quote(d.Operation) + " " + quote(about) + as
+	}
+	return "usher explain --from-cluster OBJECT.yaml --operation " + quote(d.Operation) + as
+}
+
+// plain matches what shells take as it is.
+var plain = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
+
+// quote returns a text as one word of a shell.
+func quote(text string) string {
+	text = clean(text)
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// clean returns a text without characters that terminals act on: users choose names.
+func clean(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}

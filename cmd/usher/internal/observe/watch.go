@@ -1,0 +1,192 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/observe/recent"
+)
+
+type watchFlags struct {
+	replicas  replica.Flags
+	outcomes  [5]bool
+	namespace string
+	policy    string
+	user      string
+	kind      string
+	last      int
+	once      bool
+	explain   bool
+
+	output cli.OutputFlag
+	color  cli.ColorFlag
+}
+
+// Watch returns usher watch.
+func Watch(s cli.Streams) *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show decisions as they are made: who wrote what, and what policies did about it",
+		Long: `Watch shows the last decisions of all replicas, then each new one, in the order of time.
+It shows names and never contents: requests, users, policies and their rules.
+
+It finds the replicas in the cluster of the kubeconfig and connects to them as 'kubectl
+port-forward' does, or connects to URLs (--server). Replicas serve decisions with
+--api-address (api.enabled in the chart). A replica is lost or gets ready: watch says so,
+reconnects, resumes where it was, and counts the decisions that it missed.
+
+The flags select decisions at the replicas. Of --denied, --changed, --failed, --warned and
+--exempted several are alternatives; all others hold at once. Of requests to authorize
+only those are there about which a policy said something.
+
+You need the right to watch decisions.usher.dev: in all namespaces, or in one, with -n. The
+credentials are the client certificate of the kubeconfig, a token of a ServiceAccount
+(--service-account), or a token in a file (--token-file).`,
+		Example: `  usher watch
+  usher watch --denied -n shop --explain
+  usher watch --failed --policy require-team
+  usher watch --as-user jane --kind Deployment --last 1000 --once
+  usher watch -o json | jq -r 'select(.verdict == "deny") | .user'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			return f.run(cmd.Context(), s)
+		},
+	}
+	flags := cmd.Flags()
+	f.replicas.Register(flags)
+	for i, o := range recent.Outcomes() {
+		flags.BoolVar(&f.outcomes[i], string(o), false, outcomeUsage(o))
+	}
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the requests to show (default: all)")
+	flags.StringVar(&f.policy, "policy", "", "show only decisions in which this policy made a difference: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME")
+	flags.StringVar(&f.user, "as-user", "", "show only the requests of this user")
+	flags.StringVar(&f.kind, "kind", "", "show only requests for objects of this kind, or for this resource, such as Deployment")
+	flags.IntVar(&f.last, "last", 100, "number of past decisions to show first; up to "+strconv.Itoa(recent.Size))
+	flags.BoolVar(&f.once, "once", false, "show the past decisions and exit")
+	flags.BoolVar(&f.explain, "explain", false, "show what each rule did that made a difference, and how to explain the whole decision")
+	f.output.Register(cmd, "line", "json")
+	f.color.Register(cmd)
+	return cmd
+}
+
+func outcomeUsage(o recent.Outcome) string {
+	switch o {
+	case recent.Denied:
+		return "show denied requests"
+	case recent.Changed:
+		return "show requests whose object was changed"
+	case recent.Failed:
+		return "show requests for which a rule failed, or that could not be decided"
+	case recent.Warned:
+		return "show requests with warnings"
+	case recent.Exempted:
+		return "show requests to which an exemption applied"
+	}
+	return ""
+}
+
+func (f *watchFlags) validate() error {
+	if f.last < 0 || f.last > recent.Size {
+		return fmt.Errorf("--last %d: expected a number from 0 to %d, which is what a replica keeps", f.last, recent.Size)
+	}
+	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
+		return fmt.Errorf("-n %s: not the name of a namespace", clean(f.namespace))
+	}
+	return nil
+}
+
+// query returns the parameters of the filter.
+func (f *watchFlags) query() url.Values {
+	filter := recent.Filter{Policy: f.policy, User: f.user, Kind: f.kind}
+	for i, o := range recent.Outcomes() {
+		if f.outcomes[i] {
+			filter.Outcomes = append(filter.Outcomes, o)
+		}
+	}
+	return filter.Values()
+}
+
+func (f *watchFlags) run(ctx context.Context, s cli.Streams) error {
+	set, err := f.replicas.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := set.Find(ctx)
+	if err != nil {
+		return err
+	}
+	p := &printer{flags: f, streams: s, palette: f.color.Palette(s.Out), replicas: len(all)}
+	if f.once {
+		return f.printLast(ctx, p, all)
+	}
+	err = newWatcher(f, set, p).run(ctx, all)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// printLast prints the last decisions of all replicas.
+func (f *watchFlags) printLast(ctx context.Context, p *printer, all []*replica.Replica) error {
+	var items []item
+	for _, r := range all {
+		listed, lost, err := f.list(ctx, r)
+		if err != nil {
+			return f.explained(r, err)
+		}
+		items = append(items, listed...)
+		if lost > 0 {
+			items = append(items, item{replica: r.Name, lost: lost, due: time.Now()})
+		}
+	}
+	for _, i := range newest(items, f.last) {
+		if err := p.print(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newest returns the last n decisions in the order of time, and what was lost.
+func newest(items []item, n int) []item {
+	slices.SortStableFunc(items, func(a, b item) int { return a.time().Compare(b.time()) })
+	decisions := 0
+	for i := range items {
+		if items[i].decision != nil {
+			decisions++
+		}
+	}
+	return slices.DeleteFunc(items, func(i item) bool {
+		if i.decision == nil {
+			return false
+		}
+		decisions--
+		return decisions >= n
+	})
+}
+
+// explained adds to an error which replica it is of, and what to do.
+func (f *watchFlags) explained(r *replica.Replica, err error) error {
+	verb := "watch"
+	if f.once {
+		verb = "list"
+	}
+	if hint := replica.Hint(err, verb, resource, f.namespace); hint != "" {
+		return fmt.Errorf("%s: %w; %s", r.Name, err, hint)
+	}
+	return fmt.Errorf("%s: %w", r.Name, err)
+}
