@@ -117,6 +117,7 @@ func (o *Object) compile(ctx context.Context, s *v1alpha1.ObjectPolicySpec, anno
 	}
 	common := admission.Source{
 		Params: o.hasParams(), Data: o.data.Sources, Ignore: o.ignore, Variables: c.Variables(s.Variables), Conditions: c.Conditions(s.MatchConditions),
+		LazyMessages: true,
 	}
 	if len(s.Validations)+len(s.AuditAnnotations) > 0 {
 		source := common

@@ -78,12 +78,25 @@ func (in *Input) activation(p *Program, h has) *activation {
 	}
 	a.in, a.program, a.has = in, p, h
 	a.variables.program, a.variables.activation = p, a
-	if !p.bounded(in) {
-		if a.counted = p.counted(); a.counted == nil {
-			a.end(errUncounted)
-		}
+	if !p.bounded(in, &p.deciding) {
+		a.count()
 	}
 	return a
+}
+
+// count has costs counted from now on.
+func (a *activation) count() {
+	if a.counted = a.program.counted(); a.counted == nil {
+		a.end(errUncounted)
+	}
+	clear(a.variables.values)
+}
+
+// explain has costs counted if messages could exceed a budget.
+func (a *activation) explain() {
+	if a.counted == nil && a.program.source.LazyMessages && !a.program.bounded(a.in, &a.program.limits) {
+		a.count()
+	}
 }
 
 // release keeps the activation for another request: nothing that evaluation returned may refer to it.

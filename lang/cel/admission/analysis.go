@@ -113,18 +113,18 @@ func (l *limits) within(s cel.Size) bool {
 }
 
 // bounded reports whether no budget can be exceeded for a request.
-func (p *Program) bounded(in *Input) bool {
-	if p.limits.small == cel.Unlimited {
+func (p *Program) bounded(in *Input, l *limits) bool {
+	if l.small == cel.Unlimited {
 		return true
 	}
 	if in.Size > 0 {
 		rest := p.reads.besides(in, p)
 		rest.Add(in.Params)
-		if in.Size+rest.Total <= p.limits.small {
+		if in.Size+rest.Total <= l.small {
 			return true
 		}
 	}
-	return p.limits.within(p.reads.size(in, p))
+	return l.within(p.reads.size(in, p))
 }
 
 // size returns the size of what the expressions read of a request.
@@ -177,6 +177,9 @@ type analysis struct {
 	// What names are.
 	measures         map[string]cel.Measure
 	sources, origins map[string]cel.Source
+	// added are the expressions that are no variables, and defined the variables.
+	added   []share
+	defined []share
 	// own is the bound of the expressions that have not been added to limits.
 	own cel.Bound
 	// What the last expression reads, and its value. It is read, unless it is that of a variable.
@@ -204,11 +207,13 @@ func newAnalysis() analysis {
 func (a *analysis) add(ast *celgo.Ast) {
 	a.reads.AddValue(a.from)
 	a.names, a.value, a.from = cel.Reads{}, cel.AtMost(1), cel.Source{}
+	a.added = append(a.added, share{})
 	if ast == nil {
 		return
 	}
 	var bound cel.Bound
 	bound, a.value = cel.BoundOf(ast, a.measures)
+	a.added[len(a.added)-1] = share{bound: bound, uses: variablesIn(ast)}
 	a.own, a.limits.each = a.own.Plus(bound), a.limits.each.Or(bound)
 	a.names.Add(ast, a.sources)
 	a.from = a.reads.Add(ast, a.sources)
@@ -224,6 +229,9 @@ func (a *analysis) into(shared *cel.Bound) {
 
 // variable makes the last expression a variable, and returns what its value depends on.
 func (a *analysis) variable(name string, before []variable) has {
+	last := len(a.added) - 1
+	a.added[last].name = name
+	a.added, a.defined = a.added[:last], append(a.defined, a.added[last])
 	a.origins[name] = a.from
 	a.from = cel.Source{}
 	a.into(&a.limits.variables)

@@ -37,6 +37,9 @@ type Source struct {
 	Mutations   []Mutation
 	// Ignore says that errors of evaluation count as if the expression had not been there.
 	Ignore bool
+	// LazyMessages says that messages are evaluated only for validations that deny, and that one that
+	// exceeds the budget is left out. API servers evaluate all of them, and then fail.
+	LazyMessages bool
 }
 
 // A Named is an expression with a name.
@@ -73,7 +76,8 @@ type Program struct {
 	reads       reads
 	// patched are the paths that mutations change.
 	patched usher.Paths
-	limits  limits
+	// limits are those of all expressions, deciding of those that every request needs.
+	limits, deciding limits
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
@@ -141,6 +145,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 		return nil, err
 	}
 	c.data(p)
+	data := c.limits.variables
 	for i, v := range p.source.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
@@ -167,6 +172,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	c.into(&c.limits.annotations)
 	c.mutations(p)
 	c.into(&c.limits.validations)
+	deciding, before := len(c.added), c.limits
 	c.declared.authorizer = false
 	for i, v := range p.source.Validations {
 		var compiled expression
@@ -177,7 +183,10 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	}
 	c.into(&c.limits.validations)
 	c.limits.small = cel.Small(c.limits.within)
-	p.reads, p.limits, p.patched = c.reads, c.limits, c.patched
+	p.reads, p.limits, p.deciding, p.patched = c.reads, c.limits, c.limits, c.patched
+	if p.source.LazyMessages {
+		p.deciding = c.without(deciding, before, data)
+	}
 	return c, nil
 }
 

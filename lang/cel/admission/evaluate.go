@@ -68,10 +68,11 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 		return p.failed(err.Error()), nil
 	}
 	var r Result
-	if a.counted == nil && hold(values) {
+	if (a.counted == nil || p.source.LazyMessages) && hold(values) {
 		return r, a.annotate(ctx, &r)
 	}
 	a.enter(withNamespace)
+	a.explain()
 	messages, messagesErr := a.messages(ctx, values, left)
 	if stop := interrupted(ctx, a); stop != nil {
 		return Result{}, stop
@@ -93,9 +94,9 @@ func hold(values []outcome) bool {
 }
 
 // messages evaluates messages. API servers do so even for validations that hold, which costs; where
-// costs do not count, it is done for those that deny the request.
+// costs do not count, or [Source.LazyMessages] is set, it is done for those that deny the request.
 func (a *activation) messages(ctx context.Context, values []outcome, budget int64) ([]outcome, error) {
-	if a.counted != nil {
+	if a.counted != nil && !a.program.source.LazyMessages {
 		outcomes, _, err := a.evaluateAll(ctx, a.program.messages, budget)
 		return outcomes, err
 	}
@@ -107,7 +108,10 @@ func (a *activation) messages(ctx context.Context, values []outcome, budget int6
 		if outcomes == nil {
 			outcomes = make([]outcome, len(values))
 		}
-		outcomes[i], _, _ = a.evaluate(ctx, &a.program.messages[i], budget)
+		var err error
+		if outcomes[i], budget, err = a.evaluate(ctx, &a.program.messages[i], budget); err != nil {
+			return outcomes, nil
+		}
 		if a.stop != nil {
 			return nil, nil
 		}

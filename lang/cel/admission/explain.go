@@ -161,6 +161,7 @@ func (x *explanation) judge(ctx context.Context) error {
 		denied[i] = told.Value == false
 	}
 	messages := x.in.activation(x.program, withNamespace)
+	messages.explain()
 	for i := range x.messages {
 		if !denied[i] || x.messages[i].text == "" {
 			continue

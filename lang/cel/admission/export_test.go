@@ -53,7 +53,7 @@ func CompileAny(s Source, texts ...string) (*Corpus, error) {
 		a.add(asts[len(s.Variables)+i])
 		corpus.withVariables = append(corpus.withVariables, a.names.Mentions(variablesName))
 		a.into(&a.limits.validations)
-		p.reads, p.limits = a.reads, a.limits
+		p.reads, p.limits, p.deciding = a.reads, a.limits, a.limits
 		corpus.programs = append(corpus.programs, p)
 	}
 	return corpus, nil

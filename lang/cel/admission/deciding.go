@@ -1,0 +1,61 @@
+package admission
+
+import (
+	celgo "github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/lang/cel"
+)
+
+// A share is what one expression adds to the costs of a policy.
+type share struct {
+	// name is that of a variable.
+	name  string
+	bound cel.Bound
+	// uses are the variables that it reads.
+	uses []string
+}
+
+// variablesIn returns the variables that an expression reads.
+func variablesIn(ast *celgo.Ast) []string {
+	var names []string
+	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() != celast.SelectKind {
+			return
+		}
+		if of := e.AsSelect().Operand(); of.Kind() == celast.IdentKind && of.AsIdent() == variablesName {
+			name := e.AsSelect().FieldName()
+			names = append(names, name)
+			if unescaped, ok := apiservercel.Unescape(name); ok {
+				names = append(names, unescaped)
+			}
+		}
+	}))
+	return names
+}
+
+// without returns the limits of a policy without the expressions that are not among the first ones
+// that were added, and without the variables that only those read. Before are the limits of the
+// former, and data those of the variables before there were any.
+func (a *analysis) without(first int, before limits, data cel.Bound) limits {
+	uses := map[string]bool{}
+	l := limits{variables: data, conditions: before.conditions, validations: before.validations, annotations: before.annotations}
+	add := func(s share) {
+		l.each = l.each.Or(s.bound)
+		for _, name := range s.uses {
+			uses[name] = true
+		}
+	}
+	for _, s := range a.added[:first] {
+		add(s)
+	}
+	for i := len(a.defined) - 1; i >= 0; i-- {
+		if v := a.defined[i]; uses[v.name] {
+			l.variables = l.variables.Plus(v.bound)
+			add(v)
+		}
+	}
+	l.small = cel.Small(l.within)
+	return l
+}
