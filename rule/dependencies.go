@@ -10,6 +10,9 @@ type Dependencies uint16
 // The parts of requests and the kinds of facts.
 const (
 	OnUser Dependencies = 1 << iota
+	// OnExcluded is on whether the user is one of those for whom the policy is not. For all others the
+	// outcome is the same.
+	OnExcluded
 	OnOptions
 	OnDryRun
 	OnName
@@ -23,7 +26,7 @@ const (
 
 const (
 	// OnAnything are all dependencies.
-	OnAnything = OnUser | OnOptions | OnDryRun | OnName | OnNamespace | OnFacts
+	OnAnything = OnUser | OnExcluded | OnOptions | OnDryRun | OnName | OnNamespace | OnFacts
 	// OnFacts are those on facts of any kind.
 	OnFacts = OnAccess | OnHTTP | OnObjects
 )

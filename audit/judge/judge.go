@@ -3,7 +3,7 @@
 //
 // An object is judged as if an unknown user created it as it is stored, and for rules that are only
 // for updates as if it were updated without a change. What cannot be known without a request is
-// skipped, with the reason. Exemptions for certain users do not apply.
+// skipped, with the reason. The user is none of those whom policies exclude or exempt.
 package judge
 
 import (

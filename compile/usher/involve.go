@@ -202,8 +202,11 @@ func (o *Object) selection(p *admission.Program) selection {
 // operation.
 func (o *Object) dependsOn(operation usher.Operation, p *admission.Program) rule.Dependencies {
 	all := p.DependsOn(operation) | o.match.DependsOn()
-	if len(o.subjects)+len(o.excluded) > 0 || operation == usher.Delete {
+	if len(o.subjects) > 0 {
 		all |= rule.OnUser
+	}
+	if len(o.excluded) > 0 || operation == usher.Delete {
+		all |= rule.OnExcluded
 	}
 	for i := range o.bindings {
 		b := &o.bindings[i]

@@ -49,7 +49,7 @@ func same(t testing.TB, p rule.Program, in *rule.Input, how string, outcome rule
 func other(in *rule.Input, on rule.Dependencies) *rule.Input {
 	changed, r := *in, *in.Request
 	r.UID += "-other"
-	if !on.Any(rule.OnUser) {
+	if !on.Any(rule.OnUser | rule.OnExcluded) {
 		r.User = usher.User{Name: "somebody-else", UID: "8f3", Groups: []string{"others"}, Extra: map[string][]string{"scopes": {"all"}}}
 	}
 	if !on.Any(rule.OnOptions) {
