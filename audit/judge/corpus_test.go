@@ -3,6 +3,7 @@ package judge_test
 import (
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -24,12 +25,24 @@ import (
 // eachCase calls f with the cases of the corpora that are about an object, and an object.
 func eachCase(t *testing.T, f func(t *testing.T, c *policytest.Case, s *policytest.Setup, r *usher.Request)) {
 	t.Helper()
+	library, err := filepath.Glob("../../library/*/cases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packs, err := policytest.Load(library...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cases, err := policytest.Load(
 		"../../policytest/testdata/kinitiras", "../../policytest/testdata/semantics", "../../policytest/testdata/vap", "../../policytest/testdata/object",
 		"../../policytest/testdata/exempt", "../../examples/cases", "../../examples/cel/cases", "../../examples/object-policies/cases", "../../examples/cookbook",
 	)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Of the packs some: they are alike.
+	for i := 0; i < len(packs); i += 12 {
+		cases = append(cases, packs[i])
 	}
 	for _, c := range cases {
 		r, err := c.Request.For(c.Phase)
