@@ -74,20 +74,28 @@ func shared() map[string]meaning {
 		"rbac":                  one("", "stringArray", "file or folder with roles and bindings (repeatable)"),
 		"resource":              one("", "string", "resource of the request"),
 		"selector":              one("l", "string", "label selector of the request"),
-		// An AdmissionConfiguration names several, others are about one.
-		"server":               {"", []string{"string", "stringArray"}, []string{"URL of a running webhook", "URL of the server", "address of the webhook", "URL of the API of a replica"}},
-		"subresource":          one("", "string", "subresource of the request"),
-		"timeout":              one("", "duration", "timeout of "),
-		"tls-cert-file":        one("", "string", "PEM file with the serving certificate and intermediate certificates"),
-		"tls-private-key-file": one("", "string", "PEM file with the private key of --tls-cert-file"),
-		// A server accepts any of several, a client sends one.
-		"token-file": {"", []string{"string"}, []string{"file with bearer tokens", "file with the bearer token to send"}},
-		"url":        one("", "string", "HTTP request to ask about in place of VERB and RESOURCE"),
+		"subresource":           one("", "string", "subresource of the request"),
+		"timeout":               one("", "duration", "timeout of "),
+		"tls-cert-file":         one("", "string", "PEM file with the serving certificate and intermediate certificates"),
+		"tls-private-key-file":  one("", "string", "PEM file with the private key of --tls-cert-file"),
+		"url":                   one("", "string", "HTTP request to ask about in place of VERB and RESOURCE"),
 		// As agnhost calls it.
 		"v":                          one("v", "int", "log verbosity"),
 		"verbose":                    one("v", "bool", "print more"),
 		"webhook-configuration-name": one("", "string", "name of the webhook configurations"),
 		"webhook-namespace-selector": one("", "string", "label selector of the namespaces whose objects API servers send"),
+	}
+}
+
+// ofServers are the flags of commands that talk to servers of Usher, or tell others to.
+func ofServers() map[string]meaning {
+	return map[string]meaning{
+		// An AdmissionConfiguration names several, others are about one.
+		"server": {"", []string{"string", "stringArray"}, []string{"URL of a running webhook", "URL of the server", "address of the webhook", "URL of the API of a replica"}},
+		// A server accepts any of several, a client sends one.
+		"token-file":      {"", []string{"string"}, []string{"file with bearer tokens", "file with the bearer token to send"}},
+		"service-account": one("", "string", "send a token of this ServiceAccount"),
+		"usher-namespace": one("", "string", "namespace of the pods of Usher"),
 	}
 }
 
@@ -118,6 +126,7 @@ func visible(cmd *cobra.Command, visit func(*pflag.Flag)) {
 func Consistent(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	table := shared()
+	maps.Copy(table, ofServers())
 	users := map[string][]string{}
 	shorthands := map[string]string{}
 	for _, cmd := range Commands(root) {

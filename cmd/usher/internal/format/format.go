@@ -25,6 +25,8 @@ type Report struct {
 	Policies []Policy       `json:"policies"`
 	// Objects is how many were audited; -1 means that this is not known.
 	Objects int `json:"objects"`
+	// Partial says that Policies are those with results: of others nothing is known.
+	Partial bool `json:"-"`
 	// Kinds are the kinds that were read from a cluster.
 	Kinds []result.KindStatus `json:"kinds,omitempty"`
 	// NotJudged are the rules that say nothing of objects, although they are for them.
@@ -60,6 +62,11 @@ func (r *Report) Unmatched() []usher.PolicyRef {
 		}
 	}
 	return refs
+}
+
+// Incomplete reports that objects of a kind are still to be read or judged.
+func (r *Report) Incomplete() bool {
+	return slices.ContainsFunc(r.Kinds, func(k result.KindStatus) bool { return !k.Complete })
 }
 
 // NothingAudited is said of a report without results, also of passes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -197,6 +198,14 @@ func (t *text) end(r *Report) {
 		}
 		t.wrap("", cli.Paint(t.Palette.Yellow, "for none of the objects:"), "for none of the objects:", strings.Join(names, ", "))
 	}
+	for _, k := range r.Kinds {
+		if !k.Complete && k.Error == "" {
+			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", clean(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
+		}
+	}
+	if listed := r.Summary.Error + r.Summary.Fail + r.Summary.Warn - r.listed(); r.Effect == nil && listed > 0 {
+		t.wrap("", cli.Paint(t.Palette.Yellow, "not listed:"), "not listed:", cli.Count(listed, "result", "results")+" more than are listed for a namespace: read it with a filter, or correct the listed ones first")
+	}
 	colour := t.Palette.Green
 	switch {
 	case r.Summary.Error+r.Summary.Fail > 0:
@@ -210,9 +219,23 @@ func (t *text) end(r *Report) {
 	t.WriteString(r.extent() + ": " + cli.Paint(colour, r.outcome()) + "\n")
 }
 
+// listed is how many results of those that count are listed.
+func (r *Report) listed() int {
+	n := 0
+	for i := range r.Results {
+		if s := r.Results[i].Status; s != result.Skip && s != result.Pass {
+			n++
+		}
+	}
+	return n
+}
+
 // extent is how much was audited, in words.
 func (r *Report) extent() string {
 	parts := []string{cli.Count(len(r.Policies), "policy", "policies")}
+	if r.Partial {
+		parts[0] += " with results"
+	}
 	if r.Objects >= 0 {
 		parts = slices.Insert(parts, 0, cli.Count(r.Objects, "object", "objects"))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 )
 
 type auditFlags struct {
@@ -24,7 +25,7 @@ type auditFlags struct {
 	limits                  policies.Limits
 	http                    bool
 	cluster                 bool
-	kubeconfig, context     string
+	replicas                replica.Flags
 	namespace, policy       string
 	failOn                  failOn
 	groupBy                 choice
@@ -36,14 +37,19 @@ type auditFlags struct {
 func Audit(s cli.Streams) *cobra.Command {
 	f := auditFlags{failOn: failOn{result.Fail, result.Error}, groupBy: choice{value: "object", allowed: []string{"object", "policy"}}}
 	cmd := &cobra.Command{
-		Use:   "audit [FILES... | --cluster]",
+		Use:   "audit [FILES... -p POLICIES | --cluster]",
 		Short: "Show what policies say of objects that exist",
-		Long: `Audit judges objects that exist by policies, as if each were created now.
+		Long: `Audit shows what policies say of objects that exist, as if each were created now.
+
+Without arguments it prints the results of Usher in the cluster of the kubeconfig, which
+audits if it is installed with audit.enabled=true. It reaches the replica that audits as
+'kubectl port-forward' does, or at --server. You see the namespaces for which you may list
+auditresults.usher.dev.
 
 With files it judges the objects in them: files, folders, lists, and the output of helm and
 kustomize on the standard input. Policies are those of -p.
 
-With --cluster it reads a cluster by the kubeconfig: its policies, also those of -p, and all
+With --cluster it reads the cluster itself, without Usher in it: its policies, also those of -p, and all
 objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
 with no more rights than those of a user of that namespace.
 
@@ -56,7 +62,9 @@ rule needs what an object does not tell, such as who writes it, or where an exem
 
 The exit status is 0 if there is no result of --fail-on, 1 if there is one or if no policy is
 for any of the objects, and 2 if policies or objects cannot be used.`,
-		Example: `  usher audit -p policies/ manifests/
+		Example: `  usher audit
+  usher audit -n shop --policy labels
+  usher audit -p policies/ manifests/
   helm template shop chart/ | usher audit -p policies/ -n shop -
   kustomize build overlays/prod | usher audit -p policies/ -o sarif - > audit.sarif
   usher audit --cluster
@@ -76,8 +84,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	policies.RegisterFlag(flags, &f.policies, "")
 	flags.StringArrayVar(&f.whatIf, "what-if", nil, "file or folder with policies that are not in force: show what they would change (repeatable)")
 	flags.BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	f.replicas.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
 	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
 	f.facts.Register(flags)
@@ -107,26 +114,32 @@ func (f *auditFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 }
 
 func (f *auditFlags) validate() error {
+	server, files := len(f.replicas.Servers) > 0, len(f.files) > 0
 	switch {
-	case f.cluster && len(f.files) > 0:
+	case f.cluster && files:
 		return errors.New("--cluster and files exclude each other")
+	case server && (f.cluster || files):
+		return errors.New("--server has results of its own: leave out --cluster and files")
 	case f.cluster && len(f.facts.Files) > 0:
 		return errors.New("--cluster excludes --facts, which the cluster has")
-	case !f.cluster && (f.kubeconfig != "" || f.context != ""):
-		return errors.New("--kubeconfig and --context are for --cluster")
-	case !f.cluster && len(f.files) == 0:
-		return errors.New("nothing to audit: name files, - for the standard input, or --cluster")
-	case !f.cluster && len(f.policies)+len(f.whatIf) == 0:
+	case files && (f.replicas.Kubeconfig != "" || f.replicas.Context != ""):
+		return errors.New("--kubeconfig and --context are for clusters, not for files")
+	case files && len(f.policies)+len(f.whatIf) == 0:
 		return errors.New("no policies: name a file or folder with -p")
+	case !files && !f.cluster && len(f.policies)+len(f.whatIf)+len(f.facts.Files) > 0:
+		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --cluster; a server has policies of its own")
 	}
 	return cli.ReadsStdinOnce(f.files, f.policies, f.whatIf)
 }
 
 func (f *auditFlags) report(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
-	if f.cluster {
+	switch {
+	case f.cluster:
 		return f.auditCluster(cmd, s)
+	case len(f.files) > 0:
+		return f.auditFiles(cmd, s)
 	}
-	return f.auditFiles(cmd, s)
+	return f.auditServer(cmd)
 }
 
 func (f *auditFlags) print(s cli.Streams, r *format.Report) error {
@@ -157,6 +170,9 @@ func (f *auditFlags) verdict(cmd *cobra.Command, s cli.Streams, r *format.Report
 		return cli.ErrNegative
 	}
 	if slices.Contains(f.failOn, unmatched) && len(r.Unmatched()) > 0 {
+		return cli.ErrNegative
+	}
+	if slices.Contains(f.failOn, result.Error) && r.Incomplete() {
 		return cli.ErrNegative
 	}
 	for _, status := range f.failOn {

@@ -39,7 +39,7 @@ const (
 
 // auditCluster judges the objects of a cluster.
 func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Report, error) {
-	config, err := cluster.Find(f.kubeconfig, f.context)
+	config, err := cluster.Find(f.replicas.Kubeconfig, f.replicas.Context)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,152 @@
+package observe_test
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+	"github.com/usher-dev/usher/internal/auditapi"
+	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
+)
+
+// What the API of delegated uses logs on its own.
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// results is a reader with failures in the namespaces shop and lab, of which more are counted than
+// are listed.
+type results struct{ complete bool }
+
+func (results) Namespaces() []string { return []string{"lab", "shop"} }
+
+func (results) Namespace(name string) ([]result.Result, result.Summary) {
+	if name != "shop" && name != "lab" {
+		return nil, result.Summary{}
+	}
+	var all []result.Result
+	for i := range 1200 {
+		all = append(all, result.Result{
+			Object: result.Object{APIVersion: "v1", Kind: "Pod", Namespace: name, Name: fmt.Sprintf("pod-%04d", i)},
+			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: fmt.Sprint("policy-", i%2)}, Rule: "spec.validations[0]", Status: result.Fail, Message: "no",
+		})
+	}
+	return all, result.Summary{Fail: 1300, Pass: 7}
+}
+
+func (results) Changes(uint64) ([]string, uint64, <-chan struct{}) { return nil, 0, nil }
+
+func (r results) Kinds() []result.KindState {
+	pods := result.Kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}
+	return []result.KindState{{Kind: pods, Objects: 2700, Backlog: 3, Complete: r.complete}}
+}
+
+// A rig is a cluster with replicas, and users who have files with tokens.
+type rig struct {
+	t       *testing.T
+	dir     string
+	cluster *delegatedtest.Cluster
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), cluster: delegatedtest.NewCluster(t)}
+	r.cluster.Grant("admin", "list", delegated.AuditResults, "")
+	r.cluster.Grant("ann", "list", delegated.AuditResults, "shop")
+	for _, user := range []string{"admin", "ann", "nobody"} {
+		r.write(user, []byte(r.cluster.Token(user, delegatedtest.Audience)))
+	}
+	return r
+}
+
+func (r *rig) write(name string, content []byte) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), content, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// replica returns the URL of a replica that audits, or of one that does not if the reader is nil.
+func (r *rig) replica(reader result.Reader, leader string) string {
+	r.t.Helper()
+	api, err := delegated.New(delegated.Options{
+		Client: r.cluster.Client, Audiences: []string{delegatedtest.Audience}, Log: slog.New(slog.DiscardHandler),
+		Handlers: map[string]http.Handler{delegated.AuditResults: auditapi.New(auditapi.Options{
+			Reader: func() result.Reader { return reader }, Leader: func() string { return leader },
+		})},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(api)
+	r.t.Cleanup(server.Close)
+	r.write("ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	return server.URL
+}
+
+// audit runs usher audit as a user.
+func (r *rig) audit(user string, args ...string) (stdout, stderr string, status int) {
+	r.t.Helper()
+	var out, err bytes.Buffer
+	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &err}
+	root := &cobra.Command{Use: "usher"}
+	root.AddCommand(observe.Audit(s))
+	args = append([]string{"audit", "--ca-file", filepath.Join(r.dir, "ca.crt"), "--token-file", filepath.Join(r.dir, user)}, args...)
+	status = cli.Execute(r.t.Context(), root, s, args)
+	return out.String(), err.String(), status
+}
+
+// TestAuditOfAServer reads all pages of the replica that audits, whichever it is.
+func TestAuditOfAServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other, leader, reading := r.replica(nil, "usher-1"), r.replica(results{complete: true}, ""), r.replica(results{}, "")
+	for _, row := range []struct {
+		reason, user string
+		args         []string
+		status       int
+		// out and err are in the output, each line of them.
+		out, err string
+	}{
+		{"everything, also that more is counted than listed", "admin", []string{"--server", leader}, cli.ExitNegative,
+			"v1 Pod shop/pod-1199\n2700 objects, 2 policies with results: 2600 fail, 14 pass\nnot listed:  200 results more", ""},
+		{"the first replica does not audit", "admin", []string{"--server", other, "--server", leader}, cli.ExitNegative, "2600 fail, 14 pass", ""},
+		{"a namespace", "ann", []string{"--server", leader, "-n", "shop"}, cli.ExitNegative, "2 policies with results: 1300 fail, 7 pass", ""},
+		{"a policy", "ann", []string{"--server", leader, "-n", "shop", "--policy", "policy-1"}, cli.ExitNegative, "1 policy with results: 600 fail", ""},
+		{"a namespace without objects does not look healthy", "admin", []string{"--server", leader, "-n", "empty"}, cli.ExitNegative, "nothing was audited", ""},
+		{"an audit that is not complete is an error", "admin", []string{"--server", reading, "--fail-on", "error"}, cli.ExitNegative, "not complete:  pods (v1): 2700 objects so far, 3 to be judged", ""},
+		{"an audit that is complete", "admin", []string{"--server", leader, "--fail-on", "error"}, cli.ExitOK, "2600 fail", ""},
+		{"no right", "ann", []string{"--server", leader}, cli.ExitUnusable, "", "cannot list resource \"auditresults\"\nhint: name a namespace with -n"},
+		{"another namespace", "ann", []string{"--server", leader, "-n", "lab"}, cli.ExitUnusable, "", "hint: have an administrator grant you list on auditresults.usher.dev in namespace lab"},
+		{"only another replica audits", "admin", []string{"--server", other}, cli.ExitUnusable, "", "replica usher-1 audits the cluster: ask that one; 'usher audit --cluster' audits without a server"},
+	} {
+		stdout, stderr, status := r.audit(row.user, row.args...)
+		if status != row.status {
+			t.Errorf("%s: status %d, want %d: %s", row.reason, status, row.status, stderr)
+		}
+		for _, check := range []struct{ got, want string }{{stdout, row.out}, {stderr, row.err}} {
+			for line := range strings.SplitSeq(check.want, "\n") {
+				if !strings.Contains(check.got, line) {
+					t.Errorf("%s: the output does not have %q:\n%s", row.reason, line, check.got[max(0, len(check.got)-2000):])
+				}
+			}
+		}
+	}
+}
