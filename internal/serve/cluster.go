@@ -40,6 +40,8 @@ type clusterRuntime struct {
 	answerer *probe.Answerer
 	// failing remembers which policies fail here.
 	failing *failing.Tracker
+	// denials writes Events; nil if it does not.
+	denials *report.Denials
 }
 
 // newClusterRuntime creates a clusterRuntime. Replicas share the keys; exemptions returns those in
@@ -52,6 +54,9 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 		answerer: probe.NewAnswerer(keys),
 	}
 	m.failing = failing.New(func() { m.reporter.Failed() })
+	if c.Cluster.DenialEvents {
+		m.denials = report.NewDenials(clients.Kube, c.Cluster.Identity, c.Log)
+	}
 	o := report.Options{
 		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace,
 		Failing: m.failing.Failures, Exemptions: exemptions, Log: c.Log,
@@ -133,6 +138,9 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.learn(ctx, l) })
 	group.Go(func() error { return m.proofs.run(ctx) })
 	group.Go(func() error { return m.kinds.run(ctx) })
+	if m.denials != nil {
+		group.Go(func() error { return m.denials.Run(ctx) })
+	}
 	if m.webhookConfig != nil {
 		group.Go(func() error { return m.routes.run(ctx) })
 		group.Go(func() error { return m.webhookConfig.run(ctx, l.Coverage, i) })

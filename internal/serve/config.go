@@ -126,6 +126,8 @@ type Cluster struct {
 	// AdmissionPolicies says what to do with the admission policies that the API server has; empty
 	// means [ReadAdmissionPolicies].
 	AdmissionPolicies AdmissionPolicies
+	// DenialEvents says that Events are written about requests that policies deny.
+	DenialEvents bool
 	// Watch are kinds of objects to watch from the start. Others are watched when they are
 	// first needed.
 	Watch []schema.GroupVersionKind

@@ -95,7 +95,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
-			Kinds: s.cluster.kinds.count,
+			Kinds: s.cluster.kinds.count, DroppedEvents: s.cluster.denials.Dropped,
 		})
 	}
 	facts, err := s.facts()
@@ -237,7 +237,7 @@ func (s *Server) mux() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(recent.Wrap(s.live, s.decisions), s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
-		decider = s.cluster.answerer.Wrap(s.cluster.failing.Wrap(decider))
+		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}
 	e := &entrance{demanding: s.callers != nil, refused: s.metrics.Refused("admission", unknownPath, otherResource)}
 	e.door = func(at route, accept func(context.Context, *usher.Request) error) http.Handler {

@@ -21,6 +21,8 @@ type ClusterState struct {
 	Failing func() int
 	// Kinds is how many kinds of policies are in which state.
 	Kinds func() map[string]int
+	// DroppedEvents is how many Events about denials were not written.
+	DroppedEvents func() int64
 }
 
 // Cluster adds metrics about the process in a cluster to m.
@@ -31,7 +33,7 @@ func (m *Metrics) Probed(result string) { m.probes.WithLabelValues(result).Inc()
 
 // cluster shows what Cluster was given.
 type cluster struct {
-	staleness, registered, called, failing, kinds *prometheus.Desc
+	staleness, registered, called, failing, kinds, dropped *prometheus.Desc
 
 	current atomic.Pointer[ClusterState]
 }
@@ -42,6 +44,7 @@ func (c *cluster) init(m *Metrics) {
 	c.called = m.gauge("probe_success", "1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.")
 	c.failing = m.gauge("failing_policies", "Policies with a rule that has failed at this replica and has not worked since.")
 	c.kinds = m.gauge("policy_kinds", "Kinds of policies of the cluster, by state: read, older (the CRD lacks fields of this version), absent, forbidden or failing.", "state")
+	c.dropped = m.counter("denial_events_dropped_total", "Events about denied requests that were not written: there were too many, or the API server refused them.")
 }
 
 // Describe implements prometheus.Collector.
@@ -51,6 +54,7 @@ func (c *cluster) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.called
 	descs <- c.failing
 	descs <- c.kinds
+	descs <- c.dropped
 }
 
 // Collect implements prometheus.Collector.
@@ -72,6 +76,9 @@ func (c *cluster) Collect(metrics chan<- prometheus.Metric) {
 		for state, n := range current.Kinds() {
 			metrics <- prometheus.MustNewConstMetric(c.kinds, prometheus.GaugeValue, float64(n), state)
 		}
+	}
+	if current.DroppedEvents != nil {
+		metrics <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(current.DroppedEvents()))
 	}
 	if current.Called == nil {
 		return

@@ -308,7 +308,8 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
 		Called: func() (bool, bool) { return true, true }, Failing: func() int { return 1 },
-		Kinds: func() map[string]int { return map[string]int{"read": 9} },
+		Kinds:         func() map[string]int { return map[string]int{"read": 9} },
+		DroppedEvents: func() int64 { return 3 },
 	})
 	m.Workers(func() metrics.WorkerState {
 		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}
