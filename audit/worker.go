@@ -80,7 +80,7 @@ func (a *Auditor) judgeCall(ctx context.Context, c *call) {
 		return // Nothing is judged any more.
 	default:
 		a.logFailure(c, err)
-		saids, c.failed = unjudged(c.slots, err), true
+		saids, c.failed = append(saids, unjudged(c.slots, saids, err)...), true
 	}
 	a.finish(c, saids)
 }
@@ -277,10 +277,13 @@ func (a *Auditor) publish(p *projection, before *row) {
 	}
 }
 
-// unjudged returns an error of each policy.
-func unjudged(slots map[usher.PolicyRef]*slot, err error) []judge.Said {
+// unjudged returns an error of each policy that has not judged.
+func unjudged(slots map[usher.PolicyRef]*slot, judged []judge.Said, err error) []judge.Said {
 	var saids []judge.Said
 	for ref := range slots {
+		if slices.ContainsFunc(judged, func(s judge.Said) bool { return s.Policy == ref }) {
+			continue
+		}
 		saids = append(saids, judge.Said{Policy: ref, Results: []result.Result{{Policy: ref, Status: result.Error, Message: err.Error()}}})
 	}
 	return saids

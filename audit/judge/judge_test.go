@@ -2,6 +2,7 @@ package judge_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -167,13 +168,32 @@ func (test *judgement) said(t *testing.T) string {
 	return text
 }
 
-// TestEnd has no results of an audit that ends.
+// TestEnd has an audit end while a policy of a namespace judges: those of the cluster have judged.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	plan := judge.New(compiled(t, usualPolicies(2)), judge.Options{}).Plan(pods)
-	if said, err := plan.Judge(ctx, tree(t, onHost), nil); err == nil {
-		t.Errorf("said %v", said)
+	facts := fact.ResolverFunc(func(ctx context.Context, _ fact.Ref) (any, error) {
+		cancel()
+		return nil, ctx.Err()
+	})
+	const never = "  validations: [{expression: 'false', message: never}]\n"
+	slow := strings.NewReplacer("ClusterObjectPolicy", "ObjectPolicy", "{name: a}", "{name: a, namespace: shop}").Replace(objectPolicy("a", "CREATE", "pods", `
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  bindings: [{paramRef: {name: limits, parameterNotFoundAction: Deny}}]
+`+never))
+	plan := judge.New(compiled(t, slow+objectPolicy("b", "CREATE", "pods", never)+objectPolicy("c", "CREATE", "pods", "  matchConditions: [{name: not, expression: 'false'}]\n"+never)+mutation("d")),
+		judge.Options{Facts: facts}).Plan(pods)
+	said, err := plan.Judge(ctx, tree(t, onHost), nil)
+	want := `d: 0 pass, 0 skip
+  warn binding d metadata.labels.team: would change metadata.labels.team
+b: 0 pass, 0 skip
+  fail spec.validations[0] [Deny] (/medium): never
+c: 0 pass, 0 skip
+`
+	if diff := cmp.Diff(want, lines(said)); diff != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v; -want +got:\n%s", err, diff)
+	}
+	if again, err := plan.Judge(ctx, tree(t, onHost), nil); err == nil || len(again) > 0 {
+		t.Errorf("after the end: %v, %v", again, err)
 	}
 }

@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"slices"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/rule"
 )
@@ -109,8 +111,11 @@ func (p *Plan) readExemptions(r *rule.Rule) {
 }
 
 // readPods adds what the rules for the pods of workloads read, and the rules that change these pods
-// before.
+// before, which it adds to the stage.
 func (p *Plan) readPods(s *stage) {
+	if !slices.ContainsFunc(s.rules, func(r rule.Rule) bool { return r.Pod != nil }) {
+		return
+	}
 	mutations := p.judge.mutations
 	probe := probeOf(p.kind)
 	probe.Operation = usher.Create

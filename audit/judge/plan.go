@@ -49,10 +49,8 @@ const maxParts = 8
 // rule judges objects of the kind.
 func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
 	p := &Plan{judge: j, kind: k, unjudged: map[place]bool{}, parts: map[string]*Plan{}}
-	created := &stage{phase: usher.Validate, operation: usher.Create}
-	updated := &stage{phase: usher.Validate, operation: usher.Update}
-	var mutations []*stage
-	judged, pods := false, false
+	cluster, namespaced := newStages(), newStages()
+	judged := false
 	for i := range j.rules {
 		r := j.rules[i]
 		if some != nil && !slices.Contains(some, r.Policy) {
@@ -63,40 +61,64 @@ func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
 			continue
 		}
 		p.add(&r)
+		stages := cluster
+		if r.Policy.Namespace != "" {
+			stages = namespaced
+		}
 		if a.unjudged != "" {
 			p.unjudged[place{r.Policy, r.Name}] = true
-			created.rules = append(created.rules, unjudged(r, a.unjudged))
+			stages.created.rules = append(stages.created.rules, unjudged(r, a.unjudged))
 			p.readMatch(&r)
 			continue
 		}
-		judged, pods = true, pods || r.Pod != nil
+		judged = true
 		p.read(&r)
-		// Reports have what all rules of a policy say, also after one has denied the object.
-		r.Independent = true
-		if r.Phase == usher.Mutate {
-			mutations = p.mutation(mutations, &r, a)
-			continue
-		}
-		if a.create {
-			created.rules = append(created.rules, r)
-		}
-		if a.update {
-			updated.rules = append(updated.rules, r)
-		}
+		stages.add(r, a)
 	}
 	if !judged && some == nil {
 		return nil
 	}
-	if pods {
-		p.readPods(created)
-	}
-	for _, s := range append([]*stage{created, updated}, mutations...) {
-		if len(s.rules) > 0 {
-			s.engine = engine.New(index.New(s.rules), j.facts, j.options.Engine)
-			p.stages = append(p.stages, *s)
+	for _, s := range slices.Concat(cluster.all(), namespaced.all()) {
+		if len(s.rules) == 0 {
+			continue
 		}
+		p.readPods(s)
+		s.engine = engine.New(index.New(s.rules), j.facts, j.options.Engine)
+		p.stages = append(p.stages, *s)
 	}
 	return p
+}
+
+// stages are those of the policies of the cluster, or those of the policies of namespaces. Those of
+// the cluster come first: slow policies of a namespace do not keep them from judging its objects.
+type stages struct {
+	created, updated *stage
+	mutations        []*stage
+}
+
+func newStages() *stages {
+	return &stages{
+		created: &stage{phase: usher.Validate, operation: usher.Create},
+		updated: &stage{phase: usher.Validate, operation: usher.Update},
+	}
+}
+
+func (s *stages) all() []*stage { return append([]*stage{s.created, s.updated}, s.mutations...) }
+
+// add adds a rule.
+func (s *stages) add(r rule.Rule, a approach) {
+	// Reports have what all rules of a policy say, also after one has denied the object.
+	r.Independent = true
+	if r.Phase == usher.Mutate {
+		s.mutation(&r, a)
+		return
+	}
+	if a.create {
+		s.created.rules = append(s.created.rules, r)
+	}
+	if a.update {
+		s.updated.rules = append(s.updated.rules, r)
+	}
 }
 
 // add adds the policy of a rule.
@@ -108,7 +130,7 @@ func (p *Plan) add(r *rule.Rule) {
 
 // mutation adds a rule that changes objects. Each policy changes the object that is stored: what it
 // says does not depend on others.
-func (p *Plan) mutation(all []*stage, r *rule.Rule, a approach) []*stage {
+func (s *stages) mutation(r *rule.Rule, a approach) {
 	for _, operation := range []struct {
 		name usher.Operation
 		is   bool
@@ -116,15 +138,14 @@ func (p *Plan) mutation(all []*stage, r *rule.Rule, a approach) []*stage {
 		if !operation.is {
 			continue
 		}
-		i := slices.IndexFunc(all, func(s *stage) bool {
-			return s.operation == operation.name && s.rules[0].Policy == r.Policy
+		i := slices.IndexFunc(s.mutations, func(other *stage) bool {
+			return other.operation == operation.name && other.rules[0].Policy == r.Policy
 		})
 		if i < 0 {
-			i, all = len(all), append(all, &stage{phase: usher.Mutate, operation: operation.name})
+			i, s.mutations = len(s.mutations), append(s.mutations, &stage{phase: usher.Mutate, operation: operation.name})
 		}
-		all[i].rules = append(all[i].rules, *r)
+		s.mutations[i].rules = append(s.mutations[i].rules, *r)
 	}
-	return all
 }
 
 // unjudged returns a rule that skips all objects that r is for, and tells why.

@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/withhold"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Said is what one policy says about an object.
@@ -50,7 +51,8 @@ func (p *Plan) Unjudged() []Unjudged {
 
 // Judge judges an object, of which the values at [Plan.Paths] suffice. Only some policies judge it,
 // or all if some is nil. What is said is in order of evaluation; policies that are not for the object
-// say nothing. The error is that of ctx.
+// say nothing. The error is that of ctx: then what is said is that of the policies that had judged the
+// object before it ended, also of those that are not for it.
 func (p *Plan) Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]Said, error) {
 	if some != nil {
 		return p.part(some).all(ctx, object)
@@ -73,7 +75,7 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
 		}
 		s.begin(stage, &r)
 		if err := stage.engine.Each(ctx, &r, s.hear); err != nil {
-			return nil, err
+			return s.before(used, p.stages[i:]), err
 		}
 	}
 	return s.result(used), nil
@@ -108,10 +110,10 @@ type sayings struct {
 	said []Said
 	// last is the index of the policy of the last finding.
 	last int
-	// stage is the one whose findings are heard, and before the object as the rules before have left
+	// stage is the one whose findings are heard, and object the object as the rules before have left
 	// it; twice says that some rules judge objects as created or as updated.
 	stage  *stage
-	before map[string]any
+	object map[string]any
 	twice  bool
 	// created are the rules that have judged the object as one that is created.
 	created map[place]bool
@@ -131,7 +133,7 @@ func (s *sayings) of(ref usher.PolicyRef) *Said {
 // begin begins a stage.
 func (s *sayings) begin(stage *stage, r *usher.Request) {
 	s.stage, s.twice = stage, s.plan.twice(stage.phase)
-	s.before, _ = r.Object.Tree()
+	s.object, _ = r.Object.Tree()
 }
 
 // hear adds what a finding of the stage says.
@@ -183,8 +185,8 @@ func (s *sayings) objects(said *Said, f *usher.Finding) bool {
 	case f.Outcome == usher.Failed:
 		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Error, Message: f.Err.Error()})
 	case f.Outcome == usher.Changed:
-		fields, after := changes(s.before, f.Patch)
-		s.before = after
+		fields, after := changes(s.object, f.Patch)
+		s.object = after
 		if len(fields) > 0 {
 			s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Warn, Message: wouldChange(fields), Field: fields[0]})
 		}
@@ -257,6 +259,24 @@ func union(a, b []usher.Action) []usher.Action {
 // worse reports whether a status is worse than another one.
 func worse(a, b result.Status) bool {
 	return slices.Index(result.Statuses(), a) < slices.Index(result.Statuses(), b)
+}
+
+// before returns what policies without rules in the rest of the stages have said.
+func (s *sayings) before(used *usage, rest []stage) []Said {
+	var all []Said
+	for i, ref := range s.plan.policies {
+		if slices.ContainsFunc(rest, func(left stage) bool {
+			return slices.ContainsFunc(left.rules, func(r rule.Rule) bool { return r.Policy == ref && r.Phase == left.phase })
+		}) {
+			continue
+		}
+		said := s.said[i]
+		if said.Policy = ref; s.plan.factual[i] {
+			said.Read = used.refs
+		}
+		all = append(all, said)
+	}
+	return all
 }
 
 // result returns what was said, with the facts that were used.
