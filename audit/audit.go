@@ -213,7 +213,7 @@ func (a *Auditor) FactChanged(of schema.GroupVersionKind, namespace, name string
 			}
 			switch {
 			case match:
-				a.enqueue(k, p, cold)
+				a.enqueue(k, p)
 			case p.seen == a.facts.seq-1:
 				p.seen = a.facts.seq
 			}

@@ -58,7 +58,7 @@ func newWorld(t *testing.T, seed uint64, o audit.Options) *world {
 	return w
 }
 
-func (w *world) say(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+func (w *world) sayf(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
 
 // compiled returns the policies in force. The same versions are the same, as from live.
 func (w *world) compiled() []compile.Compiled {
@@ -88,7 +88,7 @@ func (w *world) read(k result.Kind, cut int) {
 	s.Begin()
 	for i, object := range w.cluster.list(k) {
 		if i == cut {
-			w.say("%s: the full read is cut after %d", k.Kind, cut)
+			w.sayf("%s: the full read is cut after %d", k.Kind, cut)
 			s.Fail(fmt.Errorf("cut"))
 			return
 		}
@@ -117,7 +117,7 @@ func (w *world) settle() {
 		for len(w.reread) > 0 {
 			k := <-w.reread
 			w.rereads++
-			w.say("%s: read once more", k.Kind)
+			w.sayf("%s: read once more", k.Kind)
 			w.read(k, -1)
 			again = true
 		}
@@ -126,7 +126,7 @@ func (w *world) settle() {
 		}
 		for k, lost := range w.lost {
 			if lost {
-				w.say("%s: read again", k.Kind)
+				w.sayf("%s: read again", k.Kind)
 				w.read(k, -1)
 				again = true
 			}
@@ -237,16 +237,16 @@ func (w *world) step() {
 		w.enforce()
 	case n < 78:
 		w.cluster.put(namespaces, "", namespace, map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": fmt.Sprintf("v%d", w.rand.IntN(3))}}})
-		w.say("namespace %s changes", namespace)
+		w.sayf("namespace %s changes", namespace)
 		w.event(namespaces, w.cluster.last(namespaces, "", namespace), "set")
 		w.auditor.FactChanged(namespaces.Resource.GroupVersion().WithKind("Namespace"), "", namespace)
 	case n < 84:
 		d := time.Duration(w.rand.IntN(40)) * time.Minute
-		w.say("%s pass", d)
+		w.sayf("%s pass", d)
 		time.Sleep(d)
 	case n < 90:
 		k := kinds()[w.rand.IntN(4)]
-		w.say("%s: events are lost", k.Kind)
+		w.sayf("%s: events are lost", k.Kind)
 		w.lost[k] = true
 		w.sinks[k].Fail(fmt.Errorf("lost"))
 	case n < 94:
@@ -255,10 +255,10 @@ func (w *world) step() {
 		w.read(k, w.rand.IntN(6))
 	case n < 97:
 		w.cluster.setBroken(namespace, !w.cluster.broken[namespace])
-		w.say("facts of %s are broken: %t", namespace, w.cluster.broken[namespace])
+		w.sayf("facts of %s are broken: %t", namespace, w.cluster.broken[namespace])
 	default:
 		k := kinds()[w.rand.IntN(4)]
-		w.say("%s is removed", k.Kind)
+		w.sayf("%s is removed", k.Kind)
 		w.auditor.Remove(k)
 		w.sinks[k] = w.auditor.Sink(k)
 		w.lost[k] = true
@@ -313,7 +313,7 @@ func (w *world) changed(k result.Kind, namespace, name string) {
 
 // event hands an event to the sink, unless events are lost.
 func (w *world) event(k result.Kind, object []byte, what string) {
-	w.say("%s %s %s", k.Kind, what, object)
+	w.sayf("%s %s %s", k.Kind, what, object)
 	switch {
 	case w.lost[k]:
 	case what == "deleted":
@@ -332,17 +332,17 @@ func (w *world) enforce() {
 		switch w.rand.IntN(5) {
 		case 0:
 			delete(w.policies, p.name)
-			w.say("policy %s is gone", p.name)
+			w.sayf("policy %s is gone", p.name)
 		case 1:
 			if w.rand.IntN(2) == 0 {
 				w.exempt[p.name] = time.Now().Add(time.Duration(1+w.rand.IntN(60)) * time.Minute).Truncate(time.Second)
-				w.say("policy %s has an exemption until %s", p.name, w.exempt[p.name])
+				w.sayf("policy %s has an exemption until %s", p.name, w.exempt[p.name])
 			} else {
 				delete(w.exempt, p.name)
 			}
 		default:
 			w.policies[p.name] = w.rand.IntN(3)
-			w.say("policy %s is version %d", p.name, w.policies[p.name])
+			w.sayf("policy %s is version %d", p.name, w.policies[p.name])
 		}
 	}
 	w.auditor.Enforce(w.compiled())
@@ -383,7 +383,7 @@ func random(t *testing.T, seed uint64, steps int, o audit.Options) {
 func (w *world) repair() {
 	for _, namespace := range []string{"a", "b", "c"} {
 		if w.cluster.broken[namespace] {
-			w.say("facts of %s are repaired", namespace)
+			w.sayf("facts of %s are repaired", namespace)
 			w.cluster.setBroken(namespace, false)
 			w.settle()
 			time.Sleep(2 * time.Hour)

@@ -106,7 +106,7 @@ func (a *Auditor) again(k *kind, policies []usher.PolicyRef) {
 		return
 	}
 	for _, p := range k.all {
-		a.enqueue(k, p, cold)
+		a.enqueue(k, p)
 	}
 }
 
@@ -144,7 +144,7 @@ func (a *Auditor) retryDue(now time.Time) (wait time.Duration, waits bool) {
 	for p, k := range r.waiting {
 		if p.refs > 0 && p.uncertain && !k.removed {
 			p.again = true
-			a.enqueue(k, p, cold)
+			a.enqueue(k, p)
 		}
 	}
 	r.waiting = nil

@@ -142,7 +142,7 @@ func (a *Auditor) follow(k *kind, p plan, changed []usher.PolicyRef) {
 	}
 	for _, projection := range k.all {
 		if a.stale(k, projection) {
-			a.enqueue(k, projection, cold)
+			a.enqueue(k, projection)
 		}
 	}
 }

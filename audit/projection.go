@@ -258,8 +258,8 @@ func (a *Auditor) stale(k *kind, p *projection) bool {
 	return p.row == nil || p.epoch < k.epoch || p.again || p.facts != nil && a.facts.changed(p.facts, p.seen)
 }
 
-// enqueue has a projection judged, at its turn among those of its namespace.
-func (a *Auditor) enqueue(k *kind, p *projection, how priority) { a.enqueueAt(k, p.owner, p, how) }
+// enqueue has a projection judged that is not urgent, at its turn among those of its namespace.
+func (a *Auditor) enqueue(k *kind, p *projection) { a.enqueueAt(k, p.owner, p, cold) }
 
 func (a *Auditor) enqueueAt(k *kind, n *namespace, p *projection, how priority) {
 	if !p.pending {

@@ -238,7 +238,7 @@ func (a *Auditor) keep(c *call, cells []told, uses []factUse) {
 		a.notify(a.clockWake)
 	}
 	if a.stale(k, p) {
-		a.enqueue(k, p, cold)
+		a.enqueue(k, p)
 		return
 	}
 	wasPending := k.backlog > 0
@@ -299,8 +299,7 @@ func (e *panicError) Error() string { return fmt.Sprintf("judge object: it panic
 
 func (a *Auditor) logFailure(c *call, err error) {
 	log := a.options.Log.With("kind", c.kind.title(), "error", err)
-	var panicked *panicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*panicError](err); ok {
 		log = log.With("stack", string(panicked.stack))
 	}
 	log.Error("object cannot be judged")
