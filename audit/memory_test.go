@@ -44,7 +44,7 @@ func TestMemoryIsCounted(t *testing.T) {
 			return x
 		}
 		// What is made once is not counted.
-		fill(10)
+		fill(200)
 		before := heap()
 		x := fill(n)
 		taken, counted := float64(heap()-before)/n, float64(x.Stats().Used)/n
