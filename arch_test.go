@@ -103,7 +103,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report", "trial/...", "convert", "kind",
+		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report/...", "trial/...", "convert", "kind",
 		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",

@@ -46,6 +46,8 @@ type cluster struct {
 	// reports are by namespace/name.
 	reports map[string]*openreports.Report
 	missing bool
+	// definitions are CustomResourceDefinitions, by name.
+	definitions map[string]*metav1.PartialObjectMetadata
 	// deleted are namespaces that are being deleted.
 	deleted map[string]bool
 	// inject says what is to happen to a write; nil means that it works.
@@ -84,6 +86,9 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		body, _ = io.ReadAll(r.Body)
 	}
+	if name, ok := strings.CutPrefix(r.URL.Path, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"); ok {
+		return c.definition(r.Method, name), nil
+	}
 	namespace, name, ok := place(r.URL.Path)
 	if !ok || c.missing {
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", nil), nil
@@ -113,6 +118,18 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection reset by peer")
 	}
 	return response, nil
+}
+
+// definition responds to a request about a CustomResourceDefinition.
+func (c *cluster) definition(verb, name string) *http.Response {
+	found := c.definitions[name]
+	if found == nil {
+		return notFound(name)
+	}
+	if verb == http.MethodDelete {
+		delete(c.definitions, name)
+	}
+	return success(http.StatusOK, found)
 }
 
 // place returns the namespace and name in the path of a request about reports.

@@ -438,6 +438,41 @@ func TestEmptySlicesAreRemoved(t *testing.T) {
 	})
 }
 
+func TestRemoveDefinitions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason string
+		by     string
+		others bool
+		want   string
+	}{
+		{"the chart installed them", "usher", false, "CustomResourceDefinition reports.openreports.io, CustomResourceDefinition clusterreports.openreports.io"},
+		{"others have reports", "usher", true, ""},
+		{"others installed them", "", false, ""},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.definitions = map[string]*metav1.PartialObjectMetadata{}
+			for _, name := range []string{"reports.openreports.io", "clusterreports.openreports.io"} {
+				c.definitions[name] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+					Name: name, Annotations: map[string]string{openreports.InstalledByAnnotation: test.by},
+				}}
+			}
+			if test.others {
+				c.store(&openreports.Report{ObjectMeta: metav1.ObjectMeta{Name: "of-somebody-else"}})
+			}
+			var told []string
+			if err := openreports.Remove(t.Context(), c.client(t), func(kind, name string) { told = append(told, kind+" "+name) }); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(told, ", "); got != test.want {
+				t.Errorf("deleted %q, expected %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -212,6 +212,11 @@ func TestNothingIsWrittenUnlessItChanged(t *testing.T) {
 			name := fmt.Sprintf("team-%d", n)
 			a.set(name, n, failures(name, 30*n)...)
 		}
+		// What an audit says about a kind, a namespace as a whole and itself.
+		whole := result.Result{Object: result.Object{APIVersion: "v1", Kind: "Namespace", Name: "whole"}, Status: result.Error, Message: "more"}
+		kind := result.Result{Object: result.Object{APIVersion: "v1", Kind: "Pod"}, Status: result.Error, Message: "cannot be read"}
+		a.set("whole", 0, whole, about("whole", "Pod", "", result.Error, "left out"))
+		a.set("", 0, kind, result.Result{Status: result.Error, Message: "more"})
 		r := run(t, c, a, openreports.Options{})
 		pass(10 * time.Minute)
 		before, _ := c.counts()

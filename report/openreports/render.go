@@ -30,7 +30,10 @@ type key [16]byte
 
 // render returns the report form of a result, bounded, without a time.
 func render(r *result.Result) Result {
-	properties := map[string]string{PropertyKind: r.Policy.Kind}
+	properties := map[string]string{}
+	if r.Policy.Kind != "" {
+		properties[PropertyKind] = r.Policy.Kind
+	}
 	rule := r.Rule
 	if r.Validation != "" {
 		rule, properties[PropertyPath] = r.Validation, r.Rule
@@ -48,8 +51,12 @@ func render(r *result.Result) Result {
 		properties[name] = bounded(value, maxName)
 	}
 	policy := r.Policy.Name
-	if r.Policy.Namespace != "" {
+	switch {
+	case r.Policy.Namespace != "":
 		policy = r.Policy.Namespace + "/" + policy
+	case policy == "":
+		// It is about the audit itself.
+		policy = Source
 	}
 	return Result{
 		Source: Source, Policy: bounded(policy, maxName), Rule: bounded(rule, maxName),
@@ -148,7 +155,12 @@ func kindOf(r *Result) schema.GroupKind {
 
 // isSound reports whether a stored result is one that Usher could have written.
 func isSound(r *Result, namespace string) bool {
-	if r.Source != Source || !isReported(r.Result) || len(r.Subjects) != 1 || r.Subjects[0].Namespace != namespace {
+	if r.Source != Source || !isReported(r.Result) || len(r.Subjects) != 1 {
+		return false
+	}
+	s := &r.Subjects[0]
+	// Some results are about a namespace as a whole.
+	if s.Namespace != namespace && (s.Namespace != "" || s.Kind != "Namespace" || s.Name != namespace) {
 		return false
 	}
 	text, err := json.Marshal(r)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -21,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/report/openreports"
 )
 
 type uninstallFlags struct {
@@ -37,9 +39,10 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
 it, and then the Leases of its servers and the Secrets with the keys of their URL paths and of
-policy proofs. The status of policies says then that they are not enforced. It works when
-no server runs any more, also if every write is refused because of that, and can be
-repeated.
+policy proofs. The status of policies says then that they are not enforced. It deletes the
+reports of Usher, and their definitions if the chart of Usher installed them and there
+are no reports of others. It works when no server runs any more, also if every write is
+refused because of that, and can be repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
 their definitions and the Secret with the certificate are left. Without the key their proofs
@@ -57,7 +60,7 @@ be reached.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
-			err = Remove(ctx, kube, f.Installation, s.Out)
+			err = errors.Join(Remove(ctx, kube, f.Installation, s.Out), removeReports(ctx, kube.CoreV1().RESTClient(), s.Out))
 			withdraw(ctx, policies, s)
 			if err == nil || !Answered(err) {
 				return err
@@ -102,6 +105,17 @@ func withdraw(ctx context.Context, policies dynamic.Interface, s cli.Streams) {
 	if err != nil {
 		fmt.Fprintf(s.Err, "usher: the status of policies may still say that they are enforced: %v\n", err)
 	}
+}
+
+// removeReports deletes the reports of Usher, and prints what it deletes.
+func removeReports(ctx context.Context, client rest.Interface, out io.Writer) error {
+	err := openreports.Remove(ctx, client, func(kind, name string) { fmt.Fprintf(out, "deleted %s %s\n", kind, name) })
+	if apierrors.IsForbidden(err) {
+		// Installations that write no reports do not give the right to delete them.
+		fmt.Fprintf(out, "reports are left, if there are any: %v\n", err)
+		return nil
+	}
+	return err
 }
 
 // registerCluster registers the flags that locate Usher.
