@@ -90,6 +90,14 @@ func (r *Reporter) observeLeader(identity string) {
 	r.rival = identity
 }
 
+// Leader returns the identity of the replica that was last seen to lead; empty if none was.
+func (r *Reporter) Leader() string {
+	if r.Leads() {
+		return r.options.Identity
+	}
+	return r.deposed()
+}
+
 // deposed returns the replica that led before this one and lost the Lease because it did not renew
 // it; empty if there is none.
 func (r *Reporter) deposed() string {

@@ -382,6 +382,9 @@ func TestOneReplicaLeads(t *testing.T) {
 		if !one.Leads() || two.Leads() {
 			t.Errorf("one leads: %t, two leads: %t, want one alone", one.Leads(), two.Leads())
 		}
+		if one.Leader() != "one" || two.Leader() != "one" {
+			t.Errorf("the leader is %q and %q, want one", one.Leader(), two.Leader())
+		}
 		stop()
 		time.Sleep(time.Minute)
 		if one.Leads() || !two.Leads() {
