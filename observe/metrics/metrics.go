@@ -47,6 +47,7 @@ type Metrics struct {
 	limits     limits
 	workers    workers
 	exemptions exemptions
+	audit      audit
 	recent     recentState
 }
 
@@ -94,13 +95,14 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.workers.init(m)
 	m.exemptions.init(m)
 	m.recent.init(m)
+	m.audit.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that rules requested, by kind (object, http, access) and result (ok, error).",
 		"kind", "result")
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"Duration of fetches of facts.",
 		"kind")
-	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, &m.recent, m.buildInfo())
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, &m.audit, &m.recent, m.buildInfo())
 	return m
 }
 

@@ -305,6 +305,9 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	asked(t, m, "mutate-v1", true)
 	writePolicy(t, m, usher.Allowed())
 	m.Snapshot(metrics.Snapshot{Policies: map[string]int{"OverridePolicy": 1}, Known: map[string]int{"ValidatingAdmissionPolicy": 1}, InForce: []usher.PolicyRef{team}})
+	m.Audit(func() *metrics.AuditState {
+		return &metrics.AuditState{Resources: map[string]metrics.AuditResource{"pods.v1": {}}, Results: map[string]int{"pass": 1}}
+	})
 	m.Cluster(metrics.ClusterState{
 		Staleness: func() time.Duration { return 0 }, Registered: func() bool { return true },
 		Called: func() (bool, bool) { return true, true }, Failing: func() int { return 1 },
