@@ -39,6 +39,8 @@ type Clients struct {
 	Mapper meta.ResettableRESTMapper
 	// Schemas reads the schemas of kinds; nil if they are not compared with those of this version.
 	Schemas openapi.Client
+	// Audit reads the objects that are audited, over connections of its own: they are many.
+	Audit rest.Interface
 	// Probe writes probes over separate connections; nil if no probes are written.
 	Probe probe.Writer
 }
@@ -75,11 +77,19 @@ func Connect(c *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
-	probes, connections, err := probeClient(c)
+	probes, connections, err := ownClient(c)
+	if err != nil {
+		return nil, err
+	}
+	// Streams limit their requests themselves, and each of the others would wait for a rate limit.
+	unlimited := rest.CopyConfig(c)
+	unlimited.QPS = -1
+	audit, _, err := ownClient(unlimited)
 	if err != nil {
 		return nil, err
 	}
 	return &Clients{
+		Audit:  audit,
 		Probe:  probe.Through(probes, connections),
 		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Access: access,
 		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
@@ -87,8 +97,8 @@ func Connect(c *rest.Config) (*Clients, error) {
 	}, nil
 }
 
-// probeClient creates a client that shares no connections.
-func probeClient(c *rest.Config) (rest.Interface, *http.Client, error) {
+// ownClient creates a client that shares no connections.
+func ownClient(c *rest.Config) (rest.Interface, *http.Client, error) {
 	own := rest.CopyConfig(c)
 	// client-go shares transports among equal configurations.
 	own.Dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext

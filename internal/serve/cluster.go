@@ -38,6 +38,8 @@ type clusterRuntime struct {
 	// prober is nil if there is no way to find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
+	// auditing is nil if objects that exist are not audited.
+	auditing *auditing
 	// failing remembers which policies fail here.
 	failing *failing.Tracker
 	// denials writes Events; nil if it does not.
@@ -52,6 +54,7 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 		Cluster:  c.Cluster,
 		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
 		answerer: probe.NewAnswerer(keys),
+		scopes:   newScopes(clients.Kube.Discovery(), c.Log),
 	}
 	m.failing = failing.New(func() { m.reporter.Failed() })
 	if c.Cluster.DenialEvents {
@@ -64,12 +67,18 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
 		o.Verify = m.verify
 	}
+	if c.Audit != nil {
+		m.auditing = newAuditing(*c.Audit, clients.Audit, m.scopes, m.resolver, c.Log)
+		o.Lead = m.auditing.lead
+	}
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
+	if m.auditing != nil {
+		m.auditing.leader = m.reporter.Leader
+	}
 	m.proofs = newProofs(c.Cluster, m.reporter, func() { m.source.Recheck() }, c.Log)
 	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
-	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, c.Log)
+	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, m.scopes.read, c.Log)
 	m.admission = newAdmission(c)
-	m.scopes = newScopes(clients.Kube.Discovery(), c.Log)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.ManageWebhookConfig {
 		o := c.Cluster.WebhookConfig
@@ -118,6 +127,9 @@ func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
 func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
 	m.failing.Keep(snapshot.Policies)
+	if m.auditing != nil {
+		signal(m.auditing.policies)
+	}
 	if m.webhookConfig == nil {
 		m.reporter.Observe(snapshot)
 		return

@@ -57,6 +57,8 @@ type Config struct {
 	Authorization *Authorization
 	// API configures the server's own API, which needs Cluster; nil means that it is not served.
 	API *API
+	// Audit configures the audit of the objects of Cluster; nil means that they are not audited.
+	Audit *Audit
 	// Protection defines the users whose requests authorization policies never deny.
 	Protection Protection
 

@@ -10,10 +10,14 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/audit/result"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/proof"
@@ -151,7 +155,7 @@ type PolicyKinds struct{ k *policyKinds }
 
 // NewPolicyKinds returns one that has read no schemas.
 func NewPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, log *slog.Logger) PolicyKinds {
-	return PolicyKinds{newPolicyKinds(schemas, readings, log)}
+	return PolicyKinds{newPolicyKinds(schemas, readings, func() {}, log)}
 }
 
 // Read reads the schemas that have changed.
@@ -173,3 +177,27 @@ func NewDecisionsAPI(ring *recent.Ring, timeout time.Duration) http.Handler {
 	a.writeTimeout = timeout
 	return a
 }
+
+// A Selector is what Audited asks.
+type Selector = selector
+
+// Audited is audited.
+func Audited(lists []*metav1.APIResourceList, s Selector) map[result.Kind]bool {
+	return audited(lists, s)
+}
+
+// A FactChanges is factChanges.
+type FactChanges struct{ *factChanges }
+
+// NewFactChanges is newFactChanges.
+func NewFactChanges(delay time.Duration, tell func(of schema.GroupVersionKind, namespace, name string)) FactChanges {
+	return FactChanges{newFactChanges(delay, tell)}
+}
+
+// Add is add.
+func (c FactChanges) Add(of schema.GroupVersionKind, namespace, name string) {
+	c.add(of, namespace, name)
+}
+
+// Run is run.
+func (c FactChanges) Run(ctx context.Context, from *clusterfact.Resolver) { c.run(ctx, from) }

@@ -27,6 +27,10 @@ type policyKinds struct {
 	schemas  openapi.Client
 	readings func() []clustersource.Reading
 	log      *slog.Logger
+	// served are the documents of the cluster with their versions, and changed is called when these
+	// are others: kinds may have come or gone.
+	served  map[string]string
+	changed func()
 
 	mu sync.Mutex
 	// urls are those of the schemas that were read; they change with the schemas.
@@ -41,8 +45,8 @@ const recheck = 20 * time.Second
 // namedFields is how many dropped fields are named.
 const namedFields = 5
 
-func newPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, log *slog.Logger) *policyKinds {
-	return &policyKinds{schemas: schemas, readings: readings, log: log, urls: map[schema.GroupVersion]string{}, dropped: map[string][]string{}}
+func newPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, changed func(), log *slog.Logger) *policyKinds {
+	return &policyKinds{schemas: schemas, readings: readings, log: log, changed: changed, urls: map[schema.GroupVersion]string{}, dropped: map[string][]string{}}
 }
 
 // run reads the schemas whenever they change, until ctx is done.
@@ -80,6 +84,7 @@ func (k *policyKinds) read() error {
 	if err != nil {
 		return fmt.Errorf("list OpenAPI documents: %w", err)
 	}
+	k.compare(paths)
 	byGroup := map[schema.GroupVersion][]api.Kind{}
 	for _, kind := range api.Kinds() {
 		byGroup[kind.GroupVersion()] = append(byGroup[kind.GroupVersion()], kind)
@@ -103,6 +108,18 @@ func (k *policyKinds) read() error {
 		k.note(gv, url, kinds, set)
 	}
 	return errors.Join(errs...)
+}
+
+// compare finds out whether the cluster serves other kinds than before, as far as its schemas tell.
+func (k *policyKinds) compare(paths map[string]openapi.GroupVersion) {
+	served := make(map[string]string, len(paths))
+	for path, document := range paths {
+		served[path] = document.ServerRelativeURL()
+	}
+	before := k.served
+	if k.served = served; before != nil && !maps.Equal(before, served) {
+		k.changed()
+	}
 }
 
 func schemasOf(document openapi.GroupVersion, kinds []api.Kind) (*kind.Set, error) {

@@ -100,6 +100,7 @@ func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
 	m.proofs.describe(b, m.proofSecret(), status.Proofs)
+	m.auditing.describe(b)
 	kinds := m.resolver.Watched()
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {

@@ -22,6 +22,8 @@ type scopes struct {
 	log       *slog.Logger
 	known     atomic.Pointer[map[schema.GroupResource]authz.Scope]
 	lists     atomic.Pointer[discovered]
+	// noticed is called when discovery was read.
+	noticed func()
 }
 
 // A discovered is what discovery returned; complete says that all groups responded.
@@ -34,7 +36,7 @@ type discovered struct {
 const rediscover = time.Minute
 
 func newScopes(d discovery.DiscoveryInterface, log *slog.Logger) *scopes {
-	s := &scopes{discovery: d, log: log}
+	s := &scopes{discovery: d, log: log, noticed: func() {}}
 	s.known.Store(&map[schema.GroupResource]authz.Scope{})
 	return s
 }
@@ -97,4 +99,5 @@ func (s *scopes) read() {
 		}
 	}
 	s.known.Store(&next)
+	s.noticed()
 }

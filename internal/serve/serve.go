@@ -105,7 +105,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if s.protection, err = newProtection(c.Protection, s.config.Log); err != nil {
 		return nil, err
 	}
-	s.live = live.New(s.policies(facts))
+	s.live = s.newLive(s.policies(facts))
 	s.metrics.Exemptions(s.exemptions)
 	s.keepDecisions()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
@@ -177,6 +177,16 @@ func (s *Server) keepDecisions() {
 		s.decisions = &recent.Ring{}
 		s.metrics.Recent(s.decisions.Subscribers)
 	}
+}
+
+// newLive returns what loads and enforces policies, and connects the audit with it.
+func (s *Server) newLive(o live.Options) *live.Live {
+	l := live.New(o)
+	if s.cluster != nil && s.cluster.auditing != nil {
+		s.cluster.auditing.begin(o, l)
+		s.metrics.Audit(s.cluster.auditing.state)
+	}
+	return l
 }
 
 // refused returns a function that counts the callers that a door rejects, by reason.

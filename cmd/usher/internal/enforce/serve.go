@@ -42,6 +42,7 @@ type serveFlags struct {
 	traceAnnotation string
 	authorization   authorizationFlags
 	api             apiFlags
+	audit           auditFlags
 }
 
 // Serve returns usher serve.
@@ -70,6 +71,9 @@ address: /authorize/deny only denies, /authorize/allow only allows, /authorize d
 With --api-address it also serves the Usher API over HTTPS at that address, for people and
 tools: GET /usher/v1/ returns what the caller may read. The cluster authenticates and
 authorizes its users.
+
+With --audit one replica also judges the objects that exist, and keeps the results current.
+/readyz?verbose names the kinds that it may not read.
 
 On SIGTERM /readyz fails, in-flight requests complete, and the exit status is 0.`,
 		Example: `  usher serve --policies policies/
@@ -110,6 +114,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
 	f.api.register(flags)
+	f.audit.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies (repeatable); watched for changes")
 	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
@@ -198,10 +203,7 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	if err := f.checkFiles(); err != nil {
 		return err
 	}
-	if c.Authorization, err = f.authorization.complete(cmd.Flags().Changed); err != nil {
-		return err
-	}
-	if c.API, err = f.api.complete(cmd.Flags().Changed, c.Cluster != nil); err != nil {
+	if err := f.completeParts(cmd.Flags().Changed); err != nil {
 		return err
 	}
 	switch f.tlsMinVersion {
@@ -218,6 +220,19 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
 	}
 	return nil
+}
+
+// completeParts completes what the server does besides admission; given says which flags are set.
+func (f *serveFlags) completeParts(given func(flag string) bool) (err error) {
+	c := &f.config
+	if c.Authorization, err = f.authorization.complete(given); err != nil {
+		return err
+	}
+	if c.API, err = f.api.complete(given, c.Cluster != nil); err != nil {
+		return err
+	}
+	c.Audit, err = f.audit.complete(given, c.Cluster != nil)
+	return err
 }
 
 // checkWorkers checks and applies the flags for the processes that evaluate CUE.

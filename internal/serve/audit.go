@@ -1,0 +1,263 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/usher-dev/usher/audit"
+	"github.com/usher-dev/usher/audit/judge"
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/audit/stream"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/live"
+)
+
+// An Audit configures the audit of the objects that exist in a cluster. The replica that writes the
+// status of policies does it.
+type Audit struct {
+	// Memory limits what is kept of objects and results, in bytes, and CPU the cores that judging
+	// takes on average. 0 means the defaults of [audit.Options].
+	Memory int64
+	CPU    float64
+	// Secrets keeps what rules read of the data of Secrets.
+	Secrets bool
+}
+
+// fullReads is how many kinds are read as a whole at once.
+const fullReads = 4
+
+// auditing audits the objects of a cluster while this replica leads. A replica that does not lead
+// keeps nothing.
+type auditing struct {
+	config   Audit
+	client   rest.Interface
+	scopes   *scopes
+	resolver *clusterfact.Resolver
+	// facts, engine and compiled are known when the policies are.
+	facts    fact.Resolver
+	engine   engine.Options
+	compiled func() []compile.Compiled
+	// leader names the replica that leads; empty if it is not known.
+	leader func() string
+	log    *slog.Logger
+
+	// policies is signalled when policies change, and kinds when those of the cluster may have.
+	policies, kinds chan struct{}
+	current         atomic.Pointer[audit.Auditor]
+
+	mu sync.Mutex
+	// since is when current began.
+	since time.Time
+}
+
+func newAuditing(c Audit, client rest.Interface, s *scopes, r *clusterfact.Resolver, log *slog.Logger) *auditing {
+	a := &auditing{
+		config: c, client: client, scopes: s, resolver: r, log: log,
+		policies: make(chan struct{}, 1), kinds: make(chan struct{}, 1),
+	}
+	s.noticed = func() { signal(a.kinds) }
+	return a
+}
+
+// begin connects the audit with the policies, before anything runs.
+func (a *auditing) begin(policies live.Options, l *live.Live) {
+	a.facts, a.engine, a.compiled = policies.Facts, policies.Engine, l.Compiled
+}
+
+// signal wakes the receiver of c, which need not be there yet.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// reader returns the results of the audit; nil if this replica does not lead.
+func (a *auditing) reader() result.Reader {
+	if a == nil {
+		return nil
+	}
+	if current := a.current.Load(); current != nil {
+		return current
+	}
+	return nil
+}
+
+// lead audits until ctx is done.
+func (a *auditing) lead(ctx context.Context) {
+	t := &term{auditing: a, slots: make(chan struct{}, fullReads), streams: map[result.Kind]*reading{}, wake: make(chan struct{}, 1), missing: make(chan struct{}, 1)}
+	changes := newFactChanges(objectTTL+objectTTL/4, func(of schema.GroupVersionKind, namespace, name string) {
+		t.auditor.FactChanged(of, namespace, name)
+	})
+	t.auditor = audit.New(audit.Options{
+		Judge:  judge.Options{Facts: newAwaited(a.facts, a.resolver), Engine: a.engine},
+		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Log: a.log,
+	})
+	t.auditor.Enforce(a.compiled())
+	a.publish(t.auditor)
+	defer a.publish(nil)
+	a.log.Info("this replica audits the objects of the cluster")
+	defer t.running.Wait()
+	t.running.Go(func() { t.auditor.Run(ctx) })
+	t.running.Go(func() { a.resolver.Follow(ctx, changes.add) })
+	t.running.Go(func() { changes.run(ctx, a.resolver) })
+	t.running.Go(func() { t.rediscover(ctx) })
+	for {
+		t.follow(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.policies:
+			t.auditor.Enforce(a.compiled())
+		case <-a.kinds:
+		case <-t.wake:
+		}
+	}
+}
+
+// publish has others see the results of an auditor from now on; nil means none.
+func (a *auditing) publish(auditor *audit.Auditor) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.current.Store(auditor)
+	a.since = time.Now()
+}
+
+// A term is the audit while this replica leads.
+type term struct {
+	*auditing
+	auditor *audit.Auditor
+	slots   chan struct{}
+	running sync.WaitGroup
+	// streams are only used by lead.
+	streams map[result.Kind]*reading
+	wake    chan struct{}
+	// missing is signalled when a kind was not found.
+	missing chan struct{}
+
+	mu sync.Mutex
+	// again are the kinds that are to be read once more.
+	again []result.Kind
+}
+
+// A reading is a stream that runs.
+type reading struct {
+	*stream.Stream
+	metadataOnly bool
+	stop         context.CancelFunc
+	ended        chan struct{}
+}
+
+// reread has a kind read once more.
+func (t *term) reread(k result.Kind) {
+	t.mu.Lock()
+	t.again = append(t.again, k)
+	t.mu.Unlock()
+	signal(t.wake)
+}
+
+func (t *term) takeAgain() []result.Kind {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	again := t.again
+	t.again = nil
+	return again
+}
+
+// follow starts and ends streams, so that there is one for each kind that policies select. Kinds
+// stay until discovery is certain that they are gone.
+func (t *term) follow(ctx context.Context) {
+	discovered := t.scopes.lists.Load()
+	if discovered == nil {
+		return
+	}
+	again := t.takeAgain()
+	wanted := audited(discovered.lists, t.auditor)
+	for k, r := range t.streams {
+		metadataOnly, selected := wanted[k]
+		switch {
+		case !selected && (discovered.complete || !t.selects(k)):
+			r.end()
+			delete(t.streams, k)
+			t.auditor.Remove(k)
+		case selected && metadataOnly != r.metadataOnly:
+			r.end()
+			t.start(ctx, k, metadataOnly)
+		case slices.Contains(again, k):
+			r.Reread()
+		}
+	}
+	for k, metadataOnly := range wanted {
+		if t.streams[k] == nil {
+			t.start(ctx, k, metadataOnly)
+		}
+	}
+}
+
+func (t *term) selects(k result.Kind) bool {
+	selects, _ := t.auditor.Selects(k)
+	return selects
+}
+
+func (t *term) start(ctx context.Context, k result.Kind, metadataOnly bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	sink := watchedSink{t.auditor.Sink(k), func() { signal(t.missing) }}
+	if metadataOnly {
+		sink.Sink = t.auditor.MetadataSink(k)
+	}
+	r := &reading{
+		Stream:       stream.New(t.client, k, sink, stream.Options{MetadataOnly: metadataOnly, Slots: t.slots, Log: t.log}),
+		metadataOnly: metadataOnly, stop: cancel, ended: make(chan struct{}),
+	}
+	t.streams[k] = r
+	t.running.Go(func() {
+		defer close(r.ended)
+		r.Run(ctx)
+	})
+}
+
+// A watchedSink calls gone when the cluster may no longer have the kind.
+type watchedSink struct {
+	*audit.Sink
+	gone func()
+}
+
+// Fail implements [stream.Sink].
+func (s watchedSink) Fail(err error) {
+	s.Sink.Fail(err)
+	if apierrors.IsNotFound(err) {
+		s.gone()
+	}
+}
+
+// rediscover reads discovery when a kind was not found, but not all the time.
+func (t *term) rediscover(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.missing:
+		}
+		t.scopes.read()
+		if !sleep(ctx, rescan) {
+			return
+		}
+	}
+}
+
+// end returns when the stream no longer calls its sink.
+func (r *reading) end() {
+	r.stop()
+	<-r.ended
+}
