@@ -73,6 +73,36 @@ ClusterRole usher: get,list,watch mutatingadmissionpolicies.admissionregistratio
 ClusterRole usher: get,list,watch mutatingadmissionpolicybindings.admissionregistration.k8s.io
 ClusterRole usher: get,list,watch validatingadmissionpolicies.admissionregistration.k8s.io
 ClusterRole usher: get,list,watch validatingadmissionpolicybindings.admissionregistration.k8s.io`
+	auditByDefault = `
+ClusterRole usher: list,watch configmaps
+ClusterRole usher: list,watch endpoints
+ClusterRole usher: list,watch limitranges
+ClusterRole usher: list,watch namespaces
+ClusterRole usher: list,watch nodes
+ClusterRole usher: list,watch persistentvolumeclaims
+ClusterRole usher: list,watch persistentvolumes
+ClusterRole usher: list,watch pods
+ClusterRole usher: list,watch podtemplates
+ClusterRole usher: list,watch replicationcontrollers
+ClusterRole usher: list,watch resourcequotas
+ClusterRole usher: list,watch serviceaccounts
+ClusterRole usher: list,watch services
+ClusterRole usher: list,watch daemonsets.apps
+ClusterRole usher: list,watch deployments.apps
+ClusterRole usher: list,watch replicasets.apps
+ClusterRole usher: list,watch statefulsets.apps
+ClusterRole usher: list,watch horizontalpodautoscalers.autoscaling
+ClusterRole usher: list,watch cronjobs.batch
+ClusterRole usher: list,watch jobs.batch
+ClusterRole usher: list,watch ingressclasses.networking.k8s.io
+ClusterRole usher: list,watch ingresses.networking.k8s.io
+ClusterRole usher: list,watch networkpolicies.networking.k8s.io
+ClusterRole usher: list,watch poddisruptionbudgets.policy
+ClusterRole usher: list,watch clusterrolebindings.rbac.authorization.k8s.io
+ClusterRole usher: list,watch clusterroles.rbac.authorization.k8s.io
+ClusterRole usher: list,watch rolebindings.rbac.authorization.k8s.io
+ClusterRole usher: list,watch roles.rbac.authorization.k8s.io
+ClusterRole usher: list,watch storageclasses.storage.k8s.io`
 	getOwners = `
 ClusterRole usher: get cronjobs.batch
 ClusterRole usher: get daemonsets.apps
@@ -96,6 +126,10 @@ ClusterRole usher-admin: get,list,watch recordings.usher.dev
 ClusterRole usher-api: create tokenreviews.authentication.k8s.io
 ClusterRole usher-edit: get,list,watch decisions.usher.dev
 ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
+		{"one kind is audited", "audit.enabled=true,audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "ClusterRole usher: list,watch widgets.example.com", ""},
+		{"all kinds of the chart are audited", "audit.enabled=true", auditByDefault, ""},
+		{"Secrets are not audited unless they are listed", "audit.enabled=true,audit.secrets=true", auditByDefault, ""},
+		{"nothing is audited", "audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "", ""},
 		{"admission policies of the cluster are not read", "admissionPolicies=off", "", readAdmission},
 		{"YAML reads off as false", "admissionPolicies=false", "", readAdmission},
 		{"enforcing takes no more than reading", "admissionPolicies=enforce", "", ""},
