@@ -34,6 +34,8 @@ var mayImport = []struct {
 	{"rule/ruletest", []string{".", "rule"}},
 	{"kind", nil},
 	{"deploy/crds", nil},
+	// Packs of policies, as they are written.
+	{"library", []string{"api/..."}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},
@@ -103,7 +105,7 @@ var mayImport = []struct {
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report/...", "trial/...", "convert", "kind",
+		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report/...", "trial/...", "convert", "kind", "library",
 		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
 		"lang/cue/...",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",

@@ -75,6 +75,8 @@ func TestJSONIsCamelCase(t *testing.T) {
 		"usher authz diff":     {examples + "authorization/policies/hide-db.yaml", examples + "authorization/policies/own-config.yaml"},
 		"usher bench":          {server.URL, "-f", examples + "objects/pod.yaml", "--insecure-skip-tls-verify", "--duration", "10ms"},
 		"usher version":        {},
+		"usher library list":   {"supply-chain"},
+		"usher library try":    {"best-practices", "defaults", "-f", examples + "objects"},
 	}
 	for _, cmd := range clitest.Commands(newRoot(silent())) {
 		path := cmd.CommandPath()

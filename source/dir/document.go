@@ -211,6 +211,9 @@ func examine(raw []byte, p *places, prefix string) []found {
 			all = append(all, examine(ofList(item, kind), p, fmt.Sprintf("%sitems[%d].", prefix, i))...)
 		}
 		return all
+	case kind == schema.GroupVersionKind{Group: "usher.dev", Version: "v1alpha1", Kind: "PolicyPack"}:
+		// It describes a folder of policies, and is none.
+		return nil
 	case ours(kind.Group) || isForeign(kind):
 		return []found{examinePolicy(raw, p, prefix)}
 	case isAdmissionPolicy(kind):

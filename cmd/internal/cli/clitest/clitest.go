@@ -44,6 +44,8 @@ func shared() map[string]meaning {
 		// A cluster is in files, or it is that of the kubeconfig.
 		"cluster": {"", []string{"stringArray", "bool"}, []string{"file or folder with", "read the cluster of the kubeconfig; nothing is written to it"}},
 		"color":   one("", "when", "when to use colors"),
+		// Of an exemption it is what follows instead of a denial.
+		"action":  {"", []string{"string"}, []string{"what follows instead of the denial", "what follows from a validation that fails"}},
 		"context": one("", "string", "context of the kubeconfig (default: the current one)"),
 		"dir":     one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
@@ -64,6 +66,8 @@ func shared() map[string]meaning {
 		"namespaced-references": one("", "stringSlice", "kinds whose objects policies of a namespace may read outside of it"),
 		"old":                   one("", "stringArray", "file or folder with the objects before an UPDATE (repeatable)"),
 		"operation":             one("", "string", "CREATE, UPDATE, DELETE or CONNECT"),
+		"packs":                 one("", "stringArray", "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)"),
+		"params":                one("", "stringArray", "value of a param in YAML"),
 		"out":                   one("", "string", "folder to write the files to"),
 		"output":                {"o", []string{"format"}, []string{"output format: text, json, yaml", "output format: line, json"}},
 		"policy":                one("", "string", ""),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/library"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
@@ -57,16 +59,19 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 	return set, err
 }
 
-// noteSkipped prints which files have no policies, if others have some. It ignores test cases,
-// which may be in the same folder as their policies.
+// noteSkipped prints which files have no policies, if others have some. It ignores test cases and
+// descriptions of packs, which may be in the same folder as their policies.
 func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
-	files := slices.DeleteFunc(slices.Clone(set.Skipped), hasCases)
+	files := slices.DeleteFunc(slices.Clone(set.Skipped), isBesidePolicies)
 	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
 		cli.Notef(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
 	}
 }
 
-func hasCases(file string) bool {
+func isBesidePolicies(file string) bool {
+	if filepath.Base(file) == library.File {
+		return true
+	}
 	documents, err := policytest.Documents(file)
 	return err == nil && slices.ContainsFunc(documents, func(d policytest.Document) bool {
 		fields, _ := d.Head()

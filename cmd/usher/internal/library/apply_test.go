@@ -1,0 +1,106 @@
+package library_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
+	"github.com/usher-dev/usher/library"
+)
+
+// TestInstallInCluster is about what is sent to API servers.
+func TestInstallInCluster(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := library.Select(packs, []string{"service-types"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := func(old, changed string) *unstructured.Unstructured {
+		manifest, err := chosen[0].Manifest(library.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(manifest), old, changed)), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		// Others have changed these, too.
+		u.SetLabels(map[string]string{library.PackLabel: u.GetLabels()[library.PackLabel], "team": "web"})
+		return &u
+	}
+	for _, row := range []struct {
+		reason   string
+		existing *unstructured.Unstructured
+		settings library.Settings
+		dryRun   bool
+		// refused is the error of the API server.
+		refused error
+		// out and says are parts of the output, and sent is a part of what is sent, empty for nothing.
+		out, says, sent string
+		err             error
+	}{
+		{"a new policy", nil, library.Settings{}, false, nil, "applied service-types\n", "", `"validationActions":["Warn"]`, nil},
+		{"settings", nil, library.Settings{Action: "Deny", Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "", `"params":{"types":["ClusterIP"]},"validationActions":["Deny"]`, nil},
+		{"a dry run", nil, library.Settings{}, true, nil, "would apply service-types\n", "", `"validationActions":["Warn"]`, nil},
+		{"nothing to do", installed("", ""), library.Settings{}, false, nil, "service-types unchanged\n", "", "", nil},
+		{"another version keeps its bindings", installed("pack-version: 1.0.0", "pack-version: 0.1.0\n  resourceVersion: \"7\""), library.Settings{}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n", `"name":"everywhere"`, nil},
+		{"and their actions", installed("[Warn]", "[Deny]"), library.Settings{Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "+", `"validationActions":["Deny"]`, nil},
+		{"a policy of somebody else", installed("usher.dev/pack:", "other:"), library.Settings{}, false, nil, "", "not of a pack", "", cli.ErrNegative},
+		{"a policy of another pack", installed("usher.dev/pack: networking", "usher.dev/pack: mine"), library.Settings{}, false, nil, "", "not of a pack", "", cli.ErrNegative},
+		{"an API server that refuses", nil, library.Settings{}, false, apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource(), "service-types", errors.New("no rights")), "", "no rights", `"kind"`, cli.ErrNegative},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			objects := []runtime.Object{}
+			if row.existing != nil {
+				objects = append(objects, row.existing)
+			}
+			client := fake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)
+			var sent string
+			client.PrependReactor("patch", "clusterobjectpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				patch, ok := action.(clienttesting.PatchActionImpl)
+				if !ok || patch.PatchType != types.ApplyPatchType {
+					t.Errorf("expected a server-side apply, got %v", action)
+				}
+				o := patch.PatchOptions
+				if o.FieldManager != commands.FieldManager || (len(o.DryRun) > 0) != row.dryRun || row.dryRun && o.DryRun[0] != metav1.DryRunAll {
+					t.Errorf("options: %+v", o)
+				}
+				sent = string(patch.Patch)
+				return true, &unstructured.Unstructured{}, row.refused
+			})
+			var out, says bytes.Buffer
+			s := cli.Streams{Out: &out, Err: &says}
+			err := commands.Install(t.Context(), s, commands.Cluster(client, row.dryRun), chosen, []library.Settings{row.settings})
+			if !errors.Is(err, row.err) {
+				t.Errorf("error: expected %v, got %v", row.err, err)
+			}
+			if out.String() != row.out || !strings.Contains(says.String(), row.says) || row.says == "" && says.Len() > 0 {
+				t.Errorf("printed %q and %q", out.String(), says.String())
+			}
+			if !strings.Contains(sent, row.sent) || row.sent == "" && sent != "" {
+				t.Errorf("sent %s", sent)
+			}
+			if strings.Contains(sent, "resourceVersion") || strings.Contains(sent, `"team"`) {
+				t.Errorf("what others have set is applied: %s", sent)
+			}
+		})
+	}
+}

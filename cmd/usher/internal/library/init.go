@@ -1,0 +1,118 @@
+package library
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/library"
+)
+
+// start has the files of a new repository beside policies and their cases.
+//
+//go:embed init/README.md init/workflow.yaml
+var start embed.FS
+
+// Init returns usher init.
+func Init(s cli.Streams) *cobra.Command {
+	var flags packs.Flags
+	var chosen []string
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a repository of policies to start from",
+		Long: `Init writes policies of packs with their test cases, a workflow that checks and tests them,
+and a README, into a folder, which is the current one by default. Files that exist are not
+overwritten.`,
+		Example: `  usher init policies
+  usher init --pack supply-chain --pack networking --params 'registries=[registry.acme.example]' policies`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			policies, settings, err := flags.Select(chosen)
+			if err != nil {
+				return err
+			}
+			files, err := repository(policies, settings, strings.Join(chosen, " "))
+			if err != nil {
+				return err
+			}
+			if err := write(dir, files); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(s.Out, "wrote %s with test cases to %s; next: cd %s && usher test --coverage --mutate cases/\n",
+				cli.Count(len(policies), "policy", "policies"), dir, dir)
+			return err
+		},
+	}
+	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with (repeatable)")
+	flags.Register(cmd)
+	flags.RegisterSettings(cmd)
+	return cmd
+}
+
+// A file of the repository.
+type file struct {
+	path    string
+	content []byte
+}
+
+// repository returns the files of a repository with policies.
+func repository(policies []library.Policy, settings []library.Settings, names string) ([]file, error) {
+	readme, err := start.ReadFile("init/README.md")
+	if err != nil {
+		return nil, fmt.Errorf("read README: %w", err)
+	}
+	workflow, err := start.ReadFile("init/workflow.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("read workflow: %w", err)
+	}
+	files := []file{
+		{"README.md", bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
+		{".github/workflows/policies.yaml", workflow},
+	}
+	for i := range policies {
+		p := &policies[i]
+		manifest, err := p.Manifest(settings[i])
+		if err != nil {
+			return nil, err
+		}
+		cases := bytes.ReplaceAll(p.Cases, []byte("../"+p.File+".yaml"), []byte("../policies/"+p.Name+".yaml"))
+		files = append(files, file{"policies/" + p.Name + ".yaml", manifest}, file{"cases/" + p.Name + ".yaml", cases})
+	}
+	return files, nil
+}
+
+// write writes files below a folder, all or none if one of them exists.
+func write(dir string, files []file) error {
+	var existing []string
+	for _, f := range files {
+		if _, err := os.Lstat(filepath.Join(dir, f.path)); !errors.Is(err, fs.ErrNotExist) {
+			existing = append(existing, f.path)
+		}
+	}
+	if len(existing) > 0 {
+		return fmt.Errorf("%s has %s: choose another folder; 'usher library install --out' updates policies", dir, strings.Join(existing, ", "))
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a repository is for everybody to read
+			return fmt.Errorf("write repository: %w", err)
+		}
+		if err := os.WriteFile(path, f.content, 0o644); err != nil { //nolint:gosec // a repository is for everybody to read
+			return fmt.Errorf("write repository: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package library
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/library"
+)
+
+type installFlags struct {
+	packs.Flags
+
+	out                 string
+	apply, dryRun       bool
+	kubeconfig, context string
+}
+
+func newInstall(s cli.Streams) *cobra.Command {
+	var f installFlags
+	cmd := &cobra.Command{
+		Use:   "install PACK|POLICY...",
+		Short: "Write the manifests of policies of packs, or apply them to a cluster",
+		Long: `Install prints the manifests of policies, writes them to the folder that --out names, or
+with --apply applies them to the cluster of the kubeconfig (server-side, with the field
+manager usher-library).
+
+A policy that exists, in the folder or in the cluster, is replaced by the version of the
+pack, and keeps its bindings: actions, params and namespaces stay, unless a flag says
+otherwise. Exemptions are objects of their own, and stay. What changes is printed. A policy
+of the same name that is not of a pack is not replaced.
+
+With --dry-run nothing is written, and API servers say whether they would accept it.`,
+		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
+  usher library install networking --apply --dry-run
+  usher library install networking --apply
+  usher library install service-types --apply --action Deny
+  usher library install reliability | kubectl apply -f -`,
+		ValidArgsFunction: f.Complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.validate(args); err != nil {
+				return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+			}
+			chosen, settings, err := f.Select(args)
+			if err != nil {
+				return err
+			}
+			if f.Action() == "Deny" {
+				cli.Notef(cmd, s, "note", "look at what --action Deny would refuse first: 'usher library try', and 'usher check --lockout'")
+			}
+			return f.install(cmd, s, chosen, settings)
+		},
+	}
+	f.Register(cmd)
+	f.RegisterSettings(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", "", "folder to write the files to, one policy a file")
+	flags.BoolVar(&f.apply, "apply", false, "apply the manifests to the cluster of the kubeconfig")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "ask whether the change would be allowed, and write nothing; for --apply, and for --out, which says what it would write")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --apply (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
+	return cmd
+}
+
+func (f *installFlags) validate(args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("name packs or policies: 'usher library list' has their names")
+	case f.apply && f.out != "":
+		return errors.New("--apply and --out exclude each other")
+	case f.dryRun && !f.apply && f.out == "":
+		return errors.New("--dry-run is for --apply and --out")
+	case !f.apply && (f.kubeconfig != "" || f.context != ""):
+		return errors.New("--kubeconfig and --context are for --apply")
+	}
+	return nil
+}
+
+func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []library.Policy, settings []library.Settings) error {
+	switch {
+	case f.apply:
+		config, err := cluster.Find(f.kubeconfig, f.context)
+		if err != nil {
+			return err
+		}
+		config.UserAgent = "usher/" + cli.BuildVersion().Version
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("connect: %w", err)
+		}
+		return Install(cmd.Context(), s, Cluster(client, f.dryRun), chosen, settings)
+	case f.out != "":
+		if err := os.MkdirAll(f.out, 0o755); err != nil && !f.dryRun { //nolint:gosec // manifests are for everybody to read
+			return fmt.Errorf("write policies: %w", err)
+		}
+		return Install(cmd.Context(), s, &folder{f.out, f.dryRun}, chosen, settings)
+	default:
+		return printManifests(s.Out, chosen, settings)
+	}
+}
+
+// A folder is where manifests are written.
+type folder struct {
+	path   string
+	dryRun bool
+}
+
+func (d *folder) file(p *library.Policy) string { return filepath.Join(d.path, p.Name+".yaml") }

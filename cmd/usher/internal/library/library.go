@@ -1,0 +1,38 @@
+// Package library has the commands about packs of policies that are ready to install.
+package library
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/try"
+)
+
+// Command returns usher library with its subcommands.
+func Command(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "library",
+		Short: "List, try and install policies that come with Usher",
+		Long: `Library has packs of policies that are ready to install, each with test cases. They warn
+until you have them deny, and what differs from one organisation to the next, such as
+registries and domains, are params.
+
+Packs of your own are folders with the same layout: a pack.yaml, one policy a file, and
+test cases in cases. Name them with --packs.`,
+		Example: `  # what is there?
+  usher library list
+
+  # what does it do, and what can be set?
+  usher library show allowed-registries
+
+  # what would it say about what we have?
+  usher library try supply-chain -f manifests/ --params 'registries=[registry.acme.example]'
+
+  # warn of it from now on
+  usher library install supply-chain --params 'registries=[registry.acme.example]' | kubectl apply -f -`,
+		Args: cli.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newList(s), newShow(s), try.Library(s), newInstall(s))
+	return cmd
+}

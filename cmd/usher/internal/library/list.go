@@ -1,0 +1,126 @@
+package library
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/library"
+)
+
+type listed struct {
+	Packs []listedPack `json:"packs"`
+}
+
+type listedPack struct {
+	Name        string         `json:"name"`
+	Title       string         `json:"title"`
+	Description string         `json:"description"`
+	Version     string         `json:"version"`
+	Kubernetes  string         `json:"kubernetes"`
+	Policies    []listedPolicy `json:"policies"`
+}
+
+type listedPolicy struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Category    string   `json:"category"`
+	Severity    string   `json:"severity"`
+	Mutates     bool     `json:"mutates"`
+	Links       []string `json:"links"`
+	// Params are the names of the params.
+	Params []string `json:"params"`
+}
+
+func newList(s cli.Streams) *cobra.Command {
+	var flags packs.Flags
+	var output cli.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "list [PACK|POLICY...]",
+		Short: "List the packs, or the policies of some",
+		Long: `List prints the packs, with the number of their policies, or the policies of packs that
+you name, with the first sentence about each.`,
+		Example: `  usher library list
+  usher library list supply-chain networking
+  usher library list -o json | jq -r '.packs[].policies[].name'`,
+		ValidArgsFunction: flags.Complete,
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := flags.Packs()
+			if err != nil {
+				return err
+			}
+			chosen, err := library.Select(all, args)
+			if err != nil {
+				return err
+			}
+			switch {
+			case output.Value != "text":
+				return output.Encode(s.Out, listing(all, chosen))
+			case len(args) > 0:
+				return printPolicies(s, chosen)
+			default:
+				return printPacks(s, all)
+			}
+		},
+	}
+	flags.Register(cmd)
+	output.Register(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+// listing returns the packs with the policies that are chosen, all if there are none.
+func listing(all []library.Pack, chosen []library.Policy) listed {
+	report := listed{Packs: []listedPack{}}
+	isChosen := map[string]bool{}
+	for i := range chosen {
+		isChosen[chosen[i].Name] = true
+	}
+	for _, pack := range all {
+		p := listedPack{Name: pack.Name, Title: pack.Title, Description: pack.Description, Version: pack.Version, Kubernetes: pack.Kubernetes}
+		for i := range pack.Policies {
+			policy := &pack.Policies[i]
+			if len(chosen) > 0 && !isChosen[policy.Name] {
+				continue
+			}
+			p.Policies = append(p.Policies, listedPolicy{
+				policy.Name, policy.Spec.Description, policy.Spec.Category, string(policy.Spec.Severity), policy.Mutates(), policy.Spec.Links, paramNames(policy),
+			})
+		}
+		if len(p.Policies) > 0 {
+			report.Packs = append(report.Packs, p)
+		}
+	}
+	return report
+}
+
+func printPacks(s cli.Streams, all []library.Pack) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PACK\tVERSION\tPOLICIES\tFOR")
+	total := 0
+	for _, pack := range all {
+		total += len(pack.Policies)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", pack.Name, pack.Version, len(pack.Policies), pack.Description)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.Out, "\n%s in %s: 'usher library list PACK' names them\n", cli.Count(total, "policy", "policies"), cli.Count(len(all), "pack", "packs"))
+	return err
+}
+
+func printPolicies(s cli.Streams, chosen []library.Policy) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tSEVERITY\tDOES\tPURPOSE")
+	for i := range chosen {
+		p := &chosen[i]
+		does := "validates"
+		if p.Mutates() {
+			does = "changes"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, p.Spec.Severity, does, p.Summary())
+	}
+	return w.Flush()
+}

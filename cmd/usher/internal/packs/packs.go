@@ -1,0 +1,165 @@
+// Package packs has the flags that select policies of packs, and what users decide about them.
+package packs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// Flags select packs, and have the settings of their policies.
+type Flags struct {
+	folders, params []string
+	action          string
+}
+
+// Register adds the flag that names more packs.
+func (f *Flags) Register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.folders, "packs", nil, "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)")
+}
+
+// RegisterSettings adds the flags with the settings of policies.
+func (f *Flags) RegisterSettings(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.params, "params", nil, "value of a param in YAML, as in 'registries=[a.example, b.example]', or 'allowed-registries.registries=[...]' for one policy (repeatable)")
+	cmd.Flags().StringVar(&f.action, "action", "", "what follows from a validation that fails: Warn, Deny or Audit (default: that of the pack, Warn)")
+	cli.Offer(cmd, "action", "Warn", "Deny", "Audit")
+}
+
+// Packs returns the packs that come with Usher, and those of the folders.
+func (f *Flags) Packs() ([]library.Pack, error) {
+	all, err := library.Packs()
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range f.folders {
+		found, err := read(folder)
+		if err != nil {
+			return nil, fmt.Errorf("--packs %s: %w", folder, err)
+		}
+		all = append(all, found...)
+	}
+	return all, library.Distinct(all)
+}
+
+// read returns the pack in a folder, or those in the folders of it.
+func read(folder string) ([]library.Pack, error) {
+	if _, err := os.Stat(folder); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(folder, library.File)); err == nil {
+		pack, err := library.LoadPack(os.DirFS(folder), filepath.Base(filepath.Clean(folder)))
+		return []library.Pack{pack}, err
+	}
+	found, err := library.Load(os.DirFS(folder))
+	if err == nil && len(found) == 0 {
+		err = errors.New("no pack: expected a pack.yaml, or folders that have one")
+	}
+	return found, err
+}
+
+// Select returns the policies of the packs and policies that names name, and their settings, which
+// are in the same order.
+func (f *Flags) Select(names []string) ([]library.Policy, []library.Settings, error) {
+	if f.action != "" && f.action != "Warn" && f.action != "Deny" && f.action != "Audit" {
+		return nil, nil, fmt.Errorf("--action %s: use one of Warn, Deny, Audit", f.action)
+	}
+	all, err := f.Packs()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := library.Select(all, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings := make([]library.Settings, len(found))
+	for i := range settings {
+		settings[i].Action = f.action
+	}
+	for _, param := range f.params {
+		if err := setParam(found, settings, param); err != nil {
+			return nil, nil, fmt.Errorf("--params %s: %w", param, err)
+		}
+	}
+	return found, settings, nil
+}
+
+// setParam sets NAME=VALUE in all policies that have the param, or POLICY.NAME=VALUE in one.
+func setParam(found []library.Policy, settings []library.Settings, param string) error {
+	path, text, ok := strings.Cut(param, "=")
+	if !ok {
+		return errors.New("expected NAME=VALUE, or POLICY.NAME=VALUE")
+	}
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		return fmt.Errorf("expected a value in YAML: %w", err)
+	}
+	policy, name, one := strings.Cut(path, ".")
+	if !one {
+		name = path
+	}
+	used := false
+	for i := range found {
+		_, has := found[i].Params[name]
+		if one && found[i].Name != policy || !one && !has {
+			continue
+		}
+		used = true
+		if settings[i].Params == nil {
+			settings[i].Params = map[string]any{}
+		}
+		settings[i].Params[name] = value
+		if err := found[i].CheckParams(settings[i].Params); err != nil {
+			return fmt.Errorf("policy %s: %w", found[i].Name, err)
+		}
+	}
+	if !used {
+		return errors.New("none of the policies has it: 'usher library show' has their params")
+	}
+	return nil
+}
+
+// Decode returns policies with settings as they are when they are stored.
+func Decode(found []library.Policy, settings []library.Settings) ([]api.Policy, error) {
+	var all []api.Policy
+	for i := range found {
+		manifest, err := found[i].Manifest(settings[i])
+		if err != nil {
+			return nil, err
+		}
+		set := dir.Parse(found[i].Pack+"/"+found[i].File+".yaml", manifest)
+		for _, u := range set.Unreadable {
+			return nil, fmt.Errorf("policy %s: %w", found[i].Name, u.Err)
+		}
+		all = append(all, set.Policies...)
+	}
+	return all, nil
+}
+
+// Complete offers the names of packs and policies.
+func (f *Flags) Complete(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	all, err := f.Packs()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []cobra.Completion
+	for _, pack := range all {
+		names = append(names, cobra.CompletionWithDesc(pack.Name, pack.Title))
+		for i := range pack.Policies {
+			names = append(names, pack.Policies[i].Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// Action returns the action that the flags set, empty for none.
+func (f *Flags) Action() string { return f.action }

@@ -1,0 +1,184 @@
+package try
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
+	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/fact"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/library"
+)
+
+type libraryFlags struct {
+	requestFlags
+	clusterFlags
+	packs.Flags
+
+	facts  facts.Flags
+	output cli.OutputFlag
+	color  cli.ColorFlag
+}
+
+// Library returns usher library try.
+func Library(s cli.Streams) *cobra.Command {
+	var f libraryFlags
+	cmd := &cobra.Command{
+		Use:   "try PACK|POLICY... -f OBJECTS",
+		Short: "Say what policies of packs would refuse and change, before they are installed",
+		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
+others. It prints what each policy says about each object, and a table with how many
+objects it would refuse or change in which namespace.
+
+Some policies read other objects, such as the Namespace: --facts names files with those
+that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
+
+The exit status is 0 if nothing would be refused, 1 if something would be, and 2 if policies
+or objects cannot be used.`,
+		Example: `  usher library try pod-security-restricted -f deployment.yaml
+  usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
+  kubectl get deployments,statefulsets,daemonsets -A -o yaml | usher library try reliability -f - --from-cluster`,
+		ValidArgsFunction: f.Complete,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.requestFlags.register(cmd, "")
+	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it")
+	f.Flags.Register(cmd)
+	f.RegisterSettings(cmd)
+	f.facts.Register(cmd.Flags())
+	f.output.Register(cmd, "text", "json", "yaml")
+	f.color.Register(cmd)
+	return cmd
+}
+
+func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
+	if err := cmp.Or(f.complete(nil), f.validate(args)); err != nil {
+		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	chosen, settings, err := f.Select(args)
+	if err != nil {
+		return err
+	}
+	stored, err := packs.Decode(chosen, settings)
+	if err != nil {
+		return err
+	}
+	set, err := policies.UsableWith(cmd, s, nil, stored, &policies.Limits{})
+	if err != nil {
+		return err
+	}
+	requests, err := f.requests(cmd, s)
+	if err != nil {
+		return err
+	}
+	resolver, known, err := f.resolver()
+	if err != nil {
+		return err
+	}
+	known.Assume(namespacesOf(requests))
+	report := newLibraryReport(chosen)
+	decider := set.Decider(resolver)
+	for _, r := range requests {
+		j := Judge(cmd.Context(), decider, set.Rules, r)
+		report.add(&j)
+	}
+	report.finish(known.TakeMissing())
+	if f.output.Value == "text" {
+		err = report.print(s.Out, f.color.Palette(s.Out))
+	} else {
+		err = f.output.Encode(s.Out, report)
+	}
+	if err == nil && report.Refused > 0 {
+		return cli.ErrNegative
+	}
+	return err
+}
+
+func (f *libraryFlags) validate(args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("name packs or policies: 'usher library list' has their names")
+	case len(f.files) == 0:
+		return errors.New("no objects: name a file or folder with -f, or - for the standard input")
+	case f.fromCluster && len(f.facts.Files) > 0:
+		return errors.New("--from-cluster excludes --facts, which the cluster has")
+	}
+	return cmp.Or(f.validateCluster(), cli.ReadsStdinOnce(f.files, f.old))
+}
+
+// resolver returns where facts come from. The store is nil if that is a cluster.
+func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
+	if !f.fromCluster {
+		known, resolver, err := f.facts.Load()
+		return resolver, known, err
+	}
+	config, err := f.rest()
+	if err != nil {
+		return nil, nil, err
+	}
+	clients, err := serve.Connect(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--from-cluster: %w", err)
+	}
+	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
+	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
+	return fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), nil, nil
+}
+
+// A libraryReport is what policies of packs say about objects.
+type libraryReport struct {
+	Objects []triedObject `json:"objects"`
+	// Policies are the policies with something to say, in the order of the packs, by namespace.
+	Policies []triedPolicy `json:"policies"`
+	// Refused and Changed are numbers of objects.
+	Refused int `json:"refused"`
+	Changed int `json:"changed"`
+	// Tried is how many policies were tried.
+	Tried int `json:"tried"`
+	// MissingFacts are objects that policies read and that are not known.
+	MissingFacts []string `json:"missingFacts,omitempty"`
+
+	order map[string]int
+}
+
+type triedObject struct {
+	File    string     `json:"file"`
+	Name    objectName `json:"object"`
+	Says    []said     `json:"says,omitempty"`
+	Changes []string   `json:"changes,omitempty"`
+}
+
+// A said is what a policy says about an object.
+type said struct {
+	Policy     string         `json:"policy"`
+	Validation string         `json:"validation,omitempty"`
+	Severity   usher.Severity `json:"severity,omitempty"`
+	Field      string         `json:"field,omitempty"`
+	Message    string         `json:"message"`
+	// Failed says that the policy has no result, and why is the message.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// A triedPolicy is how many objects of a namespace a policy would refuse or change.
+type triedPolicy struct {
+	Policy    string `json:"policy"`
+	Namespace string `json:"namespace,omitempty"`
+	Refused   int    `json:"refused"`
+	Changed   int    `json:"changed"`
+}
+
+func newLibraryReport(chosen []library.Policy) *libraryReport {
+	r := &libraryReport{Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
+	for i := range chosen {
+		r.order[chosen[i].Name] = i
+	}
+	return r
+}

@@ -1,0 +1,127 @@
+package try
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+)
+
+// add adds what the policies say about one object.
+func (r *libraryReport) add(j *Judgement) {
+	o := triedObject{File: j.File, Name: j.Name}
+	if !j.Allowed && len(j.Rules) == 0 {
+		o.Says = append(o.Says, said{Message: cmp.Or(j.Message, j.Reason), Failed: true})
+	}
+	for i := range j.Rules {
+		rule := &j.Rules[i]
+		says := saysOf(rule)
+		o.Says = append(o.Says, says...)
+		changed := rule.Outcome == usher.Changed
+		if changed {
+			o.Changes = append(o.Changes, rule.Policy.Name)
+		}
+		r.count(rule.Policy.Name, j.Name.Namespace, len(says) > 0, changed)
+	}
+	if len(o.Says) > 0 {
+		r.Refused++
+	}
+	if len(o.Changes) > 0 {
+		r.Changed++
+	}
+	r.Objects = append(r.Objects, o)
+}
+
+// saysOf returns what one rule says.
+func saysOf(rule *ruleResult) []said {
+	if rule.Error != "" {
+		return []said{{Policy: rule.Policy.Name, Message: rule.Error, Failed: true}}
+	}
+	var all []said
+	for _, c := range rule.Checks {
+		if len(c.Actions) > 0 || c.Failed {
+			all = append(all, said{rule.Policy.Name, c.Validation, c.Severity, c.Field, c.Message, c.Failed})
+		}
+	}
+	if len(all) == 0 && rule.Outcome == usher.Rejected {
+		all = append(all, said{Policy: rule.Policy.Name, Message: rule.Message})
+	}
+	return all
+}
+
+func (r *libraryReport) count(policy, namespace string, refused, changed bool) {
+	if !refused && !changed {
+		return
+	}
+	i := slices.IndexFunc(r.Policies, func(p triedPolicy) bool { return p.Policy == policy && p.Namespace == namespace })
+	if i < 0 {
+		i = len(r.Policies)
+		r.Policies = append(r.Policies, triedPolicy{Policy: policy, Namespace: namespace})
+	}
+	if refused {
+		r.Policies[i].Refused++
+	}
+	if changed {
+		r.Policies[i].Changed++
+	}
+}
+
+// finish sorts the table. Namespaces that are not known are no hint: they have no labels then.
+func (r *libraryReport) finish(missing []string) {
+	slices.SortFunc(r.Policies, func(a, b triedPolicy) int {
+		return cmp.Or(cmp.Compare(r.order[a.Policy], r.order[b.Policy]), strings.Compare(a.Namespace, b.Namespace))
+	})
+	r.MissingFacts = slices.DeleteFunc(missing, func(name string) bool { return strings.HasPrefix(name, "v1 Namespace ") })
+}
+
+func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
+	var b strings.Builder
+	for i := range r.Objects {
+		r.Objects[i].print(&b, p)
+	}
+	for _, name := range r.MissingFacts {
+		fmt.Fprintf(&b, "%s %s is not known: name a file that has it with --facts\n", cli.Paint(p.Yellow, "hint:"), name)
+	}
+	if len(r.Policies) > 0 {
+		b.WriteByte('\n')
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD CHANGE")
+		for _, row := range r.Policies {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(row.Namespace, "-"), row.Refused, row.Changed)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s tried on %s: %d would be refused, %d changed\n",
+		cli.Count(r.Tried, "policy", "policies"), cli.Count(len(r.Objects), "object", "objects"), r.Refused, r.Changed)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
+	if len(o.Says) == 0 && len(o.Changes) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s: %s\n", o.File, cli.Paint(p.Bold, o.Name.String()))
+	for _, s := range o.Says {
+		word, colour := "would refuse", p.Red
+		if s.Failed {
+			word, colour = "fails", p.Yellow
+		}
+		text := s.Message
+		if s.Field != "" {
+			text = s.Field + ": " + text
+		}
+		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, text)
+	}
+	if len(o.Changes) > 0 {
+		fmt.Fprintf(b, "  %s  %s\n", cli.Paint(p.Cyan, "would change"), strings.Join(o.Changes, ", "))
+	}
+}

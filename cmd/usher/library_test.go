@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/library"
+)
+
+// TestLibraryHasNoProblems installs all policies into a folder and checks it: no warning, nothing
+// that fails on sample objects, and nothing that locks anybody out.
+func TestLibraryHasNoProblems(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	args := []string{"library", "install", "--out", dir}
+	policies := 0
+	for _, pack := range packs {
+		args = append(args, pack.Name)
+		policies += len(pack.Policies)
+	}
+	if _, stderr, status := execute(t, args); status != cli.ExitOK || stderr != "" {
+		t.Fatalf("install: status %d: %s", status, stderr)
+	}
+	stdout, stderr, status := execute(t, []string{"check", "--strict", "-o", "json", dir})
+	var report struct {
+		Policies int
+		Problems []any
+		Lockout  []struct{ Effect string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("check: %v: %s", err, stderr)
+	}
+	if status != cli.ExitOK || report.Policies != policies || len(report.Problems) > 0 {
+		t.Errorf("check: status %d, %d policies, problems %v", status, report.Policies, report.Problems)
+	}
+}
+
+// TestLibraryDeniesWithoutFailing checks the same policies as ones that deny. They may refuse
+// requests without which a cluster cannot recover, which is said where they are installed, but none
+// fails on one.
+func TestLibraryDeniesWithoutFailing(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	args := []string{"library", "install", "--action", "Deny", "--out", dir}
+	for _, pack := range packs {
+		args = append(args, pack.Name)
+	}
+	if _, stderr, status := execute(t, args); status != cli.ExitOK || !strings.Contains(stderr, "look at what --action Deny would refuse first") {
+		t.Fatalf("install: status %d: %s", status, stderr)
+	}
+	stdout, stderr, _ := execute(t, []string{"check", "--strict", "-o", "json", dir})
+	var report struct{ Problems []struct{ What string } }
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("check: %v: %s", err, stderr)
+	}
+	for _, p := range report.Problems {
+		if !strings.Contains(p.What, "the rule refuses") || strings.Contains(p.What, "the rule fails") {
+			t.Error(p.What)
+		}
+	}
+}
+
+// TestInit runs what the workflow of a new repository runs.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		nil,
+		{"--pack", "supply-chain", "--pack", "wildcard-roles", "--pack", "seccomp-default"},
+	} {
+		dir := filepath.Join(t.TempDir(), "repository")
+		stdout, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args))
+		if status != cli.ExitOK {
+			t.Fatalf("init %v: status %d: %s", args, status, stderr)
+		}
+		workflow, err := os.ReadFile(filepath.Join(dir, ".github", "workflows", "policies.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := 0
+		for line := range strings.Lines(string(workflow)) {
+			command, ok := strings.CutPrefix(strings.TrimSpace(line), "- run: usher ")
+			if !ok {
+				continue
+			}
+			ran++
+			fields := strings.Fields(command)
+			folder := len(fields) - 1
+			fields[folder] = filepath.Join(dir, fields[folder])
+			if out, stderr, status := execute(t, fields); status != cli.ExitOK {
+				t.Errorf("init %v: usher %s: status %d: %s%s", args, command, status, out, stderr)
+			}
+		}
+		if ran != 2 || !strings.HasPrefix(stdout, "wrote ") {
+			t.Errorf("init %v: the workflow runs usher %d times; %s", args, ran, stdout)
+		}
+		if _, stderr, status := execute(t, slices.Concat([]string{"init", dir}, args)); status == cli.ExitOK || !strings.Contains(stderr, "has README.md, .github/workflows/policies.yaml, policies/") {
+			t.Errorf("init %v again: status %d: %s", args, status, stderr)
+		}
+	}
+}

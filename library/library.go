@@ -1,0 +1,121 @@
+// Package library has packs of policies that are ready to install, each with test cases, and reads
+// packs of other folders in the same layout: pack.yaml, one policy a file, and cases/.
+package library
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+)
+
+//go:embed */*.yaml */cases/*.yaml
+var embedded embed.FS
+
+// A Pack is policies that belong together.
+type Pack struct {
+	Name        string `json:"name"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	// Version is a semantic version, such as 1.0.0.
+	Version string `json:"version"`
+	// Kubernetes are the versions of clusters that the pack is for, such as >=1.30.
+	Kubernetes string   `json:"kubernetes"`
+	Policies   []Policy `json:"policies"`
+}
+
+// A Policy is a ClusterObjectPolicy of a pack.
+type Policy struct {
+	Name string `json:"name"`
+	// Pack and Version are those of its pack.
+	Pack    string `json:"pack"`
+	Version string `json:"version"`
+	// File is the name of its file without its ending. It is unique in the pack.
+	File string                           `json:"-"`
+	Spec v1alpha1.ClusterObjectPolicySpec `json:"-"`
+	// Text is the file, and Cases the file with its test cases.
+	Text  []byte `json:"-"`
+	Cases []byte `json:"-"`
+	// Params are the default params, nil without any.
+	Params map[string]any `json:"params,omitempty"`
+}
+
+// Packs returns the packs that come with Usher, by name.
+func Packs() ([]Pack, error) { return Load(embedded) }
+
+// Load reads the packs in the folders of a file system, by name. All of them are read before it
+// returns what is wrong with them.
+func Load(fsys fs.FS) ([]Pack, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("read packs: %w", err)
+	}
+	var packs []Pack
+	var errs []error
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		sub, err := fs.Sub(fsys, entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read pack %s: %w", entry.Name(), err)
+		}
+		pack, err := LoadPack(sub, entry.Name())
+		errs = append(errs, err)
+		packs = append(packs, pack)
+	}
+	errs = append(errs, Distinct(packs))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return packs, nil
+}
+
+// Distinct returns an error for packs that have the same name, or a policy of the same name: in a
+// cluster, one would replace the other.
+func Distinct(packs []Pack) error {
+	var errs []error
+	names, policies := map[string]bool{}, map[string]string{}
+	for _, pack := range packs {
+		if names[pack.Name] {
+			errs = append(errs, fmt.Errorf("pack %s exists twice: rename one of them", pack.Name))
+			continue
+		}
+		names[pack.Name] = true
+		for _, p := range pack.Policies {
+			if other, ok := policies[p.Name]; ok {
+				errs = append(errs, fmt.Errorf("policy %s is in pack %s and in pack %s: rename one of them", p.Name, other, pack.Name))
+			}
+			policies[p.Name] = pack.Name
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Select returns the policies that names name: of a policy, or of a pack for all of its policies.
+// The order is that of the packs, and each policy occurs once.
+func Select(packs []Pack, names []string) ([]Policy, error) {
+	used := map[string]bool{}
+	var found []Policy
+	for _, pack := range packs {
+		used[pack.Name] = true
+		for _, p := range pack.Policies {
+			used[p.Name] = true
+			if slices.Contains(names, p.Name) || slices.Contains(names, pack.Name) {
+				found = append(found, p)
+			}
+		}
+	}
+	for _, name := range names {
+		if !used[name] {
+			return nil, fmt.Errorf("no pack or policy %s: 'usher library list' has their names", name)
+		}
+	}
+	return found, nil
+}
+
+// Mutates reports whether the policy changes objects.
+func (p *Policy) Mutates() bool { return len(p.Spec.Mutations) > 0 }

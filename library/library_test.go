@@ -1,0 +1,209 @@
+package library_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// mutated is the share of policies whose mutants are run, unless USHER_LIBRARY is all.
+const mutated = 12
+
+func packs(t *testing.T) []library.Pack {
+	t.Helper()
+	all, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestCases runs the cases of each policy: all pass, and they cover all of it. Of a part of the
+// policies, mutants are run, and none goes unnoticed.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	for _, pack := range packs(t) {
+		for i := range pack.Policies {
+			p := &pack.Policies[i]
+			t.Run(p.Name, func(t *testing.T) {
+				t.Parallel()
+				tests, err := policytest.Tests(filepath.Join(pack.Name, "cases", p.File+".yaml"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, test := range tests {
+					if result := test.Run(t.Context()); result.Status != policytest.Passed {
+						t.Errorf("%s: %s: %s", test.Name, result.Status, result.Message)
+					}
+				}
+				checkCoverage(t, p, tests)
+				if os.Getenv("USHER_LIBRARY") == "all" || chosen(p.Name) {
+					for _, s := range policytest.Mutate(t.Context(), tests).Survivors {
+						t.Errorf("no case fails without %s, or with %s", s.Without, s.With)
+					}
+				}
+			})
+		}
+	}
+}
+
+// chosen reports whether the mutants of a policy are always run. Those of Pod Security are compared
+// with the admission plugin.
+func chosen(name string) bool {
+	if strings.HasPrefix(name, "pod-security-baseline-") || strings.HasPrefix(name, "pod-security-restricted-") {
+		return false
+	}
+	h := fnv.New32()
+	_, _ = h.Write([]byte(name))
+	return h.Sum32()%mutated == 0
+}
+
+func checkCoverage(t *testing.T, p *library.Policy, tests []policytest.Test) {
+	t.Helper()
+	coverage, err := policytest.Cover(t.Context(), tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(coverage) != 1 || !strings.Contains(coverage[0].Set, p.Name) {
+		t.Fatalf("cases are about %v, not only about %s", coverage, p.Name)
+	}
+	if missing := coverage[0].Missing; len(missing) > 0 {
+		t.Errorf("not exercised: %s", strings.Join(missing, "; "))
+	}
+}
+
+// TestPolicies is about what all policies have in common.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	for _, pack := range packs(t) {
+		for i := range pack.Policies {
+			p := &pack.Policies[i]
+			for _, problem := range problems(p) {
+				t.Errorf("%s/%s: %s", pack.Name, p.File, problem)
+			}
+		}
+	}
+}
+
+// problems returns what a policy lacks.
+func problems(p *library.Policy) []string {
+	var all []string
+	spec := &p.Spec
+	expect := func(ok bool, what string, args ...any) {
+		if !ok {
+			all = append(all, fmt.Sprintf(what, args...))
+		}
+	}
+	expect(len(spec.Description) > 40, "description: say what the policy is for")
+	expect(spec.Category != "", "category is missing")
+	expect(spec.Severity != "", "severity is missing")
+	expect(len(spec.Links) > 0, "links are missing")
+	for _, link := range spec.Links {
+		expect(strings.HasPrefix(link, "https://"), "link %s: expected https", link)
+	}
+	for i := range spec.Validations {
+		v := &spec.Validations[i]
+		expect(v.Name != "", "validations[%d] has no name: exemptions need one", i)
+		expect(v.Message != "" || v.MessageExpression != "", "validations[%d] has no message", i)
+	}
+	for i := range spec.Mutations {
+		expect(spec.Mutations[i].Name != "", "mutations[%d] has no name", i)
+	}
+	if len(spec.Validations) > 0 {
+		warns := len(spec.Bindings) == 1 && slices.Equal(spec.Bindings[0].ValidationActions, []admissionv1.ValidationAction{admissionv1.Warn})
+		expect(warns, "bindings: expected one with validationActions: [Warn]")
+	}
+	if len(spec.Data) > 0 {
+		expect(spec.FailurePolicy == admissionv1.Ignore, "failurePolicy: expected Ignore: Usher may not have the right to read data")
+	}
+	return all
+}
+
+// TestNoTwoPoliciesAreAlike compares policies without their constants: what differs only in these
+// is one policy with params. Versions of one policy in several packs, which have the name of the pack
+// in front of that of the file, may be alike.
+func TestNoTwoPoliciesAreAlike(t *testing.T) {
+	t.Parallel()
+	shapes := map[string]string{}
+	for _, pack := range packs(t) {
+		for i := range pack.Policies {
+			p := &pack.Policies[i]
+			if p.Name != p.File {
+				continue
+			}
+			shape := shapeOf(t, p)
+			if other, ok := shapes[shape]; ok {
+				t.Errorf("%s and %s differ only in constants", other, p.Name)
+			}
+			shapes[shape] = p.Name
+		}
+	}
+}
+
+var constants = regexp.MustCompile(`'[^']*'|\\"[^"]*\\"|\b[0-9]+\b`)
+
+// shapeOf returns what a policy decides, without constants, messages and names.
+func shapeOf(t *testing.T, p *library.Policy) string {
+	t.Helper()
+	spec := p.Spec.DeepCopy()
+	for i := range spec.Validations {
+		spec.Validations[i] = v1alpha1.Validation{Expression: spec.Validations[i].Expression}
+	}
+	for i := range spec.Mutations {
+		spec.Mutations[i].Name = ""
+	}
+	text, err := json.Marshal(map[string]any{"variables": spec.Variables, "validations": spec.Validations, "mutations": spec.Mutations, "conditions": spec.MatchConditions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return constants.ReplaceAllString(string(text), "_")
+}
+
+// TestManifest is about the settings of policies, and bindings that exist.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	found, err := library.Select(packs(t), []string{"allowed-registries"})
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	p := &found[0]
+	for _, row := range []struct {
+		reason   string
+		settings library.Settings
+		want     string
+	}{
+		{"the pack decides", library.Settings{}, "[{everywhere [Warn] {registries: [registry.example.com, registry.k8s.io]}}]"},
+		{"an action", library.Settings{Action: "Deny"}, "[{everywhere [Deny] {registries: [registry.example.com, registry.k8s.io]}}]"},
+		{"a param", library.Settings{Params: map[string]any{"registries": []any{"a.example"}}}, "[{everywhere [Warn] {registries: [a.example]}}]"},
+		{"bindings that exist stay, and get the params that they do not have", library.Settings{
+			Bindings: []byte(`[{"name":"mine","validationActions":["Audit"],"params":{"registries":["b.example"]}},{"name":"other","validationActions":["Deny"]}]`),
+		}, "[{mine [Audit] {registries: [b.example]}} {other [Deny] {registries: [registry.example.com, registry.k8s.io]}}]"},
+		{"an action for bindings that exist", library.Settings{Action: "Warn", Bindings: []byte(`[{"name":"mine","params":{"registries":["b.example"]}}]`)}, "[{mine [Warn] {registries: [b.example]}}]"},
+	} {
+		manifest, err := p.Manifest(row.settings)
+		if err != nil {
+			t.Errorf("%s: %v", row.reason, err)
+			continue
+		}
+		if diff := cmp.Diff(row.want, bindings(t, manifest)); diff != "" {
+			t.Errorf("%s: bindings (-want +got):\n%s", row.reason, diff)
+		}
+		if !bytes.Contains(manifest, []byte("    usher.dev/pack: supply-chain\n")) || !bytes.Contains(manifest, []byte("    usher.dev/pack-version: 1.0.0\n")) {
+			t.Errorf("%s: the manifest does not say where it is from:\n%s", row.reason, manifest)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package library
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The label and the annotation of installed policies.
+const (
+	PackLabel         = "usher.dev/pack"
+	VersionAnnotation = "usher.dev/pack-version"
+)
+
+// Settings are what users decide about a policy when they install it.
+type Settings struct {
+	// Action is what follows from a validation that fails: Warn, Deny or Audit. Empty is that of
+	// the pack.
+	Action string
+	// Params replace default params of the same names.
+	Params map[string]any
+	// Bindings replace those of the pack, if they are not nil: the bindings of a policy that is
+	// installed already, in JSON or YAML. Action and Params are set in each.
+	Bindings []byte
+}
+
+// Manifest returns the policy as it is installed: the text of the pack with its layout and
+// comments, a label and an annotation that say where it is from, and the settings.
+func (p *Policy) Manifest(s Settings) ([]byte, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(p.Text, &document); err != nil {
+		return nil, fmt.Errorf("parse policy %s: %w", p.Name, err)
+	}
+	root := document.Content[0]
+	metadata := member(root, "metadata")
+	metadata.Style = 0
+	setText(child(metadata, "labels"), PackLabel, p.Pack)
+	setText(child(metadata, "annotations"), VersionAnnotation, p.Version)
+	if err := p.bind(member(root, "spec"), s); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", p.Name, err)
+	}
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return nil, fmt.Errorf("write policy %s: %w", p.Name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// bind sets the bindings, their action and their params.
+func (p *Policy) bind(spec *yaml.Node, s Settings) error {
+	if err := p.CheckParams(s.Params); err != nil {
+		return err
+	}
+	if s.Bindings != nil {
+		var bindings yaml.Node
+		if err := yaml.Unmarshal(s.Bindings, &bindings); err != nil {
+			return fmt.Errorf("parse bindings: %w", err)
+		}
+		plain(&bindings)
+		set(spec, "bindings", bindings.Content[0])
+	}
+	list := member(spec, "bindings")
+	if list == nil {
+		// Only mutations have none, and no params.
+		return nil
+	}
+	for _, binding := range list.Content {
+		binding.Style = 0
+		if s.Action != "" && len(p.Spec.Validations) > 0 {
+			actions := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{text(s.Action)}}
+			set(binding, "validationActions", actions)
+		}
+		if member(binding, "paramRef") != nil {
+			continue
+		}
+		if err := p.setParams(binding, s.Params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setParams sets params of a binding, and those that it does not have to their defaults: a version
+// of a policy may read more than the one before.
+func (p *Policy) setParams(binding *yaml.Node, values map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(p.Params)) {
+		value, ok := values[name]
+		if found := member(binding, "params"); !ok && found != nil && member(found, name) != nil {
+			continue
+		}
+		if !ok {
+			value = p.Params[name]
+		}
+		var node yaml.Node
+		if err := node.Encode(value); err != nil {
+			return fmt.Errorf("params.%s: %w", name, err)
+		}
+		set(child(binding, "params"), name, &node)
+	}
+	return nil
+}
+
+// CheckParams returns an error for params that the policy does not have, and for values of another
+// type than the default: a list, a map, a number, a text or a boolean.
+func (p *Policy) CheckParams(values map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value, ok := p.Params[name]
+		switch {
+		case !ok && len(p.Params) == 0:
+			return fmt.Errorf("no param %s: the policy has no params", name)
+		case !ok:
+			return fmt.Errorf("no param %s: there are %s", name, strings.Join(slices.Sorted(maps.Keys(p.Params)), ", "))
+		case typeOf(value) != typeOf(values[name]):
+			return fmt.Errorf("param %s: expected a %s, not a %s", name, typeOf(value), typeOf(values[name]))
+		}
+	}
+	return nil
+}
+
+// typeOf names the type of a value of JSON.
+func typeOf(value any) string {
+	switch value.(type) {
+	case []any:
+		return "list"
+	case map[string]any:
+		return "map"
+	case int, int64, uint64, float64:
+		return "number"
+	case bool:
+		return "boolean"
+	case nil:
+		return "null"
+	}
+	return "text"
+}
+
+// member returns the value of a key of a mapping, nil if there is none.
+func member(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// set sets the value of a key of a mapping.
+func set(mapping *yaml.Node, key string, value *yaml.Node) {
+	if old := member(mapping, key); old != nil {
+		*old = *value
+		return
+	}
+	mapping.Content = append(mapping.Content, text(key), value)
+}
+
+// child returns the mapping at a key of another one, and adds it if it is missing.
+func child(mapping *yaml.Node, key string) *yaml.Node {
+	if found := member(mapping, key); found != nil {
+		return found
+	}
+	set(mapping, key, &yaml.Node{Kind: yaml.MappingNode})
+	return member(mapping, key)
+}
+
+func setText(mapping *yaml.Node, key, value string) { set(mapping, key, text(value)) }
+
+// text returns a node with a string. The style is that of values which other parsers might take
+// for something else.
+func text(value string) *yaml.Node {
+	node := &yaml.Node{}
+	node.SetString(value)
+	return node
+}
+
+// plain removes the styles of a tree: what was JSON is written as YAML.
+func plain(node *yaml.Node) {
+	node.Style = 0
+	for _, below := range node.Content {
+		plain(below)
+	}
+}
