@@ -44,8 +44,6 @@ func shared() map[string]meaning {
 		// A cluster is in files, or it is that of the kubeconfig.
 		"cluster": {"", []string{"stringArray", "bool"}, []string{"file or folder with", "read the cluster of the kubeconfig; nothing is written to it"}},
 		"color":   one("", "when", "when to use colors"),
-		// Of an exemption it is what follows instead of a denial.
-		"action":  {"", []string{"string"}, []string{"what follows instead of the denial", "what follows from a validation that fails"}},
 		"context": one("", "string", "context of the kubeconfig (default: the current one)"),
 		"dir":     one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
@@ -66,8 +64,6 @@ func shared() map[string]meaning {
 		"namespaced-references": one("", "stringSlice", "kinds whose objects policies of a namespace may read outside of it"),
 		"old":                   one("", "stringArray", "file or folder with the objects before an UPDATE (repeatable)"),
 		"operation":             one("", "string", "CREATE, UPDATE, DELETE or CONNECT"),
-		"packs":                 one("", "stringArray", "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)"),
-		"params":                one("", "stringArray", "value of a param in YAML"),
 		"out":                   one("", "string", "folder to write the files to"),
 		"output":                {"o", []string{"format"}, []string{"output format: text, json, yaml", "output format: line, json"}},
 		"policy":                one("", "string", ""),
@@ -103,6 +99,16 @@ func ofServers() map[string]meaning {
 	}
 }
 
+// settings are the flags of commands about packs and exemptions.
+func settings() map[string]meaning {
+	return map[string]meaning{
+		// Of an exemption it is what follows instead of a denial.
+		"action": {"", []string{"string"}, []string{"what follows instead of the denial", "what follows from a validation that fails"}},
+		"packs":  one("", "stringArray", "folder with a pack.yaml, or with folders that have one: packs of your own (repeatable)"),
+		"params": one("", "stringArray", "value of a param in YAML"),
+	}
+}
+
 // Commands returns every command that users see, of which root is the first.
 func Commands(root *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
@@ -131,6 +137,7 @@ func Consistent(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	table := shared()
 	maps.Copy(table, ofServers())
+	maps.Copy(table, settings())
 	users := map[string][]string{}
 	shorthands := map[string]string{}
 	for _, cmd := range Commands(root) {
