@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -100,7 +101,7 @@ func decider(tb testing.TB, policies []api.Policy, facts fact.Resolver) *engine.
 	if len(problems) > 0 {
 		tb.Fatalf("compile policies: %v", problems)
 	}
-	return engine.New(index.New(rules), facts, engine.Options{})
+	return engine.New(index.New(rules), facts, engine.Options{RuleTimeout: time.Minute})
 }
 
 // enforced returns what decides by the pack of a level at a version, and denies.
