@@ -50,7 +50,10 @@ func some[T any](g *generator, values ...T) []T {
 }
 
 func (g *generator) pod() *corev1.Pod {
-	g.often = oneOf(g, 2, 5, 15, 40, 80)
+	hard := g.IntN(3) == 0
+	if g.often = oneOf(g, 2, 5, 15, 40, 80); hard {
+		g.often = 2
+	}
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}}
 	spec := &pod.Spec
 	if g.sets() {
@@ -73,7 +76,7 @@ func (g *generator) pod() *corev1.Pod {
 		spec.EphemeralContainers = append(spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(c)})
 	}
 	pod.Annotations = g.annotations(spec)
-	if g.IntN(3) == 0 {
+	if hard {
 		g.harden(spec)
 	}
 	return pod
