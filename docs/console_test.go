@@ -77,7 +77,7 @@ func TestConsole(t *testing.T) {
 			t.Parallel()
 			d.Run(t, console.Options{
 				Root:    root,
-				Folders: []string{"deploy", "docs", "examples", "hack", "sandbox/e2e/testdata"},
+				Folders: []string{"deploy", "docs", "examples", "hack", "library", "sandbox/e2e/testdata"},
 				Path:    bin,
 				// Nobody's cluster.
 				Environment: []string{"KUBECONFIG=/dev/null"},
