@@ -102,7 +102,11 @@ conformance: samples $(SANDBOX) $(CONFORMANCE) ## run the Kubernetes conformance
 
 .PHONY: test
 test: ## run everything that CI runs
-	@MAKE='$(MAKE)' hack/steps.sh lint drift unit race cases allocations soak-attack e2e conformance
+	@MAKE='$(MAKE)' hack/steps.sh lint drift unit race alerts cases allocations soak-attack e2e conformance
+
+.PHONY: alerts
+alerts: ## check the alert rules and the dashboard with Prometheus' own parser and engine
+	@cd tools/prometheus && $(GOTEST) ./...
 
 .PHONY: unit
 unit: ## run unit tests of every package, and fuzz targets on their corpus

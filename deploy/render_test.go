@@ -97,7 +97,7 @@ func decode(t *testing.T, text []byte) []runtime.Object {
 		if len(tree) == 0 {
 			continue
 		}
-		if tree["kind"] == "ServiceMonitor" {
+		if tree["kind"] == "ServiceMonitor" || tree["kind"] == "PrometheusRule" {
 			objects = append(objects, &unstructured.Unstructured{Object: tree})
 			continue
 		}
