@@ -48,6 +48,12 @@ func (a *auditing) describe(b *strings.Builder) {
 	}
 	stats := auditor.Stats()
 	fmt.Fprintf(b, "audit: by this replica, of %d objects of %d kinds, %d to be judged, with %d of %d MiB\n", objects, len(kinds), backlog, stats.Used>>20, stats.Limit>>20)
+	switch discovered := a.scopes.lists.Load(); {
+	case discovered == nil:
+		b.WriteString("  the kinds of the cluster are not known yet\n")
+	case !discovered.complete:
+		b.WriteString("  not all kinds of the cluster are known: API groups do not respond, and objects of their kinds may be left out\n")
+	}
 	if omitted > 0 {
 		fmt.Fprintf(b, "  %d objects are left out, since the memory does not suffice: increase --audit-memory\n", omitted)
 	}
@@ -83,7 +89,8 @@ func (a *auditing) state() *metrics.AuditState {
 	a.mu.Lock()
 	since := a.since
 	a.mu.Unlock()
-	s := &metrics.AuditState{Resources: map[string]metrics.AuditResource{}, Results: map[string]int{}}
+	discovered := a.scopes.lists.Load()
+	s := &metrics.AuditState{Discovered: discovered != nil && discovered.complete, Resources: map[string]metrics.AuditResource{}, Results: map[string]int{}}
 	for _, k := range auditor.Kinds() {
 		r := metrics.AuditResource{Objects: k.Objects + k.Omitted, Backlog: k.Backlog, Readable: k.Err == nil}
 		r.Staleness = now.Sub(since)

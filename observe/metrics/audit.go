@@ -11,6 +11,8 @@ import (
 type AuditState struct {
 	// Resources are the resources whose objects are audited, by name, version and group.
 	Resources map[string]AuditResource
+	// Discovered is whether all kinds of the cluster are known.
+	Discovered bool
 	// Results counts results by status.
 	Results map[string]int
 	// Bytes of MaxBytes are taken by what is kept.
@@ -37,7 +39,7 @@ func (m *Metrics) Audit(state func() *AuditState) { m.audit.current.Store(&state
 
 // audit shows what Audit was given.
 type audit struct {
-	objects, backlog, readable, staleness, results, bytes, maxBytes, evaluations, cpu *prometheus.Desc
+	objects, backlog, readable, staleness, discovered, results, bytes, maxBytes, evaluations, cpu *prometheus.Desc
 
 	current atomic.Pointer[func() *AuditState]
 }
@@ -47,6 +49,7 @@ func (a *audit) init(m *Metrics) {
 	a.backlog = m.gauge("audit_backlog", "Objects that are to be judged, by resource.", "resource")
 	a.readable = m.gauge("audit_readable", "1 if the objects of the resource can be read, 0 if not, although policies are for them.", "resource")
 	a.staleness = m.gauge("audit_staleness_seconds", "Time since the objects of the resource were last confirmed to be those of the cluster; up to two minutes is normal.", "resource")
+	a.discovered = m.gauge("audit_discovered", "1 if all kinds of the cluster are known, 0 if API groups do not respond, so that their objects may be left out.")
 	a.results = m.gauge("audit_results", "Results of the audit, by status: pass, fail, warn, error or skip.", "status")
 	a.bytes = m.gauge("audit_memory_bytes", "Memory for what the audit keeps of objects and results.")
 	a.maxBytes = m.gauge("audit_memory_limit_bytes", "Limit of the memory for the audit: --audit-memory.")
@@ -56,7 +59,7 @@ func (a *audit) init(m *Metrics) {
 
 // Describe implements prometheus.Collector.
 func (a *audit) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{a.objects, a.backlog, a.readable, a.staleness, a.results, a.bytes, a.maxBytes, a.evaluations, a.cpu} {
+	for _, desc := range []*prometheus.Desc{a.objects, a.backlog, a.readable, a.staleness, a.discovered, a.results, a.bytes, a.maxBytes, a.evaluations, a.cpu} {
 		descs <- desc
 	}
 }
@@ -80,6 +83,7 @@ func (a *audit) Collect(metrics chan<- prometheus.Metric) {
 		send(a.readable, number(r.Readable), name)
 		send(a.staleness, r.Staleness.Seconds(), name)
 	}
+	send(a.discovered, number(state.Discovered))
 	for status, n := range state.Results {
 		send(a.results, float64(n), status)
 	}

@@ -24,8 +24,8 @@ func TestAudit(t *testing.T) {
 			"pods.v1":    {Objects: 300, Backlog: 20, Staleness: time.Minute, Readable: true},
 			"secrets.v1": {Staleness: time.Hour},
 		},
-		Results: map[string]int{"pass": 200, "fail": 80},
-		Bytes:   1000, MaxBytes: 2000, Evaluations: 280, CPU: 70 * time.Millisecond,
+		Discovered: true, Results: map[string]int{"pass": 200, "fail": 80},
+		Bytes: 1000, MaxBytes: 2000, Evaluations: 280, CPU: 70 * time.Millisecond,
 	}
 	compare(t, registry, `
 # HELP usher_audit_backlog Objects that are to be judged, by resource.
@@ -35,6 +35,9 @@ usher_audit_backlog{resource="secrets.v1"} 0
 # HELP usher_audit_cpu_seconds_total Processor time for reading and judging objects.
 # TYPE usher_audit_cpu_seconds_total counter
 usher_audit_cpu_seconds_total 0.07
+# HELP usher_audit_discovered 1 if all kinds of the cluster are known, 0 if API groups do not respond, so that their objects may be left out.
+# TYPE usher_audit_discovered gauge
+usher_audit_discovered 1
 # HELP usher_audit_evaluations_total Objects that were judged, again whenever policies or facts change.
 # TYPE usher_audit_evaluations_total counter
 usher_audit_evaluations_total 280
@@ -60,6 +63,6 @@ usher_audit_results{status="pass"} 200
 # TYPE usher_audit_staleness_seconds gauge
 usher_audit_staleness_seconds{resource="pods.v1"} 60
 usher_audit_staleness_seconds{resource="secrets.v1"} 3600
-`, "usher_audit_backlog", "usher_audit_cpu_seconds_total", "usher_audit_evaluations_total", "usher_audit_memory_bytes", "usher_audit_memory_limit_bytes",
+`, "usher_audit_backlog", "usher_audit_cpu_seconds_total", "usher_audit_discovered", "usher_audit_evaluations_total", "usher_audit_memory_bytes", "usher_audit_memory_limit_bytes",
 		"usher_audit_objects", "usher_audit_readable", "usher_audit_results", "usher_audit_staleness_seconds")
 }

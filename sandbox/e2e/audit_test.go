@@ -40,7 +40,7 @@ type auditRig struct {
 
 const podCount = 200
 
-func newAuditRig(t *testing.T) *auditRig {
+func newAuditRig(t *testing.T, args ...string) *auditRig {
 	t.Helper()
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
@@ -55,7 +55,8 @@ rules: [{level: Metadata, resources: [{group: "", resources: [pods]}]}, {level: 
 		t.Fatal(err)
 	}
 	r := &auditRig{log: filepath.Join(dir, "audit.log"), kubeconfig: filepath.Join(dir, "kubeconfig")}
-	r.rig = newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + r.log}})
+	r.rig = newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: append(args, "--audit-policy-file="+policy, "--audit-log-path="+r.log)})
+	r.namespace = r.Namespace(t)
 	r.grant(t, auditor, "", auditorRights)
 	config, err := clientcmd.LoadFromFile(r.Kubeconfig)
 	if err != nil {
@@ -200,7 +201,6 @@ func readyText(t *testing.T, process *usher.Process) string {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	r := newAuditRig(t)
-	r.namespace = r.Namespace(t)
 	r.pods(t)
 	r.create(t, definition(t, "Widget"))
 	for _, identity := range []string{"one", "two"} {
@@ -225,6 +225,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("the other replica does not say who audits:\n%s", text)
 	}
 	r.changes(t)
+	r.facts(t)
 	r.kinds(t)
 	r.restarts(t)
 	r.replicas[0].Kill()
@@ -247,6 +248,27 @@ func (r *auditRig) changes(t *testing.T) {
 	if after := r.asked(t, "pods"); fmt.Sprint(after) != fmt.Sprint(before) || after["watch"] != 1 || after["list"]+after["get"] != 0 {
 		t.Errorf("Usher asked about pods: %v, want one watch and nothing else; before the policy changed: %v", after, before)
 	}
+}
+
+// facts changes the labels of the namespace, by which a policy selects.
+func (r *auditRig) facts(t *testing.T) {
+	t.Helper()
+	policy := needs(t, "production", "", "pods", "owner")
+	if err := unstructured.SetNestedStringMap(policy.Object, map[string]string{"env": "production"}, "spec", "matchConstraints", "namespaceSelector", "matchLabels"); err != nil {
+		t.Fatal(err)
+	}
+	r.policy(t, policy)
+	for _, step := range []struct {
+		env  string
+		warn int
+	}{{"production", podCount/2 - 1 + podCount}, {"test", podCount/2 - 1}} {
+		labels := parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {env: %s}}}", r.namespace, step.env)
+		if _, err := r.apply(testContext(t), labels); err != nil {
+			t.Fatal(err)
+		}
+		r.await(t, "pods.v1", podCount, map[string]int{"warn": step.warn, "error": 0})
+	}
+	r.remove(policy)
 }
 
 func (r *auditRig) changed(t *testing.T) *unstructured.Unstructured {
@@ -297,5 +319,28 @@ func (r *auditRig) restarts(t *testing.T) {
 	r.await(t, "pods.v1", podCount-1, map[string]int{"warn": podCount/2 - 1, "pass": podCount / 2, "error": 0})
 	if after := r.asked(t, "pods"); after["list"]+after["get"] != 0 {
 		t.Errorf("Usher asked about pods: %v, want watches only", after)
+	}
+}
+
+// TestAuditWithoutStreamingLists has an API server as those before Kubernetes 1.32: a list in pages,
+// and then a watch.
+func TestAuditWithoutStreamingLists(t *testing.T) {
+	t.Parallel()
+	r := newAuditRig(t, "--feature-gates=WatchList=false")
+	r.pods(t)
+	process := r.launch(t, r.kubeconfig, "--audit", "--manage-webhook-configurations=false")
+	if err := process.WaitReady(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.replicas = []*usher.Process{process}
+	r.policy(t, needs(t, "team", "", "pods", "team"))
+	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount / 2, "pass": podCount / 2, "error": 0})
+	if _, err := r.apply(testContext(t), r.changed(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount/2 - 1, "pass": podCount/2 + 1})
+	// The first watch is refused.
+	if asked := r.asked(t, "pods"); asked["list"] != 1 || asked["watch"] != 2 || asked["get"] != 0 {
+		t.Errorf("Usher asked about pods: %v, want one list and two watches", asked)
 	}
 }
