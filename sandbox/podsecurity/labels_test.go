@@ -151,7 +151,7 @@ func TestLabels(t *testing.T) {
 		c := &cluster{}
 		configuration := &admissionapi.PodSecurityConfiguration{Defaults: defaults, Exemptions: admissionapi.PodSecurityExemptions{Namespaces: []string{"exempt"}, RuntimeClasses: []string{"kata"}}}
 		reference := plugin(t, configuration, c)
-		written := policies(t, "pod-security-labels", func(spec map[string]any) {
+		written := policies(t, byLabels, func(spec map[string]any) {
 			bindings := spec["bindings"].([]any)
 			if len(bindings) < 3 {
 				return

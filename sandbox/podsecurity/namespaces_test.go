@@ -21,7 +21,7 @@ func TestNamespaces(t *testing.T) {
 	configuration := &admissionapi.PodSecurityConfiguration{Defaults: admissionapi.PodSecurityDefaults{
 		Enforce: "privileged", EnforceVersion: "latest", Audit: "privileged", AuditVersion: "latest", Warn: "privileged", WarnVersion: "latest",
 	}}
-	reference, d := plugin(t, configuration, c), decider(t, policies(t, "pod-security-labels", func(map[string]any) {}), labelled(nil))
+	reference, d := plugin(t, configuration, c), decider(t, policies(t, byLabels, func(map[string]any) {}), labelled(nil))
 	refused := 0
 	for range *requests {
 		now, before := g.namespace(), g.namespace()

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	library = "../../library"
+	library  = "../../library"
+	byLabels = "../../examples/pod-security-labels/policies"
 	// namespace is the one of all pods.
 	namespace = "shop"
 	// newest is a version after the last one in which a check changed.
@@ -38,12 +39,12 @@ const (
 // levels are the packs by the level that they are for.
 var levels = []psaapi.Level{psaapi.LevelBaseline, psaapi.LevelRestricted}
 
-// policies returns the policies of a pack, changed.
-func policies(tb testing.TB, pack string, change func(spec map[string]any)) []api.Policy {
+// policies returns the policies of a folder, changed.
+func policies(tb testing.TB, folder string, change func(spec map[string]any)) []api.Policy {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(library, pack, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		tb.Fatalf("read pack %s: %d files, %v", pack, len(files), err)
+		tb.Fatalf("read policies in %s: %d files, %v", folder, len(files), err)
 	}
 	var all []api.Policy
 	for _, file := range files {
@@ -107,7 +108,7 @@ func decider(tb testing.TB, policies []api.Policy, facts fact.Resolver) *engine.
 // enforced returns what decides by the pack of a level at a version, and denies.
 func enforced(tb testing.TB, level psaapi.Level, version string) *engine.Engine {
 	tb.Helper()
-	return decider(tb, policies(tb, "pod-security-"+string(level), func(spec map[string]any) {
+	return decider(tb, policies(tb, filepath.Join(library, "pod-security-"+string(level)), func(spec map[string]any) {
 		setParam(spec, "version", version)
 		for _, b := range spec["bindings"].([]any) {
 			b.(map[string]any)["validationActions"] = []any{"Deny"}
