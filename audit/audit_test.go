@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type world struct {
 	stop     context.CancelFunc
 	// lost are the kinds of which events were lost since they were read last.
 	lost map[result.Kind]bool
+	// broken says that facts could not be read since the state was compared last.
+	broken bool
 	// followed is what a reader knows that reads the namespaces that have changed since version.
 	followed map[string][]result.Result
 	version  uint64
@@ -46,6 +49,8 @@ func newWorld(t *testing.T, seed uint64, o audit.Options) *world {
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), cluster: newCluster(), sinks: map[result.Kind]*audit.Sink{},
 		reread: make(chan result.Kind, 100), policies: map[string]int{}, exempt: map[string]time.Time{}, versions: map[string]compile.Compiled{}, lost: map[result.Kind]bool{}, followed: map[string][]result.Result{},
 	}
+	// Much changes while facts are read.
+	w.cluster.setSlow(10 * time.Millisecond)
 	o.Judge = judge.Options{Facts: w.cluster}
 	o.Reread = func(k result.Kind) { w.reread <- k }
 	w.auditor = audit.New(o)
@@ -90,6 +95,9 @@ func (w *world) read(k result.Kind, cut int) {
 	s := w.sinks[k]
 	s.Begin()
 	for i, object := range w.cluster.list(k) {
+		if w.rand.IntN(20) == 0 {
+			w.enforce()
+		}
 		if i == cut {
 			w.sayf("%s: the full read is cut after %d", k.Kind, cut)
 			s.Fail(fmt.Errorf("cut"))
@@ -148,6 +156,9 @@ func (w *world) settle() {
 // check compares the state with what a new auditor says, and with plain decisions.
 func (w *world) check(o audit.Options) {
 	w.settle()
+	// Time stands still while the state is compared.
+	slow := w.cluster.setSlow(0)
+	defer w.cluster.setSlow(slow)
 	policies := w.compiled()
 	results, summaries := state(w.auditor)
 	want, counts := w.cluster.said(policies)
@@ -268,13 +279,15 @@ func (w *world) step() {
 		w.sayf("%s: events are lost", k.Kind)
 		w.lost[k] = true
 		w.sinks[k].Fail(fmt.Errorf("lost"))
-	case n < 94:
+	case n < 92:
 		k := kinds()[w.rand.IntN(4)]
 		w.lost[k] = true
 		w.read(k, w.rand.IntN(6))
+	case n < 94:
+		w.recreate(namespace)
 	case n < 97:
-		w.cluster.setBroken(namespace, !w.cluster.broken[namespace])
-		w.sayf("facts of %s are broken: %t", namespace, w.cluster.broken[namespace])
+		w.broken = true
+		w.sayf("facts of %s are broken: %t", namespace, w.cluster.toggleBroken(namespace))
 	default:
 		k := kinds()[w.rand.IntN(4)]
 		w.sayf("%s is removed", k.Kind)
@@ -288,6 +301,14 @@ func (w *world) step() {
 	if w.rand.IntN(5) == 0 {
 		w.follow()
 	}
+}
+
+// recreate replaces an object by one that is the same but for its UID, while events are lost.
+func (w *world) recreate(namespace string) {
+	k := kinds()[w.rand.IntN(3)]
+	w.cluster.recreate(k, namespace, w.name(k))
+	w.sayf("an object of kind %s in %s is another one", k.Kind, namespace)
+	w.read(k, -1)
 }
 
 func (w *world) name(k result.Kind) string {
@@ -376,6 +397,28 @@ func (c *cluster) last(k result.Kind, namespace, name string) []byte {
 	return text(c.objects[k][namespace+"/"+name])
 }
 
+func (c *cluster) recreate(k result.Kind, namespace, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.objects[k][namespace+"/"+name]
+	if before == nil {
+		return
+	}
+	metadata := maps.Clone(before["metadata"].(map[string]any))
+	c.uids++
+	metadata["uid"] = fmt.Sprintf("0aa00000-0000-4000-8000-%012d", c.uids)
+	again := maps.Clone(before)
+	again["metadata"] = metadata
+	c.objects[k][namespace+"/"+name] = again
+}
+
+func (c *cluster) toggleBroken(namespace string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken[namespace] = !c.broken[namespace]
+	return c.broken[namespace]
+}
+
 func (c *cluster) setBroken(namespace string, broken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -404,12 +447,13 @@ func random(t *testing.T, seed uint64, steps int, o audit.Options) {
 // repair makes facts readable. Nobody says so: what failed is tried again.
 func (w *world) repair() {
 	for _, namespace := range []string{"a", "b", "c"} {
-		if w.cluster.broken[namespace] {
-			w.sayf("facts of %s are repaired", namespace)
-			w.cluster.setBroken(namespace, false)
-			w.settle()
-			time.Sleep(2 * time.Hour)
-		}
+		w.cluster.setBroken(namespace, false)
+	}
+	if w.broken {
+		w.sayf("facts are repaired")
+		w.settle()
+		time.Sleep(2 * time.Hour)
+		w.broken = false
 	}
 }
 

@@ -115,6 +115,8 @@ type cluster struct {
 	// broken says that facts of a namespace cannot be read.
 	broken map[string]bool
 	uids   int
+	// slow is how long it takes until a fact that was read is there.
+	slow time.Duration
 }
 
 func newCluster() *cluster {
@@ -188,10 +190,25 @@ var errBroken = errors.New("the API server does not answer")
 
 // Resolve implements [fact.Resolver].
 func (c *cluster) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	value, slow, err := c.resolve(ctx, ref)
+	time.Sleep(slow)
+	return value, err
+}
+
+// setSlow sets how long it takes until a fact is there, and returns how long it took before.
+func (c *cluster) setSlow(slow time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.slow
+	c.slow = slow
+	return before
+}
+
+func (c *cluster) resolve(ctx context.Context, ref fact.Ref) (any, time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ref.Object != nil && (c.broken[ref.Object.Namespace] || c.broken[ref.Object.Name]) {
-		return nil, errBroken
+		return nil, c.slow, errBroken
 	}
 	var trees []map[string]any
 	for _, of := range c.objects {
@@ -199,7 +216,8 @@ func (c *cluster) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 			trees = append(trees, tree)
 		}
 	}
-	return object.FromTrees(trees).Resolve(ctx, ref)
+	value, err := object.FromTrees(trees).Resolve(ctx, ref)
+	return value, c.slow, err
 }
 
 // said returns what policies say about all objects, without an auditor: each whole object is judged.

@@ -86,6 +86,9 @@ func (a *Auditor) set(k *kind, e *extent, at place, uid types.UID, text []byte) 
 		a.omit(k, l, -1)
 	}
 	known, exists := l.objects[at.name]
+	if exists && k.uid(place{l.namespace.name, at.name}, known) != uid {
+		a.touch(l.namespace)
+	}
 	next := object{mark: k.mark, uid: k.identify(at, uid), projection: k.projections[key]}
 	if next.projection == nil {
 		next.projection = a.newProjection(k, l.namespace, key, e)
@@ -99,8 +102,6 @@ func (a *Auditor) set(k *kind, e *extent, at place, uid types.UID, text []byte) 
 	}
 	if !exists || known.projection != p {
 		a.move(k, l, place{l.namespace.name, name}, known.projection, p)
-	} else if known.uid != next.uid {
-		a.touch(l.namespace)
 	}
 	l.objects[name] = next
 	if !a.stale(k, p) {
