@@ -227,6 +227,9 @@ func (w *world) follow() {
 			w.followed[name] = all
 		}
 	}
+	// What was gone for long is no change any more.
+	exist := w.auditor.Namespaces()
+	maps.DeleteFunc(w.followed, func(name string, _ []result.Result) bool { return !slices.Contains(exist, name) })
 }
 
 func compareKinds(w *world, want []result.KindState) {

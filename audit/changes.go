@@ -6,7 +6,7 @@ import (
 )
 
 // remembered is how long it is known that the results of a namespace without objects have changed.
-const remembered = time.Hour
+const remembered = 24 * time.Hour
 
 // A changes has which version of the results of each namespace is the newest.
 type changes struct {
@@ -57,8 +57,8 @@ func (a *Auditor) touchKind(k *kind) {
 
 // Changes returns the namespaces whose results have changed after a version, the version that they
 // have now, and a channel that is closed at the next change. Version 0 is before all. The namespace
-// "" changes with the states of kinds, too. A namespace without objects is among them for an hour
-// after its last change.
+// "" changes with the states of kinds, too. A namespace without objects is among them for a
+// day after its last change.
 func (a *Auditor) Changes(after uint64) (namespaces []string, version uint64, next <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

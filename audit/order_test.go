@@ -282,6 +282,20 @@ func TestObjectsThatCannotBeRead(t *testing.T) {
 	}
 }
 
+func TestClusterScopedObjectsAreInNoNamespace(t *testing.T) {
+	t.Parallel()
+	x := stopped(t, audit.Options{}, "environments")
+	x.sinkSet(namespaces, []byte(`{"metadata": {"name": "n", "namespace": "a", "labels": {"env": "v0"}}}`))
+	for x.Next() {
+	}
+	if diff := cmp.Diff([]string{"Namespace n environments fail failed expression: object.metadata.?labels.?env.orValue('') != 'v0'"}, x.lines("")); diff != "" || len(x.lines("a")) > 0 {
+		t.Errorf("%s\nin namespace a: %v", diff, x.lines("a"))
+	}
+	if err := x.sinks[namespaces].Delete([]byte(`{"metadata": {"name": "n", "namespace": "b"}}`)); err != nil || x.state(namespaces).Objects > 0 {
+		t.Errorf("it is deleted: %v, %+v", err, x.state(namespaces))
+	}
+}
+
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

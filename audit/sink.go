@@ -238,5 +238,8 @@ func (s *Sink) identify(o *usher.Object) (place, types.UID, error) {
 	if name == "" {
 		return place{}, "", errNoName
 	}
+	if !s.kind.of.Namespaced {
+		namespace = ""
+	}
 	return place{namespace, name}, types.UID(uid), nil
 }
