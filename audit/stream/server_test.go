@@ -51,8 +51,8 @@ const (
 
 // Ends of responses.
 var (
-	closed = io.EOF
-	reset  = errors.New("connection reset by peer")
+	closed   = io.EOF
+	errReset = errors.New("connection reset by peer")
 )
 
 // An apiServer gives prepared answers, and to further requests none. It needs no network, so that

@@ -46,7 +46,7 @@ func TestStreams(t *testing.T) {
 		{
 			reason: "a connection that breaks is no failure if the watch can go on",
 			answers: []answer{
-				{to: all, body: added("a", 3) + ready(5) + `{"type":"ADD`, ending: reset}, {to: from(5), body: added("b", 6), ending: reset}, {to: from(6)},
+				{to: all, body: added("a", 3) + ready(5) + `{"type":"ADD`, ending: errReset}, {to: from(5), body: added("b", 6), ending: errReset}, {to: from(6)},
 			},
 			want: "begin set(a) end heard set(b) heard",
 		},
@@ -111,7 +111,7 @@ func TestStreams(t *testing.T) {
 		{
 			reason: "an API server that closes watches of slow readers: it waits for readers of lists",
 			answers: []answer{
-				{to: all, body: added("a", 3), ending: reset}, {to: all, body: added("a", 3), ending: closed},
+				{to: all, body: added("a", 3), ending: errReset}, {to: all, body: added("a", 3), ending: closed},
 				{to: firstPage, body: list(9, "", "a", "b"), ending: closed}, {to: from(9)},
 			},
 			want: "begin set(a) fail(the stream was interrupted: connection reset by peer) begin set(a) fail(the API server closed the watch before it had sent all objects) begin set(a) set(b) end heard",
@@ -352,7 +352,7 @@ type sink struct {
 	raw   []string
 }
 
-func (s *sink) call(format string, args ...any) {
+func (s *sink) callf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	call := fmt.Sprintf(format, args...)
@@ -362,11 +362,11 @@ func (s *sink) call(format string, args ...any) {
 	s.calls = append(s.calls, call)
 }
 
-func (s *sink) Begin() { s.call("begin") }
-func (s *sink) End()   { s.call("end") }
-func (s *sink) Heard() { s.call("heard") }
+func (s *sink) Begin() { s.callf("begin") }
+func (s *sink) End()   { s.callf("end") }
+func (s *sink) Heard() { s.callf("heard") }
 func (s *sink) Fail(err error) {
-	s.call("fail(%s)", strings.TrimPrefix(err.Error(), "read pods: "))
+	s.callf("fail(%s)", strings.TrimPrefix(err.Error(), "read pods: "))
 }
 func (s *sink) Set(object []byte) error    { return s.object("set", object) }
 func (s *sink) Delete(object []byte) error { return s.object("delete", object) }
@@ -388,7 +388,7 @@ func (s *sink) object(what string, object []byte) error {
 	s.mu.Lock()
 	s.raw = append(s.raw, string(object))
 	s.mu.Unlock()
-	s.call("%s(%s)", what, o.Metadata.Name)
+	s.callf("%s(%s)", what, o.Metadata.Name)
 	return nil
 }
 
