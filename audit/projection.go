@@ -77,13 +77,8 @@ func (a *Auditor) set(k *kind, e *extent, at place, uid types.UID, text []byte) 
 	}()
 	k.hear()
 	l := a.lot(k, at.namespace)
-	if _, omitted := l.omitted[a.hashName(at.name)]; omitted {
-		if !a.ample() {
-			l.omitted[a.hashName(at.name)] = k.mark
-			return nil, kept
-		}
-		delete(l.omitted, a.hashName(at.name))
-		a.omit(k, l, -1)
+	if a.remainsOmitted(k, l, at.name) {
+		return nil, kept
 	}
 	known, exists := l.objects[at.name]
 	if exists && k.uid(place{l.namespace.name, at.name}, known) != uid {
@@ -123,6 +118,21 @@ func (a *Auditor) set(k *kind, e *extent, at place, uid types.UID, text []byte) 
 	}
 	a.enqueueAt(k, l.namespace, p, how)
 	return p, kept
+}
+
+// remainsOmitted reports whether an object is still not audited, for lack of memory.
+func (a *Auditor) remainsOmitted(k *kind, l *lot, name string) bool {
+	hash := a.hashName(name)
+	if _, omitted := l.omitted[hash]; !omitted {
+		return false
+	}
+	if !a.ample() {
+		l.omitted[hash] = k.mark
+		return true
+	}
+	delete(l.omitted, hash)
+	a.omit(k, l, -1)
+	return false
 }
 
 // supply gives a projection its text. It reports whether that may be kept.
