@@ -19,10 +19,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/usher-dev/usher/report/openreports"
 )
 
 func TestChartIsClean(t *testing.T) {
@@ -39,7 +42,7 @@ func TestChartIsClean(t *testing.T) {
 
 func TestObjectsArePlacedAndNamed(t *testing.T) {
 	t.Parallel()
-	clusterScoped := []string{"Namespace", "ClusterRole", "ClusterRoleBinding"}
+	clusterScoped := []string{"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 	for _, r := range renderings {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,6 +115,38 @@ func TestChartHasTheCRDs(t *testing.T) {
 	}
 	if compressed.Len() > 100_000 {
 		t.Errorf("the CRDs have %d bytes when compressed, want at most 100000", compressed.Len())
+	}
+}
+
+// The definitions of reports are installed only when they are asked for. They are marked as installed by
+// the chart, so that only those are deleted, by usher uninstall and not by Helm.
+func TestDefinitionsOfReports(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		set  string
+		want []string
+	}{
+		{"audit.enabled=true", nil},
+		{"reports.installCRDs=true", nil},
+		{"audit.enabled=true,reports.installCRDs=true", []string{"clusterreports.openreports.io", "reports.openreports.io"}},
+	} {
+		t.Run(test.set, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, definition := range only[*apiextensionsv1.CustomResourceDefinition]((&rendering{args: []string{"--set", test.set}}).objects(t)) {
+				got = append(got, definition.Name)
+				notes := definition.Annotations
+				if notes["helm.sh/resource-policy"] != "keep" || notes[openreports.InstalledByAnnotation] != openreports.Source {
+					t.Errorf("%s has the annotations %v", definition.Name, notes)
+				}
+				if definition.Spec.Group != openreports.Group || definition.Spec.Versions[0].Name != openreports.Version {
+					t.Errorf("%s is of %s/%s", definition.Name, definition.Spec.Group, definition.Spec.Versions[0].Name)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 

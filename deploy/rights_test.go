@@ -64,6 +64,10 @@ func writes(rule rbacv1.PolicyRule) bool {
 			return false
 		}
 	}
+	// Nothing is decided by reports, which are in all namespaces.
+	if slices.Equal(rule.APIGroups, []string{"openreports.io"}) {
+		return false
+	}
 	if slices.Equal(rule.Resources, []string{"events"}) && slices.Equal(rule.Verbs, []string{"create", "patch"}) {
 		return false
 	}
@@ -152,27 +156,39 @@ func TestReplicasCannotRegisterDuringUninstall(t *testing.T) {
 	for _, r := range renderings[:2] {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			objects := r.objects(t)
-			job := one[*batchv1.Job](t, objects)
-			replicas := one[*appsv1.Deployment](t, objects).Spec.Template.Spec.ServiceAccountName
-			bound := map[string][]string{}
-			for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
-				if strings.HasSuffix(b.RoleRef.Name, "-registration") {
-					hook := b.Annotations["helm.sh/hook"]
-					bound[hook] = append(bound[hook], b.Name, b.Subjects[0].Name)
-				}
-			}
-			if len(bound[""]) != 2 || bound[""][1] != replicas {
-				t.Errorf("the release binds %v, want one binding for %s", bound[""], replicas)
-			}
-			want := []string{bound[""][0], job.Spec.Template.Spec.ServiceAccountName}
-			if diff := cmp.Diff(want, bound["pre-delete"]); diff != "" {
-				t.Errorf("before the deletion (-want +got):\n%s", diff)
-			}
-			if job.Annotations["helm.sh/hook"] != "pre-delete" || job.Spec.Template.Spec.ServiceAccountName == replicas {
-				t.Errorf("the Job %v runs as %s", job.Annotations, job.Spec.Template.Spec.ServiceAccountName)
-			}
+			passesToTheJob(t, r, "-registration")
 		})
+	}
+}
+
+// Reports that the Job deletes are not written again.
+func TestReplicasWriteNoReportsDuringUninstall(t *testing.T) {
+	t.Parallel()
+	passesToTheJob(t, renderings[1], "-reports")
+}
+
+// passesToTheJob checks that a role passes from the replicas to the Job that uninstalls.
+func passesToTheJob(t *testing.T, r *rendering, role string) {
+	t.Helper()
+	objects := r.objects(t)
+	job := one[*batchv1.Job](t, objects)
+	replicas := one[*appsv1.Deployment](t, objects).Spec.Template.Spec.ServiceAccountName
+	bound := map[string][]string{}
+	for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
+		if strings.HasSuffix(b.RoleRef.Name, role) {
+			hook := b.Annotations["helm.sh/hook"]
+			bound[hook] = append(bound[hook], b.Name, b.Subjects[0].Name)
+		}
+	}
+	if len(bound[""]) != 2 || bound[""][1] != replicas {
+		t.Errorf("the release binds %v, want one binding for %s", bound[""], replicas)
+	}
+	want := []string{bound[""][0], job.Spec.Template.Spec.ServiceAccountName}
+	if diff := cmp.Diff(want, bound["pre-delete"]); diff != "" {
+		t.Errorf("before the deletion (-want +got):\n%s", diff)
+	}
+	if job.Annotations["helm.sh/hook"] != "pre-delete" || job.Spec.Template.Spec.ServiceAccountName == replicas {
+		t.Errorf("the Job %v runs as %s", job.Annotations, job.Spec.Template.Spec.ServiceAccountName)
 	}
 }
 

@@ -103,6 +103,9 @@ ClusterRole usher: list,watch clusterroles.rbac.authorization.k8s.io
 ClusterRole usher: list,watch rolebindings.rbac.authorization.k8s.io
 ClusterRole usher: list,watch roles.rbac.authorization.k8s.io
 ClusterRole usher: list,watch storageclasses.storage.k8s.io`
+	reporting = `
+ClusterRole usher-reports: get,list,create,update,delete clusterreports.openreports.io
+ClusterRole usher-reports: get,list,create,update,delete reports.openreports.io`
 	getOwners = `
 ClusterRole usher: get cronjobs.batch
 ClusterRole usher: get daemonsets.apps
@@ -126,9 +129,14 @@ ClusterRole usher-admin: get,list,watch recordings.usher.dev
 ClusterRole usher-api: create tokenreviews.authentication.k8s.io
 ClusterRole usher-edit: get,list,watch decisions.usher.dev
 ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
-		{"one kind is audited", "audit.enabled=true,audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "ClusterRole usher: list,watch widgets.example.com", ""},
-		{"all kinds of the chart are audited", "audit.enabled=true", auditByDefault, ""},
-		{"Secrets are not audited unless they are listed", "audit.enabled=true,audit.secrets=true", auditByDefault, ""},
+		{"one kind is audited", "audit.enabled=true,reports.enabled=false,audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "ClusterRole usher: list,watch widgets.example.com", ""},
+		{"all kinds of the chart are audited", "audit.enabled=true,reports.enabled=false", auditByDefault, ""},
+		{"what is audited is reported", "audit.enabled=true", auditByDefault + reporting, ""},
+		{"the Job deletes the kinds of reports that the chart installed", "audit.enabled=true,reports.installCRDs=true", auditByDefault + reporting + `
+ClusterRole usher-uninstall: get,delete customresourcedefinitions.apiextensions.k8s.io clusterreports.openreports.io
+ClusterRole usher-uninstall: get,delete customresourcedefinitions.apiextensions.k8s.io reports.openreports.io`, ""},
+		{"nothing is reported unless it is audited", "reports.installCRDs=true", "", ""},
+		{"Secrets are not audited unless they are listed", "audit.enabled=true,audit.secrets=true", auditByDefault + reporting, ""},
 		{"nothing is audited", "audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "", ""},
 		{"admission policies of the cluster are not read", "admissionPolicies=off", "", readAdmission},
 		{"YAML reads off as false", "admissionPolicies=false", "", readAdmission},

@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/report/openreports"
 )
 
 // An Audit configures the audit of the objects that exist in a cluster. The replica that writes the
@@ -32,6 +33,9 @@ type Audit struct {
 	CPU    float64
 	// Secrets keeps what rules read of the data of Secrets.
 	Secrets bool
+	// Reports is how many results are written as reports of openreports.io at most; 0 means that none
+	// are.
+	Reports int
 }
 
 // fullReads is how many kinds are read as a whole at once.
@@ -50,7 +54,9 @@ type auditing struct {
 	compiled func() []compile.Compiled
 	// leader names the replica that leads; empty if it is not known.
 	leader func() string
-	log    *slog.Logger
+	// reports is nil if no reports are written.
+	reports *openreports.Writer
+	log     *slog.Logger
 
 	// policies is signalled when policies change, and kinds when those of the cluster may have.
 	policies, kinds chan struct{}
@@ -65,6 +71,9 @@ func newAuditing(c Audit, client rest.Interface, s *scopes, r *clusterfact.Resol
 	a := &auditing{
 		config: c, client: client, scopes: s, resolver: r, log: log,
 		policies: make(chan struct{}, 1), kinds: make(chan struct{}, 1),
+	}
+	if c.Reports > 0 {
+		a.reports = openreports.New(client, openreports.Options{Limit: c.Reports, Log: log})
 	}
 	s.noticed = func() { signal(a.kinds) }
 	return a
@@ -115,6 +124,7 @@ func (a *auditing) lead(ctx context.Context) {
 	t.running.Go(func() { t.rediscover(ctx) })
 	for {
 		t.follow(ctx)
+		t.report(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -137,9 +147,11 @@ func (a *auditing) publish(auditor *audit.Auditor) {
 // A term is the audit while this replica leads.
 type term struct {
 	*auditing
-	auditor *audit.Auditor
-	slots   chan struct{}
-	running sync.WaitGroup
+	// reporting says that reports are written.
+	reporting bool
+	auditor   *audit.Auditor
+	slots     chan struct{}
+	running   sync.WaitGroup
 	// streams are only used by lead.
 	streams map[result.Kind]*reading
 	wake    chan struct{}

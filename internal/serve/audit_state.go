@@ -62,6 +62,7 @@ func (a *auditing) describe(b *strings.Builder) {
 			fmt.Fprintf(b, "  %s: %s\n", name(kinds[i].Kind), text)
 		}
 	}
+	a.describeReports(b)
 }
 
 // trouble says what is wrong with the audit of a kind; empty if nothing is.

@@ -185,6 +185,7 @@ func (s *Server) newLive(o live.Options) *live.Live {
 	if s.cluster != nil && s.cluster.auditing != nil {
 		s.cluster.auditing.begin(o, l)
 		s.metrics.Audit(s.cluster.auditing.state)
+		s.metrics.Reports(s.cluster.auditing.reportsState)
 	}
 	return l
 }

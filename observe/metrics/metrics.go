@@ -49,6 +49,7 @@ type Metrics struct {
 	exemptions exemptions
 	audit      audit
 	recent     recentState
+	reports    reports
 }
 
 // New returns metrics that are registered with registry, which must not have them yet. Without a
@@ -96,13 +97,14 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.exemptions.init(m)
 	m.recent.init(m)
 	m.audit.init(m)
+	m.reports.init(m)
 	m.fetches = m.counterVec("fact_fetches_total",
 		"Facts that rules requested, by kind (object, http, access) and result (ok, error).",
 		"kind", "result")
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"Duration of fetches of facts.",
 		"kind")
-	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, &m.audit, &m.recent, m.buildInfo())
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
 	return m
 }
 

@@ -296,6 +296,7 @@ usher_fact_fetches_total{kind="object",result="ok"} 2
 func everything(t *testing.T, m *metrics.Metrics) {
 	t.Helper()
 	m.Recent(func() (int, uint64) { return 2, 7 })
+	m.Reports(func() *metrics.ReportsState { return &metrics.ReportsState{Reports: 1} })
 	m.APIRequest("decisions", "list", http.StatusOK)
 	m.Limits(func() metrics.LimitState {
 		return metrics.LimitState{Connections: map[string]metrics.ConnectionState{"admission": {Pending: 1}}}

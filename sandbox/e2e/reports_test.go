@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -195,4 +198,92 @@ func (r *rig) readAsPolicyReporter(t *testing.T, each func([]byte)) map[string][
 		}
 	}
 	return seen
+}
+
+// TestReports: what is wrong in a namespace is in its reports, and kubectl shows it. Reports of others
+// are left alone, and they go with their namespace and with Usher.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		t.Skip("kubectl is not installed")
+	}
+	r := newRig(t, sandbox.Options{Exclusive: true})
+	namespace := r.Namespace(t)
+	for i := range 120 {
+		r.create(t, configMap(t, namespace, fmt.Sprintf("wrong-%03d", i)))
+	}
+	if _, err := r.apply(testContext(t), parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: require-team}
+spec:
+  category: Ownership
+  severity: high
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %q}}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}
+  bindings: [{name: everywhere, validationActions: [Deny]}]
+  validations:
+  - expression: "'team' in object.metadata.labels"
+    message: label team is required
+`, namespace)); err != nil {
+		t.Fatal(err)
+	}
+	process := r.serve(t, "--audit")
+	eventually(t, "the server says that the kinds of reports are missing", func() error {
+		return says(process, "reports: not written since .*reports.installCRDs")
+	})
+	r.installReports(t)
+	eventually(t, "reports", func() error { return says(process, `reports: \d+ with 120 results, namespaces with changes to be written: 0`) })
+
+	seen := r.readAsPolicyReporter(t, func([]byte) {})
+	if got := seen["ConfigMap "+namespace+"/wrong-007"]; len(seen) != 120 || fmt.Sprint(got) != "[label team is required]" {
+		t.Errorf("a reader sees %d objects, and of one %v", len(seen), got)
+	}
+	out := r.runKubectl(t, "get", "reports", "-n", namespace)
+	for _, want := range []string{
+		`(?m)^NAME +PASS +FAIL +WARN +ERROR +SKIP +AGE$`, `(?m)^usher-1 +0 +100 +0 +0 +0 `, `(?m)^usher-2 +0 +20 +0 +0 +0 `,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("kubectl get reports does not say %s:\n%s", want, out)
+		}
+	}
+	foreign := r.create(t, parse(t, `
+apiVersion: openreports.io/v1alpha1
+kind: Report
+metadata: {name: of-somebody-else, namespace: %q}
+summary: {fail: 1}
+`, namespace))
+
+	process.Kill()
+	binary, err := usherBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	uninstalled, err := exec.CommandContext(testContext(t), binary, "uninstall", "--kubeconfig", r.Kubeconfig).CombinedOutput()
+	if err != nil || !strings.Contains(string(uninstalled), "deleted Report "+namespace+"/usher-1\n") {
+		t.Errorf("usher uninstall: %v\n%s", err, uninstalled)
+	}
+	if out := r.runKubectl(t, "get", "reports", "-A", "-o", "name"); strings.TrimSpace(out) != "report.openreports.io/"+foreign.GetName() {
+		t.Errorf("after uninstalling there are the reports %s", out)
+	}
+}
+
+// says returns an error unless /readyz?verbose matches a pattern.
+func says(process *usher.Process, pattern string) error {
+	text, err := readyz(process)
+	if err == nil && !regexp.MustCompile(pattern).MatchString(text) {
+		err = fmt.Errorf("not %s in:\n%s", pattern, text)
+	}
+	return err
+}
+
+func (r *rig) runKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(testContext(t), "kubectl", append([]string{"--kubeconfig", r.Kubeconfig}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v: %s", args, err, out)
+	}
+	return string(out)
 }

@@ -50,6 +50,11 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- .Values.proofs.secret | default (printf "%s-proofs" (include "usher.name" .)) -}}
 {{- end -}}
 
+{{/* Whether results of the audit are written as reports. */}}
+{{- define "usher.reports" -}}
+{{- if and .Values.audit.enabled .Values.reports.enabled -}}true{{- end -}}
+{{- end -}}
+
 {{/* What to do with the admission policies of the cluster. YAML reads off as false. */}}
 {{- define "usher.admissionPolicies" -}}
 {{- .Values.admissionPolicies | default "off" -}}
