@@ -235,7 +235,9 @@ spec:
 		return says(process, "reports: not written since .*reports.installCRDs")
 	})
 	r.installReports(t)
-	eventually(t, "reports", func() error { return says(process, `reports: \d+ with 120 results, namespaces with changes to be written: 0`) })
+	eventually(t, "reports", func() error {
+		return says(process, `reports: \d+ with 120 results, namespaces with changes to be written: 0`)
+	})
 
 	seen := r.readAsPolicyReporter(t, func([]byte) {})
 	if got := seen["ConfigMap "+namespace+"/wrong-007"]; len(seen) != 120 || fmt.Sprint(got) != "[label team is required]" {
