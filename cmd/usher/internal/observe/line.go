@@ -68,8 +68,9 @@ func (p *printer) json(i item) error {
 func (p *printer) line(i item) string {
 	d := i.decision
 	word, colour := p.verdict(d)
+	at := d.Time.Local() //nolint:gosmopolitan // It is for the person at this terminal.
 	parts := []string{
-		cli.Paint(p.palette.Faint, d.Time.Local().Format("15:04:05.000")), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
+		cli.Paint(p.palette.Faint, at.Format("15:04:05.000")), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
 		clean(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, clean(d.User)),
 	}
 	if marks := marks(d); len(marks) > 0 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -180,9 +181,7 @@ func (r *Replica) Get(ctx context.Context, path string, query url.Values, header
 		return nil, err
 	}
 	request.URL.RawQuery = query.Encode()
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	if err := r.credentials.add(ctx, request); err != nil {
 		return nil, err
 	}
