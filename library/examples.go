@@ -15,10 +15,8 @@ import (
 // Summary returns the first sentence of the description.
 func (p *Policy) Summary() string {
 	text := strings.Join(strings.Fields(p.Spec.Description), " ")
-	if i := strings.Index(text, ". "); i >= 0 {
-		return text[:i]
-	}
-	return strings.TrimSuffix(text, ".")
+	first, _, _ := strings.Cut(text, ". ")
+	return strings.TrimSuffix(first, ".")
 }
 
 // An Example is a test case of a policy.

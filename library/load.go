@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -142,19 +143,24 @@ func loadPolicy(fsys fs.FS, pack *Pack, file string) (Policy, error) {
 	return p, p.checkParams()
 }
 
-// defaults returns the params of the first binding, which are those of the pack.
+// defaults returns the params that all bindings have with the same value. The others tell the
+// bindings apart, and are not for users to set.
 func defaults(spec *v1alpha1.ClusterObjectPolicySpec) (map[string]any, error) {
-	if len(spec.Bindings) > 1 {
-		return nil, errors.New("spec.bindings: expected one binding at most: who installs the policy adds others")
+	var shared map[string]any
+	for i := range spec.Bindings {
+		var values map[string]any
+		if spec.Bindings[i].Params != nil {
+			if err := json.Unmarshal(spec.Bindings[i].Params.Raw, &values); err != nil {
+				return nil, fmt.Errorf("spec.bindings[%d].params: %w", i, err)
+			}
+		}
+		if i == 0 {
+			shared = values
+			continue
+		}
+		maps.DeleteFunc(shared, func(name string, value any) bool { return !reflect.DeepEqual(values[name], value) })
 	}
-	if len(spec.Bindings) == 0 || spec.Bindings[0].Params == nil {
-		return nil, nil //nolint:nilnil // no params
-	}
-	var values map[string]any
-	if err := json.Unmarshal(spec.Bindings[0].Params.Raw, &values); err != nil {
-		return nil, fmt.Errorf("spec.bindings[0].params: %w", err)
-	}
-	return values, nil
+	return shared, nil
 }
 
 // checkParams compares the params that expressions read with those that have defaults.
@@ -171,7 +177,8 @@ func (p *Policy) checkParams() error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(read)) {
-		if _, ok := p.Params[name]; !ok {
+		// With several bindings, those that differ are not among the params.
+		if _, ok := p.Params[name]; !ok && len(p.Spec.Bindings) <= 1 {
 			errs = append(errs, fmt.Errorf("%s.yaml: params.%s has no default in spec.bindings[0].params", p.File, name))
 		}
 	}

@@ -90,7 +90,7 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		{"a param without default", "mine/one.yaml", one("params.name", "params.names"), "params.names has no default in spec.bindings[0].params"},
 		{"an optional param without default", "mine/one.yaml", one("object.metadata.name != params.name", "\"object.metadata.name != params.?names.orValue('')\""), "params.names has no default"},
 		{"a default that nothing reads", "mine/one.yaml", one("{name: a}", "{name: a, other: b}"), "spec.bindings[0].params.other: no expression reads it"},
-		{"two bindings", "mine/one.yaml", one("[{params: {name: a}}]", "[{params: {name: a}}, {}]"), "expected one binding at most"},
+		{"bindings that differ in a param", "mine/one.yaml", one("[{params: {name: a}}]", "[{params: {name: a}}, {params: {name: b}}]"), ""},
 		{"two packs of the same name", "other/pack.yaml", goodPack, "pack mine exists twice"},
 		{"two policies of the same name", "other/pack.yaml", pack("name: mine", "name: other"), "policy one is in pack mine and in pack other"},
 	} {

@@ -59,6 +59,9 @@ func (p *Policy) bind(spec *yaml.Node, s Settings) error {
 	if err := p.CheckParams(s.Params); err != nil {
 		return err
 	}
+	if s.Action != "" && len(p.Spec.Bindings) > 1 {
+		return errors.New("its bindings have actions of their own: install it without an action")
+	}
 	if s.Bindings != nil {
 		var bindings yaml.Node
 		if err := yaml.Unmarshal(s.Bindings, &bindings); err != nil {

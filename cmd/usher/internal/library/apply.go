@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"strings"
 
@@ -123,9 +124,7 @@ func described(policy map[string]any) map[string]any {
 	for _, kind := range []string{"labels", "annotations"} {
 		values, _ := metadata[kind].(map[string]any)
 		copied := map[string]any{}
-		for key, value := range values {
-			copied[key] = value
-		}
+		maps.Copy(copied, values)
 		parts[kind] = copied
 	}
 	return parts
@@ -155,7 +154,7 @@ func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte) (s
 	if d.dryRun {
 		return "would write " + d.file(p), nil
 	}
-	if err := os.WriteFile(d.file(p), manifest, 0o644); err != nil { //nolint:gosec // manifests are for everybody to read
+	if err := os.WriteFile(d.file(p), manifest, 0o644); err != nil {
 		return "", err
 	}
 	return "wrote " + d.file(p), nil

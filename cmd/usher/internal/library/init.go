@@ -107,10 +107,10 @@ func write(dir string, files []file) error {
 	}
 	for _, f := range files {
 		path := filepath.Join(dir, f.path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a repository is for everybody to read
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("write repository: %w", err)
 		}
-		if err := os.WriteFile(path, f.content, 0o644); err != nil { //nolint:gosec // a repository is for everybody to read
+		if err := os.WriteFile(path, f.content, 0o644); err != nil {
 			return fmt.Errorf("write repository: %w", err)
 		}
 	}

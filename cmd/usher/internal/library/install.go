@@ -97,7 +97,7 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		}
 		return Install(cmd.Context(), s, Cluster(client, f.dryRun), chosen, settings)
 	case f.out != "":
-		if err := os.MkdirAll(f.out, 0o755); err != nil && !f.dryRun { //nolint:gosec // manifests are for everybody to read
+		if err := os.MkdirAll(f.out, 0o755); err != nil && !f.dryRun {
 			return fmt.Errorf("write policies: %w", err)
 		}
 		return Install(cmd.Context(), s, &folder{f.out, f.dryRun}, chosen, settings)

@@ -51,16 +51,19 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 	return all, library.Distinct(all)
 }
 
-// read returns the pack in a folder, or those in the folders of it.
+// read returns the pack in a folder, or those in the folders of it. Links that lead out of the
+// folder are not followed: packs come from others.
 func read(folder string) ([]library.Pack, error) {
-	if _, err := os.Stat(folder); err != nil {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(folder, library.File)); err == nil {
-		pack, err := library.LoadPack(os.DirFS(folder), filepath.Base(filepath.Clean(folder)))
+	defer root.Close() //nolint:errcheck // nothing was written
+	if _, err := root.Stat(library.File); err == nil {
+		pack, err := library.LoadPack(root.FS(), filepath.Base(filepath.Clean(folder)))
 		return []library.Pack{pack}, err
 	}
-	found, err := library.Load(os.DirFS(folder))
+	found, err := library.Load(root.FS())
 	if err == nil && len(found) == 0 {
 		err = errors.New("no pack: expected a pack.yaml, or folders that have one")
 	}
