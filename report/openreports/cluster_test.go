@@ -235,7 +235,7 @@ func success(code int, body any) *http.Response {
 
 func failure(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *http.Response {
 	return success(code, &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), //nolint:gosec // of HTTP
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
 		Reason: reason, Message: message, Details: details,
 	})
 }

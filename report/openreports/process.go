@@ -89,11 +89,11 @@ func (t *term) reload(ctx context.Context, s *space) error {
 // plan reads the results of a namespace, places them, and returns those that the audit has.
 func (t *term) plan(s *space, now time.Time) map[key]*Result {
 	results, counts := t.reader.Namespace(s.name)
-	chosen, want := choose(results, 0)
+	_, want := choose(results, 0)
 	kept := s.kept(t.open)
 	if len(kept) > 0 {
-		chosen, _ = choose(results, want)
-		for k := range renderAll(chosen) {
+		all, _ := choose(results, want)
+		for k := range renderAll(all) {
 			delete(kept, k)
 		}
 	}
@@ -101,7 +101,7 @@ func (t *term) plan(s *space, now time.Time) map[key]*Result {
 		s.want = want
 		t.divide(now)
 	}
-	chosen, _ = choose(results, s.share)
+	chosen, _ := choose(results, s.share)
 	wanted := renderAll(chosen)
 	for k := range kept {
 		counts.Add(s.results[k].status, 1)

@@ -135,7 +135,7 @@ func compareKeys(a, b key) int { return bytes.Compare(a[:], b[:]) }
 func (s *space) digest(n int) digest {
 	var text []byte
 	for _, k := range s.in(n) {
-		text = binary.BigEndian.AppendUint64(append(text, k[:]...), uint64(s.results[k].since)) //nolint:gosec // only compared
+		text = binary.BigEndian.AppendUint64(append(text, k[:]...), uint64(s.results[k].since))
 	}
 	return newDigest(append(text, 1))
 }
