@@ -224,7 +224,7 @@ func (p *paced) printf(format string, args ...any) {
 		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout))
 	}
 	p.dirty = true
-	_, p.err = fmt.Fprintf(p.w, format, args...)
+	_, p.err = fmt.Fprintf(p.w, format, args...) //nolint:gosec // It is JSON or events, and no sniffing is allowed.
 }
 
 func (p *paced) flush() error {
@@ -256,7 +256,9 @@ func (e *events) lost(n uint64) {
 func (e *events) at(next uint64) { e.printf("id: %s-%d\nevent: at\ndata: {}\n\n", e.process, next) }
 
 // current says that what follows is new.
-func (e *events) current(next uint64) { e.printf("id: %s-%d\nevent: current\ndata: {}\n\n", e.process, next) }
+func (e *events) current(next uint64) {
+	e.printf("id: %s-%d\nevent: current\ndata: {}\n\n", e.process, next)
+}
 
 func (e *events) end(err error) {
 	e.printf("event: end\ndata: {\"reason\":%q}\n\n", err.Error())
