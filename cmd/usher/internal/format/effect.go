@@ -71,6 +71,12 @@ func Compare(before, after []Result, policies []usher.PolicyRef) (*Effect, []Res
 	return e, fresh
 }
 
+// Differs reports whether results of a policy are new or resolved.
+func (r *Report) Differs(ref usher.PolicyRef) bool {
+	of := func(one Result) bool { return one.Policy == ref }
+	return slices.ContainsFunc(r.Results, of) || slices.ContainsFunc(r.Effect.Resolved, of)
+}
+
 // A place is a policy in a namespace.
 type place struct {
 	namespace string

@@ -55,6 +55,8 @@ type scan struct {
 	inForce *side
 	whatIf  *side // nil if nothing is compared
 	changed []usher.PolicyRef
+	// named reports whether a policy is one of those of --what-if.
+	named func(usher.PolicyRef) bool
 	// selected are the policies to show; nil for all.
 	selected func(usher.PolicyRef) bool
 
@@ -91,6 +93,7 @@ func newScan(ctx context.Context, inForce policies.Set, whatIf *policies.Set, o 
 	if whatIf != nil {
 		changed, refs := sc.inForce.judge.Update(whatIf.Compiled(ctx))
 		sc.whatIf, sc.changed = newSide(changed, whatIf.Deciding()), refs
+		sc.named = whatIf.FromFile
 	}
 	return sc
 }
@@ -217,7 +220,7 @@ func (sc *scan) report() *format.Report {
 		r.Summary.Merge(*unknown)
 	}
 	for _, ref := range current.policies {
-		if sc.selected != nil && !sc.selected(ref) || sc.whatIf != nil && !slices.Contains(sc.changed, ref) {
+		if sc.selected != nil && !sc.selected(ref) || sc.whatIf != nil && !sc.named(ref) && !r.Differs(ref) {
 			continue
 		}
 		about := format.Policy{PolicyRef: ref}

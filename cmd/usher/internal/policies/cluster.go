@@ -148,5 +148,5 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		return Set{}, errors.New("the cluster has no policies that could be used")
 	}
 	rules, _ := o.Policies(cmd.Context(), set.Policies)
-	return Set{Rules: rules, limits: limits, policies: set.Policies}, nil
+	return Set{Rules: rules, limits: limits, policies: set.Policies, files: known}, nil
 }

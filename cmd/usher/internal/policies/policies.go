@@ -26,6 +26,8 @@ type Set struct {
 
 	limits   rule.Limits
 	policies []api.Policy
+	// files are the policies that come from files; nil if all do.
+	files map[usher.PolicyRef]bool
 	// elsewhere are the policies that API servers enforce themselves.
 	elsewhere map[usher.PolicyRef]bool
 }
@@ -44,6 +46,9 @@ func (p Set) Compiled(ctx context.Context) []compile.Compiled {
 	}
 	return compiled
 }
+
+// FromFile reports whether a policy comes from a file, and not from a cluster or another set.
+func (p Set) FromFile(ref usher.PolicyRef) bool { return p.files == nil || p.files[ref] }
 
 // Deciding returns the policies that have rules for writes of objects, in the order of evaluation.
 func (p Set) Deciding() []usher.PolicyRef {
