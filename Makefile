@@ -12,6 +12,7 @@ FUZZTIME ?= 10m
 BENCHTIME ?= 500ms
 ROUNDS ?= 10
 SOAKTIME ?= 30m
+AUDITED ?= 20000
 # A profile for the compiler. With one it compiles all dependencies anew, for a tenth less CPU:
 # only what is released or measured is worth it.
 PGO ?= off
@@ -201,6 +202,10 @@ PODS ?= 500
 .PHONY: bench-cluster
 bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add to PODS (500) pods: of the API server, with Usher as webhook, as plugin
 	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
+
+.PHONY: bench-audit
+bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests
+	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED)
 
 .PHONY: allocations
 allocations: ## fail if a decision allocates over 20 % more than recorded
