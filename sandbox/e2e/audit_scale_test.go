@@ -149,7 +149,7 @@ spec:
 `, i, strings.ReplaceAll(expressions[i%len(expressions)], "NUMBER", strconv.Itoa(i)), i)
 }
 
-// manyPods creates the pods in namespaces of a thousand, each of some 4 KB.
+// manyPods creates the pods in namespaces of a thousand.
 func (r *auditRig) manyPods(t *testing.T) []string {
 	t.Helper()
 	began := time.Now()
@@ -171,7 +171,11 @@ func (r *auditRig) manyPods(t *testing.T) []string {
 	if err := writers.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("created %d pods in %v", *audited, time.Since(began).Round(time.Second))
+	stored, err := r.kube.CoreV1().RESTClient().Get().Namespace(namespaces[0]).Resource("pods").Name("pod-00000").DoRaw(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("created %d pods of %d bytes in %v", *audited, len(stored), time.Since(began).Round(time.Second))
 	return namespaces
 }
 
@@ -179,13 +183,13 @@ func manyPod(t *testing.T, i int) *unstructured.Unstructured {
 	t.Helper()
 	container := func(name string) string {
 		var env []string
-		for k := range 10 {
+		for k := range 3 {
 			env = append(env, fmt.Sprintf("{name: VARIABLE_%d, value: %q}", k, strings.Repeat("v", 20)))
 		}
 		return fmt.Sprintf("{name: %s, image: 'registry.example.com/shop/%s:%d', ports: [{containerPort: 8080}], resources: {limits: {memory: 64Mi}}, env: [%s]}", name, name, i, strings.Join(env, ", "))
 	}
-	return parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: pod-%05d, labels: {app: app-%d, team: shop}}, spec: {containers: [%s, %s, %s]}}",
-		i, i, container("web"), container("proxy"), container("log"))
+	return parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: pod-%05d, labels: {app: app-%d, team: shop}}, spec: {containers: [%s, %s]}}",
+		i, i, container("web"), container("proxy"))
 }
 
 // statusOf returns figures of a process in MB.
