@@ -83,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Without deadlines the request ends with that of the API.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	// If this fails, the client has disconnected.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) //nolint:gosec // It is JSON, and no sniffing is allowed.
 }
 
 func (h *Handler) answer(r *http.Request, request delegated.Request) ([]byte, error) {

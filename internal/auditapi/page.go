@@ -61,7 +61,7 @@ func parseQuery(values url.Values) (query, error) {
 
 func parseStatuses(texts []string) ([]result.Status, error) {
 	var statuses []result.Status
-	for _, name := range strings.Split(strings.Join(texts, ","), ",") {
+	for name := range strings.SplitSeq(strings.Join(texts, ","), ",") {
 		if !slices.Contains(result.Statuses(), result.Status(name)) {
 			return nil, fmt.Errorf("status %q is none of %v", name, result.Statuses())
 		}

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -50,8 +52,8 @@ func (a *analysis) without(first int, before limits, data cel.Bound) limits {
 	for _, s := range a.added[:first] {
 		add(s)
 	}
-	for i := len(a.defined) - 1; i >= 0; i-- {
-		if v := a.defined[i]; uses[v.name] {
+	for _, v := range slices.Backward(a.defined) {
+		if uses[v.name] {
 			l.variables = l.variables.Plus(v.bound)
 			add(v)
 		}
