@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
@@ -54,20 +53,11 @@ rules: [{level: Metadata, resources: [{group: "", resources: [pods]}]}, {level: 
 	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &auditRig{log: filepath.Join(dir, "audit.log"), kubeconfig: filepath.Join(dir, "kubeconfig")}
+	r := &auditRig{log: filepath.Join(dir, "audit.log")}
 	r.rig = newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: append(args, "--audit-policy-file="+policy, "--audit-log-path="+r.log)})
 	r.namespace = r.Namespace(t)
 	r.grant(t, auditor, "", auditorRights)
-	config, err := clientcmd.LoadFromFile(r.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, user := range config.AuthInfos {
-		user.Impersonate = auditor
-	}
-	if err := clientcmd.WriteToFile(*config, r.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	r.kubeconfig = r.impersonate(t, auditor)
 	return r
 }
 

@@ -54,6 +54,8 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err != nil {
 		return nil, err
 	}
+	// Policies that decide authorization requests say nothing of objects.
+	forbidden = slices.DeleteFunc(forbidden, func(f policies.Forbidden) bool { return f.Kind.Authorizes })
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil && (len(f.whatIf) == 0 || len(f.policies)+len(stored) > 0) {
 		return nil, errors.Join(err, forbiddenError(forbidden))
@@ -169,34 +171,50 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 	return kinds, nil
 }
 
-// kind reads all objects of a kind, and returns how many there are. One that expires is read on from
-// where it was, as kubectl does.
+// kind reads all objects of a kind, and returns how many there are.
 func (r *reading) kind(ctx context.Context, kind result.Kind) (int, error) {
 	var from dynamic.ResourceInterface = r.client.Resource(kind.Resource)
 	if r.namespace != "" {
 		from = r.client.Resource(kind.Resource).Namespace(r.namespace)
 	}
-	n, options := 0, metav1.ListOptions{Limit: pageSize}
+	n := 0
+	err := pages(ctx, from, func(page *unstructured.UnstructuredList) error {
+		n += len(page.Items)
+		return r.judge(ctx, objectsOf(page, kind))
+	})
+	return n, err
+}
+
+// pages calls each for all pages of a list. A list that expires is read on from where it was, as
+// kubectl does: API servers offer that once after a page.
+func pages(ctx context.Context, from dynamic.ResourceInterface, each func(*unstructured.UnstructuredList) error) error {
+	options, expired := metav1.ListOptions{Limit: pageSize}, false
 	for {
 		page, err := from.List(ctx, options)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			status := apierrors.APIStatus(nil)
-			if errors.As(err, &status) && status.Status().Continue != "" && status.Status().Continue != options.Continue {
-				options.Continue = status.Status().Continue
-				continue
-			}
+		if next := inconsistent(err); next != "" && options.Continue != "" && !expired {
+			options.Continue, expired = next, true
+			continue
 		}
 		if err != nil {
-			return n, err
+			return err
 		}
-		if err := r.judge(ctx, objectsOf(page, kind)); err != nil {
-			return n, err
+		if err := each(page); err != nil {
+			return err
 		}
-		n += len(page.Items)
 		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return n, nil
+			return nil
 		}
+		expired = false
 	}
+}
+
+// inconsistent returns the token with which to read on after a list has expired; empty if it has not.
+func inconsistent(err error) string {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }
 
 func objectsOf(page *unstructured.UnstructuredList, kind result.Kind) []object {
