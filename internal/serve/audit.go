@@ -105,7 +105,7 @@ func (a *auditing) reader() result.Reader {
 
 // lead audits until ctx is done.
 func (a *auditing) lead(ctx context.Context) {
-	t := &term{auditing: a, slots: make(chan struct{}, fullReads), streams: map[result.Kind]*reading{}, wake: make(chan struct{}, 1), missing: make(chan struct{}, 1)}
+	t := &term{auditing: a, slots: make(chan struct{}, fullReads), streams: map[result.Kind]*reading{}, unreadable: map[result.Kind]bool{}, wake: make(chan struct{}, 1), missing: make(chan struct{}, 1)}
 	changes := newFactChanges(objectTTL+objectTTL/4, func(of schema.GroupVersionKind, namespace, name string) {
 		t.auditor.FactChanged(of, namespace, name)
 	})
@@ -154,7 +154,9 @@ type term struct {
 	running   sync.WaitGroup
 	// streams are only used by lead.
 	streams map[result.Kind]*reading
-	wake    chan struct{}
+	// unreadable are the kinds that the API server offers no stream for; only used by lead.
+	unreadable map[result.Kind]bool
+	wake       chan struct{}
 	// missing is signalled when a kind was not found.
 	missing chan struct{}
 
@@ -188,14 +190,14 @@ func (t *term) takeAgain() []result.Kind {
 }
 
 // follow starts and ends streams, so that there is one for each kind that policies select. Kinds
-// stay until discovery is certain that they are gone.
+// stay until discovery is certain that they are gone. Kinds without a stream are errors.
 func (t *term) follow(ctx context.Context) {
 	discovered := t.scopes.lists.Load()
 	if discovered == nil {
 		return
 	}
 	again := t.takeAgain()
-	wanted := audited(discovered.lists, t.auditor)
+	wanted, unreadable := audited(discovered.lists, t.auditor)
 	for k, r := range t.streams {
 		metadataOnly, selected := wanted[k]
 		switch {
@@ -208,6 +210,19 @@ func (t *term) follow(ctx context.Context) {
 			t.start(ctx, k, metadataOnly)
 		case slices.Contains(again, k):
 			r.Reread()
+		}
+	}
+	for k := range t.unreadable {
+		_, readable := wanted[k]
+		if unreadable[k] == nil && (readable || discovered.complete || !t.selects(k)) {
+			delete(t.unreadable, k)
+			t.auditor.Remove(k)
+		}
+	}
+	for k, err := range unreadable {
+		if t.streams[k] == nil && !t.unreadable[k] {
+			t.unreadable[k] = true
+			t.auditor.Sink(k).Fail(err)
 		}
 	}
 	for k, metadataOnly := range wanted {

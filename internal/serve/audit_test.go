@@ -18,7 +18,9 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/compile"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/serve"
 )
@@ -52,7 +54,9 @@ func (s selection) Selects(of result.Kind) (selects, metadataOnly bool) {
 func TestAuditedKinds(t *testing.T) {
 	t.Parallel()
 	lists := []*metav1.APIResourceList{
-		resources("v1", "pods", "pods/status", "pods/log!get", "bindings!create", "events", "secrets", "componentstatuses!get list"),
+		resources("v1", "pods", "pods/status", "pods/log!get", "bindings!create", "events", "secrets", "componentstatuses!get list", "tokenreviews!create"),
+		resources("example.com/v2", "gadgets!get list create update delete"),
+		resources("example.com/v1", "gadgets", "gizmos!get list create update delete", "gears!get create", "gizmos/status!get update"),
 		resources("apps/v1", "deployments", "deployments/scale"),
 		resources("autoscaling/v2", "horizontalpodautoscalers"),
 		resources("autoscaling/v1", "horizontalpodautoscalers"),
@@ -60,6 +64,10 @@ func TestAuditedKinds(t *testing.T) {
 		resources("coordination.k8s.io/v1", "leases"),
 		resources("openreports.io/v1alpha1", "reports"),
 	}
+	const (
+		gears  = "example.com/v1/gears: the API server offers no list for it"
+		gizmos = "example.com/v1/gizmos: the API server offers no watch for it"
+	)
 	tests := []struct {
 		reason   string
 		policies selection
@@ -69,9 +77,14 @@ func TestAuditedKinds(t *testing.T) {
 		{"one kind", selection{"a": {"/v1/pods"}}, []string{"/v1/pods"}},
 		{"metadata suffices for all policies of the kind", selection{"meta-a": {"/v1/pods", "/v1/secrets"}, "b": {"/v1/secrets"}}, []string{"/v1/pods metadata", "/v1/secrets"}},
 		{"a kind that the cluster does not have", selection{"a": {"example.com/v1/widgets"}}, nil},
-		{"what cannot be listed and watched is left alone", selection{"a": {"/v1/bindings", "/v1/componentstatuses", "/v1/pods/log"}}, nil},
-		{"all kinds: not what changes all the time, nor reports", selection{"a": {"*/*/*"}}, []string{"/v1/pods", "/v1/secrets", "apps/v1/deployments", "autoscaling/v2/horizontalpodautoscalers"}},
-		{"unless a policy names it", selection{"a": {"*/*/*"}, "b": {"/v1/events"}}, []string{"/v1/events", "/v1/pods", "/v1/secrets", "apps/v1/deployments", "autoscaling/v2/horizontalpodautoscalers"}},
+		{"what nobody can store is left alone", selection{"a": {"/v1/bindings", "/v1/tokenreviews", "/v1/componentstatuses", "/v1/pods/log"}}, nil},
+		{"what is stored and cannot be read is said", selection{"a": {"example.com/v1/gizmos", "example.com/v1/gears"}}, []string{gears, gizmos}},
+		{"another version can be read", selection{"a": {"example.com/*/gadgets"}}, []string{"example.com/v1/gadgets"}},
+		{"for a policy that names another version", selection{"a": {"example.com/*/gadgets"}, "b": {"example.com/v2/gadgets"}}, []string{
+			"example.com/v1/gadgets", "example.com/v2/gadgets: the API server offers no watch for it",
+		}},
+		{"all kinds: not what changes all the time, nor reports", selection{"a": {"*/*/*"}}, []string{"/v1/pods", "/v1/secrets", "apps/v1/deployments", "autoscaling/v2/horizontalpodautoscalers", "example.com/v1/gadgets", gears, gizmos}},
+		{"unless a policy names it", selection{"a": {"*/*/*"}, "b": {"/v1/events"}}, []string{"/v1/events", "/v1/pods", "/v1/secrets", "apps/v1/deployments", "autoscaling/v2/horizontalpodautoscalers", "example.com/v1/gadgets", gears, gizmos}},
 		{"the version that the policy names", selection{"a": {"autoscaling/v1/*"}}, []string{"autoscaling/v1/horizontalpodautoscalers"}},
 		{"one version if it is for all policies", selection{"a": {"autoscaling/*/*"}, "b": {"autoscaling/v2/*"}}, []string{"autoscaling/v2/horizontalpodautoscalers"}},
 		{"each version that a policy needs", selection{"a": {"autoscaling/v1/*"}, "b": {"autoscaling/v2/*"}}, []string{"autoscaling/v1/horizontalpodautoscalers", "autoscaling/v2/horizontalpodautoscalers"}},
@@ -80,7 +93,11 @@ func TestAuditedKinds(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for kind, metadataOnly := range serve.Audited(lists, test.policies) {
+			kinds, unreadable := serve.Audited(lists, test.policies)
+			for kind, err := range unreadable {
+				got = append(got, fmt.Sprintf("%s/%s/%s: %v", kind.Resource.Group, kind.Resource.Version, kind.Resource.Resource, err))
+			}
+			for kind, metadataOnly := range kinds {
 				text := kind.Resource.Group + "/" + kind.Resource.Version + "/" + kind.Resource.Resource
 				if metadataOnly {
 					text += " metadata"
@@ -106,6 +123,51 @@ func resources(version string, names ...string) *metav1.APIResourceList {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: name, Verbs: strings.Fields(verbs)})
 	}
 	return list
+}
+
+// TestKindsWithoutAStreamAreErrors has a kind that policies select and that nobody can watch.
+func TestKindsWithoutAStreamAreErrors(t *testing.T) {
+	t.Parallel()
+	policy, err := api.Decode([]byte(`{
+		"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": "gizmos"},
+		"spec": {
+			"matchConstraints": {"resourceRules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["*"]}]},
+			"validations": [{"expression": "object.metadata.name != 'bad'"}], "bindings": [{"name": "all", "validationActions": ["Warn"]}]
+		}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, _ := compile.Options{}.All(t.Context(), []api.Policy{policy})
+	term := serve.NewAuditTerm(compiled)
+	some := []*metav1.APIResourceList{resources("example.com/v1", "gizmos!get list create update delete", "reviews!create")}
+	for _, step := range []struct {
+		reason   string
+		lists    []*metav1.APIResourceList
+		complete bool
+		errors   int
+	}{
+		{"the kind is there", some, true, 1},
+		{"once", some, true, 1},
+		{"its group does not respond", nil, false, 1},
+		{"the kind is gone", nil, true, 0},
+		{"it is there again", some, true, 1},
+	} {
+		ready, state, results := term.Follow(t.Context(), step.lists, step.complete)
+		named := strings.Contains(ready, "  gizmos.v1.example.com: cannot be audited, since ") && strings.Contains(ready, ": the API server offers no watch for it\n")
+		resource, known := state.Resources["gizmos.v1.example.com"]
+		if want := step.errors > 0; named != want || known != want || resource.Readable || len(state.Resources) != step.errors || state.Results["error"] != step.errors {
+			t.Errorf("%s: %+v\n%s", step.reason, state, ready)
+		}
+		if len(results) != step.errors {
+			t.Fatalf("%s: results %+v, want %d", step.reason, results, step.errors)
+		}
+		for _, r := range results {
+			if r.Status != result.Error || r.Policy.Name != "gizmos" || !strings.Contains(r.Message, "the API server offers no watch for it") {
+				t.Errorf("%s: result %+v", step.reason, r)
+			}
+		}
+	}
 }
 
 // TestFactChangesWaitForCaches passes changes on once, when no cache has the old object any more.

@@ -16,11 +16,14 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/audit"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/compile"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/observe/metrics"
 	"github.com/usher-dev/usher/observe/recent"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
@@ -182,7 +185,7 @@ func NewDecisionsAPI(ring *recent.Ring, timeout time.Duration) http.Handler {
 type Selector = selector
 
 // Audited is audited.
-func Audited(lists []*metav1.APIResourceList, s Selector) map[result.Kind]bool {
+func Audited(lists []*metav1.APIResourceList, s Selector) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
 	return audited(lists, s)
 }
 
@@ -201,3 +204,26 @@ func (c FactChanges) Add(of schema.GroupVersionKind, namespace, name string) {
 
 // Run is run.
 func (c FactChanges) Run(ctx context.Context, from *clusterfact.Resolver) { c.run(ctx, from) }
+
+// An AuditTerm is the audit by a replica that leads, which reads nothing.
+type AuditTerm struct{ t *term }
+
+// NewAuditTerm returns the audit by some policies.
+func NewAuditTerm(compiled []compile.Compiled) AuditTerm {
+	log := slog.New(slog.DiscardHandler)
+	t := &term{auditing: newAuditing(Audit{}, nil, newScopes(nil, log), nil, log), unreadable: map[result.Kind]bool{}, auditor: audit.New(audit.Options{Log: log})}
+	t.auditor.Enforce(compiled)
+	t.publish(t.auditor)
+	return AuditTerm{t}
+}
+
+// Follow follows what discovery returned. It returns the text of /readyz?verbose, what metrics are
+// made of, and the results of the cluster.
+func (a AuditTerm) Follow(ctx context.Context, lists []*metav1.APIResourceList, complete bool) (string, *metrics.AuditState, []result.Result) {
+	a.t.scopes.lists.Store(&discovered{lists: lists, complete: complete})
+	a.t.follow(ctx)
+	var ready strings.Builder
+	a.t.describe(&ready)
+	results, _ := a.t.auditor.Namespace("")
+	return ready.String(), a.t.state(), results
+}

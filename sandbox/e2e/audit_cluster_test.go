@@ -76,6 +76,7 @@ func TestAuditOfACluster(t *testing.T) {
 	r.create(t, parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: bare, namespace: %s, labels: {audited: %s}}}", bank, shop))
 	r.enforce(t, selecting("team"))
 	file, owner := written(t, selecting("team")), written(t, selecting("owner"))
+	every := written(t, needs(t, "every-"+shop, "", "'*'", "team"))
 	broken := written(t, parse(t, "{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: broken}, spec: {validations: [{expression: 'object.'}]}}"))
 	tenant := "tenant-" + shop
 	r.grant(t, tenant, shop, `[{apiGroups: ["", policy.kcloudlabs.io, usher.dev], resources: [configmaps, overridepolicies, objectpolicies], verbs: [get, list]}]`)
@@ -95,6 +96,7 @@ func TestAuditOfACluster(t *testing.T) {
 		{"a result that is asked for", admin, []string{"--policy", shop, "--fail-on", "warn"}, 1, "2 warn, 1 pass", "", ""},
 		{"one namespace", admin, []string{"--policy", shop, "-n", shop}, 0, "v1 ConfigMap " + shop + "/bare\n1 warn, 1 pass", "", bank},
 		{"a policy that would be there", admin, []string{"--what-if", owner, "-n", shop}, 0, shop + "/good\n label owner is missing", "", bank},
+		{"reviews and bindings are no objects", admin, []string{"-p", every, "--policy", "every-" + shop, "-n", shop}, 0, " warn, 1 pass", "", "error"},
 		{"a policy that does not compile", admin, []string{"-p", broken}, 2, "", "broken.yaml", ""},
 		{"a policy that is not there", admin, []string{"--policy", "none-" + shop}, 2, "", "none-" + shop, ""},
 		{"a user of a namespace", theirs, []string{"-n", shop, "-p", file}, 1, "v1 ConfigMap " + shop + "/bare\nlabel team is missing\nclusterobjectpolicies.usher.dev\n1 warn, ", "", bank},

@@ -146,9 +146,11 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 		if err != nil {
 			return nil, fmt.Errorf("discover kinds: %w", err)
 		}
-		for _, resource := range list.APIResources {
+		for i := range list.APIResources {
+			resource := &list.APIResources[i]
 			kind := result.Kind{Resource: gv.WithResource(resource.Name), Kind: resource.Kind, Namespaced: resource.Namespaced}
-			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced {
+			listed := slices.Contains(resource.Verbs, "list")
+			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced || !listed && !serve.Stored(resource) {
 				continue
 			}
 			// The preferred version comes first. Another one is read only for policies that
@@ -160,7 +162,7 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 				continue
 			}
 			judged[kind.Resource.GroupResource()] = append(judged[kind.Resource.GroupResource()], more...)
-			if !slices.Contains(resource.Verbs, "list") {
+			if !listed {
 				r.cannotRead(kind, errors.New("the API server does not list objects of this kind"))
 				continue
 			}
