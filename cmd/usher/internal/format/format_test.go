@@ -225,6 +225,19 @@ func hostile() []string {
 	}
 }
 
+// TestJUnitOfRulesThatAreNotJudged does not say that a policy is for no object.
+func TestJUnitOfRulesThatAreNotJudged(t *testing.T) {
+	t.Parallel()
+	var got strings.Builder
+	r := &format.Report{Objects: 2, Policies: []format.Policy{{PolicyRef: policy("user"), Summary: result.Summary{Skip: 2}}}, Summary: result.Summary{Skip: 2}}
+	if err := format.JUnit(&got, r); err != nil {
+		t.Fatal(err)
+	}
+	if text := got.String(); !strings.Contains(text, `name="2 not judged"`) || strings.Contains(text, "no object is of its kinds") {
+		t.Errorf("JUnit writes\n%s", text)
+	}
+}
+
 // TestHostileText puts hostile text wherever a report has text.
 func TestHostileText(t *testing.T) {
 	t.Parallel()

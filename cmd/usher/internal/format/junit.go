@@ -44,7 +44,8 @@ type (
 
 // JUnit writes a report for the viewers of CI systems: a suite for each policy, a case for each
 // result, and one for all objects to which the policy has no objection. Warnings pass, with their
-// message as output. A policy that is for no object is skipped.
+// message as output. A policy that is for no object, or whose
+// rules cannot be judged, is skipped.
 func JUnit(w io.Writer, r *Report) error {
 	var suites junitSuites
 	listed := map[usher.PolicyRef][]*Result{}
@@ -99,6 +100,9 @@ func junitSuiteOf(p Policy, results []*Result) junitSuite {
 	switch {
 	case p.Summary.Pass > 0:
 		suite.add(junitCase{Name: fmt.Sprintf("%d without objection", p.Summary.Pass), Class: suite.Name})
+	case len(results) == 0 && p.Summary.Skip > 0:
+		text := fmt.Sprintf("%d not judged", p.Summary.Skip)
+		suite.add(junitCase{Name: text, Class: suite.Name, Skipped: &junitMessage{Message: text}})
 	case len(results) == 0:
 		suite.add(junitCase{Name: "no object is of its kinds", Class: suite.Name, Skipped: &junitMessage{Message: "no object is of its kinds"}})
 	}
