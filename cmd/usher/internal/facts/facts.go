@@ -91,5 +91,6 @@ func (s *Store) TakeMissing() []string {
 	defer s.mu.Unlock()
 	missing := s.missing
 	s.missing = nil
+	slices.Sort(missing)
 	return missing
 }

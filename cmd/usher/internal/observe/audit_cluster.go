@@ -88,6 +88,9 @@ func forbiddenError(forbidden []policies.Forbidden) error {
 	for _, f := range forbidden {
 		errs = append(errs, f.Err)
 	}
+	if len(errs) > 0 {
+		errs = append(errs, errors.New("name policies with -p, or have an administrator grant you the rights to list those of the cluster"))
+	}
 	return errors.Join(errs...)
 }
 

@@ -217,7 +217,11 @@ func Hint(err error, verb, resource, namespace string) string {
 	case apierrors.IsForbidden(err) && namespace == "":
 		return fmt.Sprintf("name a namespace with -n; or have an administrator grant you %s on %s.%s in all namespaces", verb, resource, delegated.Group)
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole edit has it, unless the chart was installed with api.aggregateRoles=false", verb, resource, delegated.Group, namespace)
+		role := "edit"
+		if resource == delegated.AuditResults {
+			role = "view"
+		}
+		return fmt.Sprintf("have an administrator grant you %s on %s.%s in namespace %s: the ClusterRole %s has it, unless the chart was installed with api.aggregateRoles=false", verb, resource, delegated.Group, namespace, role)
 	case apierrors.IsUnauthorized(err):
 		return "use a client certificate of the cluster, --service-account NAMESPACE/NAME, or --token-file with a token such as 'kubectl create token NAME --audience usher.dev' prints"
 	case apierrors.IsNotFound(err):
