@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -132,7 +133,18 @@ func (o *Object) key() string {
 	if o.Name == "" && o.Selector != nil {
 		selector = o.Selector.String()
 	}
-	return fmt.Sprintf("object %q %q %q %q %q %t %t", o.APIVersion, o.Kind, o.Namespace, o.Name, selector, o.AnyScope, o.All)
+	texts := [...]string{o.APIVersion, o.Kind, o.Namespace, o.Name, selector}
+	size := len("object") + len(" false false")
+	for _, text := range texts {
+		size += len(text) + len(` ""`)
+	}
+	b := append(make([]byte, 0, size), "object"...)
+	for _, text := range texts {
+		b = strconv.AppendQuote(append(b, ' '), text)
+	}
+	b = strconv.AppendBool(append(b, ' '), o.AnyScope)
+	b = strconv.AppendBool(append(b, ' '), o.All)
+	return string(b)
 }
 
 // A NotFound is the error of an object that does not exist.
