@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,7 +39,7 @@ func TestAPIServerTakesWhatInstalls(t *testing.T) {
 	}{
 		{"manifests", manifests, nil},
 		{"chart as it is", chart(t), nil},
-		{"chart with every option", chart(t, "--values", "deploy/testdata/everything.yaml"), []string{"ServiceMonitor"}},
+		{"chart with every option", chart(t, "--values", "deploy/testdata/everything.yaml"), []string{"PrometheusRule", "ServiceMonitor"}},
 	} {
 		t.Run(installation.name, func(t *testing.T) {
 			var foreign []string
@@ -62,7 +63,7 @@ func TestAPIServerTakesWhatInstalls(t *testing.T) {
 					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 				}
 			}
-			if len(foreign) != len(installation.foreign) || len(foreign) == 1 && foreign[0] != installation.foreign[0] {
+			if !slices.Equal(foreign, installation.foreign) {
 				t.Errorf("the API server does not know %v, want %v", foreign, installation.foreign)
 			}
 		})
