@@ -59,6 +59,11 @@ func FromTrees(trees []map[string]any) *Store {
 	return s
 }
 
+// Has reports whether the store has an object of a kind.
+func (s *Store) Has(apiVersion, kindName string) bool {
+	return len(s.kinds[kind{apiVersion, kindName}].ordered) > 0
+}
+
 // Resolve finds the object that ref names or selects. A kind that the store has no object
 // of is like any other: nothing is found. Whether a kind is namespaced is known from its objects.
 func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {

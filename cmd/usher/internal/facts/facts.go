@@ -68,21 +68,28 @@ func (s *Store) Assume(namespaces []string) {
 // Resolve implements [fact.Resolver].
 func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	found, err := s.objects.Resolve(ctx, ref)
-	unknown := found == nil
+	name := ""
+	if found == nil {
+		name = ref.String()
+	}
+	if o := ref.Object; o != nil && o.All && !s.objects.Has(o.APIVersion, o.Kind) {
+		name = o.APIVersion + " " + o.Kind + " *"
+	}
 	if o := ref.Object; err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
 		found, err = object.Namespace(o.Name), nil
 	}
-	if unknown {
+	if name != "" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if name := ref.String(); !slices.Contains(s.missing, name) {
+		if !slices.Contains(s.missing, name) {
 			s.missing = append(s.missing, name)
 		}
 	}
 	return found, err
 }
 
-// TakeMissing returns the objects that were missing since the last call.
+// TakeMissing returns the objects that were missing since the last call, and as "v1 Pod *" the kinds that
+// were listed and of which there is no object.
 func (s *Store) TakeMissing() []string {
 	if s == nil {
 		return nil

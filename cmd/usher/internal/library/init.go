@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
@@ -51,8 +52,12 @@ overwritten.`,
 			if err := write(dir, files); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.Out, "wrote %s with test cases to %s; next: cd %s && usher test --coverage --mutate cases/\n",
-				cli.Count(len(policies), "policy", "policies"), dir, dir)
+			enter := ""
+			if dir != "." {
+				enter = "cd " + dir + " && "
+			}
+			_, err = fmt.Fprintf(s.Out, "wrote %s with test cases to %s; next: %susher test --coverage --mutate cases/\n",
+				cli.Count(len(policies), "policy", "policies"), dir, enter)
 			return err
 		},
 	}
@@ -80,7 +85,7 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	}
 	files := []file{
 		{"README.md", bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{".github/workflows/policies.yaml", workflow},
+		{".github/workflows/policies.yaml", bytes.ReplaceAll(workflow, []byte("@VERSION"), []byte("@"+installable(cli.BuildVersion().Version)))},
 	}
 	for i := range policies {
 		p := &policies[i]
@@ -92,6 +97,16 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 		files = append(files, file{"policies/" + p.Name + ".yaml", manifest}, file{"cases/" + p.Name + ".yaml", cases})
 	}
 	return files, nil
+}
+
+// installable is the version that a workflow installs: that of this binary, if it is a release, so that
+// a later one does not change what the tests say.
+func installable(version string) string {
+	v, err := utilversion.ParseSemantic(version)
+	if err != nil || v.PreRelease() != "" || v.BuildMetadata() != "" {
+		return "latest"
+	}
+	return version
 }
 
 // write writes files below a folder, all or none if one of them exists.

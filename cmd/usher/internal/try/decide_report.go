@@ -61,9 +61,7 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 	if rules {
 		j.printRules(b, p)
 	}
-	for _, name := range j.MissingFacts {
-		fmt.Fprintf(b, "  %s %s is not known: name a file that has it with --facts\n", cli.Paint(p.Yellow, "hint:"), name)
-	}
+	printMissing(b, "  ", j.MissingFacts, p)
 	if !j.changed() {
 		return nil
 	}
@@ -170,4 +168,15 @@ func paintDiff(changes string, p cli.Palette) string {
 		b.WriteString("  " + text + "\n")
 	}
 	return b.String()
+}
+
+// printMissing tells which facts were taken to be absent.
+func printMissing(b *strings.Builder, indent string, names []string, p cli.Palette) {
+	for _, name := range names {
+		what := name + " is not known: name a file that has it"
+		if kind, ok := strings.CutSuffix(name, " *"); ok {
+			what = "no " + kind + " is known: name a file that has them"
+		}
+		fmt.Fprintf(b, "%s%s %s with --facts\n", indent, cli.Paint(p.Yellow, "hint:"), what)
+	}
 }

@@ -34,9 +34,7 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 	for i := range e.Phases {
 		printPhase(b, &e.Phases[i], p)
 	}
-	for _, name := range e.MissingFacts {
-		fmt.Fprintf(b, "  %s %s is not known: name a file that has it with --facts\n", cli.Paint(p.Yellow, "hint:"), name)
-	}
+	printMissing(b, "  ", e.MissingFacts, p)
 }
 
 func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {

@@ -84,9 +84,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	for i := range r.Objects {
 		r.Objects[i].print(&b, p)
 	}
-	for _, name := range r.MissingFacts {
-		fmt.Fprintf(&b, "%s %s is not known: name a file that has it with --facts\n", cli.Paint(p.Yellow, "hint:"), name)
-	}
+	printMissing(&b, "", r.MissingFacts, p)
 	if len(r.Policies) > 0 {
 		b.WriteByte('\n')
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
