@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -21,11 +22,14 @@ type Object struct {
 	skipIndex jsontree.SkipIndex
 
 	decode    sync.Once
+	decoded   atomic.Bool
 	decodeErr error
 	encode    sync.Once
 	encodeErr error
 	measure   sync.Once
 	size      int
+	// longest is that of a tree, or of what has been decoded of raw.
+	longest atomic.Int64
 }
 
 // RawObject returns the object in raw, which must not change any more, or nil when raw is
@@ -63,27 +67,41 @@ func (o *Object) Tree() (map[string]any, error) {
 		if o.tree != nil {
 			return
 		}
-		tree, err := jsontree.SelectPrescanned(o.raw, jsontree.All(), o.skipIndex)
-		if err != nil {
-			o.decodeErr = fmt.Errorf("decode object: %w", err)
-			return
+		if o.tree, o.decodeErr = o.selected(jsontree.All()); o.decodeErr == nil {
+			o.decoded.Store(true)
 		}
-		o.tree = tree
 	})
 	return o.tree, o.decodeErr
 }
 
 // Part returns at least the values at the paths, in the form of Tree. For an object that came as
-// bytes it is cheaper than Tree; the result is not kept. It fails where Tree fails.
+// bytes it is cheaper than Tree, unless that was called before; the result is not kept. It fails where
+// Tree fails.
 func (o *Object) Part(paths *Paths) (map[string]any, error) {
-	if o == nil || !o.bytes || paths.Whole() {
+	if o == nil || !o.bytes || paths.Whole() || o.decoded.Load() {
 		return o.Tree()
 	}
-	part, err := jsontree.SelectPrescanned(o.raw, paths.of(), o.skipIndex)
+	return o.selected(paths.of())
+}
+
+// selected decodes the values at paths.
+func (o *Object) selected(paths *jsontree.Paths) (map[string]any, error) {
+	part, longest, err := jsontree.SelectPrescanned(o.raw, paths, o.skipIndex)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
+	o.grow(longest)
 	return part, nil
+}
+
+// grow notes the length of a list or map.
+func (o *Object) grow(length int) {
+	for {
+		longest := o.longest.Load()
+		if int64(length) <= longest || o.longest.CompareAndSwap(longest, int64(length)) {
+			return
+		}
+	}
 }
 
 // AppendPart appends JSON of exactly the values at the paths, which are what Part returns at least. For
@@ -130,8 +148,28 @@ func (o *Object) Size() int {
 	if o.bytes {
 		return len(o.raw)
 	}
-	o.measure.Do(func() { o.size = jsontree.Size(o.tree) })
+	o.measureTree()
 	return o.size
+}
+
+func (o *Object) measureTree() {
+	o.measure.Do(func() {
+		size, longest := jsontree.Size(o.tree)
+		o.size = size
+		o.grow(longest)
+	})
+}
+
+// Longest returns at least the length of the longest list or map in what Tree and Part have returned
+// so far. It is 0 for a nil Object.
+func (o *Object) Longest() int {
+	if o == nil {
+		return 0
+	}
+	if !o.bytes {
+		o.measureTree()
+	}
+	return int(o.longest.Load())
 }
 
 // Into decodes the object into target, such as a *corev1.Pod. The names of fields are

@@ -3,6 +3,7 @@ package usher_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,62 @@ func TestTreeObject(t *testing.T) {
 	}
 	if _, err := usher.TreeObject(map[string]any{"a": func() {}}).Raw(); err == nil || !strings.HasPrefix(err.Error(), "encode object: ") {
 		t.Errorf("Raw of what is no JSON: error %v", err)
+	}
+}
+
+// TestLongest has the longest list or map of what has been decoded.
+func TestLongest(t *testing.T) {
+	t.Parallel()
+	const text = `{"a":[1,2,3],"b":{"c":{"d":1,"e":2},"f":[[1,2,3,4,5]]}}`
+	paths := func(path ...string) *usher.Paths {
+		p := &usher.Paths{}
+		p.Add(path...)
+		return p
+	}
+	for _, row := range []struct {
+		reason  string
+		object  *usher.Object
+		decoded []*usher.Paths
+		want    int
+	}{
+		{"nothing", nil, nil, 0},
+		{"nothing is decoded", usher.RawObject([]byte(text)), nil, 0},
+		{"a map", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c")}, 2},
+		{"a part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c"), paths("a")}, 3},
+		{"a shorter part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("a"), paths("b", "c")}, 3},
+		{"all", usher.RawObject([]byte(text)), []*usher.Paths{usher.AllPaths()}, 5},
+		{"a tree", usher.TreeObject(map[string]any{"a": []any{nil, nil, map[string]any{"b": []any{1, 2, 3, 4}}}}), nil, 4},
+	} {
+		for _, p := range row.decoded {
+			if _, err := row.object.Part(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := row.object.Longest(); got != row.want {
+			t.Errorf("%s: %d, expected %d", row.reason, got, row.want)
+		}
+	}
+}
+
+// TestPartOfDecoded decodes an object once if all of it is needed.
+func TestPartOfDecoded(t *testing.T) {
+	t.Parallel()
+	o := usher.RawObject([]byte(`{"a":1,"b":{"c":2}}`))
+	paths := &usher.Paths{}
+	paths.Add("a")
+	if part, err := o.Part(paths); err != nil || len(part) != 1 {
+		t.Errorf("a part: %v, %v", part, err)
+	}
+	tree, err := o.Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := o.Part(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reflect.ValueOf(part).Pointer() != reflect.ValueOf(tree).Pointer() {
+		t.Errorf("the part is decoded again: %v", part)
 	}
 }
 

@@ -24,28 +24,29 @@ func Decode(data []byte) (map[string]any, error) { return Select(data, all) }
 // Select returns the values of the object in data at the paths, as if the rest did not exist. It
 // fails where [Decode] fails, also because of the rest.
 func Select(data []byte, paths *Paths) (map[string]any, error) {
-	return SelectPrescanned(data, paths, SkipIndex{})
+	tree, _, err := SelectPrescanned(data, paths, SkipIndex{})
+	return tree, err
 }
 
-// SelectPrescanned is Select for data with the index of [Prescan].
-func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (map[string]any, error) {
+// SelectPrescanned is Select for data with the index of [Prescan]. It also returns at least the
+// length of the longest list or map in what it returns.
+func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (tree map[string]any, longest int, err error) {
 	var members [16]member
 	var items [16]any
 	d := decoder{data: data, text: stringOf(data), SkipIndex: skipIndex, members: members[:0], items: items[:0]}
 	if c := d.peek(); c != '{' {
 		if err := d.value(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if err := d.end(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		return nil, fmt.Errorf("%s is not an object", clip(strings.TrimSpace(d.text)))
+		return nil, 0, fmt.Errorf("%s is not an object", clip(strings.TrimSpace(d.text)))
 	}
-	tree, err := d.object(paths)
-	if err != nil {
-		return nil, err
+	if tree, err = d.object(paths); err != nil {
+		return nil, 0, err
 	}
-	return tree, d.end()
+	return tree, d.longest, d.end()
 }
 
 // stringOf returns data as a string, which shares its memory.
@@ -78,8 +79,8 @@ type decoder struct {
 	items   []any
 	// empty is the one empty map of the tree: managed fields have many.
 	empty map[string]any
-	// steps counts the values that were decoded.
-	steps int
+	// steps counts the values that were decoded, longest the entries of the longest container.
+	steps, longest int
 }
 
 // interruptEvery is how many values are decoded between two questions whether to stop.
@@ -128,6 +129,7 @@ func (d *decoder) object(paths *Paths) (map[string]any, error) {
 		}
 		return d.empty, nil
 	}
+	d.longest = max(d.longest, len(members))
 	object := make(map[string]any, len(members))
 	for _, m := range members {
 		object[m.key] = m.value
@@ -154,6 +156,7 @@ func (d *decoder) array() ([]any, error) {
 	if err := d.leave(']'); err != nil {
 		return nil, err
 	}
+	d.longest = max(d.longest, len(d.items)-start)
 	array := append(make([]any, 0, len(d.items)-start), d.items[start:]...)
 	d.items = d.items[:start]
 	return array, nil

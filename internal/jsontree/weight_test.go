@@ -34,7 +34,7 @@ func TestWeightCoversTheTree(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		tree, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex)
+		tree, _, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex)
 		if err != nil {
 			t.Fatalf("%s: %v", row.reason, err)
 		}
@@ -87,7 +87,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 		}
 		return nil
 	})
-	if tree, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex); !errors.Is(err, stop) || tree != nil || calls != 3 {
+	if tree, _, err := jsontree.SelectPrescanned(text, jsontree.All(), skipIndex); !errors.Is(err, stop) || tree != nil || calls != 3 {
 		t.Errorf("decoding ends after %d questions: %v", calls, err)
 	}
 }
