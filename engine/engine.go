@@ -66,6 +66,7 @@ type Engine struct {
 	options  Options
 	passes   map[usher.Phase][]int
 	pods     pods
+	joins    *joins
 }
 
 // New returns an engine for the rules of m, which must not change. If facts is nil, a rule that
@@ -86,7 +87,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if facts == nil {
 		facts = fact.ResolverFunc(noFacts)
 	}
-	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}}
+	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}, joins: newJoins()}
 	e.kinds, _ = m.(kindFilter)
 	e.looker, _ = m.(looker)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {

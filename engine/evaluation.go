@@ -39,6 +39,8 @@ type evaluation struct {
 	broken   bool
 	old      map[string]any
 	oldPaths *usher.Paths
+	// memo is that of tree and old.
+	memo *rule.Memo
 	// known are the facts that rules share: own, or those of the evaluation of the workload. Rules that
 	// are bound to a namespace have facts of their own, so that none sees what another may read.
 	known   *fact.Known
@@ -74,7 +76,7 @@ type evaluation struct {
 }
 
 func newEvaluation(e *Engine, r *usher.Request, tree map[string]any, paths *usher.Paths) *evaluation {
-	d := &evaluation{engine: e, request: r, tree: tree, paths: paths}
+	d := &evaluation{engine: e, request: r, tree: tree, paths: paths, memo: &rule.Memo{}}
 	d.known = &d.own
 	return d
 }
@@ -88,7 +90,7 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	if len(d.matched) == 0 {
 		return nil, nil
 	}
-	object, old := d.readPaths(d.matched)
+	object, old := d.joinedPaths(d.matched)
 	if err := d.widen(object); err != nil {
 		return nil, err
 	}
@@ -150,7 +152,7 @@ func (d *evaluation) restore() error {
 	if err != nil {
 		return err
 	}
-	d.tree, d.editor = tree, nil
+	d.tree, d.editor, d.memo = tree, nil, &rule.Memo{}
 	if len(d.applied) == 0 {
 		return nil
 	}
@@ -185,7 +187,7 @@ func (d *evaluation) change(patch usher.Patch) error {
 		return err
 	}
 	d.broken = false
-	d.tree, d.applied = d.editor.Tree(), applied
+	d.tree, d.applied, d.memo = d.editor.Tree(), applied, &rule.Memo{}
 	return nil
 }
 
@@ -217,7 +219,7 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 	if err != nil {
 		return fmt.Errorf("old object: %w", err)
 	}
-	d.old, d.oldPaths = old, paths
+	d.old, d.oldPaths, d.memo = old, paths, &rule.Memo{}
 	return nil
 }
 

@@ -271,9 +271,10 @@ func (j *judging) again(ctx context.Context, images []rule.Pattern) (result, err
 	if j.reruns++; j.reruns > maxReruns {
 		return result{}, errReruns
 	}
-	tree, old := j.tree, j.old
-	defer func() { j.tree, j.old, j.less = tree, old, nil }()
+	tree, old, memo := j.tree, j.old, j.memo
+	defer func() { j.tree, j.old, j.memo, j.less = tree, old, memo, nil }()
 	if len(images) > 0 {
+		j.memo = &rule.Memo{}
 		at := j.podSpec()
 		j.tree, _ = withoutContainers(tree, at, images)
 		j.old, _ = withoutContainers(old, at, images)

@@ -132,7 +132,9 @@ func (d *evaluation) onPod(w *rule.Workload, pod map[string]any, phase usher.Pha
 	r := rule.PodCreation(phase)
 	r.UID, r.Namespace, r.User, r.DryRun, r.Trusted = d.request.UID, w.Namespace, d.request.User, d.request.DryRun, d.request.Trusted
 	r.Object, r.Options = usher.TreeObject(pod), d.engine.pods.options
-	return &evaluation{engine: d.engine, request: &r, tree: pod, paths: usher.AllPaths(), known: d.known, workload: w, of: d}
+	on := newEvaluation(d.engine, &r, pod, usher.AllPaths())
+	on.known, on.workload, on.of = d.known, w, d
+	return on
 }
 
 // change tries the rules that change pods. What they find is of no interest, since nobody creates
@@ -146,7 +148,7 @@ func (p *projection) change(ctx context.Context, mutation *evaluation) error {
 	case decision.Verdict == usher.Deny:
 		p.workload.Unchanged = "without the changes of policies, since one of them rejects it: " + decision.Message
 	case len(decision.Patch) > 0:
-		p.on.tree = mutation.tree
+		p.on.tree, p.on.memo = mutation.tree, &rule.Memo{}
 		p.on.request.Object = usher.TreeObject(mutation.tree)
 	}
 	p.confidential = slices.ContainsFunc(decision.Findings, func(f usher.Finding) bool {

@@ -68,7 +68,7 @@ func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) 
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{
 		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
-		Workload: d.workload, Facts: a.facts, Exempt: d.less,
+		Workload: d.workload, Facts: a.facts, Memo: d.memo, Exempt: d.less,
 	}
 	defer func() {
 		a.frame.ctx.Release()
@@ -113,7 +113,7 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 		if err := a.change(out.Patch); err != nil {
 			return result{}, err
 		}
-		a.frame.input.Object, a.frame.input.Unchanged = a.tree, false
+		a.frame.input.Object, a.frame.input.Memo, a.frame.input.Unchanged = a.tree, a.memo, false
 	}
 	res.patch = a.changed()
 	return res, nil

@@ -52,7 +52,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		}
 		evaluated = true
 		if len(result.Patch) > 0 {
-			evaluation.Object, evaluation.Size = result.Object, 0
+			evaluation.Change(result.Object)
 		}
 		out.Patch = append(out.Patch, result.Patch...)
 		if m.fail(&out, result.Failures); out.Verdict == usher.Deny {

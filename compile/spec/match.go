@@ -256,10 +256,5 @@ func namespaceOf(in *rule.Input) (map[string]any, error) {
 	if r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update) {
 		return matched(in), nil
 	}
-	value, err := in.Facts.Value(admission.NamespaceFact(r.Namespace))
-	if err != nil {
-		return nil, err
-	}
-	namespace, _ := value.(map[string]any)
-	return namespace, nil
+	return admission.Namespace(in.Memo, in.Facts, r.Namespace)
 }

@@ -12,6 +12,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
@@ -163,9 +164,10 @@ func (c *Compilation) Actions(field string, all []admissionv1.ValidationAction) 
 // Input is what expressions see of a request. They know an object that is about to go as the
 // old one.
 func Input(in *rule.Input) admission.Input {
-	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts}
+	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: in.Memo}
 	if in.Unchanged || in.Request.Phase == usher.Validate {
-		evaluation.Size = in.Request.Object.Size() + in.Request.OldObject.Size()
+		object, old := in.Request.Object, in.Request.OldObject
+		evaluation.Size = cel.Size{Total: object.Size() + old.Size(), Longest: max(object.Longest(), old.Longest())}
 	}
 	if in.Request.Object == nil {
 		evaluation.Object, evaluation.OldObject = nil, in.Object

@@ -211,7 +211,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 		}
 		evaluated = true
 		if len(result.Patch) > 0 {
-			expressions.Object, expressions.Size = result.Object, 0
+			expressions.Change(result.Object)
 		}
 		out.Patch = append(out.Patch, result.Patch...)
 	}

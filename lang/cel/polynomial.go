@@ -239,12 +239,49 @@ type Size struct {
 	Longest int
 }
 
-// Unlimited is larger than all requests.
-const Unlimited = 1 << 40
+// unlimited is larger than all requests.
+const unlimited = 1 << 40
 
-// Small returns the total up to which every size is within a limit, at most [Unlimited]; -1 if none is.
-func Small(within func(Size) bool) int {
-	return sort.Search(Unlimited+1, func(total int) bool { return !within(Size{Total: total, Longest: total}) }) - 1
+// A Limit says up to which size something is within a limit.
+type Limit struct {
+	// totals are those up to which it is if no list or map is longer than the one in lengths, and the
+	// last one if any is.
+	totals [len(lengths) + 1]int
+}
+
+var lengths = [...]int{32, 512}
+
+// LimitOf returns the limit of what grows with the size.
+func LimitOf(within func(Size) bool) Limit {
+	var l Limit
+	for i := range l.totals {
+		l.totals[i] = sort.Search(unlimited+1, func(total int) bool {
+			longest := total
+			if i < len(lengths) {
+				longest = min(lengths[i], total)
+			}
+			return !within(Size{Total: total, Longest: longest})
+		}) - 1
+	}
+	return l
+}
+
+// None reports whether every request is within the limit.
+func (l *Limit) None() bool { return l.totals[len(lengths)] >= unlimited }
+
+// Includes reports whether a size is known to be within the limit.
+func (l *Limit) Includes(s Size) bool {
+	for i, length := range lengths {
+		if s.Longest <= length {
+			return s.Total <= l.totals[i]
+		}
+	}
+	return s.Total <= l.totals[len(lengths)]
+}
+
+// Plus returns the size of both.
+func (s Size) Plus(other Size) Size {
+	return Size{Total: s.Total + other.Total, Longest: max(s.Longest, other.Longest)}
 }
 
 // SizeOf returns the size of a decoded object, or of a part of one.

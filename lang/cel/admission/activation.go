@@ -20,12 +20,12 @@ type Input struct {
 	// Object and OldObject are nil if the request has none; Params is nil if the binding has none.
 	Object, OldObject, Params map[string]any
 	Facts                     *fact.Known
-	// Size, unless 0, is at least that of the objects, as [usher.Object.Size] counts it.
-	Size int
+	// Memo, unless nil, is that of the request, Object and OldObject.
+	Memo *rule.Memo
+	// Size, unless 0, is at least that of the objects, as [usher.Object.Size] counts it. ParamsSize,
+	// unless 0, is that of Params.
+	Size, ParamsSize cel.Size
 
-	// views are the variable request: as conditions see it, and as other expressions do.
-	conditionView, view *cel.Record
-	namespaceTree       map[string]any
 	// data are the sources of data that have been read, and dataOf is the policy whose they are.
 	data   []datum
 	dataOf *Program
@@ -189,16 +189,22 @@ func (in *Input) namespace() (map[string]any, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if in.namespaceTree == nil {
-		value, err := in.Facts.Value(NamespaceFact(name))
-		if err != nil {
-			return nil, err
-		}
-		if in.namespaceTree, _ = value.(map[string]any); in.namespaceTree == nil {
-			in.namespaceTree = map[string]any{}
-		}
+	in.memo()
+	namespace, err := Namespace(in.Memo, in.Facts, name)
+	if err == nil && namespace == nil {
+		namespace = map[string]any{}
 	}
-	return in.namespaceTree, nil
+	return namespace, err
+}
+
+// namespaceSize returns the size of the namespace of the object. What is not known yet ends the
+// evaluation.
+func (in *Input) namespaceSize() cel.Size {
+	namespace, err := in.namespace()
+	if err != nil || namespace == nil {
+		return cel.Size{}
+	}
+	return in.memo().ofNamespace.get(func() cel.Size { return cel.SizeOf(namespace) })
 }
 
 // NamespaceOf returns the name of the namespace whose object expressions see, empty for none. A

@@ -13,7 +13,12 @@ import (
 )
 
 // reads are what the expressions of a policy read.
-type reads struct{ cel.Reads }
+type reads struct {
+	cel.Reads
+
+	// object and old are the paths of the values that are read, once all expressions are known.
+	object, old []readPath
+}
 
 // ReadPaths returns the paths that expressions read in the object and in the old object, and those
 // that mutations change. Apply configurations read everything: API servers check the whole object
@@ -98,8 +103,8 @@ type limits struct {
 	// each is that of the most expensive expression; the others are of all expressions that have a
 	// budget in common.
 	each, variables, conditions, validations, annotations cel.Bound
-	// small is a size of requests up to which no budget can be exceeded.
-	small int
+	// small is up to where no budget can be exceeded.
+	small cel.Limit
 }
 
 // within reports whether no budget can be exceeded for what has that size. Variables are evaluated
@@ -110,64 +115,6 @@ func (l *limits) within(s cel.Size) bool {
 		l.conditions.At(s)+variables <= celconfig.RuntimeCELCostBudgetMatchConditions &&
 		l.validations.At(s)+2*variables <= celconfig.RuntimeCELCostBudget &&
 		l.annotations.At(s)+variables <= celconfig.RuntimeCELCostBudget
-}
-
-// bounded reports whether no budget can be exceeded for a request.
-func (p *Program) bounded(in *Input, l *limits) bool {
-	if l.small == cel.Unlimited {
-		return true
-	}
-	if in.Size > 0 {
-		rest := p.reads.besides(in, p)
-		rest.Add(in.Params)
-		if in.Size+rest.Total <= l.small {
-			return true
-		}
-	}
-	return l.within(p.reads.size(in, p))
-}
-
-// size returns the size of what the expressions read of a request.
-func (r *reads) size(in *Input, p *Program) cel.Size {
-	s := r.besides(in, p)
-	for _, o := range []struct {
-		name string
-		tree map[string]any
-	}{{objectName, in.Object}, {oldObjectName, in.OldObject}, {paramsName, in.Params}} {
-		for _, path := range r.Whole(o.name) {
-			s.Add(at(o.tree, path))
-		}
-	}
-	return s
-}
-
-// besides returns the size of what the expressions read besides objects and params.
-func (r *reads) besides(in *Input, p *Program) cel.Size {
-	var s cel.Size
-	if r.Mentions(requestName) {
-		in.measure(&s, r.Whole(requestName))
-	}
-	if r.Mentions(namespaceName) {
-		// What is not known yet ends the evaluation.
-		if namespace, err := in.namespace(); err == nil {
-			s.Add(namespace)
-		}
-	}
-	r.addData(&s, in, p)
-	return s
-}
-
-// at returns the value at a path, or the one that the path does not lead through.
-func at(tree map[string]any, path []string) any {
-	var value any = tree
-	for _, key := range path {
-		object, ok := value.(map[string]any)
-		if !ok {
-			break
-		}
-		value = object[key]
-	}
-	return value
 }
 
 // An analysis finds out what the expressions of a policy read, and bounds their cost.

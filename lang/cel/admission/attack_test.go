@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 )
 
@@ -54,7 +55,7 @@ func TestInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			in := podInputs()[0]
-			in.Object, in.OldObject, in.Size = large(), large(), 0
+			in.Object, in.OldObject, in.Size, in.Memo = large(), large(), cel.Size{}, nil
 			result, err := p.Evaluate(ctx, &in)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%+v %v", result, err)
@@ -105,7 +106,7 @@ func TestHostileExpressions(t *testing.T) {
 				t.Fatalf("%.300v", problems)
 			}
 			in := podInputs()[0]
-			in.Size, in.Facts = 0, &fact.Known{}
+			in.Size, in.Facts, in.Memo = cel.Size{}, &fact.Known{}, nil
 			in.Object, in.OldObject = large(), large()
 			in.Object["deep"], in.OldObject["deep"] = deep, deep
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 )
 
@@ -47,7 +48,7 @@ func podTree(n int) map[string]any {
 	}
 }
 
-func size(tree map[string]any) int { return usher.TreeObject(tree).Size() }
+func size(tree map[string]any) cel.Size { return cel.SizeOf(tree) }
 
 func podInputs() []admission.Input {
 	inputs := make([]admission.Input, 64)
@@ -57,7 +58,7 @@ func podInputs() []admission.Input {
 			Phase: usher.Validate, Operation: usher.Update, Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"},
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Name: "web", Namespace: "shop", User: usher.User{Name: "jane", Groups: []string{"devs"}},
 		}
-		inputs[i] = admission.Input{Request: r, Object: tree, OldObject: podTree(i + 1), Facts: &fact.Known{}, Size: size(tree) + size(podTree(i+1))}
+		inputs[i] = admission.Input{Request: r, Object: tree, OldObject: podTree(i + 1), Facts: &fact.Known{}, Size: size(tree).Plus(size(podTree(i + 1)))}
 	}
 	return inputs
 }

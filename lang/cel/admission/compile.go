@@ -182,7 +182,8 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 		p.messages = append(p.messages, compiled)
 	}
 	c.into(&c.limits.validations)
-	c.limits.small = cel.Small(c.limits.within)
+	c.limits.small = cel.LimitOf(c.limits.within)
+	c.reads.object, c.reads.old = c.reads.keyed(objectName), c.reads.keyed(oldObjectName)
 	p.reads, p.limits, p.deciding, p.patched = c.reads, c.limits, c.limits, c.patched
 	if p.source.LazyMessages {
 		p.deciding = c.without(deciding, before, data)

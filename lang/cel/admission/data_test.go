@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
@@ -52,7 +53,7 @@ func (w *world) evaluate(t *testing.T, p *admission.Program) admission.Result {
 	known := &fact.Known{}
 	for {
 		in := podInput()
-		in.Facts, in.Size = known, in.Request.Object.Size()
+		in.Facts, in.Size = known, cel.SizeOf(in.Object)
 		result, err := p.Evaluate(t.Context(), in)
 		if w.know(known, err) {
 			continue

@@ -58,6 +58,6 @@ func (a *analysis) without(first int, before limits, data cel.Bound) limits {
 			add(v)
 		}
 	}
-	l.small = cel.Small(l.within)
+	l.small = cel.LimitOf(l.within)
 	return l
 }

@@ -150,8 +150,8 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 		if err == nil {
 			var tree map[string]any
 			if tree, patch, err = jsonpatch.Apply(now.Object, patch); err == nil {
-				now.Object, m.Object = tree, tree
-				now.Size, now.data = 0, nil
+				now.Change(tree)
+				m.Object = tree
 				m.Patch = append(m.Patch, patch...)
 				continue
 			}

@@ -23,9 +23,10 @@ var (
 // requestView is the variable request: an AdmissionRequest without its objects, as JSON. Fields
 // without a value are absent.
 func (in *Input) requestView(asConditions bool) *cel.Record {
-	view := &in.view
+	views := &in.memo().views
+	view := &views[0]
 	if asConditions {
-		view = &in.conditionView
+		view = &views[1]
 	}
 	if *view == nil {
 		r := in.Request
@@ -132,8 +133,29 @@ func userView(u *usher.User) *cel.Record {
 	}}
 }
 
-// measure adds the size of the variable request, of which the values at paths are read.
-func (in *Input) measure(s *cel.Size, paths [][]string) {
+// requestSize returns the size of the variable request, of which the values at paths are read.
+func (in *Input) requestSize(paths [][]string) cel.Size {
+	known := in.memo()
+	s := known.ofRequest.get(in.measureRequest)
+	for _, path := range paths {
+		if len(path) == 0 || path[0] == "options" {
+			return s.Plus(known.ofOptions.get(in.measureOptions))
+		}
+	}
+	return s
+}
+
+func (in *Input) measureOptions() cel.Size {
+	options, err := in.Request.Options.Tree()
+	if err != nil {
+		return cel.Size{}
+	}
+	return cel.SizeOf(options)
+}
+
+// measureRequest returns the size of the variable request without options.
+func (in *Input) measureRequest() cel.Size {
+	var s cel.Size
 	r := in.Request
 	for _, text := range []string{
 		r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Requested.Group, r.Requested.Version, r.Requested.Kind, r.Resource.Group, r.Resource.Version,
@@ -145,20 +167,13 @@ func (in *Input) measure(s *cel.Size, paths [][]string) {
 	}
 	// That of all keys.
 	s.Total, s.Longest = s.Total+512, max(s.Longest, len(requestFields))
-	addTexts(s, r.User.Groups)
+	addTexts(&s, r.User.Groups)
 	for key, values := range r.User.Extra {
 		s.Total += 2 + len(key)
-		addTexts(s, values)
+		addTexts(&s, values)
 	}
 	s.Longest = max(s.Longest, len(r.User.Extra))
-	for _, path := range paths {
-		if len(path) == 0 || path[0] == "options" {
-			if options, err := r.Options.Tree(); err == nil {
-				s.Add(options)
-			}
-			return
-		}
-	}
+	return s
 }
 
 func addTexts(s *cel.Size, texts []string) {

@@ -27,12 +27,12 @@ const budget = 100_000
 
 // A predicate is a compiled expression.
 type predicate struct {
-	// program does not count its cost; counted does. Requests of at most the size small, and those for
+	// program does not count its cost; counted does. Requests within the limit small, and those for
 	// which bound is within the budget, need no counting.
 	program *cel.Program
 	counted func() (*cel.Program, error)
 	bound   cel.Bound
-	small   int
+	small   cel.Limit
 	// lists are the paths to what the expression reads whose size is not that of a few texts.
 	lists [][]string
 	uses  []rule.Use
@@ -63,7 +63,7 @@ func Compile(source string) (authz.Predicate, []rule.Problem) {
 	}
 	p := &predicate{program: program, uses: usesOf(ast)}
 	p.bound, _ = cel.BoundOf(ast, map[string]cel.Measure{requestName: cel.Input()})
-	p.small = cel.Small(p.within)
+	p.small = cel.LimitOf(p.within)
 	p.lists = listsOf(ast)
 	// To compile again takes less memory than to keep what few requests need.
 	p.counted = sync.OnceValues(func() (*cel.Program, error) {
@@ -111,10 +111,10 @@ func (p *predicate) Holds(q *authz.Query) (bool, error) {
 
 // programFor returns the program that counts its cost, if that may exceed the budget.
 func (p *predicate) programFor(r *request) (*cel.Program, error) {
-	if p.small == cel.Unlimited {
+	if p.small.None() {
 		return p.program, nil
 	}
-	if s := r.size(p.lists); s.Total <= p.small || p.within(s) {
+	if s := r.size(p.lists); p.small.Includes(s) || p.within(s) {
 		return p.program, nil
 	}
 	return p.counted()
