@@ -76,7 +76,7 @@ func policies(tb testing.TB, folder string, change func(spec map[string]any)) []
 // setParam sets a param in every binding that has it.
 func setParam(spec map[string]any, name string, value any) {
 	for _, b := range spec["bindings"].([]any) {
-		params := b.(map[string]any)["params"].(map[string]any)
+		params, _ := b.(map[string]any)["params"].(map[string]any)
 		if params[name] != nil {
 			params[name] = value
 		}
@@ -108,12 +108,18 @@ func decider(tb testing.TB, policies []api.Policy, facts fact.Resolver) *engine.
 // enforced returns what decides by the pack of a level at a version, and denies.
 func enforced(tb testing.TB, level psaapi.Level, version string) *engine.Engine {
 	tb.Helper()
-	return decider(tb, policies(tb, filepath.Join(library, "pod-security-"+string(level)), func(spec map[string]any) {
+	return decider(tb, denying(tb, level, version), labelled(nil))
+}
+
+// denying returns the pack of a level at a version, which denies.
+func denying(tb testing.TB, level psaapi.Level, version string) []api.Policy {
+	tb.Helper()
+	return policies(tb, filepath.Join(library, "pod-security-"+string(level)), func(spec map[string]any) {
 		setParam(spec, "version", version)
 		for _, b := range spec["bindings"].([]any) {
 			b.(map[string]any)["validationActions"] = []any{"Deny"}
 		}
-	}), labelled(nil))
+	})
 }
 
 // raw encodes a pod as an API server would send it.
