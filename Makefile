@@ -131,9 +131,13 @@ cases: build ## run the case files of the examples and of kinitiras, and check t
 	$(USHER) test --coverage --mutate examples/cases examples/cookbook examples/cel/cases examples/object-policies/cases examples/authorization/suite.yaml policytest/testdata/authz/own.yaml
 	@$(GOTEST) -run TestCases ./door/authorization ./simulate/authz
 
+# How many pods, and requests about pods, workloads and namespaces, are generated.
+PODS ?= 100000
+REQUESTS ?= 30000
+
 .PHONY: pod-security
 pod-security: build ## compare the Pod Security Standards with Kubernetes on ten times as many pods as CI, and mutate their policies
-	@cd sandbox && CGO_ENABLED=0 $(GOTEST) -timeout 60m ./podsecurity -pods 100000 -requests 30000
+	@cd sandbox && CGO_ENABLED=0 $(GOTEST) -timeout 60m ./podsecurity -args -whole -pods $(PODS) -requests $(REQUESTS)
 	$(USHER) check --strict examples/pod-security-labels/policies
 	$(USHER) test --coverage examples/pod-security-labels/cases
 	$(USHER) test --coverage --mutate library/pod-security-baseline/cases library/pod-security-restricted/cases

@@ -3,6 +3,7 @@ package podsecurity
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,6 +18,9 @@ import (
 	"sync"
 	"testing"
 )
+
+// whole is set by make pod-security.
+var whole = flag.Bool("whole", false, "run all tests of Kubernetes, which takes longer")
 
 // A suite is the tests of a package of k8s.io/pod-security-admission, compiled with functions that
 // ask Usher in place of its own.
