@@ -53,6 +53,8 @@ type Case struct {
 
 	// files are the names in PolicyFiles of the policies from there, which are the last ones.
 	files []string
+	// memo has the policies of the cases that were loaded with it.
+	memo *memo
 	// Limits say what policies may do, as the operator of the cluster decides.
 	Limits rule.Limits `json:"-"`
 	// Roles returns what answers about access by the roles and bindings among objects, for cases

@@ -23,8 +23,14 @@ var ErrNoCases = errors.New("no cases found")
 // of all files.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
+	shared := &memo{known: map[string]*storing{}}
 	err := eachDocument(paths, func(d Document) error {
 		loaded, err := load(d)
+		for i := range loaded {
+			if c := loaded[i].admission; c != nil {
+				c.memo = shared
+			}
+		}
 		tests = append(tests, loaded...)
 		return err
 	})

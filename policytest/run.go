@@ -181,17 +181,12 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 		return err
 	}
 	for i, document := range documents {
-		stored := []byte(document)
-		if c.RenderPolicies == nil || *c.RenderPolicies {
-			if stored, err = s.admit(ctx, document); err != nil {
-				return fmt.Errorf("policies[%d]: %w", i, err)
-			}
+		stored := c.memo.stored(ctx, s.options, document, c.RenderPolicies == nil || *c.RenderPolicies)
+		if stored.err != nil {
+			return fmt.Errorf("policies[%d]: %w", i, stored.err)
 		}
-		policy, err := api.Decode(stored)
-		if err != nil {
-			return fmt.Errorf("policies[%d]: %w", i, err)
-		}
-		s.compiled = append(s.compiled, s.options.Policy(ctx, policy))
+		s.refusals = append(s.refusals, stored.refusals...)
+		s.compiled = append(s.compiled, stored.compiled)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 
 const (
 	library  = "../../library"
-	byLabels = "../../examples/pod-security-labels/policies"
+	byLabels = "../../library/pod-security-labels"
 	// namespace is the one of all pods.
 	namespace = "shop"
 	// newest is a version after the last one in which a check changed.
