@@ -94,7 +94,7 @@ var mayImport = []struct {
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
-	{"simulate", []string{".", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	// It leaves conditions of CUE out, to see whether a case fails.

@@ -131,13 +131,24 @@ func (a *Auditor) Run(ctx context.Context) {
 // Enforce replaces the policies. Those that differ are judged for all objects; the results of those
 // that are gone go at once.
 func (a *Auditor) Enforce(compiled []compile.Compiled) {
+	a.replace(func(before judging) (judging, []usher.PolicyRef) { return before.update(compiled) })
+}
+
+// Discovered replaces the versions in which objects can be read. Each policy judges the objects of a
+// resource in one of them: they have one result for each policy.
+func (a *Auditor) Discovered(versions judge.Versions) {
+	a.replace(func(before judging) (judging, []usher.PolicyRef) { return before.in(versions), nil })
+}
+
+// replace replaces what judges.
+func (a *Auditor) replace(by func(before judging) (judging, []usher.PolicyRef)) {
 	a.enforcing.Lock()
 	defer a.enforcing.Unlock()
 	a.mu.Lock()
 	before := a.judge
 	kinds := slices.Clone(a.ring)
 	a.mu.Unlock()
-	next, changed := before.update(compiled)
+	next, changed := by(before)
 	plans := make(map[*kind]plan, len(kinds))
 	for _, k := range kinds {
 		plans[k] = next.plan(k.of)
@@ -253,6 +264,7 @@ func (a *Auditor) notify(c chan struct{}) {
 // judging prepares policies: a [judge.Judge].
 type judging interface {
 	update(compiled []compile.Compiled) (judging, []usher.PolicyRef)
+	in(versions judge.Versions) judging
 	plan(of result.Kind) plan
 	Expiring(after time.Time) (time.Time, []usher.PolicyRef)
 	Unjudged() []judge.Unjudged

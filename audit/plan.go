@@ -17,6 +17,8 @@ func (j judges) update(compiled []compile.Compiled) (judging, []usher.PolicyRef)
 	return judges{next}, changed
 }
 
+func (j judges) in(versions judge.Versions) judging { return judges{j.WithVersions(versions)} }
+
 func (j judges) plan(of result.Kind) plan {
 	if p := j.Plan(of); p != nil {
 		return p

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,32 @@ func Discovered(lists []*metav1.APIResourceList) *Set {
 		}
 	}
 	return s
+}
+
+// InOrder returns what clients of an API server discovered in the order of the server: of each group the
+// preferred version first. Clients return it in any order.
+func InOrder(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []*metav1.APIResourceList {
+	ranks := map[string]int{}
+	rank := func(v metav1.GroupVersionForDiscovery) {
+		if _, known := ranks[v.GroupVersion]; !known {
+			ranks[v.GroupVersion] = len(ranks)
+		}
+	}
+	for _, g := range groups {
+		rank(g.PreferredVersion)
+		for _, v := range g.Versions {
+			rank(v)
+		}
+	}
+	at := func(list *metav1.APIResourceList) int {
+		if known, ok := ranks[list.GroupVersion]; ok {
+			return known
+		}
+		return len(ranks)
+	}
+	return slices.SortedFunc(slices.Values(lists), func(a, b *metav1.APIResourceList) int {
+		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.GroupVersion, b.GroupVersion))
+	})
 }
 
 // AddDocument adds the schemas of a document of OpenAPI v3, as API servers serve them for one group

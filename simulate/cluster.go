@@ -22,6 +22,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
+	"github.com/usher-dev/usher/kind"
 )
 
 // A Cluster is what an API server needs in addition to a request: webhook configurations, admission
@@ -87,12 +88,13 @@ func FromServer(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read cluster: %w", err)
 	}
-	_, lists, err := client.ServerGroupsAndResources()
+	groups, lists, err := client.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, fmt.Errorf("read cluster: %w", err)
 	}
 	c := &Cluster{config: live, custom: customKinds{}}
-	for _, list := range lists {
+	// Of versions that a webhook may get, API servers take the first one.
+	for _, list := range kind.InOrder(groups, lists) {
 		c.endpoints = append(c.endpoints, discovered(list)...)
 	}
 	if err := c.readCustomKinds(ctx, client.RESTClient()); err != nil {

@@ -99,9 +99,6 @@ func (tested *corpus) parts(t *testing.T, c *policytest.Case, s *policytest.Setu
 	t.Helper()
 	j := judge.New(s.Compiled, judge.Options{Facts: s.Facts, Engine: optionsOf(c)})
 	plan := j.Plan(kindOf(r))
-	if j.Selects(kindOf(r)) != (plan != nil) {
-		t.Errorf("the kind is selected: %v, but the plan is %v", j.Selects(kindOf(r)), plan)
-	}
 	if plan == nil {
 		return
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Engine engine.Options
 	// HTTP has rules judged that ask services over HTTP, once for each object.
 	HTTP bool
+	// Versions has each policy judge the objects of a resource in one of its versions.
+	Versions Versions
 }
 
 // A Judge judges objects by policies. It is safe for concurrent use.
@@ -152,17 +154,7 @@ func compareRefs(a, b usher.PolicyRef) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Selects reports whether a rule judges objects of a kind.
-func (j *Judge) Selects(k result.Kind) bool {
-	for i := range j.rules {
-		if a := j.approach(&j.rules[i], k); a.judged() {
-			return true
-		}
-	}
-	return false
-}
-
-// Plan returns what is said about objects of a kind; nil if no rule judges them.
+// Plan returns what is said about objects of a kind; nil if no rule judges them in this version.
 func (j *Judge) Plan(k result.Kind) *Plan {
 	j.mu.Lock()
 	defer j.mu.Unlock()

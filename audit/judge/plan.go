@@ -51,9 +51,13 @@ func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
 	p := &Plan{judge: j, kind: k, unjudged: map[place]bool{}, parts: map[string]*Plan{}}
 	cluster, namespaced := newStages(), newStages()
 	judged := false
+	var elsewhere map[usher.PolicyRef]bool
+	if some == nil {
+		elsewhere = j.elsewhere(k)
+	}
 	for i := range j.rules {
 		r := j.rules[i]
-		if some != nil && !slices.Contains(some, r.Policy) {
+		if some != nil && !slices.Contains(some, r.Policy) || elsewhere[r.Policy] {
 			continue
 		}
 		a := j.approach(&r, k)

@@ -42,7 +42,7 @@ func (p *Plan) Unjudged() []Unjudged {
 	var all []Unjudged
 	for i := range p.judge.rules {
 		r := &p.judge.rules[i]
-		if a := p.judge.approach(r, p.kind); a.unjudged != "" {
+		if a := p.judge.approach(r, p.kind); a.unjudged != "" && slices.Contains(p.policies, r.Policy) {
 			all = append(all, Unjudged{Policy: r.Policy, Rule: r.Name, Reason: a.unjudged})
 		}
 	}

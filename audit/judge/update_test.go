@@ -52,8 +52,8 @@ func TestUpdate(t *testing.T) {
 		if diff := cmp.Diff(test.want, names, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
-		if next.Selects(pods) != (len(test.after) > 0) {
-			t.Errorf("%s: pods are selected: %v", test.reason, next.Selects(pods))
+		if next.Plan(pods) != nil != (len(test.after) > 0) {
+			t.Errorf("%s: pods are selected: %v", test.reason, next.Plan(pods) != nil)
 		}
 	}
 }

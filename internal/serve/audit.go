@@ -154,6 +154,8 @@ type term struct {
 	running   sync.WaitGroup
 	// streams are only used by lead.
 	streams map[result.Kind]*reading
+	// versions are those of resources that have several; only used by lead.
+	versions judge.Versions
 	// unreadable are the kinds that the API server offers no stream for; only used by lead.
 	unreadable map[result.Kind]bool
 	wake       chan struct{}
@@ -197,6 +199,7 @@ func (t *term) follow(ctx context.Context) {
 		return
 	}
 	again := t.takeAgain()
+	t.discover(discovered)
 	wanted, unreadable := audited(discovered.lists, t.auditor)
 	for k, r := range t.streams {
 		metadataOnly, selected := wanted[k]

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,35 +10,66 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit"
+	"github.com/usher-dev/usher/audit/judge"
 	"github.com/usher-dev/usher/audit/result"
 )
 
-// A selector says which policies are for objects of a kind, and whether these read only their
-// metadata.
-type selector interface {
-	Policies(of result.Kind) []usher.PolicyRef
-	Selects(of result.Kind) (selects, metadataOnly bool)
-}
-
 // audited returns the kinds to read, and whether only their metadata is needed: those that policies
 // select. Objects that can be read in several versions are read in the preferred one, and in
-// another one only if a policy selects that alone. Policies that select both then judge the objects
-// in both versions, and have two results for each of them. Unreadable are the kinds whose objects
-// exist, but cannot be read by a stream, with the reasons.
-func audited(lists []*metav1.APIResourceList, s selector) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
+// another one only if a policy selects that alone. Unreadable are the kinds whose objects exist, but
+// cannot be read by a stream, with the reasons.
+func audited(lists []*metav1.APIResourceList, a *audit.Auditor) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
 	kinds, unreadable = map[result.Kind]bool{}, map[result.Kind]error{}
-	covered := map[schema.GroupResource]map[usher.PolicyRef]bool{}
 	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
-		if streamed(r) && covers(covered, k, s) {
-			_, kinds[k] = s.Selects(k)
-		}
-	})
-	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
-		if !streamed(r) && Stored(r) && covers(covered, k, s) {
-			unreadable[k] = unoffered(r)
+		switch err := unoffered(r, streaming); {
+		case !selected(k, a):
+		case err == nil:
+			_, kinds[k] = a.Selects(k)
+		case Stored(r):
+			unreadable[k] = err
 		}
 	})
 	return kinds, unreadable
+}
+
+// streaming are the verbs that a stream needs.
+const streaming = "list watch"
+
+// Versions returns the versions in which the objects of each resource can be read: those with some verbs,
+// separated by spaces, in the order of discovery, then the others.
+func Versions(lists []*metav1.APIResourceList, verbs string) judge.Versions {
+	all, others := judge.Versions{}, judge.Versions{}
+	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
+		resource := k.Resource.GroupResource()
+		switch {
+		case unoffered(r, verbs) == nil:
+			all[resource] = append(all[resource], k)
+		case Stored(r):
+			others[resource] = append(others[resource], k)
+		}
+	})
+	for resource, versions := range others {
+		all[resource] = append(all[resource], versions...)
+	}
+	maps.DeleteFunc(all, func(_ schema.GroupResource, versions []result.Kind) bool { return len(versions) == 1 })
+	return all
+}
+
+// discover has the auditor know the versions of resources. A version that is missing while groups do not
+// respond may be back soon.
+func (t *term) discover(d *discovered) {
+	versions := Versions(d.lists, streaming)
+	if !d.complete {
+		for resource, known := range t.versions {
+			fresh := slices.DeleteFunc(versions[resource], func(k result.Kind) bool { return slices.Contains(known, k) })
+			versions[resource] = slices.Concat(known, fresh)
+		}
+	}
+	if !maps.EqualFunc(versions, t.versions, slices.Equal) {
+		t.versions = versions
+		t.auditor.Discovered(versions)
+	}
 }
 
 // eachResource calls each for the resources that are no subresources, in the order of discovery.
@@ -55,30 +87,18 @@ func eachResource(lists []*metav1.APIResourceList, each func(result.Kind, *metav
 	}
 }
 
-// covers reports whether policies are for a kind that are not covered by another version of it, and
-// adds them to those that are.
-func covers(covered map[schema.GroupResource]map[usher.PolicyRef]bool, k result.Kind, s selector) bool {
-	policies := s.Policies(k)
+// selected reports whether policies judge objects of a kind.
+func selected(k result.Kind, a *audit.Auditor) bool {
+	policies := a.Policies(k)
 	if fleeting(k) {
-		policies = without(policies, wildcards(k, s))
+		policies = without(policies, wildcards(k, a))
 	}
-	resource := k.Resource.GroupResource()
-	if covered[resource] == nil {
-		covered[resource] = map[usher.PolicyRef]bool{}
-	}
-	before := len(covered[resource])
-	for _, p := range policies {
-		covered[resource][p] = true
-	}
-	return len(covered[resource]) > before
+	return len(policies) > 0
 }
 
-// streamed reports whether the objects of a resource can be read by a stream.
-func streamed(r *metav1.APIResource) bool { return unoffered(r) == nil }
-
-// unoffered says what a stream needs and the API server does not offer; nil if it offers all.
-func unoffered(r *metav1.APIResource) error {
-	for _, verb := range []string{"list", "watch"} {
+// unoffered says which of some verbs the API server does not offer; nil if it offers all.
+func unoffered(r *metav1.APIResource, verbs string) error {
+	for verb := range strings.FieldsSeq(verbs) {
 		if !slices.Contains(r.Verbs, verb) {
 			return fmt.Errorf("the API server offers no %s for it", verb)
 		}
@@ -108,9 +128,9 @@ func fleeting(k result.Kind) bool {
 }
 
 // wildcards are the policies that select all kinds of a group, whatever their names.
-func wildcards(k result.Kind, s selector) []usher.PolicyRef {
+func wildcards(k result.Kind, a *audit.Auditor) []usher.PolicyRef {
 	k.Resource.Resource, k.Kind = "-", "-"
-	return s.Policies(k)
+	return a.Policies(k)
 }
 
 func without(policies, others []usher.PolicyRef) []usher.PolicyRef {

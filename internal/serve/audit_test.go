@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
-	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/compile"
@@ -29,26 +28,35 @@ import (
 // whose names begin with meta read metadata only.
 type selection map[string][]string
 
-func (s selection) Policies(of result.Kind) []usher.PolicyRef {
-	var refs []usher.PolicyRef
+// compiled returns the policies.
+func (s selection) compiled(t *testing.T) []compile.Compiled {
+	t.Helper()
+	var all []api.Policy
 	for _, name := range slices.Sorted(maps.Keys(s)) {
+		var rules []string
 		for _, pattern := range s[name] {
-			want := strings.Split(pattern, "/")
-			got := []string{of.Resource.Group, of.Resource.Version, of.Resource.Resource}
-			if !slices.EqualFunc(want, got, func(want, got string) bool { return want == "*" || want == got }) {
-				continue
-			}
-			refs = append(refs, usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: name})
-			break
+			parts := strings.SplitN(pattern, "/", 3)
+			rules = append(rules, fmt.Sprintf(`{"apiGroups": [%q], "apiVersions": [%q], "operations": ["CREATE"], "resources": [%q]}`, parts[0], parts[1], parts[2]))
+		}
+		expression := "has(object.spec)"
+		if strings.HasPrefix(name, "meta") {
+			expression = "has(object.metadata.labels)"
+		}
+		policy, err := api.Decode(fmt.Appendf(nil, `{"apiVersion": "usher.dev/v1alpha1", "kind": "ClusterObjectPolicy", "metadata": {"name": %q}, "spec": {
+			"podTemplates": "Off", "matchConstraints": {"resourceRules": [%s]}, "validations": [{"expression": %q}], "bindings": [{"name": "all", "validationActions": ["Warn"]}]}}`,
+			name, strings.Join(rules, ", "), expression))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, policy)
+	}
+	compiled, _ := compile.Options{}.All(t.Context(), all)
+	for i := range compiled {
+		for _, problem := range compiled[i].Problems {
+			t.Fatal(problem.Text())
 		}
 	}
-	return refs
-}
-
-func (s selection) Selects(of result.Kind) (selects, metadataOnly bool) {
-	policies := s.Policies(of)
-	full := slices.ContainsFunc(policies, func(p usher.PolicyRef) bool { return !strings.HasPrefix(p.Name, "meta") })
-	return len(policies) > 0, len(policies) > 0 && !full
+	return compiled
 }
 
 func TestAuditedKinds(t *testing.T) {
@@ -93,7 +101,7 @@ func TestAuditedKinds(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			kinds, unreadable := serve.Audited(lists, test.policies)
+			kinds, unreadable := serve.NewAuditTerm(test.policies.compiled(t)).Kinds(lists, true)
 			for kind, err := range unreadable {
 				got = append(got, fmt.Sprintf("%s/%s/%s: %v", kind.Resource.Group, kind.Resource.Version, kind.Resource.Resource, err))
 			}
@@ -109,6 +117,40 @@ func TestAuditedKinds(t *testing.T) {
 				t.Errorf("kinds (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAVersionThatDoesNotRespondKeepsItsPolicies has discovery that is not complete.
+func TestAVersionThatDoesNotRespondKeepsItsPolicies(t *testing.T) {
+	t.Parallel()
+	v1, v2 := resources("example.com/v1", "gadgets"), resources("example.com/v2", "gadgets")
+	term := serve.NewAuditTerm(selection{"every": {"example.com/*/gadgets"}, "old": {"example.com/v1/gadgets"}}.compiled(t))
+	gadgets := func(version string) result.Kind {
+		return result.Kind{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gadgets"}, Kind: "gadgets"}
+	}
+	names := func(version string) string {
+		var all []string
+		for _, ref := range term.Policies(gadgets(version)) {
+			all = append(all, ref.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	for _, step := range []struct {
+		reason   string
+		lists    []*metav1.APIResourceList
+		complete bool
+		v1, v2   string
+	}{
+		{"one version is known", []*metav1.APIResourceList{v1}, false, "every old", "every"},
+		{"each policy judges one", []*metav1.APIResourceList{v2, v1}, true, "old", "every"},
+		{"the preferred version does not respond", []*metav1.APIResourceList{v1}, false, "old", "every"},
+		{"nor does any", nil, false, "old", "every"},
+		{"another version is preferred", []*metav1.APIResourceList{v1, v2}, true, "every old", ""},
+		{"the preferred version is gone", []*metav1.APIResourceList{v2}, true, "every old", "every"},
+	} {
+		if term.Kinds(step.lists, step.complete); names("v1") != step.v1 || names("v2") != step.v2 {
+			t.Errorf("%s: v1 is judged by %q, v2 by %q; want %q, %q", step.reason, names("v1"), names("v2"), step.v1, step.v2)
+		}
 	}
 }
 

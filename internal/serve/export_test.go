@@ -181,14 +181,6 @@ func NewDecisionsAPI(ring *recent.Ring, timeout time.Duration) http.Handler {
 	return a
 }
 
-// A Selector is what Audited asks.
-type Selector = selector
-
-// Audited is audited.
-func Audited(lists []*metav1.APIResourceList, s Selector) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
-	return audited(lists, s)
-}
-
 // A FactChanges is factChanges.
 type FactChanges struct{ *factChanges }
 
@@ -227,3 +219,14 @@ func (a AuditTerm) Follow(ctx context.Context, lists []*metav1.APIResourceList, 
 	results, _ := a.t.auditor.Namespace("")
 	return ready.String(), a.t.state(), results
 }
+
+// Kinds returns the kinds that are read after discovery, and whether only their metadata is, and those
+// that cannot be.
+func (a AuditTerm) Kinds(lists []*metav1.APIResourceList, complete bool) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
+	d := &discovered{lists: lists, complete: complete}
+	a.t.discover(d)
+	return audited(lists, a.t.auditor)
+}
+
+// Policies returns the policies that judge objects of a kind.
+func (a AuditTerm) Policies(k result.Kind) []usher.PolicyRef { return a.t.auditor.Policies(k) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -26,7 +27,7 @@ type scopes struct {
 	noticed func()
 }
 
-// A discovered is what discovery returned; complete says that all groups responded.
+// A discovered is what discovery returned, preferred versions first; complete says that all groups responded.
 type discovered struct {
 	lists    []*metav1.APIResourceList
 	complete bool
@@ -72,13 +73,14 @@ func (s *scopes) run(ctx context.Context) error {
 
 // read stores the result of discovery. Groups whose servers do not respond keep their last result.
 func (s *scopes) read() {
-	_, lists, err := s.discovery.ServerGroupsAndResources()
+	groups, lists, err := s.discovery.ServerGroupsAndResources()
 	if err != nil {
 		s.log.Debug("not all resources are discovered", "error", err)
 	}
 	if len(lists) == 0 {
 		return
 	}
+	lists = kind.InOrder(groups, lists)
 	s.lists.Store(&discovered{lists, err == nil})
 	next := map[schema.GroupResource]authz.Scope{}
 	maps.Copy(next, *s.known.Load())

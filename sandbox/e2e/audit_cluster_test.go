@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,14 @@ func TestAuditOfACluster(t *testing.T) {
 	r.create(t, parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: good, namespace: %s, labels: {audited: %[1]s, team: shop}}}", shop))
 	r.create(t, parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: bare, namespace: %s, labels: {audited: %s}}}", bank, shop))
 	r.enforce(t, selecting("team"))
+	r.create(t, parse(t, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: %s}, spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}", shop))
+	anyVersion, oldVersion := needs(t, "any-"+shop, "autoscaling", "horizontalpodautoscalers", "team"), needs(t, "old-"+shop, "autoscaling", "horizontalpodautoscalers", "team")
+	rules, _, _ := unstructured.NestedSlice(oldVersion.Object, "spec", "matchConstraints", "resourceRules")
+	rules[0].(map[string]any)["apiVersions"] = []any{"v1"} //nolint:forcetypeassert // as it was written
+	if err := unstructured.SetNestedSlice(oldVersion.Object, rules, "spec", "matchConstraints", "resourceRules"); err != nil {
+		t.Fatal(err)
+	}
+	versions := []string{"-p", written(t, anyVersion), "-p", written(t, oldVersion), "-n", shop, "--policy"}
 	file, owner := written(t, selecting("team")), written(t, selecting("owner"))
 	every := written(t, needs(t, "every-"+shop, "", "'*'", "team"))
 	broken := written(t, parse(t, "{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: broken}, spec: {validations: [{expression: 'object.'}]}}"))
@@ -97,6 +106,8 @@ func TestAuditOfACluster(t *testing.T) {
 		{"one namespace", admin, []string{"--policy", shop, "-n", shop}, 0, "v1 ConfigMap " + shop + "/bare\n1 warn, 1 pass", "", bank},
 		{"a policy that would be there", admin, []string{"--what-if", owner, "-n", shop}, 0, shop + "/good\n label owner is missing", "", bank},
 		{"reviews and bindings are no objects", admin, []string{"-p", every, "--policy", "every-" + shop, "-n", shop}, 0, " warn, 1 pass", "", "error"},
+		{"a kind with two versions has one result of a policy", admin, append(slices.Clip(versions), "any-"+shop), 0, "autoscaling/v2 HorizontalPodAutoscaler " + shop + "/web\n1 object, 1 policy: 1 warn", "", "autoscaling/v1"},
+		{"in the version that the policy names", admin, append(slices.Clip(versions), "old-"+shop), 0, "autoscaling/v1 HorizontalPodAutoscaler " + shop + "/web\n1 object, 1 policy: 1 warn", "", "autoscaling/v2"},
 		{"a policy that does not compile", admin, []string{"-p", broken}, 2, "", "broken.yaml", ""},
 		{"a policy that is not there", admin, []string{"--policy", "none-" + shop}, 2, "", "none-" + shop, ""},
 		{"a user of a namespace", theirs, []string{"-n", shop, "-p", file}, 1, "v1 ConfigMap " + shop + "/bare\nlabel team is missing\nclusterobjectpolicies.usher.dev\n1 warn, ", "", bank},

@@ -28,6 +28,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/kind"
 )
 
 const (
@@ -132,7 +133,7 @@ func (r *reading) run(ctx context.Context, s cli.Streams, discover discovery.Dis
 
 // discovered returns the kinds that the cluster serves and for which there are policies, sorted.
 func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Kind, error) {
-	_, lists, err := discover.ServerGroupsAndResources()
+	groups, lists, err := discover.ServerGroupsAndResources()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
 		return nil, fmt.Errorf("discover kinds: %w", err)
@@ -142,7 +143,12 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 			r.cannotRead(result.Kind{Resource: gv.WithResource("*"), Kind: "*"}, why)
 		}
 	}
-	judged := map[schema.GroupResource][]usher.PolicyRef{}
+	lists = kind.InOrder(groups, lists)
+	versions := serve.Versions(lists, "list")
+	r.inForce.in(versions)
+	if r.whatIf != nil {
+		r.whatIf.in(versions)
+	}
 	var kinds []result.Kind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -156,15 +162,9 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced || !listed && !serve.Stored(resource) {
 				continue
 			}
-			// The preferred version comes first. Another one is read only for policies that
-			// are not for the first.
-			more := slices.DeleteFunc(r.policiesFor(kind), func(ref usher.PolicyRef) bool {
-				return slices.Contains(judged[kind.Resource.GroupResource()], ref)
-			})
-			if len(more) == 0 {
+			if len(r.policiesFor(kind)) == 0 {
 				continue
 			}
-			judged[kind.Resource.GroupResource()] = append(judged[kind.Resource.GroupResource()], more...)
 			if !listed {
 				r.cannotRead(kind, errors.New("the API server does not list objects of this kind"))
 				continue

@@ -87,6 +87,14 @@ func newSide(j *judge.Judge, refs []usher.PolicyRef) *side {
 	}
 }
 
+// in has the judge of the side read objects in some versions.
+func (d *side) in(versions judge.Versions) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.judge = d.judge.WithVersions(versions)
+	clear(d.plans)
+}
+
 func newScan(ctx context.Context, inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
 	compiled := inForce.Compiled(ctx)
 	sc := &scan{inForce: newSide(judge.New(compiled, o), inForce.Deciding())}
@@ -114,10 +122,7 @@ func (d *side) plan(k result.Kind) *judge.Plan {
 	defer d.mu.Unlock()
 	p, ok := d.plans[k]
 	if !ok {
-		if d.judge.Selects(k) {
-			p = d.judge.Plan(k)
-		}
-		if p != nil {
+		if p = d.judge.Plan(k); p != nil {
 			d.addUnjudged(p.Unjudged())
 		}
 		d.plans[k] = p
