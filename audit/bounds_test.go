@@ -165,6 +165,68 @@ func TestATenantDoesNotTakeTheMemoryOfOthers(t *testing.T) {
 	})
 }
 
+// TestObjectsThatAreNotKeptComeBack has more objects than there is memory for, then fewer.
+func TestObjectsThatAreNotKeptComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const memory, many = 512 << 10, 3000
+		x := start(t, audit.Options{Memory: memory}, policies("team"))
+		defer x.stop()
+		for i := range many {
+			x.set(configMaps, "evil", fmt.Sprintf("m%d", i), labelled(fmt.Sprintf("l%d", i), strings.Repeat("x", 200)))
+		}
+		synctest.Wait()
+		// reread has the kind read once more as often as the auditor asks for it in two hours.
+		reread := func(reason string, want int) {
+			t.Helper()
+			got := 0
+			for range 120 {
+				time.Sleep(time.Minute)
+				for ; len(x.rereads) > 0; got++ {
+					x.read(<-x.rereads)
+				}
+				synctest.Wait()
+			}
+			if got != want {
+				t.Errorf("%s: the kind was read once more %d times, want %d; %+v", reason, got, want, x.state(configMaps))
+			}
+		}
+		// remove deletes objects of which there are results.
+		remove := func(n int) {
+			t.Helper()
+			results, _ := x.Namespace("evil")
+			for i := range results {
+				if results[i].Object.Name != "" && n > 0 {
+					x.delete(configMaps, "evil", results[i].Object.Name)
+					n--
+				}
+			}
+		}
+		full := x.state(configMaps)
+		if full.Omitted == 0 {
+			t.Fatalf("nothing is left out: %+v", full)
+		}
+		reread("there is no memory", 0)
+		remove(full.Objects)
+		reread("there is memory for some", 1)
+		some := x.state(configMaps)
+		if some.Objects == 0 || some.Omitted == 0 || some.Objects+some.Omitted != many-full.Objects || !some.Complete {
+			t.Errorf("%d were kept; now the state is %+v", full.Objects, some)
+		}
+		if used := x.Stats().Used; used > memory*8/10 {
+			t.Errorf("%d bytes are used, of %d", used, memory)
+		}
+		for x.state(configMaps).Omitted > 0 && x.state(configMaps).Objects > 0 {
+			remove(x.state(configMaps).Objects)
+			reread("there is memory again", 1)
+		}
+		if s, lines := x.state(configMaps), x.lines("evil"); s.Omitted != 0 || s.Objects == 0 || !s.Complete || len(lines) != s.Objects {
+			t.Errorf("at last the state is %+v, with %d results", s, len(lines))
+		}
+		reread("nothing is left out", 0)
+	})
+}
+
 func TestLargePartsOfObjectsAreNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 const (
 	// rereadPause is how long a kind is not read once more after it was.
 	rereadPause = 30 * time.Second
+	// returnPause is the same for objects that were not kept.
+	returnPause = 5 * time.Minute
 	// firstRetry and lastRetry are the pauses before what failed because of a fact is judged again.
 	firstRetry = time.Minute
 	lastRetry  = 30 * time.Minute
@@ -58,6 +60,9 @@ func (a *Auditor) due(now time.Time) (reread []result.Kind, wait time.Duration) 
 	defer a.mu.Unlock()
 	wait = tick
 	for _, k := range a.ring {
+		if k.omitted > 0 && !k.returns.After(now) && a.spare() {
+			a.request(k)
+		}
 		switch {
 		case !k.requested || k.called:
 		case k.earliest.After(now):

@@ -55,6 +55,8 @@ type kind struct {
 	// requested says that the kind is to be read once more, and not before earliest.
 	requested, called bool
 	earliest          time.Time
+	// returns is when it may be read once more for the objects that are not kept.
+	returns time.Time
 }
 
 // A slot is a policy of a kind. It keeps its number as long as the policy is in force.

@@ -31,9 +31,11 @@ const (
 	// divisor.
 	maxTextShare = 256
 	// goal is to how many percent of the memory it is freed when there is too little, and amplePercent
-	// below how many percent more is kept again.
+	// below how many percent more is kept again. Below sparePercent a kind is read once more for the
+	// objects that are not kept. Those that come back may take it up to amplePercent, and no further.
 	goal         = 90
 	amplePercent = 70
+	sparePercent = 50
 )
 
 // A namespace is what objects of a namespace take.
@@ -103,6 +105,9 @@ func (a *Auditor) unhold(n *namespace, bytes int64) {
 
 // ample reports whether there is memory to keep more than is needed.
 func (a *Auditor) ample() bool { return a.used < a.options.Memory*amplePercent/100 }
+
+// spare reports whether there is memory for objects that are not kept.
+func (a *Auditor) spare() bool { return a.used < a.options.Memory*sparePercent/100 }
 
 // omit counts objects that are not kept, fewer if n is negative. The caller holds the lock.
 func (a *Auditor) omit(k *kind, l *lot, n int) {

@@ -134,7 +134,9 @@ func (s *Sink) End() {
 	}
 	lacking := k.plan != nil && (!k.planned || s.metadata && !k.plan.MetadataOnly())
 	k.reading, k.read = false, k.plan != nil && !lacking
-	k.earliest = time.Now().Add(max(rereadPause, 10*time.Since(k.began)))
+	now := time.Now()
+	took := now.Sub(k.began)
+	k.earliest, k.returns = now.Add(max(rereadPause, 10*took)), now.Add(max(returnPause, 10*took))
 	k.hear()
 	a.touchName("")
 	// A policy may have begun to read more meanwhile.
