@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +31,8 @@ type auditRig struct {
 	log        string
 	kubeconfig string
 	namespace  string
+	// apis are the addresses at which they serve their results.
+	apis map[*usher.Process]string
 	// replicas are the ushers; the first one audits.
 	replicas []*usher.Process
 }
@@ -53,7 +53,7 @@ rules: [{level: Metadata, resources: [{group: "", resources: [pods]}]}, {level: 
 	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &auditRig{log: filepath.Join(dir, "audit.log")}
+	r := &auditRig{log: filepath.Join(dir, "audit.log"), apis: map[*usher.Process]string{}}
 	r.rig = newRig(t, sandbox.Options{Exclusive: true, APIServerArgs: append(args, "--audit-policy-file="+policy, "--audit-log-path="+r.log)})
 	r.namespace = r.Namespace(t)
 	r.grant(t, auditor, "", auditorRights)
@@ -61,33 +61,25 @@ rules: [{level: Metadata, resources: [{group: "", resources: [pods]}]}, {level: 
 	return r
 }
 
+// replica adds a replica that audits if it leads.
+func (r *auditRig) replica(t *testing.T, kubeconfig string, args ...string) {
+	t.Helper()
+	address := "127.0.0.1:" + freePort(t)
+	process := r.launch(t, kubeconfig, append(args, "--audit", "--manage-webhook-configurations=false", "--api-address="+address)...)
+	if err := process.WaitReady(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	r.replicas, r.apis[process] = append(r.replicas, process), address
+}
+
 // asked counts what Usher asked about a resource, by verb.
 func (r *auditRig) asked(t *testing.T, resource string) map[string]int {
 	t.Helper()
-	file, err := os.Open(r.log)
-	if err != nil {
-		t.Fatal(err)
+	counts := map[string]int{}
+	for _, q := range r.questions(t, resource) {
+		counts[q.verb]++
 	}
-	defer file.Close()
-	counts, seen := map[string]int{}, map[string]bool{}
-	for lines := bufio.NewReader(file); ; {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return counts
-		}
-		var event struct {
-			AuditID, Verb    string
-			ImpersonatedUser struct{ Username string }
-			ObjectRef        struct{ Resource string }
-		}
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Fatal(err)
-		}
-		if event.ImpersonatedUser.Username == auditor && event.ObjectRef.Resource == resource && !seen[event.AuditID] {
-			seen[event.AuditID] = true
-			counts[event.Verb]++
-		}
-	}
+	return counts
 }
 
 // pods creates pods; every second one has the label team.
@@ -194,11 +186,7 @@ func TestAudit(t *testing.T) {
 	r.pods(t)
 	r.create(t, definition(t, "Widget"))
 	for _, identity := range []string{"one", "two"} {
-		process := r.launch(t, r.kubeconfig, "--audit", "--manage-webhook-configurations=false", "--identity="+identity)
-		if err := process.WaitReady(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
-		r.replicas = append(r.replicas, process)
+		r.replica(t, r.kubeconfig, "--identity="+identity)
 	}
 	r.policy(t, needs(t, "team", "", "pods", "team"))
 	eventually(t, "one replica audits", func() error {
@@ -304,25 +292,27 @@ func (r *auditRig) kinds(t *testing.T) {
 // restarts restarts the API server.
 func (r *auditRig) restarts(t *testing.T) {
 	t.Helper()
+	before := r.questions(t, "pods")
+	// No event of pods has this version: the API server will not know it any more.
+	r.create(t, parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: later, namespace: %s}}", r.namespace))
+	r.Kill(t)
 	r.Restart(t)
 	r.remove(r.changed(t))
 	r.await(t, "pods.v1", podCount-1, map[string]int{"warn": podCount/2 - 1, "pass": podCount / 2, "error": 0})
 	if after := r.asked(t, "pods"); after["list"]+after["get"] != 0 {
 		t.Errorf("Usher asked about pods: %v, want watches only", after)
 	}
+	r.expired(t, before)
 }
 
 // TestAuditWithoutStreamingLists has an API server as those before Kubernetes 1.32: a list in pages,
-// and then a watch.
+// and then a watch. Usher loses its connection for so long that etcd no longer has what changed.
 func TestAuditWithoutStreamingLists(t *testing.T) {
 	t.Parallel()
-	r := newAuditRig(t, "--feature-gates=WatchList=false")
+	r := newAuditRig(t, "--feature-gates=WatchList=false", "--watch-cache=false")
 	r.pods(t)
-	process := r.launch(t, r.kubeconfig, "--audit", "--manage-webhook-configurations=false")
-	if err := process.WaitReady(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
-	r.replicas = []*usher.Process{process}
+	between := newNetwork(t, host(t, r.RESTConfig.Host))
+	r.replica(t, kubeconfigVia(t, r.kubeconfig, between))
 	r.policy(t, needs(t, "team", "", "pods", "team"))
 	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount / 2, "pass": podCount / 2, "error": 0})
 	if _, err := r.apply(testContext(t), r.changed(t)); err != nil {
@@ -333,4 +323,12 @@ func TestAuditWithoutStreamingLists(t *testing.T) {
 	if asked := r.asked(t, "pods"); asked["list"] != 1 || asked["watch"] != 2 || asked["get"] != 0 {
 		t.Errorf("Usher asked about pods: %v, want one list and two watches", asked)
 	}
+	before := r.questions(t, "pods")
+	between.sever()
+	r.remove(r.changed(t))
+	r.create(t, parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: %s}, spec: {containers: [{name: app, image: registry.example.com/app}]}}", r.namespace))
+	r.compact(t)
+	between.mend()
+	r.await(t, "pods.v1", podCount, map[string]int{"warn": podCount / 2, "pass": podCount / 2, "error": 0})
+	r.expired(t, before)
 }

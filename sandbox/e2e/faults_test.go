@@ -257,7 +257,7 @@ func TestCutOffFromAPIServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
 	between := newNetwork(t, host(t, r.RESTConfig.Host))
-	process := r.launch(t, r.kubeconfigVia(t, between))
+	process := r.launch(t, kubeconfigVia(t, r.Kubeconfig, between))
 	if err := errors.Join(process.WaitReady(testContext(t)), process.WaitRegistered(testContext(t), r.RESTConfig)); err != nil {
 		t.Fatal(err)
 	}

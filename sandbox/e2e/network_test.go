@@ -134,11 +134,10 @@ func host(t *testing.T, address string) string {
 	return u.Host
 }
 
-// kubeconfigVia is the kubeconfig of an administrator who reaches the API server through
-// the network.
-func (r *rig) kubeconfigVia(t *testing.T, n *network) string {
+// kubeconfigVia is a kubeconfig with which users reach the API server through the network.
+func kubeconfigVia(t *testing.T, kubeconfig string, n *network) string {
 	t.Helper()
-	config, err := clientcmd.LoadFromFile(r.Kubeconfig)
+	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
