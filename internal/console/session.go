@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// limit is the timeout of a command, or of a server until it has printed what the document shows.
-const limit = time.Minute
+// limit is the timeout of a command, or of a server until it has printed what the document shows. Some
+// wait for what happens each minute.
+const limit = 3 * time.Minute
 
 // A session is what the blocks of a document share.
 type session struct {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/console"
 	"github.com/usher-dev/usher/report/openreports"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
@@ -200,14 +201,33 @@ func (r *rig) readAsPolicyReporter(t *testing.T, each func([]byte)) map[string][
 	return seen
 }
 
-// TestReports: what is wrong in a namespace is in its reports, and kubectl shows it. Reports of others
-// are left alone, and they go with their namespace and with Usher.
+// reportsDocument is run by TestReports.
+const reportsDocument = "reports.md"
+
+// documented runs the commands of the document, in a cluster without the kinds of reports.
+func (r *rig) documented(t *testing.T) {
+	t.Helper()
+	d, err := console.Read(filepath.Join(root, "docs", reportsDocument))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Run(t, console.Options{Root: root, Folders: []string{"deploy"}, Path: t.TempDir(), Environment: []string{"KUBECONFIG=" + r.Kubeconfig}, Cluster: true})
+}
+
+// TestReports: what is wrong in a namespace is in its reports, and kubectl shows it, as documented.
+// Reports of others are left alone, and they go with their namespace and with Usher.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("kubectl is not installed")
 	}
 	r := newRig(t, sandbox.Options{Exclusive: true})
+	process := r.serve(t, "--audit")
+	eventually(t, "the server says that the kinds of reports are missing", func() error {
+		return says(process, "reports: not written since .*reports.installCRDs")
+	})
+	// Five objects of the document are wrong.
+	r.documented(t)
 	namespace := r.Namespace(t)
 	for i := range 120 {
 		r.create(t, configMap(t, namespace, fmt.Sprintf("wrong-%03d", i)))
@@ -215,7 +235,7 @@ func TestReports(t *testing.T) {
 	if _, err := r.apply(testContext(t), parse(t, `
 apiVersion: usher.dev/v1alpha1
 kind: ClusterObjectPolicy
-metadata: {name: require-team}
+metadata: {name: teams}
 spec:
   category: Ownership
   severity: high
@@ -230,17 +250,12 @@ spec:
 `, namespace)); err != nil {
 		t.Fatal(err)
 	}
-	process := r.serve(t, "--audit")
-	eventually(t, "the server says that the kinds of reports are missing", func() error {
-		return says(process, "reports: not written since .*reports.installCRDs")
-	})
-	r.installReports(t)
 	eventually(t, "reports", func() error {
-		return says(process, `reports: \d+ with 120 results, namespaces with changes to be written: 0`)
+		return says(process, `reports: \d+ with 125 results, namespaces with changes to be written: 0`)
 	})
 
 	seen := r.readAsPolicyReporter(t, func([]byte) {})
-	if got := seen["ConfigMap "+namespace+"/wrong-007"]; len(seen) != 120 || fmt.Sprint(got) != "[label team is required]" {
+	if got := seen["ConfigMap "+namespace+"/wrong-007"]; len(seen) != 125 || fmt.Sprint(got) != "[label team is required]" {
 		t.Errorf("a reader sees %d objects, and of one %v", len(seen), got)
 	}
 	out := r.runKubectl(t, "get", "reports", "-n", namespace)
