@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/usher-dev/usher/lang/cel/closure"
 )
 
 // An Environment compiles expressions and makes programs of them. It is safe for concurrent use.
@@ -24,6 +26,7 @@ type Environment struct {
 	*cel.Env
 
 	interpreter interpreter.Interpreter
+	closures    closure.Compiler
 }
 
 // Kubernetes returns the environment of API servers, with more options, one after the other.
@@ -58,6 +61,7 @@ func New(env *cel.Env) (*Environment, error) {
 	return &Environment{
 		Env:         env,
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
+		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes()},
 	}, nil
 }
 
@@ -79,20 +83,42 @@ func standard() []interpreter.PlannerOption {
 		interpreter.CustomDecorator(optionals),
 		interpreter.InterruptableEval(),
 		interpreter.Optimize(),
-		interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization, interpreter.MatchesRegexOptimization),
+		interpreter.CompileRegexConstants(regexes()...),
 	}
+}
+
+// regexes are the functions whose constant regular expressions are compiled once.
+func regexes() []*interpreter.RegexOptimization {
+	return []*interpreter.RegexOptimization{library.FindRegexOptimization, library.FindAllRegexOptimization, interpreter.MatchesRegexOptimization}
 }
 
 // A Program is an expression that can be evaluated. It is immutable.
 type Program struct {
+	// closure is nil for a program that only cel-go can evaluate.
+	closure       *closure.Program
 	interpretable interpreter.Interpretable
 	// observed is the interpretable of a program that counts.
 	observed *interpreter.ObservableInterpretable
 }
 
-// Plan makes a program that does not count its cost.
+// Plan makes a program that does not count its cost. cel-go plans it, too: whether there is a program,
+// and which parts are constants, is what it says.
 func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
-	return e.plan(ast, interpreter.CustomDecorator(foldConstants))
+	folded := map[int64]interpreter.Interpretable{}
+	planned, err := e.plan(ast, interpreter.CustomDecorator(foldConstants), interpreter.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+		switch i.(type) {
+		case interpreter.InterpretableConst, *quantity:
+			folded[i.ID()] = i
+		}
+		return i, nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	if made, ok := e.closures.Compile(ast.NativeRep(), folded); ok {
+		return &Program{closure: made}, nil
+	}
+	return planned, nil
 }
 
 // PlanPart makes a program of a part of an expression, which may read the variables of loops around it.
@@ -132,6 +158,11 @@ func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (
 // Eval evaluates the program. The variables include that of [Interrupt]. The cost is that until
 // the error, if there is one; it is 0 unless the program counts it.
 func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	if p.closure != nil {
+		defer recovered(&err)
+		value = p.closure.Eval(variables)
+		return value, 0, errorOf(value)
+	}
 	if p.observed == nil {
 		defer recovered(&err)
 		value = p.interpretable.Eval(variables)

@@ -43,6 +43,9 @@ func treeOf(m map[string]any) tree { return tree{*(*unsafe.Pointer)(unsafe.Point
 
 func (t tree) native() map[string]any { return *(*map[string]any)(unsafe.Pointer(&t.pointer)) }
 
+// Native returns the decoded object.
+func (t tree) Native() map[string]any { return t.native() }
+
 // Find implements [traits.Mapper].
 func (t tree) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
@@ -131,6 +134,9 @@ var (
 	_ traits.Foldable = (*list)(nil)
 	_ traits.Zeroer   = (*list)(nil)
 )
+
+// Items returns the items as they were decoded.
+func (l *list) Items() []any { return l.items }
 
 // Get implements [traits.Indexer].
 func (l *list) Get(index ref.Val) ref.Val {

@@ -1,0 +1,117 @@
+package closure
+
+import "github.com/google/cel-go/common/types"
+
+// An and is && of all its terms.
+type and []node
+
+func (a and) eval(f *frame) any {
+	var err any
+	for _, term := range a {
+		v := term.eval(f)
+		holds, ok := truth(v)
+		switch {
+		case ok && !holds:
+			return types.False
+		case !ok && err == nil:
+			err = noOverload(v)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return types.True
+}
+
+// An or is || of all its terms.
+type or []node
+
+func (o or) eval(f *frame) any {
+	var err any
+	for _, term := range o {
+		v := term.eval(f)
+		holds, ok := truth(v)
+		switch {
+		case ok && holds:
+			return types.True
+		case !ok && err == nil:
+			err = noOverload(v)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return types.False
+}
+
+// A not is !.
+type not struct{ of node }
+
+func (n *not) eval(f *frame) any {
+	v := n.of.eval(f)
+	holds, ok := truth(v)
+	if !ok {
+		return noOverload(v)
+	}
+	return types.Bool(!holds)
+}
+
+// An either is left.or(right) or left.orValue(right): the right one is evaluated only if it is used.
+type either struct {
+	left, right node
+	// unwrap says that the result is the value of left.
+	unwrap bool
+}
+
+func (e *either) eval(f *frame) any {
+	if c, ok := e.left.(*chain); ok && e.unwrap {
+		return e.valueOf(c, f)
+	}
+	left := e.left.eval(f)
+	optional, ok := left.(*types.Optional)
+	switch {
+	case !ok:
+		return left
+	case !optional.HasValue():
+		return e.right.eval(f)
+	case e.unwrap:
+		return optional.GetValue()
+	}
+	return left
+}
+
+// valueOf is the value without making an optional value of it.
+func (e *either) valueOf(c *chain, f *frame) any {
+	value, optional := c.walk(f)
+	if optional {
+		return f.known(value)
+	}
+	switch o, ok := value.(*types.Optional); {
+	case !ok:
+		return f.known(value)
+	case o.HasValue():
+		return o.GetValue()
+	}
+	return e.right.eval(f)
+}
+
+// A hasValue is left.hasValue() of a chain.
+type hasValue struct {
+	of *chain
+	// call is the same call for what is no optional value.
+	call *call
+}
+
+func (h *hasValue) eval(f *frame) any {
+	value, optional := h.of.walk(f)
+	if optional {
+		return types.True
+	}
+	switch v := value.(type) {
+	case *types.Err:
+		return v
+	case *types.Optional:
+		return types.Bool(v.HasValue())
+	}
+	return h.call.apply(f, value)
+}

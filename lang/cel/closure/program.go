@@ -1,0 +1,148 @@
+// Package closure evaluates CEL expressions whose cost need not be counted. A program is a tree of nodes
+// that work on the values of decoded objects as they are. It means what the programs of cel-go mean,
+// down to the texts of errors, and takes a fraction of their time.
+package closure
+
+import (
+	"sync"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// A Program is an expression that can be evaluated. It is immutable.
+type Program struct {
+	root    node
+	adapter types.Adapter
+	slots   int
+}
+
+// A node is a part of an expression. Its value is a [ref.Val], or what [types.Adapter] makes one of: of
+// the values of decoded objects these are nil, bool, int64, float64, string, []any and map[string]any.
+// An error is a [*types.Err].
+//
+// Errors have no IDs of expressions, which nobody reads.
+type node interface {
+	eval(f *frame) any
+}
+
+// A frame is what one evaluation knows.
+type frame struct {
+	variables interpreter.Activation
+	adapter   types.Adapter
+	// slots are the variables of loops.
+	slots []any
+}
+
+var frames = sync.Pool{New: func() any { return &frame{} }}
+
+// Eval evaluates the program. It panics where the programs of cel-go do.
+func (p *Program) Eval(variables interpreter.Activation) ref.Val {
+	f := frames.Get().(*frame)
+	f.variables, f.adapter = variables, p.adapter
+	if cap(f.slots) < p.slots {
+		f.slots = make([]any, p.slots)
+	}
+	f.slots = f.slots[:p.slots]
+	value := f.value(p.root.eval(f))
+	clear(f.slots)
+	f.variables = nil
+	frames.Put(f)
+	return value
+}
+
+// value is a value as cel-go has it.
+func (f *frame) value(v any) ref.Val {
+	switch v := v.(type) {
+	case nil:
+		return types.NullValue
+	case types.Bool:
+		return v
+	case string:
+		return types.String(v)
+	case bool:
+		return types.Bool(v)
+	case int64:
+		return types.Int(v)
+	case float64:
+		return types.Double(v)
+	case ref.Val:
+		return v
+	}
+	return f.adapter.NativeToValue(v)
+}
+
+// known returns a value that nodes know; of another one the adapter makes it.
+func (f *frame) known(v any) any {
+	switch v := v.(type) {
+	case map[string]any, []any, string, bool, int64, float64, nil, ref.Val:
+		return v
+	}
+	return f.adapter.NativeToValue(v)
+}
+
+// isNative reports whether a value is one of a decoded object.
+func isNative(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any, string, bool, int64, float64, nil:
+		return true
+	}
+	return false
+}
+
+// interrupted asks whether to stop, as loops do after each iteration.
+func (f *frame) interrupted() bool {
+	stop, found := f.variables.ResolveName("#interrupted")
+	return found && stop == true
+}
+
+// truth returns the value of a bool. The second result is false for everything else.
+func truth(v any) (value, ok bool) {
+	switch b := v.(type) {
+	case types.Bool:
+		return bool(b), true
+	case bool:
+		return b, true
+	}
+	return false, false
+}
+
+func textOf(v any) (string, bool) {
+	switch s := v.(type) {
+	case string:
+		return s, true
+	case types.String:
+		return string(s), true
+	}
+	return "", false
+}
+
+func isError(v any) bool {
+	_, is := v.(*types.Err)
+	return is
+}
+
+// noOverload returns the error that v is, or that there is no overload for v.
+func noOverload(v any) any {
+	if isError(v) {
+		return v
+	}
+	return types.NewErr("no such overload")
+}
+
+// A constant has the same value each time.
+type constant struct{ of any }
+
+func (c *constant) eval(*frame) any { return c.of }
+
+// A leaf is evaluated by cel-go, and reads no variables.
+type leaf struct{ of interpreter.Interpretable }
+
+func (l *leaf) eval(*frame) any { return l.of.Eval(interpreter.EmptyActivation()) }
+
+// A native is a map value that has the map of a decoded object.
+type native interface{ Native() map[string]any }
+
+// A listed is a list value that has the items of a list of a decoded object.
+type listed interface{ Items() []any }
