@@ -44,6 +44,7 @@ var mayImport = []struct {
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
+	{"lang/cel/closure", nil},
 	// Types of expressions are checked against the schemas of kinds.
 	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
 	// Each mutation sees the result of those before.

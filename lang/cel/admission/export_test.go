@@ -129,3 +129,41 @@ func (c *Corpus) Bound(in *Input, i int) float64 {
 
 // ReadPaths returns the paths that the ith expression reads.
 func (c *Corpus) ReadPaths(i int) (object, old *usher.Paths) { return c.programs[i].ReadPaths() }
+
+// CompileBoth compiles expressions of any type to programs of which ValueOf is what cel-go says without
+// counting, and PlainValueOf what closures say. Expressions may also make patches.
+func CompileBoth(s Source, texts ...string) (*Corpus, error) {
+	e := takeEnvironments()
+	defer e.release()
+	var interpreted []*cel.Program
+	plan := func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
+		whole, err := e.PlanPart(ast, ast.NativeRep().Expr())
+		if err != nil {
+			return nil, err
+		}
+		closures, err := e.Plan(ast)
+		if err == nil {
+			interpreted = append(interpreted, whole)
+		}
+		return closures, err
+	}
+	c := &compilation{environments: e, plan: plan, declared: declared{params: s.Params, authorizer: true, patchTypes: true}, analysis: newAnalysis()}
+	all := &Program{source: s}
+	for i, v := range s.Variables {
+		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
+		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		all.variables = append(all.variables, variable{name: v.Name, expression: compiled})
+	}
+	corpus := &Corpus{}
+	for _, text := range texts {
+		compiled, _ := c.compile("spec.validations", text, celgo.AnyType)
+		corpus.programs = append(corpus.programs, &Program{
+			source: s, variables: all.variables, validations: []expression{compiled}, messages: []expression{{}},
+			counted: func() []*cel.Program { return interpreted },
+		})
+	}
+	if len(interpreted) != len(c.programs) {
+		return nil, fmt.Errorf("%d programs of cel-go, but %d", len(interpreted), len(c.programs))
+	}
+	return corpus, nil
+}

@@ -175,11 +175,22 @@ func (s *step) computed(f *frame, of any, presence bool) (part any, found bool, 
 	case types.String, types.Int, types.Uint, types.Bool, types.Double:
 		return find(f, of, value, presence, s.test)
 	default:
-		if _, isValue := s.key.(attribute); !isValue || isVariable(s.key) {
-			key = value
+		if _, found := s.key.(attribute); !found || isVariable(s.key) || !isNative(key) {
+			return nil, false, fmt.Errorf("invalid qualifier type: %s", typeName(value))
 		}
 		return nil, false, fmt.Errorf("invalid qualifier type: %T", key)
 	}
+}
+
+// typeName is the type by which the programs of API servers have a value.
+func typeName(value ref.Val) string {
+	switch value.(type) {
+	case native:
+		return "*types.baseMap"
+	case listed:
+		return "*types.baseList"
+	}
+	return fmt.Sprintf("%T", value)
 }
 
 // index returns the key of a computed step.

@@ -186,10 +186,6 @@ func (p *plan) index(of, key ast.Expr, optional bool) node {
 		}
 		return p.fail()
 	}
-	// The error for a list as a key names the type by which cel-go has it.
-	if t := p.types[key.ID()]; t != nil && (t.Kind() == types.ListKind || t.Kind() == types.MapKind) {
-		return p.fail()
-	}
 	return a.add(step{kind: computed, key: p.node(key), optional: optional})
 }
 
