@@ -1,7 +1,6 @@
 package cel
 
 import (
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -26,9 +25,7 @@ func costTrackers() []interpreter.CostTrackerOption {
 		interpreter.OverloadCostTracker("list_flatten_int", flattenCost),
 		interpreter.OverloadCostTracker("list_distinct", compareCost(0)),
 	}
-	for _, t := range []*cel.Type{
-		cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType, cel.DurationType, cel.TimestampType, cel.StringType, cel.BytesType,
-	} {
+	for _, t := range comparableTypes() {
 		options = append(options,
 			interpreter.OverloadCostTracker("list_"+t.TypeName()+"_sort", compareCost(0)),
 			interpreter.OverloadCostTracker("list_"+t.TypeName()+"_sortByAssociatedKeys", compareCost(1)))

@@ -124,10 +124,10 @@ func textRule(function string) (callRule, bool) {
 }
 
 func listRule(function string) (callRule, bool) {
-	const make = common.ListCreateBaseCost + 2
-	pairs := func(a, b int, factor float64) func([]argument) polynomial {
+	const make, factor = common.ListCreateBaseCost + 2, common.StringTraversalCostFactor
+	pairs := func(a, b int, each float64) func([]argument) polynomial {
 		return func(args []argument) polynomial {
-			return args[a].count.times(args[b].count).times(constant(factor)).plus(constant(make))
+			return args[a].count.times(args[b].count).times(constant(each)).plus(constant(make))
 		}
 	}
 	switch function {
@@ -136,8 +136,10 @@ func listRule(function string) (callRule, bool) {
 	case "sets.equivalent":
 		return callRule{pairs(0, 1, 2), toScalar}, true
 	case "distinct", "sort", "@sortByAssociatedKeys":
-		// To count their cost can change the result: it panics if their argument is an error.
-		return callRule{func([]argument) polynomial { return infinite() }, toFirst}, true
+		return callRule{func(args []argument) polynomial {
+			count := args[compared(function)].count
+			return count.times(count).times(constant(2 + factor)).plus(constant(make))
+		}, toFirst}, true
 	case "slice", "reverse":
 		return callRule{func(args []argument) polynomial { return args[0].count.plus(constant(make)) }, toFirst}, true
 	case "flatten":

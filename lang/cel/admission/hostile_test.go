@@ -68,6 +68,24 @@ func TestDeepObjects(t *testing.T) {
 	}
 }
 
+// TestComparedIsNoList has functions that compare the elements of a list get an error, or a value of
+// another type. In API servers that ends the evaluation, even where it does not matter.
+func TestComparedIsNoList(t *testing.T) {
+	t.Parallel()
+	s := hostile(t, 10)
+	var texts []string
+	for _, text := range []string{
+		"object.spec.none.distinct()", "object.spec.none.sort()", "object.spec.text.distinct()", "object.spec.text.sort()", "dyn(object.spec.text).distinct()",
+		"[1, 2].map(x, x / 0).distinct()", "[1, 2].map(x, x / 0).sort()", "object.spec.numbers.map(n, string(n / 0)).sort()", "dyn([3, 1]).sort()", "[dyn(3), dyn('a')].sort()",
+		"object.spec.numbers.sortBy(n, string(n / 0))", "object.spec.none.sortBy(n, n)", "[object.spec.numbers, object.spec.numbers].distinct()", "object.spec.numbers.map(n, -n).sort()",
+	} {
+		texts = append(texts, text, text+".size() == 0 || true", "true || "+text+".size() == 0")
+	}
+	for _, p := range pairs(t, admission.Source{}, texts...) {
+		p.compare(t, s, &tally{})
+	}
+}
+
 // TestSharedPrograms evaluates the programs of one policy at the same time. The race detector watches.
 func TestSharedPrograms(t *testing.T) {
 	t.Parallel()
