@@ -42,7 +42,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	evaluated := false
 	for _, object := range objects {
 		evaluation.Params = object
-		result, err := m.policy.program.Mutate(ctx, &evaluation, spec.Structures)
+		result, err := m.policy.program.Mutate(ctx, evaluation, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err
 		}

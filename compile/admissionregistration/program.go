@@ -181,7 +181,7 @@ func (p *program) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	said := saying{program: p, exempt: in.Exempt}
 	for _, object := range objects {
 		evaluation.Params = object
-		result, err := p.policy.program.Evaluate(ctx, &evaluation)
+		result, err := p.policy.program.Evaluate(ctx, evaluation)
 		if err != nil {
 			return rule.Outcome{}, err
 		}

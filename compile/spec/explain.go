@@ -22,7 +22,7 @@ func Evaluations(program *admission.Program, in *rule.Input, params []map[string
 	var all []rule.Expression
 	for _, object := range params {
 		evaluation.Params = object
-		told, err := program.Explain(ctx, &evaluation, structures)
+		told, err := program.Explain(ctx, evaluation, structures)
 		for i := range told {
 			told[i].Params = nameOf(object)
 		}

@@ -161,10 +161,14 @@ func (c *Compilation) Actions(field string, all []admissionv1.ValidationAction) 
 	return actions
 }
 
-// Input is what expressions see of a request. They know an object that is about to go as the
-// old one.
-func Input(in *rule.Input) admission.Input {
-	evaluation := admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: in.Memo}
+// Input is what expressions see of a request, until it is asked for the next rule. They know an object
+// that is about to go as the old one.
+func Input(in *rule.Input) *admission.Input {
+	evaluation := &admission.Input{}
+	if in.Memo != nil {
+		evaluation = rule.Kept[admission.Input](in.Memo)
+	}
+	*evaluation = admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: in.Memo}
 	if in.Unchanged || in.Request.Phase == usher.Validate {
 		object, old := in.Request.Object, in.Request.OldObject
 		evaluation.Size = cel.Size{Total: object.Size() + old.Size(), Longest: max(object.Longest(), old.Longest())}

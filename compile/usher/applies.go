@@ -132,7 +132,7 @@ func (c *conditions) String() string { return "matchConditions" }
 // Run implements [rule.Program].
 func (c *conditions) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 	input := spec.Input(in)
-	result, err := c.program.Evaluate(ctx, &input)
+	result, err := c.program.Evaluate(ctx, input)
 	if err != nil {
 		return rule.Outcome{}, err
 	}

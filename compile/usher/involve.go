@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
@@ -56,6 +57,8 @@ func (a actions) list() []usher.Action {
 // same params.
 type evaluation struct {
 	params  map[string]any
+	// size is that of params, 0 if it is not known.
+	size    cel.Size
 	actions actions
 }
 
@@ -117,7 +120,7 @@ func (o *Object) involve(in *rule.Input, to *involvement) error {
 			why = "there is no " + o.paramKind.Kind + " that it refers to"
 		}
 		for _, object := range params {
-			to.add(object, b.actions)
+			to.add(object, b)
 		}
 	}
 	switch {
@@ -130,17 +133,18 @@ func (o *Object) involve(in *rule.Input, to *involvement) error {
 	return nil
 }
 
-func (to *involvement) add(params map[string]any, a actions) {
+func (to *involvement) add(params map[string]any, b *binding) {
 	for i := range to.count {
 		if e := to.at(i); reflect.ValueOf(e.params).Pointer() == reflect.ValueOf(params).Pointer() {
-			e.actions |= a
+			e.actions |= b.actions
 			return
 		}
 	}
+	e := evaluation{params: params, size: b.size, actions: b.actions}
 	if to.count < len(to.few) {
-		to.few[to.count] = evaluation{params, a}
+		to.few[to.count] = e
 	} else {
-		to.more = append(to.more, evaluation{params, a})
+		to.more = append(to.more, e)
 	}
 	to.count++
 }

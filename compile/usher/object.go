@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
@@ -64,6 +65,8 @@ type binding struct {
 	// values are the params unless they are read: one that is written in place, which bindings with
 	// equal ones share, or nil.
 	values []map[string]any
+	// size is that of a value that is written in place.
+	size cel.Size
 }
 
 // A validation is what a validation of a policy has besides its expressions.
@@ -173,6 +176,7 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 		}
 		if b.Params != nil {
 			compiled.values[0] = o.inPlace(c, at+".params", b, values)
+			compiled.size = cel.SizeOf(compiled.values[0])
 		}
 		o.bindings = append(o.bindings, compiled)
 	}
@@ -335,7 +339,7 @@ func (o *Object) Unbound() []rule.Rule {
 	unbound.bindings, unbound.pods = nil, v1alpha1.PodTemplatesOff
 	for i := range o.bindings {
 		if values := o.bindings[i].values; values[0] != nil {
-			unbound.bindings = append(unbound.bindings, binding{actions: deny, values: values})
+			unbound.bindings = append(unbound.bindings, binding{actions: deny, values: values, size: o.bindings[i].size})
 		}
 	}
 	if len(unbound.bindings) == 0 {

@@ -36,12 +36,12 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 		return rule.Outcome{Skipped: to.skipped}, nil
 	}
 	expressions := spec.Input(in)
-	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: &expressions}}
+	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: expressions}}
 	said.misconfigured(to.misconfigured)
 	for i := range to.count {
 		e := to.at(i)
-		expressions.Params = e.params
-		result, err := v.validate.Evaluate(ctx, &expressions)
+		expressions.Params, expressions.ParamsSize = e.params, e.size
+		result, err := v.validate.Evaluate(ctx, expressions)
 		if err != nil {
 			return rule.Outcome{}, err
 		}
@@ -197,8 +197,8 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	out := rule.Outcome{}
 	evaluated := false
 	for i := range to.count {
-		expressions.Params = to.at(i).params
-		result, err := m.mutate.Mutate(ctx, &expressions, spec.Structures)
+		expressions.Params, expressions.ParamsSize = to.at(i).params, to.at(i).size
+		result, err := m.mutate.Mutate(ctx, expressions, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err
 		}

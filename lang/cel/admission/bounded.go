@@ -12,10 +12,11 @@ func (p *Program) bounded(in *Input, l *limits) bool {
 		return true
 	}
 	if in.Size.Total > 0 {
-		if in.ParamsSize == (cel.Size{}) && in.Params != nil {
-			in.ParamsSize = cel.SizeOf(in.Params)
+		params := in.ParamsSize
+		if params.Total == 0 && in.Params != nil {
+			params = cel.SizeOf(in.Params)
 		}
-		if l.small.Includes(in.Size.Plus(in.ParamsSize).Plus(p.reads.besides(in, p))) {
+		if l.small.Includes(in.Size.Plus(params).Plus(p.reads.besides(in, p))) {
 			return true
 		}
 	}

@@ -145,7 +145,7 @@ func (a *activation) match(ctx context.Context) (skipped, failure string, err er
 	if len(p.conditions) == 0 {
 		return "", "", nil
 	}
-	values, _, budget := a.evaluateAll(ctx, p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
+	values, _, budget := a.evaluateInto(ctx, a.few[:0], p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if stop := interrupted(ctx, a); stop != nil {
 		return "", "", stop
 	}
