@@ -206,8 +206,8 @@ bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add 
 	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
 
 .PHONY: bench-audit
-bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests
-	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED)
+bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests, admission meanwhile
+	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED) -admitting 200
 
 .PHONY: allocations
 allocations: ## fail if a decision allocates over 20 % more than recorded

@@ -69,6 +69,8 @@ func TestAuditOfManyPods(t *testing.T) {
 	if after := r.asked(t, "pods"); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("Usher asked about pods: %v; before something changed: %v", after, before)
 	}
+	process.Stop()
+	r.admission(t, namespaces[0])
 }
 
 // oneChange changes a pod and then a policy, and logs how long it takes until the results show.
