@@ -209,6 +209,10 @@ bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add 
 bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests, admission meanwhile
 	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED) -admitting 200
 
+.PHONY: bench-watch
+bench-watch: build $(SANDBOX) ## ten subscribers follow 1,000 decisions a second: CPU, memory, latency, losses
+	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run 'TestWatch$$' ./e2e -args -deciding 1000 -deciding-for 30s
+
 .PHONY: allocations
 allocations: ## fail if a decision allocates over 20 % more than recorded
 	$(GO) run ./bench gate -cpu=false

@@ -46,7 +46,7 @@ func (r *auditRig) admission(t *testing.T, namespace string) {
 			}
 			return nil
 		})
-		sent := newAdmissions(t, process, body)
+		sent := connected(t, process, body, *admitting)
 		switch row.identity {
 		case "quiet":
 			// The first requests are slower.
@@ -78,10 +78,14 @@ func (r *auditRig) watchBacklog(t *testing.T, process *usher.Process) {
 	}
 }
 
-// An admissions sends requests to admit.
-type admissions struct{ *generator.Generator }
+// An admissions sends requests to admit, so many a second.
+type admissions struct {
+	*generator.Generator
+	rate float64
+}
 
-func newAdmissions(t *testing.T, process *usher.Process, body []byte) admissions {
+// connected returns what sends a body to a replica.
+func connected(t *testing.T, process *usher.Process, body []byte, rate float64) admissions {
 	t.Helper()
 	ca, err := process.CA()
 	if err != nil {
@@ -96,11 +100,11 @@ func newAdmissions(t *testing.T, process *usher.Process, body []byte) admissions
 	if err != nil {
 		t.Fatal(err)
 	}
-	return admissions{g}
+	return admissions{g, rate}
 }
 
 func (a admissions) run(ctx context.Context, lasts time.Duration) *generator.Result {
-	return a.Run(ctx, generator.Pace{Rate: *admitting, Duration: lasts})
+	return a.Run(ctx, generator.Pace{Rate: a.rate, Duration: lasts})
 }
 
 func (a admissions) log(t *testing.T, what string, r *generator.Result) {

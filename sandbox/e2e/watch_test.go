@@ -17,7 +17,8 @@ import (
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )
 
-// TestWatch: users see the decisions of two replicas, as far as RBAC lets them.
+// TestWatch: users see the decisions of two replicas, as far as RBAC lets them, and nobody waits for
+// them: see the target bench-watch.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	r := newAPIRig(t)
@@ -82,6 +83,7 @@ func TestWatch(t *testing.T) {
 			if text, err := watch("--token-file", token, "-n", namespace, "--once"); err != nil || !strings.Contains(text, namespace+"/x") {
 				t.Errorf("in the namespace: %v: %s", err, text)
 			}
+			r.followed(t, namespace)
 			return
 		case <-time.After(100 * time.Millisecond):
 		}
