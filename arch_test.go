@@ -34,8 +34,8 @@ var mayImport = []struct {
 	{"rule/ruletest", []string{".", "rule"}},
 	{"kind", nil},
 	{"deploy/crds", nil},
-	// Packs of policies, as they are written.
-	{"library", []string{"api/..."}},
+	// Packs of policies, as they are written; a name that does not exist is compared with those that do.
+	{"library", []string{"api/...", "rule"}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
 	{"fact/...", []string{"fact", "rule"}},

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/rule"
 )
 
 //go:embed */*.yaml */cases/*.yaml
@@ -25,6 +28,8 @@ type Pack struct {
 	// Kubernetes are the versions of clusters that the pack is for, such as >=1.30.
 	Kubernetes string   `json:"kubernetes"`
 	Policies   []Policy `json:"policies"`
+	// Include are policies of other packs that [Join] adds to Policies.
+	Include []Inclusion `json:"-"`
 }
 
 // A Policy is a ClusterObjectPolicy of a pack.
@@ -33,6 +38,8 @@ type Policy struct {
 	// Pack and Version are those of its pack.
 	Pack    string `json:"pack"`
 	Version string `json:"version"`
+	// Origin is the pack that has its file: another one for policies that a pack includes.
+	Origin string `json:"origin"`
 	// File is the name of its file without its ending. It is unique in the pack.
 	File string                           `json:"-"`
 	Spec v1alpha1.ClusterObjectPolicySpec `json:"-"`
@@ -44,10 +51,16 @@ type Policy struct {
 }
 
 // Packs returns the packs that come with Usher, by name.
-func Packs() ([]Pack, error) { return Load(embedded) }
+func Packs() ([]Pack, error) {
+	packs, err := Load(embedded)
+	if err != nil {
+		return nil, err
+	}
+	return Join(packs)
+}
 
 // Load reads the packs in the folders of a file system, by name. All of them are read before it
-// returns what is wrong with them.
+// returns what is wrong with them. Policies that they include are added by [Join].
 func Load(fsys fs.FS) ([]Pack, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -67,32 +80,10 @@ func Load(fsys fs.FS) ([]Pack, error) {
 		errs = append(errs, err)
 		packs = append(packs, pack)
 	}
-	errs = append(errs, Distinct(packs))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return packs, nil
-}
-
-// Distinct returns an error for packs that have the same name, or a policy of the same name: in a
-// cluster, one would replace the other.
-func Distinct(packs []Pack) error {
-	var errs []error
-	names, policies := map[string]bool{}, map[string]string{}
-	for _, pack := range packs {
-		if names[pack.Name] {
-			errs = append(errs, fmt.Errorf("pack %s exists twice: rename one of them", pack.Name))
-			continue
-		}
-		names[pack.Name] = true
-		for _, p := range pack.Policies {
-			if other, ok := policies[p.Name]; ok {
-				errs = append(errs, fmt.Errorf("policy %s is in pack %s and in pack %s: rename one of them", p.Name, other, pack.Name))
-			}
-			policies[p.Name] = pack.Name
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Select returns the policies that names name: of a policy, or of a pack for all of its policies.
@@ -109,12 +100,29 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 			}
 		}
 	}
+	var errs []error
 	for _, name := range names {
-		if !used[name] {
-			return nil, fmt.Errorf("no pack or policy %s: 'usher library list' has their names", name)
+		if used[name] {
+			continue
 		}
+		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)))))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return found, nil
+}
+
+// suggestion says which of the names may be the one that was meant.
+func suggestion(name string, names []string) string {
+	if near := rule.Nearest(name, names); near != "" {
+		return "did you mean " + near + "?"
+	}
+	longer := slices.DeleteFunc(names, func(other string) bool { return !strings.Contains(other, name) })
+	if len(longer) == 0 || len(longer) > 3 {
+		return "'usher library list' has their names"
+	}
+	return "did you mean " + strings.Join(longer, " or ") + "?"
 }
 
 // Mutates reports whether the policy changes objects.

@@ -2,12 +2,10 @@ package library_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/library"
 	"github.com/usher-dev/usher/policytest"
 )
 
-// mutated is the share of policies whose mutants are run, unless USHER_LIBRARY is all.
+// mutated is the share of the policies of Pod Security whose mutants are run, unless USHER_LIBRARY is
+// all.
 const mutated = 12
 
 func packs(t *testing.T) []library.Pack {
@@ -32,8 +30,9 @@ func packs(t *testing.T) []library.Pack {
 	return all
 }
 
-// TestCases runs the cases of each policy: all pass, and they cover all of it. The mutants of a few
-// policies are run, and none goes unnoticed; make library runs those of all.
+// TestCases runs the cases of each policy: all pass, they cover all of it, and no mutant goes unnoticed.
+// Of the policies of Pod Security, which have many cases, this is so for some; make library examines
+// all.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	for _, pack := range packs(t) {
@@ -41,29 +40,49 @@ func TestCases(t *testing.T) {
 			p := &pack.Policies[i]
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
-				tests, err := policytest.Tests(filepath.Join(pack.Name, "cases", p.File+".yaml"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				tests := cases(t, p)
 				for _, test := range tests {
 					if result := test.Run(t.Context()); result.Status != policytest.Passed {
 						t.Errorf("%s: %s: %s", test.Name, result.Status, result.Message)
 					}
 				}
-				all := os.Getenv("USHER_LIBRARY") == "all"
-				if !all && compared(pack.Name) {
+				if p.Origin != p.Pack || compared(pack.Name) && !chosen(p.Name) && os.Getenv("USHER_LIBRARY") != "all" {
 					return
 				}
 				checkCoverage(t, p, tests)
-				if !all && !chosen(p.Name) {
-					return
-				}
 				for _, s := range policytest.Mutate(t.Context(), tests).Survivors {
 					t.Errorf("no case fails without %s, or with %s", s.Without, s.With)
 				}
 			})
 		}
 	}
+}
+
+// cases returns the tests of a policy. Those of one that the pack includes are for the policy as it
+// is installed.
+func cases(t *testing.T, p *library.Policy) []policytest.Test {
+	t.Helper()
+	file := filepath.Join(p.Pack, "cases", p.File+".yaml")
+	if p.Origin != p.Pack {
+		manifest, err := p.Manifest(library.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		file = filepath.Join(dir, "cases", p.File+".yaml")
+		for _, err := range []error{
+			os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, p.Cases, 0o644), os.WriteFile(filepath.Join(dir, p.File+".yaml"), manifest, 0o644),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tests, err := policytest.Tests(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests
 }
 
 // compared reports whether the policies of a pack are compared with the admission plugin of Pod
@@ -136,46 +155,6 @@ func problems(p *library.Policy) []string {
 		expect(spec.FailurePolicy == admissionv1.Ignore, "failurePolicy: expected Ignore: Usher may not have the right to read data")
 	}
 	return all
-}
-
-// TestNoTwoPoliciesAreAlike compares policies without their constants: what differs only in these
-// is one policy with params. Versions of one policy in several packs, which have the name of the pack
-// in front of that of the file, may be alike.
-func TestNoTwoPoliciesAreAlike(t *testing.T) {
-	t.Parallel()
-	shapes := map[string]string{}
-	for _, pack := range packs(t) {
-		for i := range pack.Policies {
-			p := &pack.Policies[i]
-			if p.Name != p.File {
-				continue
-			}
-			shape := shapeOf(t, p)
-			if other, ok := shapes[shape]; ok {
-				t.Errorf("%s and %s differ only in constants", other, p.Name)
-			}
-			shapes[shape] = p.Name
-		}
-	}
-}
-
-var constants = regexp.MustCompile(`'[^']*'|\\"[^"]*\\"|\b[0-9]+\b`)
-
-// shapeOf returns what a policy decides, without constants, messages and names.
-func shapeOf(t *testing.T, p *library.Policy) string {
-	t.Helper()
-	spec := p.Spec.DeepCopy()
-	for i := range spec.Validations {
-		spec.Validations[i] = v1alpha1.Validation{Expression: spec.Validations[i].Expression}
-	}
-	for i := range spec.Mutations {
-		spec.Mutations[i].Name = ""
-	}
-	text, err := json.Marshal(map[string]any{"variables": spec.Variables, "validations": spec.Validations, "mutations": spec.Mutations, "conditions": spec.MatchConditions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return constants.ReplaceAllString(string(text), "_")
 }
 
 // TestManifest is about the settings of policies, and bindings that exist.

@@ -33,6 +33,8 @@ type description struct {
 	Version     string   `json:"version"`
 	Kubernetes  string   `json:"kubernetes"`
 	Policies    []string `json:"policies"`
+
+	Include []Inclusion `json:"include"`
 }
 
 var (
@@ -44,7 +46,8 @@ var (
 )
 
 // LoadPack reads one pack: a folder with pack.yaml, the policies that it lists, and their cases in
-// cases. Errors begin with name, and are all that is wrong with the pack.
+// cases. Errors begin with name, and are all that is wrong with the pack. Policies of other packs are
+// added by [Join].
 func LoadPack(fsys fs.FS, name string) (Pack, error) {
 	content, err := fs.ReadFile(fsys, File)
 	if err != nil {
@@ -55,7 +58,7 @@ func LoadPack(fsys fs.FS, name string) (Pack, error) {
 		return Pack{}, fmt.Errorf("%s/%s: %w", name, File, err)
 	}
 	errs := d.errors()
-	pack := Pack{Name: d.Metadata.Name, Title: d.Title, Description: strings.TrimSpace(d.Description), Version: d.Version, Kubernetes: d.Kubernetes}
+	pack := Pack{Name: d.Metadata.Name, Title: d.Title, Description: strings.TrimSpace(d.Description), Version: d.Version, Kubernetes: d.Kubernetes, Include: d.Include}
 	listed := map[string]bool{}
 	for _, file := range d.Policies {
 		if listed[file] {
@@ -89,7 +92,7 @@ func (d *description) errors() []error {
 		{strings.TrimSpace(d.Description) != "", "description is missing: say what the pack is for"},
 		{versions.MatchString(d.Version), "version: expected three numbers, such as \"1.0.0\""},
 		{kubernetes.MatchString(d.Kubernetes), "kubernetes: expected the lowest version of clusters, such as \">=1.30\""},
-		{len(d.Policies) > 0, "policies is empty: list the names of the files, without .yaml"},
+		{len(d.Policies) > 0 || len(d.Include) > 0, "policies is empty: list the names of the files, without .yaml"},
 	} {
 		if !check.ok {
 			errs = append(errs, errors.New(check.what))
@@ -115,7 +118,7 @@ func unlisted(fsys fs.FS, listed map[string]bool) []error {
 }
 
 func loadPolicy(fsys fs.FS, pack *Pack, file string) (Policy, error) {
-	p := Policy{File: file, Pack: pack.Name, Version: pack.Version}
+	p := Policy{File: file, Pack: pack.Name, Origin: pack.Name, Version: pack.Version}
 	var err error
 	if !names.MatchString(file) {
 		return p, fmt.Errorf("policies: %q: expected the name of a file without .yaml: lower-case letters, digits and hyphens", file)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
@@ -62,6 +63,9 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	pack := func(old, changed string) string { return strings.Replace(goodPack, old, changed, 1) }
 	one := func(old, changed string) string { return strings.Replace(goodOne, old, changed, 1) }
+	including := func(inclusion string) string {
+		return strings.Replace(pack("name: mine", "name: other"), "policies: [one]", "policies: [], include: ["+inclusion+"]", 1)
+	}
 	for _, row := range []struct {
 		reason, file, content string
 		want                  string
@@ -92,6 +96,14 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		{"a default that nothing reads", "mine/one.yaml", one("{name: a}", "{name: a, other: b}"), "spec.bindings[0].params.other: no expression reads it"},
 		{"bindings that differ in a param", "mine/one.yaml", one("[{params: {name: a}}]", "[{params: {name: a}}, {params: {name: b}}]"), ""},
 		{"two packs of the same name", "other/pack.yaml", goodPack, "pack mine exists twice"},
+		{"the policy of another pack", "other/pack.yaml", including("{pack: mine, policies: [one]}"), ""},
+		{"a pack that does not exist", "other/pack.yaml", including("{pack: nine, policies: [one]}"), "pack other: include: no pack nine: did you mean mine?"},
+		{"a policy that does not exist", "other/pack.yaml", including("{pack: mine, policies: [tow]}"), "pack other: include: pack mine has no file tow.yaml: there are one"},
+		{"a pack that includes itself", "other/pack.yaml", including("{pack: other, policies: [one]}"), "pack other: include: a pack cannot include itself"},
+		{"a pack without policies", "other/pack.yaml", including("{pack: mine}"), "pack mine: policies is empty"},
+		{"a policy twice", "other/pack.yaml", including("{pack: mine, policies: [one, one]}"), "one of pack mine is in the pack twice"},
+		{"a field that inclusions do not have", "other/pack.yaml", including("{pack: mine, policy: one}"), `unknown field "policy"`},
+		{"a policy with the name of its pack", "mine/pack.yaml", pack("name: mine", "name: one"), "policy one of pack one has the name of a pack"},
 		{"two policies of the same name", "other/pack.yaml", pack("name: mine", "name: other"), "policy one is in pack mine and in pack other"},
 	} {
 		files := fstest.MapFS{}
@@ -100,6 +112,9 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 				continue
 			}
 			files[folder+"/pack.yaml"] = &fstest.MapFile{Data: []byte(goodPack)}
+			if strings.Contains(row.content, "include:") && folder == "other" {
+				continue
+			}
 			files[folder+"/one.yaml"] = &fstest.MapFile{Data: []byte(goodOne)}
 			files[folder+"/cases/one.yaml"] = &fstest.MapFile{Data: []byte("name: x")}
 		}
@@ -107,13 +122,60 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		if row.content == "-" {
 			delete(files, row.file)
 		}
-		_, err := library.Load(files)
+		found, err := library.Load(files)
+		if err == nil {
+			_, err = library.Join(found)
+		}
 		switch {
 		case row.want == "" && err != nil:
 			t.Errorf("%s: %v", row.reason, err)
 		case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
 			t.Errorf("%s: expected %q, got %v", row.reason, row.want, err)
 		}
+	}
+}
+
+// TestInclude is about a policy as the pack has it that includes it.
+func TestInclude(t *testing.T) {
+	t.Parallel()
+	const cases = `{name: ClusterObjectPolicy one, expect: {warnings: ["no (ClusterObjectPolicy one)", "one (ClusterObjectPolicy one-more)", "ClusterObjectPolicy one: one"]}}`
+	files := fstest.MapFS{
+		"mine/pack.yaml":      &fstest.MapFile{Data: []byte(goodPack)},
+		"mine/one.yaml":       &fstest.MapFile{Data: []byte(goodOne)},
+		"mine/cases/one.yaml": &fstest.MapFile{Data: []byte(cases)},
+		"other/pack.yaml":     &fstest.MapFile{Data: []byte(strings.NewReplacer("name: mine", "name: other", "1.0.0", "2.0.0", "policies: [one]", "include: [{pack: mine, policies: [one], category: Ours}]").Replace(goodPack))},
+	}
+	found, err := library.Load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err = library.Join(found); err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := library.Select(found, []string{"mine", "other"})
+	if err != nil || len(chosen) != 2 {
+		t.Fatal(chosen, err)
+	}
+	p := chosen[1]
+	got := []string{p.Name, p.Pack, p.Version, p.Origin, p.File, p.Spec.Category}
+	if diff := cmp.Diff([]string{"other-one", "other", "2.0.0", "mine", "one", "Ours"}, got); diff != "" {
+		t.Error(diff)
+	}
+	want := strings.NewReplacer("ClusterObjectPolicy one,", "ClusterObjectPolicy other-one,", "ClusterObjectPolicy one)", "ClusterObjectPolicy other-one)", "ClusterObjectPolicy one:", "ClusterObjectPolicy other-one:").Replace(cases)
+	if diff := cmp.Diff(want, string(p.Cases)); diff != "" {
+		t.Error(diff)
+	}
+	manifest, err := p.Manifest(library.Settings{Action: "Deny"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"  name: other-one\n", "    usher.dev/pack: other\n", "    usher.dev/pack-version: 2.0.0\n", "  category: Ours\n"} {
+		if !strings.Contains(string(manifest), part) {
+			t.Errorf("the manifest lacks %q:\n%s", part, manifest)
+		}
+	}
+	if chosen[0].Name != "one" || chosen[0].Pack != "mine" || string(chosen[0].Cases) != cases {
+		t.Errorf("the pack that has the file is changed: %v", chosen[0])
 	}
 }
 

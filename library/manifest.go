@@ -39,9 +39,14 @@ func (p *Policy) Manifest(s Settings) ([]byte, error) {
 	root := document.Content[0]
 	metadata := member(root, "metadata")
 	metadata.Style = 0
+	setText(metadata, "name", p.Name)
 	setText(child(metadata, "labels"), PackLabel, p.Pack)
 	setText(child(metadata, "annotations"), VersionAnnotation, p.Version)
-	if err := p.bind(member(root, "spec"), s); err != nil {
+	spec := member(root, "spec")
+	if p.Spec.Category != "" {
+		setText(spec, "category", p.Spec.Category)
+	}
+	if err := p.bind(spec, s); err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 	}
 	var b bytes.Buffer

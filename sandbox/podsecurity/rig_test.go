@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +23,11 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/library"
 )
 
 const (
-	library  = "../../library"
-	byLabels = "../../library/pod-security-labels"
+	byLabels = "pod-security-labels"
 	// namespace is the one of all pods.
 	namespace = "shop"
 	// newest is a version after the last one in which a check changed.
@@ -39,38 +37,45 @@ const (
 // levels are the packs by the level that they are for.
 var levels = []psaapi.Level{psaapi.LevelBaseline, psaapi.LevelRestricted}
 
-// policies returns the policies of a folder, changed.
-func policies(tb testing.TB, folder string, change func(spec map[string]any)) []api.Policy {
+// policies returns the policies of a pack of the library, changed.
+func policies(tb testing.TB, name string, change func(spec map[string]any)) []api.Policy {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		tb.Fatalf("read policies in %s: %d files, %v", folder, len(files), err)
+	packs, err := library.Packs()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	var all []api.Policy
-	for _, file := range files {
-		if filepath.Base(file) == "pack.yaml" {
-			continue
-		}
-		written, err := os.ReadFile(file)
+	chosen, err := library.Select(packs, []string{name})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all := make([]api.Policy, len(chosen))
+	for i := range chosen {
+		manifest, err := chosen[i].Manifest(library.Settings{})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		var policy map[string]any
-		if err := yaml.Unmarshal(written, &policy); err != nil {
-			tb.Fatal(err)
-		}
-		change(policy["spec"].(map[string]any))
-		encoded, err := json.Marshal(policy)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		decoded, err := api.Decode(encoded)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		all = append(all, decoded)
+		all[i] = changed(tb, manifest, change)
 	}
 	return all
+}
+
+// changed decodes a policy, and changes it before.
+func changed(tb testing.TB, manifest []byte, change func(spec map[string]any)) api.Policy {
+	tb.Helper()
+	var policy map[string]any
+	if err := yaml.Unmarshal(manifest, &policy); err != nil {
+		tb.Fatal(err)
+	}
+	change(policy["spec"].(map[string]any))
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	decoded, err := api.Decode(encoded)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return decoded
 }
 
 // setParam sets a param in every binding that has it.
@@ -114,7 +119,7 @@ func enforced(tb testing.TB, level psaapi.Level, version string) *engine.Engine 
 // denying returns the pack of a level at a version, which denies.
 func denying(tb testing.TB, level psaapi.Level, version string) []api.Policy {
 	tb.Helper()
-	return policies(tb, filepath.Join(library, "pod-security-"+string(level)), func(spec map[string]any) {
+	return policies(tb, "pod-security-"+string(level), func(spec map[string]any) {
 		setParam(spec, "version", version)
 		for _, b := range spec["bindings"].([]any) {
 			b.(map[string]any)["validationActions"] = []any{"Deny"}

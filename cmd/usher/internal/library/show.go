@@ -57,7 +57,11 @@ prints the policies themselves, as install does.`,
 
 // show prints one policy for people.
 func show(w io.Writer, p *library.Policy) error {
-	fmt.Fprintf(w, "%s (pack %s %s, severity %s)\n\n%s\n", p.Name, p.Pack, p.Version, p.Spec.Severity, wrap(p.Spec.Description, 100))
+	from := ""
+	if p.Origin != p.Pack {
+		from = " with " + p.File + " of " + p.Origin
+	}
+	fmt.Fprintf(w, "%s (pack %s %s%s, severity %s)\n\n%s\n", p.Name, p.Pack, p.Version, from, p.Spec.Severity, wrap(p.Spec.Description, 100))
 	if len(p.Params) > 0 {
 		params, err := yaml.Marshal(p.Params)
 		if err != nil {

@@ -48,7 +48,7 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 		}
 		all = append(all, found...)
 	}
-	return all, library.Distinct(all)
+	return library.Join(all)
 }
 
 // read returns the pack in a folder, or those in the folders of it. Links that lead out of the
