@@ -173,7 +173,7 @@ generate: ## update generated code and manifests
 	    --kube-version 1.36.0 --include-crds --no-hooks; } > deploy/manifests/usher.yaml
 
 .PHONY: library
-library: ## run the mutants of all policies of the library; make test runs those of a few
+library: ## run the mutants of all policies of the library; make test leaves out most of Pod Security
 	USHER_LIBRARY=all $(GO) test -count=1 ./library
 
 .PHONY: trial-objects

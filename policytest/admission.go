@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 )
@@ -83,15 +85,18 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, m := range mutants {
+		shared := &memo{known: map[string]*storing{}}
 		if m.policy != nil {
-			if _, ok := compiled(m.policy, s.cases[0].Limits); !ok {
+			c, ok := compiled(m.policy, s.cases[0].Limits)
+			if !ok {
 				// Nobody can write it.
 				mutants[i].without, mutants[i].with = "", ""
 				continue
 			}
+			s.keep(shared, c, m.policy)
 		}
 		group.Go(func() error {
-			noticed[i] = s.notices(ctx, m)
+			noticed[i] = s.notices(ctx, m, shared)
 			return nil
 		})
 	}
@@ -109,10 +114,22 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 	return result
 }
 
+// keep adds a mutant, which was compiled to see whether it does. Policies of kinitiras are stored in
+// another form than they are written.
+func (s *subject) keep(shared *memo, c compile.Compiled, mutant map[string]any) {
+	document, err := json.Marshal(mutant)
+	if version, _ := mutant["apiVersion"].(string); err != nil || strings.HasPrefix(version, v1alpha1.GroupVersion.Group) {
+		return
+	}
+	entry := shared.entry(keyOf(compile.Options{Limits: s.cases[0].Limits}, document, s.cases[0].renders()))
+	entry.once.Do(func() { entry.compiled = c })
+}
+
 // notices reports whether the answer of a case is another one with the mutant.
-func (s *subject) notices(ctx context.Context, m policyMutant) bool {
+func (s *subject) notices(ctx context.Context, m policyMutant, shared *memo) bool {
 	return slices.ContainsFunc(s.cases, func(c *Case) bool {
 		changed := s.with(c, m.policy)
+		changed.memo = shared
 		ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 		defer cancel()
 		return len(recovered(ctx, changed.wrongAnswers)) > 0

@@ -29,7 +29,7 @@ type storing struct {
 
 // stored returns what storing a policy gives.
 func (m *memo) stored(ctx context.Context, o compile.Options, document []byte, admit bool) *storing {
-	s := m.entry(fmt.Sprintf("%t %+v %s", admit, o, document))
+	s := m.entry(keyOf(o, document, admit))
 	s.once.Do(func() {
 		stored := document
 		if admit {
@@ -51,6 +51,11 @@ func (m *memo) stored(ctx context.Context, o compile.Options, document []byte, a
 		m.forget(s)
 	}
 	return s
+}
+
+// keyOf tells apart policies that are stored or compiled in different ways.
+func keyOf(o compile.Options, document []byte, admit bool) string {
+	return fmt.Sprintf("%t %+v %s", admit, o, document)
 }
 
 func (m *memo) entry(key string) *storing {

@@ -1,6 +1,7 @@
 package policytest_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -330,4 +331,22 @@ func write(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestCasesWithoutTime runs cases of one file whose first has no time left: the policy that they share
+// is none that was compiled halfway.
+func TestCasesWithoutTime(t *testing.T) {
+	t.Parallel()
+	tests, err := policytest.Tests("../examples/object-policies/cases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range tests {
+		test.Run(over)
+		if result := test.Run(t.Context()); result.Status != policytest.Passed {
+			t.Errorf("%s: %s: %s", test.Name, result.Status, result.Message)
+		}
+	}
 }

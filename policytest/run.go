@@ -181,7 +181,7 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 		return err
 	}
 	for i, document := range documents {
-		stored := c.memo.stored(ctx, s.options, document, c.RenderPolicies == nil || *c.RenderPolicies)
+		stored := c.memo.stored(ctx, s.options, document, c.renders())
 		if stored.err != nil {
 			return fmt.Errorf("policies[%d]: %w", i, stored.err)
 		}
@@ -190,6 +190,9 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 	}
 	return nil
 }
+
+// renders reports whether policies pass through policy admission before they are stored.
+func (c *Case) renders() bool { return c.RenderPolicies == nil || *c.RenderPolicies }
 
 // admit sends a policy through policy admission and returns it as it would be stored. A policy that
 // is denied is returned as written: clusters can have policies that were stored without policy
