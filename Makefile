@@ -136,8 +136,9 @@ PODS ?= 100000
 REQUESTS ?= 30000
 
 .PHONY: pod-security
-pod-security: build ## compare the Pod Security Standards with Kubernetes on ten times as many pods as CI, and mutate their policies
+pod-security: build $(SANDBOX) ## compare the Pod Security Standards with Kubernetes, in process and on API servers, on ten times as many pods as CI, and mutate their policies
 	@cd sandbox && CGO_ENABLED=0 $(GOTEST) -timeout 60m ./podsecurity -args -whole -pods $(PODS) -requests $(REQUESTS)
+	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 60m -run TestPodSecurity ./e2e -args -whole
 	$(USHER) test --coverage --mutate library/pod-security-baseline/cases library/pod-security-restricted/cases library/pod-security-labels/cases
 
 .PHONY: format-check
