@@ -74,9 +74,9 @@ func TestPodSecurityPlugin(t *testing.T) {
 			if err := yaml.UnmarshalStrict(text, one); err != nil {
 				t.Fatal(err)
 			}
-			denied := p.compare(t, file, func(ctx context.Context, namespace string) error { return p.createPod(ctx, namespace, one) })
-			if want := strings.Contains(file, "/fail/"); denied != want {
-				t.Errorf("%s: denied is %t", file, denied)
+			_, err = p.compare(t, file, func(ctx context.Context, namespace string) error { return p.createPod(ctx, namespace, one) })
+			if want := strings.Contains(file, "/fail/"); (err != nil) != want {
+				t.Errorf("%s: refused with %v", file, err)
 			}
 			p.compare(t, file+" in a Deployment", func(ctx context.Context, namespace string) error { return p.createDeployment(ctx, namespace, one) })
 			sent++
@@ -138,10 +138,8 @@ func (r *rig) compareUpdates(t *testing.T, p *pair) {
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
 		}, false},
 	} {
-		var err error
-		if denied := p.compare(t, test.reason, func(ctx context.Context, namespace string) error {
-			err = p.update(ctx, namespace, test.pod, test.subresource, test.change)
-			return err
+		if denied, err := p.compare(t, test.reason, func(ctx context.Context, namespace string) error {
+			return p.update(ctx, namespace, test.pod, test.subresource, test.change)
 		}); denied != test.denied || !denied && err != nil {
 			t.Errorf("%s: denied is %t: %v", test.reason, denied, err)
 		}
@@ -298,8 +296,9 @@ func (p *pair) createDeployment(ctx context.Context, namespace string, pod *core
 }
 
 // compare sends a request to both namespaces, and compares the verdicts and what is said: each control
-// of the policies is in the text of the plugin, which has no other.
-func (p *pair) compare(t *testing.T, what string, send func(ctx context.Context, namespace string) error) (denied bool) {
+// of the policies is in the text of the plugin, which has no other. It reports whether the plugin
+// denies the request, and its error, which can be of something else.
+func (p *pair) compare(t *testing.T, what string, send func(ctx context.Context, namespace string) error) (denied bool, err error) {
 	t.Helper()
 	p.heard.take()
 	errPlugin := send(testContext(t), p.plugin)
@@ -310,7 +309,7 @@ func (p *pair) compare(t *testing.T, what string, send func(ctx context.Context,
 	byPacks, deniedHere := denial(errPacks)
 	if denied != deniedHere {
 		t.Errorf("%s: the plugin says %v, and the packs %v", what, errPlugin, errPacks)
-		return denied
+		return denied, errPlugin
 	}
 	if diff := left(byPlugin, controlsOf([]string{byPacks})); denied && diff != "" {
 		t.Errorf("%s: the plugin says %q, and the packs %q: %s", what, byPlugin, byPacks, diff)
@@ -329,7 +328,7 @@ func (p *pair) compare(t *testing.T, what string, send func(ctx context.Context,
 			t.Errorf("%s: the plugin warns %q, and the packs %q: %s", what, told, controls, diff)
 		}
 	}
-	return denied
+	return denied, errPlugin
 }
 
 // by is the policy at the end of a message, and at the start of the next one.
