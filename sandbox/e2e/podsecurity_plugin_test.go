@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -98,7 +99,9 @@ func (r *rig) compareUpdates(t *testing.T, p *pair) {
 	}
 	for _, namespace := range []string{p.plugin, p.packs} {
 		for name, security := range map[string]*corev1.SecurityContext{"bad": nil, "good": hardened} {
-			container := corev1.Container{Name: "main", Image: "registry.example/main:1", SecurityContext: security}
+			container := corev1.Container{Name: "main", Image: "registry.example/main:1", SecurityContext: security, Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2m")},
+			}}
 			if _, err := p.client.CoreV1().Pods(namespace).Create(testContext(t), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{container}, InitContainers: []corev1.Container{{Name: "init", Image: "registry.example/init:1", SecurityContext: security}}},
@@ -239,6 +242,7 @@ func (r *rig) installPack(t *testing.T, name string, bindings []any) {
 	if i < 0 {
 		t.Fatalf("there is no pack %s", name)
 	}
+	var applied []*unstructured.Unstructured
 	for _, p := range packs[i].Policies {
 		own := bindings
 		if p.Params["version"] == nil {
@@ -262,8 +266,16 @@ func (r *rig) installPack(t *testing.T, name string, bindings []any) {
 			t.Fatal(err)
 		}
 		for _, policy := range documents(t, manifest) {
-			r.enforce(t, policy)
+			stored, err := r.apply(testContext(t), policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.remove(stored) })
+			applied = append(applied, stored)
 		}
+	}
+	for _, policy := range applied {
+		r.awaitCondition(t, policy, "Enforced", "True")
 	}
 }
 
