@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/judge"
@@ -44,10 +45,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = "usher/" + cli.BuildVersion().Version
-	// What limits the load is that there is one request at a time.
-	config.QPS = -1
-	clients, err := serve.Connect(config)
+	clients, err := connect(config)
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +64,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 			return nil, err
 		}
 	}
-	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
-	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	resolver := cached.New(fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), factTTL)
-	sc, err := f.scan(cmd, s, set.Elsewhere(stored), resolver)
+	sc, err := f.scan(cmd, s, set.Elsewhere(stored), factsOf(clients, f.facts.AllowLocal))
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +72,36 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 		sc.cannotRead(result.Kind{Resource: kind.Kind.GroupVersionResource(), Kind: kind.Kind.Kind}, kind.Err)
 	}
 	r := reading{scan: sc, client: clients.Facts, namespace: f.namespace}
+	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
+		return nil, err
+	}
+	return sc.report(), nil
+}
+
+// connect connects to a cluster that is read.
+func connect(config *rest.Config) (*serve.Clients, error) {
+	config.UserAgent = "usher/" + cli.BuildVersion().Version
+	// What limits the load is that there is one request at a time.
+	config.QPS = -1
+	return serve.Connect(config)
+}
+
+// factsOf returns the facts of a cluster, each as it was when it was first read.
+func factsOf(clients *serve.Clients, allowLocal bool) fact.Resolver {
+	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
+	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
+	return cached.New(fact.Route(objects, policies.HTTPFacts(allowLocal), access), factTTL)
+}
+
+// Cluster judges the objects of a cluster, or of one of its namespaces, by policies that are not in
+// force. The policies of the cluster are not read, and nothing is written to it.
+func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policies.Set, namespace string) (*format.Report, error) {
+	clients, err := connect(config)
+	if err != nil {
+		return nil, err
+	}
+	sc := newScan(cmd.Context(), set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: engine.Fail}})
+	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
 	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
 		return nil, err
 	}

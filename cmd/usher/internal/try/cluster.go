@@ -26,7 +26,7 @@ type clusterFlags struct {
 // be empty.
 func (f *clusterFlags) registerIn(flags *pflag.FlagSet, more string) {
 	flags.BoolVar(&f.fromCluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it"+more)
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --from-cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/audit/judge"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
@@ -23,16 +24,17 @@ type libraryFlags struct {
 	clusterFlags
 	packs.Flags
 
-	facts  facts.Flags
-	output cli.OutputFlag
-	color  cli.ColorFlag
+	cluster bool
+	facts   facts.Flags
+	output  cli.OutputFlag
+	color   cli.ColorFlag
 }
 
 // Library returns usher library try.
 func Library(s cli.Streams) *cobra.Command {
 	var f libraryFlags
 	cmd := &cobra.Command{
-		Use:   "try PACK|POLICY... -f OBJECTS",
+		Use:   "try PACK|POLICY... [-f OBJECTS | --cluster]",
 		Short: "Say what policies of packs would refuse and change, before they are installed",
 		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
 others. It prints what each policy says about each object, and a table with how many
@@ -41,16 +43,24 @@ objects it would refuse or change in which namespace.
 Some policies read other objects, such as the Namespace: --facts names files with those
 that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
 
-The exit status is 0 if nothing would be refused, 1 if something would be, and 2 if policies
-or objects cannot be used.`,
+With --cluster the objects are those of a cluster, of all kinds that the policies are for,
+as if each were created now: see 'usher audit'. With -n these are the objects of one
+namespace, for which the rights of a user of that namespace suffice.
+
+The exit status is 0 if nothing would be refused, 1 if something would be, a policy fails or
+a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		Example: `  usher library try pod-security-restricted -f deployment.yaml
   usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
-  kubectl get deployments,statefulsets,daemonsets -A -o yaml | usher library try reliability -f - --from-cluster`,
+  usher library try pod-security-baseline --cluster
+  usher library try supply-chain --cluster -n shop -o json | jq '.policies'
+  helm template shop chart/ | usher library try reliability -f - --from-cluster`,
 		ValidArgsFunction: f.Complete,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.requestFlags.register(cmd, "")
+	cmd.Flags().Lookup("namespace").Usage = "namespace of objects that have none; with --cluster, the one to read"
 	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it")
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "try the objects of the cluster of the kubeconfig; nothing is written to it")
 	f.Flags.Register(cmd)
 	f.RegisterSettings(cmd)
 	f.facts.Register(cmd.Flags())
@@ -60,7 +70,7 @@ or objects cannot be used.`,
 }
 
 func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(nil), f.validate(args)); err != nil {
+	if err := cmp.Or(f.complete(nil), f.validate(cmd, args)); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
 	chosen, settings, err := f.Select(args)
@@ -75,6 +85,28 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
+	report := newLibraryReport(chosen)
+	if f.cluster {
+		err = f.tryCluster(cmd, s, set, report)
+	} else {
+		err = f.tryFiles(cmd, s, set, report)
+	}
+	if err != nil {
+		return err
+	}
+	if f.output.Value == "text" {
+		err = report.print(s.Out, f.color.Palette(s.Out))
+	} else {
+		err = f.output.Encode(s.Out, report)
+	}
+	if err == nil && report.Refused+len(report.Unread) > 0 {
+		return cli.ErrNegative
+	}
+	return err
+}
+
+// tryFiles adds what the policies say about the objects of files.
+func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.Set, report *libraryReport) error {
 	requests, err := f.requests(cmd, s)
 	if err != nil {
 		return err
@@ -84,30 +116,25 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	known.Assume(namespacesOf(requests))
-	report := newLibraryReport(chosen)
 	decider := set.Decider(resolver)
 	for _, r := range requests {
 		j := Judge(cmd.Context(), decider, set.Rules, r)
 		report.add(&j)
 	}
+	report.Read = len(requests)
 	report.finish(known.TakeMissing())
-	if f.output.Value == "text" {
-		err = report.print(s.Out, f.color.Palette(s.Out))
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
-	if err == nil && report.Refused > 0 {
-		return cli.ErrNegative
-	}
-	return err
+	return nil
 }
 
-func (f *libraryFlags) validate(args []string) error {
+func (f *libraryFlags) validate(cmd *cobra.Command, args []string) error {
+	if f.cluster {
+		return f.validateReading(cmd, args)
+	}
 	switch {
 	case len(args) == 0:
-		return errors.New("name packs or policies: 'usher library list' has their names")
+		return errNoPolicies
 	case len(f.files) == 0:
-		return errors.New("no objects: name a file or folder with -f, or - for the standard input")
+		return errors.New("no objects: name a file or folder with -f, or - for the standard input, or read a cluster with --cluster")
 	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
@@ -135,7 +162,10 @@ func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
 
 // A libraryReport is what policies of packs say about objects.
 type libraryReport struct {
+	// Objects are those of files, or those of a cluster that policies have something to say about.
 	Objects []triedObject `json:"objects"`
+	// Read is how many objects were read.
+	Read int `json:"read"`
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
 	// Refused and Changed are numbers of objects.
@@ -145,12 +175,16 @@ type libraryReport struct {
 	Tried int `json:"tried"`
 	// MissingFacts are objects that policies read and that are not known.
 	MissingFacts []string `json:"missingFacts,omitempty"`
+	// Unread are the kinds that cannot be read from a cluster, and NotJudged the rules that say
+	// nothing about objects without a request.
+	Unread    []string         `json:"unread,omitempty"`
+	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
 	order map[string]int
 }
 
 type triedObject struct {
-	File    string     `json:"file"`
+	File    string     `json:"file,omitempty"`
 	Name    objectName `json:"object"`
 	Says    []said     `json:"says,omitempty"`
 	Changes []string   `json:"changes,omitempty"`

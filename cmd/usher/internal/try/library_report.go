@@ -20,21 +20,34 @@ func (r *libraryReport) add(j *Judgement) {
 	}
 	for i := range j.Rules {
 		rule := &j.Rules[i]
-		says := saysOf(rule)
-		o.Says = append(o.Says, says...)
-		changed := rule.Outcome == usher.Changed
-		if changed {
+		o.Says = append(o.Says, saysOf(rule)...)
+		if rule.Outcome == usher.Changed {
 			o.Changes = append(o.Changes, rule.Policy.Name)
 		}
-		r.count(rule.Policy.Name, j.Name.Namespace, len(says) > 0, changed)
 	}
+	r.addTried(&o)
+}
+
+// addTried adds an object, and counts it once for each policy.
+func (r *libraryReport) addTried(o *triedObject) {
+	r.Objects = append(r.Objects, *o)
 	if len(o.Says) > 0 {
 		r.Refused++
 	}
 	if len(o.Changes) > 0 {
 		r.Changed++
 	}
-	r.Objects = append(r.Objects, o)
+	for policy := range r.order {
+		refused := slices.ContainsFunc(o.Says, func(s said) bool { return s.Policy == policy })
+		r.count(policy, o.Name.Namespace, refused, slices.Contains(o.Changes, policy))
+	}
+}
+
+// unread adds why a kind cannot be read, once for all policies.
+func (r *libraryReport) unread(why string) {
+	if !slices.Contains(r.Unread, why) {
+		r.Unread = append(r.Unread, why)
+	}
 }
 
 // saysOf returns what one rule says.
@@ -82,8 +95,16 @@ func (r *libraryReport) finish(missing []string) {
 func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	var b strings.Builder
 	for i := range r.Objects {
+		if r.Objects[i].File == "" && i == maxShown {
+			fmt.Fprintf(&b, "and %s: -o json has all\n", cli.Count(len(r.Objects)-i, "more object", "more objects"))
+			break
+		}
 		r.Objects[i].print(&b, p)
 	}
+	for _, why := range r.Unread {
+		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), why)
+	}
+	r.printNotJudged(&b, p)
 	printMissing(&b, "", r.MissingFacts, p)
 	if len(r.Policies) > 0 {
 		b.WriteByte('\n')
@@ -98,16 +119,33 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "%s tried on %s: %d would be refused, %d changed\n",
-		cli.Count(r.Tried, "policy", "policies"), cli.Count(len(r.Objects), "object", "objects"), r.Refused, r.Changed)
+		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, r.Changed)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// maxShown is how many objects of a cluster are shown: the table counts all of them.
+const maxShown = 100
+
+// printNotJudged names the policies that have rules which say nothing about objects.
+func (r *libraryReport) printNotJudged(b *strings.Builder, p cli.Palette) {
+	var names []string
+	for _, u := range r.NotJudged {
+		if !slices.Contains(names, u.Policy.Name) {
+			names = append(names, u.Policy.Name)
+			fmt.Fprintf(b, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), u.Policy.Name, u.Reason)
+		}
+	}
 }
 
 func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 	if len(o.Says) == 0 && len(o.Changes) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s: %s\n", o.File, cli.Paint(p.Bold, o.Name.String()))
+	if o.File != "" {
+		fmt.Fprintf(b, "%s: ", o.File)
+	}
+	fmt.Fprintln(b, cli.Paint(p.Bold, o.Name.String()))
 	for _, s := range o.Says {
 		word, colour := "would refuse", p.Red
 		if s.Failed {

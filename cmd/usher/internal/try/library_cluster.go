@@ -1,0 +1,82 @@
+package try
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+)
+
+// validateReading checks the flags of --cluster, which excludes those about objects of files.
+func (f *libraryFlags) validateReading(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errNoPolicies
+	}
+	var err error
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && !slices.Contains(readingFlags(), flag.Name) {
+			err = fmt.Errorf("--cluster and --%s exclude each other: the objects and facts are those of the cluster, as if each was created now", flag.Name)
+		}
+	})
+	return err
+}
+
+// readingFlags are the flags that go with --cluster.
+func readingFlags() []string {
+	return []string{"cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color"}
+}
+
+var errNoPolicies = errors.New("name packs or policies: 'usher library list' has their names")
+
+// tryCluster adds what the policies say about the objects of a cluster.
+func (f *libraryFlags) tryCluster(cmd *cobra.Command, s cli.Streams, set policies.Set, report *libraryReport) error {
+	config, err := cluster.Find(f.kubeconfig, f.context)
+	if err != nil {
+		return err
+	}
+	audited, err := observe.Cluster(cmd, s, config, set, f.namespace)
+	if err != nil {
+		return err
+	}
+	objects := map[result.Object]*triedObject{}
+	var order []result.Object
+	for i := range audited.Results {
+		r := &audited.Results[i].Result
+		if r.Object.Name == "" {
+			report.unread(r.Message)
+			continue
+		}
+		o := objects[r.Object]
+		if o == nil {
+			o = &triedObject{Name: objectName{r.Object.APIVersion, r.Object.Kind, r.Object.Namespace, r.Object.Name}}
+			objects[r.Object] = o
+			order = append(order, r.Object)
+		}
+		o.add(r)
+	}
+	for _, name := range order {
+		report.addTried(objects[name])
+	}
+	report.Read, report.NotJudged = audited.Objects, audited.NotJudged
+	report.finish(nil)
+	return nil
+}
+
+// add adds a result of an audit. Only those of rules that change objects have no action.
+func (o *triedObject) add(r *result.Result) {
+	switch {
+	case r.Status == result.Skip:
+	case r.Status == result.Warn && len(r.Actions) == 0:
+		o.Changes = append(o.Changes, r.Policy.Name)
+	default:
+		o.Says = append(o.Says, said{r.Policy.Name, r.Validation, r.Severity, r.Field, r.Message, r.Status == result.Error})
+	}
+}
