@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -231,7 +232,7 @@ func (r *rig) pairs(t *testing.T, versions []string) []*pair {
 	return pairs
 }
 
-// installPack applies a pack with other bindings.
+// installPack applies a pack, with other bindings if some are given.
 func (r *rig) installPack(t *testing.T, name string, bindings []any) {
 	t.Helper()
 	packs, err := library.Packs()
@@ -244,24 +245,11 @@ func (r *rig) installPack(t *testing.T, name string, bindings []any) {
 	}
 	var applied []*unstructured.Unstructured
 	for _, p := range packs[i].Policies {
-		own := bindings
-		if p.Params["version"] == nil {
-			// Its rule has never changed.
-			own = nil
-			for _, b := range bindings {
-				binding := map[string]any{}
-				for k, v := range b.(map[string]any) {
-					binding[k] = v
-				}
-				binding["params"] = map[string]any{"exemptRuntimeClasses": []any{}}
-				own = append(own, binding)
-			}
+		settings := library.Settings{}
+		if bindings != nil {
+			settings.Bindings = boundTo(t, &p, bindings)
 		}
-		written, err := json.Marshal(own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		manifest, err := p.Manifest(library.Settings{Bindings: written})
+		manifest, err := p.Manifest(settings)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,6 +265,26 @@ func (r *rig) installPack(t *testing.T, name string, bindings []any) {
 	for _, policy := range applied {
 		r.awaitCondition(t, policy, "Enforced", "True")
 	}
+}
+
+// boundTo returns the bindings of a policy. Rules that have never changed have no version.
+func boundTo(t *testing.T, p *library.Policy, bindings []any) []byte {
+	t.Helper()
+	var own []any
+	for _, b := range bindings {
+		binding := maps.Clone(b.(map[string]any))
+		params := maps.Clone(binding["params"].(map[string]any))
+		if p.Params["version"] == nil {
+			delete(params, "version")
+		}
+		binding["params"] = params
+		own = append(own, binding)
+	}
+	written, err := json.Marshal(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
 }
 
 func (p *pair) label(t *testing.T, namespace string, labels map[string]string) {

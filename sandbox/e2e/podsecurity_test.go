@@ -1,10 +1,7 @@
 package e2e
 
 import (
-
 	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +13,6 @@ import (
 
 // whole is set by make pod-security.
 var whole = flag.Bool("whole", false, "send all pods of the Pod Security Standards, in place of a sample")
-
-// byLabels are the policies for clusters without the plugin PodSecurity.
-const byLabels = root + "/examples/pod-security-labels/policies"
 
 // TestPodSecurityOfUpstream runs the test that Kubernetes has for clusters with its plugin PodSecurity
 // on one that has policies in place of it.
@@ -38,19 +32,7 @@ func TestPodSecurityOfUpstream(t *testing.T) {
 	if _, err := r.try(testContext(t), pod(t, namespace, "any")); err != nil {
 		t.Fatalf("without policies, something else decides: %v", err)
 	}
-	files, err := filepath.Glob(filepath.Join(byLabels, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d policies in %s, %v", len(files), byLabels, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, policy := range documents(t, text) {
-			r.enforce(t, policy)
-		}
-	}
+	r.installPack(t, "pod-security-labels", nil)
 	eventually(t, "the policies to act", func() error {
 		_, err := r.try(testContext(t), pod(t, namespace, "any"))
 		return wantDenied(err, `violates PodSecurity "restricted:latest"`)
