@@ -58,9 +58,9 @@ a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.requestFlags.register(cmd, "")
-	cmd.Flags().Lookup("namespace").Usage = "namespace of objects that have none; with --cluster, the one to read"
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the request; for objects that have none, or with --cluster the one to read"
 	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it")
-	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "try the objects of the cluster of the kubeconfig; nothing is written to it")
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it; the objects are its own")
 	f.Flags.Register(cmd)
 	f.RegisterSettings(cmd)
 	f.facts.Register(cmd.Flags())
