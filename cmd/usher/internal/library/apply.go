@@ -1,13 +1,13 @@
 package library
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +18,6 @@ import (
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/internal/yamldiff"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -31,103 +30,78 @@ type Target interface {
 	Installed(ctx context.Context, p *library.Policy) (map[string]any, error)
 	// Write writes the manifest of a policy, unless it only tries to, and says what it did.
 	Write(ctx context.Context, p *library.Policy, manifest []byte) (string, error)
+	// Of returns the names of the installed policies of a pack.
+	Of(ctx context.Context, pack string) ([]string, error)
+	// Remove returns the command that removes a policy.
+	Remove(name string) string
+}
+
+// A Plan is what is installed.
+type Plan struct {
+	// Packs are all packs that there are.
+	Packs []library.Pack
+	// Policies have the settings at the same index.
+	Policies []library.Policy
+	Settings []library.Settings
+	// Downgrade replaces policies that are of a later version of their pack.
+	Downgrade bool
 }
 
 // Install writes policies to a target, with the bindings of those that are installed already, and
 // prints what changes. It continues after a policy that cannot be installed.
-func Install(ctx context.Context, s cli.Streams, target Target, chosen []library.Policy, settings []library.Settings) error {
+func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) error {
 	refused := 0
-	for i := range chosen {
-		line, err := install(ctx, s, target, &chosen[i], settings[i])
+	for i := range plan.Policies {
+		line, err := plan.install(ctx, s, target, i)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("install policy %s: %w", chosen[i].Name, err)
+			return fmt.Errorf("install policy %s: %w", plan.Policies[i].Name, err)
 		case err != nil:
 			refused++
-			fmt.Fprintf(s.Err, "usher: policy %s is not installed: %v\n", chosen[i].Name, err)
+			fmt.Fprintf(s.Err, "usher: policy %s is not installed: %v\n", plan.Policies[i].Name, err)
 		default:
 			fmt.Fprintln(s.Out, line)
 		}
 	}
+	warnOfRest(ctx, s, target, plan)
 	if refused > 0 {
 		return cli.ErrNegative
 	}
 	return nil
 }
 
-// errForeign is the error of a policy that is not of a pack.
-var errForeign = errors.New("there is a policy of this name that is not of a pack (it has no label " + library.PackLabel + "): rename or delete it first")
-
-func install(ctx context.Context, s cli.Streams, target Target, p *library.Policy, settings library.Settings) (string, error) {
+func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i int) (string, error) {
+	p := &plan.Policies[i]
 	installed, err := target.Installed(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	if installed == nil {
-		manifest, err := p.Manifest(settings)
+		manifest, err := p.Manifest(plan.Settings[i])
 		if err != nil {
 			return "", err
 		}
 		return target.Write(ctx, p, manifest)
 	}
-	metadata, _ := installed["metadata"].(map[string]any)
-	labels, _ := metadata["labels"].(map[string]any)
-	if labels[library.PackLabel] != p.Pack {
-		return "", errForeign
-	}
-	spec, _ := installed["spec"].(map[string]any)
-	if bindings, ok := spec["bindings"].([]any); ok {
-		if settings.Bindings, err = json.Marshal(bindings); err != nil {
-			return "", fmt.Errorf("encode bindings: %w", err)
-		}
-	}
-	manifest, err := p.Manifest(settings)
+	u, err := newUpdate(p, installed, plan.Settings[i])
 	if err != nil {
 		return "", err
 	}
-	changes, err := changesOf(installed, manifest)
-	if err != nil {
+	changes, err := u.diff()
+	switch {
+	case err != nil:
 		return "", err
-	}
-	if changes == "" {
+	case changes == "":
 		return p.Name + " unchanged", nil
+	case u.older() && !plan.Downgrade:
+		return "", fmt.Errorf("version %s is installed, which is newer than %s of the pack: update usher, or go back with --downgrade", u.version, p.Version)
 	}
-	annotations, _ := metadata["annotations"].(map[string]any)
-	fmt.Fprintf(s.Err, "%s: version %v to %s\n%s", p.Name, annotations[library.VersionAnnotation], p.Version, indent(strings.TrimRight(changes, "\n")))
-	return target.Write(ctx, p, manifest)
-}
-
-// changesOf returns what a manifest changes about a policy that is installed. Of the metadata these
-// are the labels and annotations that the manifest has: others stay.
-func changesOf(installed map[string]any, manifest []byte) (string, error) {
-	var next map[string]any
-	if err := yaml.Unmarshal(manifest, &next); err != nil {
-		return "", fmt.Errorf("parse manifest: %w", err)
+	fmt.Fprintf(s.Err, "%s: version %s to %s\n", p.Name, cmp.Or(u.version, "unknown"), p.Version)
+	for _, line := range u.summary() {
+		fmt.Fprintf(s.Err, "  %s\n", line)
 	}
-	have, want := described(installed), described(next)
-	for _, kind := range []string{"labels", "annotations"} {
-		old, _ := have[kind].(map[string]any)
-		wanted, _ := want[kind].(map[string]any)
-		for key := range old {
-			if _, ok := wanted[key]; !ok {
-				delete(old, key)
-			}
-		}
-	}
-	return yamldiff.Of(have, want)
-}
-
-// described returns the parts of a policy that a manifest has. It is a copy in its upper levels.
-func described(policy map[string]any) map[string]any {
-	metadata, _ := policy["metadata"].(map[string]any)
-	parts := map[string]any{"spec": policy["spec"]}
-	for _, kind := range []string{"labels", "annotations"} {
-		values, _ := metadata[kind].(map[string]any)
-		copied := map[string]any{}
-		maps.Copy(copied, values)
-		parts[kind] = copied
-	}
-	return parts
+	fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
+	return target.Write(ctx, p, u.manifest)
 }
 
 // Installed implements [Target].
@@ -148,6 +122,28 @@ func (d *folder) Installed(_ context.Context, p *library.Policy) (map[string]any
 	}
 	return installed, nil
 }
+
+// Of implements [Target]. Files that are no policies of packs are none of its business.
+func (d *folder) Of(_ context.Context, pack string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(d.path, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		var policy metav1.PartialObjectMetadata
+		if content, err := os.ReadFile(file); err != nil || yaml.Unmarshal(content, &policy) != nil {
+			continue
+		}
+		if policy.Labels[library.PackLabel] == pack && policy.Name+".yaml" == filepath.Base(file) {
+			names = append(names, policy.Name)
+		}
+	}
+	return names, nil
+}
+
+// Remove implements [Target].
+func (d *folder) Remove(name string) string { return "rm " + filepath.Join(d.path, name+".yaml") }
 
 // Write implements [Target].
 func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte) (string, error) {
@@ -182,6 +178,22 @@ func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]a
 	}
 	return found.Object, nil
 }
+
+// Of implements [Target].
+func (c *stored) Of(ctx context.Context, pack string) ([]string, error) {
+	found, err := c.client.List(ctx, metav1.ListOptions{LabelSelector: library.PackLabel + "=" + pack})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found.Items))
+	for i := range found.Items {
+		names[i] = found.Items[i].GetName()
+	}
+	return names, nil
+}
+
+// Remove implements [Target].
+func (c *stored) Remove(name string) string { return "kubectl delete clusterobjectpolicies " + name }
 
 // Write implements [Target].
 func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte) (string, error) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -45,6 +46,10 @@ func TestInstallInCluster(t *testing.T) {
 		u.SetLabels(map[string]string{library.PackLabel: u.GetLabels()[library.PackLabel], "team": "web"})
 		return &u
 	}
+	renamed := func(u *unstructured.Unstructured) *unstructured.Unstructured {
+		u.SetName("old-types")
+		return u
+	}
 	for _, row := range []struct {
 		reason   string
 		existing *unstructured.Unstructured
@@ -62,8 +67,12 @@ func TestInstallInCluster(t *testing.T) {
 		{"nothing to do", installed("", ""), library.Settings{}, false, nil, "service-types unchanged\n", "", "", nil},
 		{"another version keeps its bindings", installed("pack-version: 1.0.0", "pack-version: 0.1.0\n  resourceVersion: \"7\""), library.Settings{}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n", `"name":"everywhere"`, nil},
 		{"and their actions", installed("[Warn]", "[Deny]"), library.Settings{Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "+", `"validationActions":["Deny"]`, nil},
+		{"a later version", installed("pack-version: 1.0.0", "pack-version: 1.10.0"), library.Settings{}, false, nil, "", "version 1.10.0 is installed, which is newer than 1.0.0 of the pack", "", cli.ErrNegative},
+		{"a change of the policy itself", installed("severity: high", "severity: low"), library.Settings{}, false, nil, "applied service-types\n", "  overwrites changes that were made after the installation: severity\n", `"severity":"high"`, nil},
+		{"a policy that the pack does not have any more", renamed(installed("", "")), library.Settings{}, false, nil, "applied service-types\n",
+			"pack networking 1.0.0 does not have the policy old-types any more, which stays in force: move its bindings to the policy that replaces it, if there is one, and remove it with 'kubectl delete clusterobjectpolicies old-types'\n", `"kind"`, nil},
 		{"a policy of somebody else", installed("usher.dev/pack:", "other:"), library.Settings{}, false, nil, "", "not of a pack", "", cli.ErrNegative},
-		{"a policy of another pack", installed("usher.dev/pack: networking", "usher.dev/pack: mine"), library.Settings{}, false, nil, "", "not of a pack", "", cli.ErrNegative},
+		{"a policy of another pack", installed("usher.dev/pack: networking", "usher.dev/pack: mine"), library.Settings{}, false, nil, "", "of another pack, mine", "", cli.ErrNegative},
 		{"an API server that refuses", nil, library.Settings{}, false, apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource(), "service-types", errors.New("no rights")), "", "no rights", `"kind"`, cli.ErrNegative},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -72,7 +81,9 @@ func TestInstallInCluster(t *testing.T) {
 			if row.existing != nil {
 				objects = append(objects, row.existing)
 			}
-			client := fake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)
+			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+				v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"): "ClusterObjectPolicyList",
+			}, objects...)
 			var sent string
 			client.PrependReactor("patch", "clusterobjectpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				patch, ok := action.(clienttesting.PatchActionImpl)
@@ -88,7 +99,7 @@ func TestInstallInCluster(t *testing.T) {
 			})
 			var out, says bytes.Buffer
 			s := cli.Streams{Out: &out, Err: &says}
-			err := commands.Install(t.Context(), s, commands.Cluster(client, row.dryRun), chosen, []library.Settings{row.settings})
+			err := commands.Install(t.Context(), s, commands.Cluster(client, row.dryRun), &commands.Plan{Packs: packs, Policies: chosen, Settings: []library.Settings{row.settings}})
 			if !errors.Is(err, row.err) {
 				t.Errorf("error: expected %v, got %v", row.err, err)
 			}

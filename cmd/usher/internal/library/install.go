@@ -20,6 +20,7 @@ type installFlags struct {
 
 	out                 string
 	apply, dryRun       bool
+	downgrade           bool
 	kubeconfig, context string
 }
 
@@ -35,7 +36,8 @@ manager usher-library).
 A policy that exists, in the folder or in the cluster, is replaced by the version of the
 pack, and keeps its bindings: actions, params and namespaces stay, unless a flag says
 otherwise. Exemptions are objects of their own, and stay. What changes is printed. A policy
-of the same name that is not of a pack is not replaced.
+of the same name that is not of a pack is not replaced, nor is one of a later version,
+unless --downgrade is set. Policies that a pack does not have any more are named, and stay.
 
 With --dry-run nothing is written, and API servers say whether they would accept it.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/
@@ -64,6 +66,7 @@ With --dry-run nothing is written, and API servers say whether they would accept
 	flags.StringVar(&f.out, "out", "", "folder to write the files to, one policy a file")
 	flags.BoolVar(&f.apply, "apply", false, "apply the manifests to the cluster of the kubeconfig")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "ask whether the change would be allowed, and write nothing; for --apply, and for --out, which says what it would write")
+	flags.BoolVar(&f.downgrade, "downgrade", false, "replace policies of a later version of their pack; for --apply and --out")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; for --apply (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 	return cmd
@@ -77,6 +80,8 @@ func (f *installFlags) validate(args []string) error {
 		return errors.New("--apply and --out exclude each other")
 	case f.dryRun && !f.apply && f.out == "":
 		return errors.New("--dry-run is for --apply and --out")
+	case f.downgrade && !f.apply && f.out == "":
+		return errors.New("--downgrade is for --apply and --out")
 	case !f.apply && (f.kubeconfig != "" || f.context != ""):
 		return errors.New("--kubeconfig and --context are for --apply")
 	}
@@ -84,6 +89,11 @@ func (f *installFlags) validate(args []string) error {
 }
 
 func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []library.Policy, settings []library.Settings) error {
+	all, err := f.Packs()
+	if err != nil {
+		return err
+	}
+	plan := &Plan{Packs: all, Policies: chosen, Settings: settings, Downgrade: f.downgrade}
 	switch {
 	case f.apply:
 		config, err := cluster.Find(f.kubeconfig, f.context)
@@ -95,12 +105,12 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
-		return Install(cmd.Context(), s, Cluster(client, f.dryRun), chosen, settings)
+		return Install(cmd.Context(), s, Cluster(client, f.dryRun), plan)
 	case f.out != "":
 		if err := os.MkdirAll(f.out, 0o755); err != nil && !f.dryRun {
 			return fmt.Errorf("write policies: %w", err)
 		}
-		return Install(cmd.Context(), s, &folder{f.out, f.dryRun}, chosen, settings)
+		return Install(cmd.Context(), s, &folder{f.out, f.dryRun}, plan)
 	default:
 		return printManifests(s.Out, chosen, settings)
 	}
