@@ -27,9 +27,8 @@ type Object struct {
 	encode    sync.Once
 	encodeErr error
 	measure   sync.Once
-	size      int
-	// longest is that of a tree, or of what has been decoded of raw.
-	longest atomic.Int64
+	// total and longest are the size of a tree, or of what has been decoded of raw.
+	total, longest atomic.Int64
 }
 
 // RawObject returns the object in raw, which must not change any more, or nil when raw is
@@ -86,19 +85,20 @@ func (o *Object) Part(paths *Paths) (map[string]any, error) {
 
 // selected decodes the values at paths.
 func (o *Object) selected(paths *jsontree.Paths) (map[string]any, error) {
-	part, longest, err := jsontree.SelectPrescanned(o.raw, paths, o.skipIndex)
+	part, size, err := jsontree.SelectPrescanned(o.raw, paths, o.skipIndex)
 	if err != nil {
 		return nil, fmt.Errorf("decode object: %w", err)
 	}
-	o.grow(longest)
+	grow(&o.total, size.Total)
+	grow(&o.longest, size.Longest)
 	return part, nil
 }
 
-// grow notes the length of a list or map.
-func (o *Object) grow(length int) {
+// grow makes n at least value.
+func grow(n *atomic.Int64, value int) {
 	for {
-		longest := o.longest.Load()
-		if int64(length) <= longest || o.longest.CompareAndSwap(longest, int64(length)) {
+		was := n.Load()
+		if int64(value) <= was || n.CompareAndSwap(was, int64(value)) {
 			return
 		}
 	}
@@ -148,28 +148,24 @@ func (o *Object) Size() int {
 	if o.bytes {
 		return len(o.raw)
 	}
-	o.measureTree()
-	return o.size
+	total, _ := o.DecodedSize()
+	return total
 }
 
-func (o *Object) measureTree() {
-	o.measure.Do(func() {
-		size, longest := jsontree.Size(o.tree)
-		o.size = size
-		o.grow(longest)
-	})
-}
-
-// Longest returns at least the length of the longest list or map in what Tree and Part have returned
-// so far. It is 0 for a nil Object.
-func (o *Object) Longest() int {
+// DecodedSize returns at least the size, as Size counts it, of each of the trees that Tree and Part have
+// returned so far, and the length of the longest list or map in them. Both are 0 for a nil Object.
+func (o *Object) DecodedSize() (total, longest int) {
 	if o == nil {
-		return 0
+		return 0, 0
 	}
 	if !o.bytes {
-		o.measureTree()
+		o.measure.Do(func() {
+			size := jsontree.SizeOf(o.tree)
+			grow(&o.total, size.Total)
+			grow(&o.longest, size.Longest)
+		})
 	}
-	return int(o.longest.Load())
+	return int(o.total.Load()), int(o.longest.Load())
 }
 
 // Into decodes the object into target, such as a *corev1.Pod. The names of fields are

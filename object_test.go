@@ -86,8 +86,8 @@ func TestTreeObject(t *testing.T) {
 	}
 }
 
-// TestLongest has the longest list or map of what has been decoded.
-func TestLongest(t *testing.T) {
+// TestDecodedSize has the size of what has been decoded, and the longest list or map.
+func TestDecodedSize(t *testing.T) {
 	t.Parallel()
 	const text = `{"a":[1,2,3],"b":{"c":{"d":1,"e":2},"f":[[1,2,3,4,5]]}}`
 	paths := func(path ...string) *usher.Paths {
@@ -96,26 +96,26 @@ func TestLongest(t *testing.T) {
 		return p
 	}
 	for _, row := range []struct {
-		reason  string
-		object  *usher.Object
-		decoded []*usher.Paths
-		want    int
+		reason         string
+		object         *usher.Object
+		decoded        []*usher.Paths
+		total, longest int
 	}{
-		{"nothing", nil, nil, 0},
-		{"nothing is decoded", usher.RawObject([]byte(text)), nil, 0},
-		{"a map", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c")}, 2},
-		{"a part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c"), paths("a")}, 3},
-		{"a shorter part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("a"), paths("b", "c")}, 3},
-		{"all", usher.RawObject([]byte(text)), []*usher.Paths{usher.AllPaths()}, 5},
-		{"a tree", usher.TreeObject(map[string]any{"a": []any{nil, nil, map[string]any{"b": []any{1, 2, 3, 4}}}}), nil, 4},
+		{"nothing", nil, nil, 0, 0},
+		{"nothing is decoded", usher.RawObject([]byte(text)), nil, 0, 0},
+		{"a map", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c")}, 13, 2},
+		{"a part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("b", "c"), paths("a")}, 13, 3},
+		{"a shorter part that is decoded later", usher.RawObject([]byte(text)), []*usher.Paths{paths("a"), paths("b", "c")}, 13, 3},
+		{"all", usher.RawObject([]byte(text)), []*usher.Paths{usher.AllPaths()}, 37, 5},
+		{"a tree", usher.TreeObject(map[string]any{"a": []any{nil, nil, map[string]any{"b": []any{1, 2, 3, 4}}}}), nil, 21, 4},
 	} {
 		for _, p := range row.decoded {
 			if _, err := row.object.Part(p); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := row.object.Longest(); got != row.want {
-			t.Errorf("%s: %d, expected %d", row.reason, got, row.want)
+		if total, longest := row.object.DecodedSize(); total != row.total || longest != row.longest {
+			t.Errorf("%s: %d and %d, expected %d and %d", row.reason, total, longest, row.total, row.longest)
 		}
 	}
 }

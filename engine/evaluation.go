@@ -39,8 +39,9 @@ type evaluation struct {
 	broken   bool
 	old      map[string]any
 	oldPaths *usher.Paths
-	// memo is that of tree and old.
-	memo *rule.Memo
+	// memo is that of tree and old; ownMemo, unless a rule runs again without containers.
+	memo    *rule.Memo
+	ownMemo rule.Memo
 	// known are the facts that rules share: own, or those of the evaluation of the workload. Rules that
 	// are bound to a namespace have facts of their own, so that none sees what another may read.
 	known   *fact.Known
@@ -76,8 +77,8 @@ type evaluation struct {
 }
 
 func newEvaluation(e *Engine, r *usher.Request, tree map[string]any, paths *usher.Paths) *evaluation {
-	d := &evaluation{engine: e, request: r, tree: tree, paths: paths, memo: &rule.Memo{}}
-	d.known = &d.own
+	d := &evaluation{engine: e, request: r, tree: tree, paths: paths}
+	d.known, d.memo = &d.own, &d.ownMemo
 	return d
 }
 
@@ -152,7 +153,8 @@ func (d *evaluation) restore() error {
 	if err != nil {
 		return err
 	}
-	d.tree, d.editor, d.memo = tree, nil, &rule.Memo{}
+	d.tree, d.editor = tree, nil
+	d.memo.Reset()
 	if len(d.applied) == 0 {
 		return nil
 	}
@@ -187,7 +189,8 @@ func (d *evaluation) change(patch usher.Patch) error {
 		return err
 	}
 	d.broken = false
-	d.tree, d.applied, d.memo = d.editor.Tree(), applied, &rule.Memo{}
+	d.tree, d.applied = d.editor.Tree(), applied
+	d.memo.Reset()
 	return nil
 }
 
@@ -219,7 +222,8 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 	if err != nil {
 		return fmt.Errorf("old object: %w", err)
 	}
-	d.old, d.oldPaths, d.memo = old, paths, &rule.Memo{}
+	d.old, d.oldPaths = old, paths
+	d.memo.Reset()
 	return nil
 }
 

@@ -148,7 +148,8 @@ func (p *projection) change(ctx context.Context, mutation *evaluation) error {
 	case decision.Verdict == usher.Deny:
 		p.workload.Unchanged = "without the changes of policies, since one of them rejects it: " + decision.Message
 	case len(decision.Patch) > 0:
-		p.on.tree, p.on.memo = mutation.tree, &rule.Memo{}
+		p.on.tree = mutation.tree
+		p.on.memo.Reset()
 		p.on.request.Object = usher.TreeObject(mutation.tree)
 	}
 	p.confidential = slices.ContainsFunc(decision.Findings, func(f usher.Finding) bool {

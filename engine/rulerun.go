@@ -113,7 +113,7 @@ func (a *ruleRun) steps(ctx context.Context) (result, error) {
 		if err := a.change(out.Patch); err != nil {
 			return result{}, err
 		}
-		a.frame.input.Object, a.frame.input.Memo, a.frame.input.Unchanged = a.tree, a.memo, false
+		a.frame.input.Object, a.frame.input.Unchanged = a.tree, false
 	}
 	res.patch = a.changed()
 	return res, nil

@@ -5,6 +5,9 @@ package rule
 // only before Run returns, and not in other goroutines.
 type Memo struct{ kept []any }
 
+// Reset empties a memo, because an object has changed.
+func (m *Memo) Reset() { m.kept = nil }
+
 // Kept returns the T of a memo, a zero T when it is asked for the first time.
 func Kept[T any](m *Memo) *T {
 	for _, value := range m.kept {

@@ -164,14 +164,17 @@ func (c *Compilation) Actions(field string, all []admissionv1.ValidationAction) 
 // Input is what expressions see of a request, until it is asked for the next rule. They know an object
 // that is about to go as the old one.
 func Input(in *rule.Input) *admission.Input {
-	evaluation := &admission.Input{}
-	if in.Memo != nil {
-		evaluation = rule.Kept[admission.Input](in.Memo)
+	memo := in.Memo
+	if memo == nil {
+		memo = &rule.Memo{}
 	}
-	*evaluation = admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: in.Memo}
+	evaluation := rule.Kept[admission.Input](memo)
+	*evaluation = admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: memo}
 	if in.Unchanged || in.Request.Phase == usher.Validate {
-		object, old := in.Request.Object, in.Request.OldObject
-		evaluation.Size = cel.Size{Total: object.Size() + old.Size(), Longest: max(object.Longest(), old.Longest())}
+		for _, object := range []*usher.Object{in.Request.Object, in.Request.OldObject} {
+			total, longest := object.DecodedSize()
+			evaluation.Size = evaluation.Size.Plus(cel.Size{Total: total, Longest: longest})
+		}
 	}
 	if in.Request.Object == nil {
 		evaluation.Object, evaluation.OldObject = nil, in.Object

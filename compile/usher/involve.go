@@ -56,7 +56,7 @@ func (a actions) list() []usher.Action {
 // An evaluation is one evaluation of a policy for a request: that of all bindings that have the
 // same params.
 type evaluation struct {
-	params  map[string]any
+	params map[string]any
 	// size is that of params, 0 if it is not known.
 	size    cel.Size
 	actions actions

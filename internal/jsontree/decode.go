@@ -28,25 +28,25 @@ func Select(data []byte, paths *Paths) (map[string]any, error) {
 	return tree, err
 }
 
-// SelectPrescanned is Select for data with the index of [Prescan]. It also returns at least the
-// length of the longest list or map in what it returns.
-func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (tree map[string]any, longest int, err error) {
+// SelectPrescanned is Select for data with the index of [Prescan]. The size
+// is at least that of the tree: of several values with one key all count.
+func SelectPrescanned(data []byte, paths *Paths, skipIndex SkipIndex) (tree map[string]any, size Size, err error) {
 	var members [16]member
 	var items [16]any
 	d := decoder{data: data, text: stringOf(data), SkipIndex: skipIndex, members: members[:0], items: items[:0]}
 	if c := d.peek(); c != '{' {
 		if err := d.value(); err != nil {
-			return nil, 0, err
+			return nil, Size{}, err
 		}
 		if err := d.end(); err != nil {
-			return nil, 0, err
+			return nil, Size{}, err
 		}
-		return nil, 0, fmt.Errorf("%s is not an object", clip(strings.TrimSpace(d.text)))
+		return nil, Size{}, fmt.Errorf("%s is not an object", clip(strings.TrimSpace(d.text)))
 	}
 	if tree, err = d.object(paths); err != nil {
-		return nil, 0, err
+		return nil, Size{}, err
 	}
-	return tree, d.longest, d.end()
+	return tree, d.size, d.end()
 }
 
 // stringOf returns data as a string, which shares its memory.
@@ -79,8 +79,9 @@ type decoder struct {
 	items   []any
 	// empty is the one empty map of the tree: managed fields have many.
 	empty map[string]any
-	// steps counts the values that were decoded, longest the entries of the longest container.
-	steps, longest int
+	// steps counts the values that were decoded, whose size is size.
+	steps int
+	size  Size
 }
 
 // interruptEvery is how many values are decoded between two questions whether to stop.
@@ -123,15 +124,16 @@ func (d *decoder) object(paths *Paths) (map[string]any, error) {
 	}
 	members := d.members[start:]
 	d.members = d.members[:start]
+	d.size.container(len(members))
 	if len(members) == 0 {
 		if d.empty == nil {
 			d.empty = map[string]any{}
 		}
 		return d.empty, nil
 	}
-	d.longest = max(d.longest, len(members))
 	object := make(map[string]any, len(members))
 	for _, m := range members {
+		d.size.Total += len(m.key)
 		object[m.key] = m.value
 	}
 	return object, nil
@@ -156,7 +158,7 @@ func (d *decoder) array() ([]any, error) {
 	if err := d.leave(']'); err != nil {
 		return nil, err
 	}
-	d.longest = max(d.longest, len(d.items)-start)
+	d.size.container(len(d.items) - start)
 	array := append(make([]any, 0, len(d.items)-start), d.items[start:]...)
 	d.items = d.items[:start]
 	return array, nil
@@ -169,11 +171,20 @@ func (d *decoder) wanted(paths *Paths) (any, error) {
 			return nil, err
 		}
 	}
-	switch c := d.peek(); c {
+	switch d.peek() {
 	case '{':
 		return d.object(paths)
 	case '[':
 		return d.array()
+	}
+	value, err := d.scalar()
+	d.size.scalar(value)
+	return value, err
+}
+
+// scalar reads a value that has no others in it.
+func (d *decoder) scalar() (any, error) {
+	switch d.peek() {
 	case '"':
 		return d.string()
 	case 't':

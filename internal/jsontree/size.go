@@ -1,26 +1,46 @@
 package jsontree
 
-// Size returns the number of bytes of all texts and keys in a value of a tree, and one for each value
-// and each entry. No JSON of the value is shorter, counted in characters. It also returns the length of
-// the longest list or map.
-func Size(value any) (size, longest int) {
+// A Size is that of a tree.
+type Size struct {
+	// Total is the number of bytes of all texts and keys, and one for each value and each entry. No JSON
+	// is shorter, counted in characters.
+	Total int
+	// Longest is the length of the longest list or map.
+	Longest int
+}
+
+// SizeOf returns the size of a value of a tree.
+func SizeOf(value any) Size {
+	var s Size
+	s.add(value)
+	return s
+}
+
+func (s *Size) add(value any) {
 	switch v := value.(type) {
 	case map[string]any:
-		size, longest = 1+len(v), len(v)
+		s.container(len(v))
 		for key, value := range v {
-			own, most := Size(value)
-			size, longest = size+len(key)+own, max(longest, most)
+			s.Total += len(key)
+			s.add(value)
 		}
-		return size, longest
 	case []any:
-		size, longest = 1+len(v), len(v)
+		s.container(len(v))
 		for _, value := range v {
-			own, most := Size(value)
-			size, longest = size+own, max(longest, most)
+			s.add(value)
 		}
-		return size, longest
-	case string:
-		return 1 + len(v), 0
+	default:
+		s.scalar(value)
 	}
-	return 1, 0
+}
+
+// container adds a list or map without its entries.
+func (s *Size) container(length int) {
+	s.Total += 1 + length
+	s.Longest = max(s.Longest, length)
+}
+
+func (s *Size) scalar(value any) {
+	text, _ := value.(string)
+	s.Total += 1 + len(text)
 }

@@ -22,7 +22,7 @@ type Input struct {
 	Facts                     *fact.Known
 	// Memo, unless nil, is that of the request, Object and OldObject.
 	Memo *rule.Memo
-	// Size, unless 0, is at least that of the objects, as [usher.Object.Size] counts it. ParamsSize,
+	// Size, unless 0, is at least that of the objects, see [usher.Object.DecodedSize]. ParamsSize,
 	// unless 0, is that of Params.
 	Size, ParamsSize cel.Size
 
