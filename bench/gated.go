@@ -25,7 +25,11 @@ func gatedHandlers() (map[string]http.Handler, error) {
 			targets = append(targets, l.target(100))
 		}
 	}
-	for _, t := range targets {
+	restricted, err := restrictedTarget()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range append(targets, restricted) {
 		h, err := t.handler()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.name, err)

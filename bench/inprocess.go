@@ -13,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/live"
@@ -54,6 +55,9 @@ func writeInProcess(ctx context.Context, w io.Writer, rounds int, body []byte) e
 		})
 	}
 	parts = append(parts, part{
+		name: "a decision by " + restricted, limit: 20 * time.Microsecond,
+		measure: func() (time.Duration, error) { return deciding(ctx, request.Object) },
+	}, part{
 		name: fmt.Sprintf("one policy of %d changes", manyPolicies), limit: 100 * time.Millisecond,
 		measure: func() (time.Duration, error) { return editing(ctx) },
 	})
@@ -144,6 +148,28 @@ func (l language) running(ctx context.Context, in *rule.Input) (time.Duration, e
 		outcome, err := steps[0].Program.Run(ctx, in)
 		if err == nil && !l.validates() && len(outcome.Patch) != 1 {
 			err = fmt.Errorf("it makes %d operations", len(outcome.Patch))
+		}
+		return err
+	})
+}
+
+// deciding decides the creation of a pod, which is decoded, by all policies of the pack.
+func deciding(ctx context.Context, pod *usher.Object) (time.Duration, error) {
+	policies, _, err := packPolicies(restricted)
+	if err != nil {
+		return 0, err
+	}
+	rules, err := rulesIn(policies)
+	if err != nil {
+		return 0, err
+	}
+	r := rule.PodCreation(usher.Validate)
+	r.Object, r.Namespace = pod, "default"
+	e := engine.New(index.New(rules), nil, engine.Options{})
+	return each(2000, func() error {
+		decision, err := e.Decide(ctx, &r)
+		if err == nil && (decision.Verdict != usher.Allow || len(decision.Findings) != len(rules)) {
+			err = fmt.Errorf("%d rules decide: %s %s", len(decision.Findings), decision.Verdict, decision.Message)
 		}
 		return err
 	})

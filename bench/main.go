@@ -112,7 +112,9 @@ func (o *options) compare(ctx context.Context) error {
 		}
 		targets := largeTargets()
 		if i == 0 {
-			targets = allTargets()
+			if targets, err = allTargets(); err != nil {
+				return err
+			}
 		}
 		body, err := review(size)
 		if err != nil {

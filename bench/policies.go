@@ -1,8 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/library"
 )
 
 const (
@@ -69,6 +77,37 @@ func (l language) policies(n int) string {
 		fmt.Fprintf(&b, l.envelope+"\n---\n", "bench", i, "", fmt.Sprintf(l.body, i))
 	}
 	return b.String()
+}
+
+// packPolicies returns the policies of a pack, which deny, and how many these are. They are for all
+// namespaces: a server that no cluster belongs to knows no labels of namespaces.
+func packPolicies(pack string) (text string, count int, err error) {
+	packs, err := library.Packs()
+	if err != nil {
+		return "", 0, err
+	}
+	policies, err := library.Select(packs, []string{pack})
+	if err != nil {
+		return "", 0, err
+	}
+	var b strings.Builder
+	for i := range policies {
+		spec := policies[i].Spec
+		spec.MatchConstraints.NamespaceSelector = nil
+		spec.Bindings = slices.Clone(spec.Bindings)
+		for j := range spec.Bindings {
+			spec.Bindings[j].ValidationActions = []admissionv1.ValidationAction{admissionv1.Deny}
+		}
+		written, err := json.Marshal(v1alpha1.ClusterObjectPolicy{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ClusterObjectPolicy"},
+			ObjectMeta: metav1.ObjectMeta{Name: policies[i].Name}, Spec: spec,
+		})
+		if err != nil {
+			return "", 0, err
+		}
+		b.WriteString(string(written) + "\n---\n")
+	}
+	return b.String(), len(policies), nil
 }
 
 // missing returns n policies for pods that do not match the one of the review.

@@ -47,7 +47,11 @@ func runProfile(ctx context.Context, args []string) error {
 	}
 	defer r.close()
 	merge := []string{"tool", "pprof", "-proto", "-output", *out}
-	for _, t := range allTargets() {
+	targets, err := allTargets()
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
 		if !slices.Contains(profiled, t.name) {
 			continue
 		}

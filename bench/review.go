@@ -30,6 +30,7 @@ func review(size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	secure(tree)
 	grow(tree, 1)
 	once, err := json.Marshal(tree)
 	if err != nil {
@@ -38,6 +39,17 @@ func review(size int) ([]byte, error) {
 	more := max(size-len(body), 0)
 	grow(tree, more/(len(once)-len(body)))
 	return json.Marshal(tree)
+}
+
+// secure has the pod of a review comply with the restricted Pod Security Standard.
+func secure(tree map[string]any) {
+	spec := tree["request"].(map[string]any)["object"].(map[string]any)["spec"].(map[string]any)
+	spec["securityContext"] = map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}}
+	for _, container := range spec["containers"].([]any) {
+		container.(map[string]any)["securityContext"] = map[string]any{
+			"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}},
+		}
+	}
 }
 
 // grow adds n containers to the pod of a review.

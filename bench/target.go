@@ -32,7 +32,11 @@ func references() []target {
 }
 
 // allTargets are measured with the review of ordinary size.
-func allTargets() []target {
+func allTargets() ([]target, error) {
+	restricted, err := restrictedTarget()
+	if err != nil {
+		return nil, err
+	}
 	targets := append(references(), target{name: "no policy", paths: []string{"/validate"}, want: "allowed", limit: 0.35})
 	for _, n := range []int{1, 100} {
 		for _, l := range languages {
@@ -46,7 +50,16 @@ func allTargets() []target {
 		}
 		targets = append(targets, t)
 	}
-	return append(targets, pair())
+	return append(targets, restricted, pair()), nil
+}
+
+// restricted is the pack whose cost is measured.
+const restricted = "pod-security-restricted"
+
+// restrictedTarget decides by all policies of a pack.
+func restrictedTarget() (target, error) {
+	policies, count, err := packPolicies(restricted)
+	return target{name: restricted, policies: policies, count: count, paths: []string{"/validate"}, want: "allowed", limit: 1.2}, err
 }
 
 // largeTargets are measured with larger reviews.
