@@ -35,15 +35,21 @@ func (r *rig) impersonate(t *testing.T, user string) string {
 // audit runs usher audit --cluster.
 func (r *rig) audit(t *testing.T, kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return run(t, append([]string{"audit", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+}
+
+// run runs usher to its end.
+func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	binary, err := usherBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out, failures bytes.Buffer
-	command := exec.CommandContext(testContext(t), binary, append([]string{"audit", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+	command := exec.CommandContext(testContext(t), binary, args...)
 	command.Stdout, command.Stderr = &out, &failures
 	if code = exitCode(command.Run()); code < 0 {
-		t.Fatalf("usher audit %v: %s", args, failures.String())
+		t.Fatalf("usher %v: %s", args, failures.String())
 	}
 	return out.String(), failures.String(), code
 }

@@ -48,13 +48,13 @@ type Plan struct {
 }
 
 // Install writes policies to a target, with the bindings of those that are installed already, and
-// prints what changes. It continues after a policy that cannot be installed.
+// prints what changes. It continues after a policy that cannot be installed, unless none can be.
 func Install(ctx context.Context, s cli.Streams, target Target, plan *Plan) error {
 	refused := 0
 	for i := range plan.Policies {
 		line, err := plan.install(ctx, s, target, i)
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err != nil && (ctx.Err() != nil || errors.As(err, new(*unusableError))):
 			return fmt.Errorf("install policy %s: %w", plan.Policies[i].Name, err)
 		case err != nil:
 			refused++
@@ -167,16 +167,31 @@ type stored struct {
 	dryRun bool
 }
 
+// An unusableError is one that all policies would have.
+type unusableError struct{ error }
+
+// Unwrap returns the cause.
+func (e *unusableError) Unwrap() error { return e.error }
+
 // Installed implements [Target].
 func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]any, error) {
 	found, err := c.client.Get(ctx, p.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case err == nil:
+		return found.Object, nil
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, &unusableError{errors.New("the cluster does not know the kind ClusterObjectPolicy: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds")}
+	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // no policy
+	case apierrors.IsForbidden(err):
+		return nil, &unusableError{withRights(err)}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return found.Object, nil
+	return nil, &unusableError{err}
+}
+
+// withRights adds the rights that an installation needs to the error of one who has not all of them.
+func withRights(err error) error {
+	return fmt.Errorf("%w: --apply needs the verbs get, list, create and patch for clusterobjectpolicies.%s", err, v1alpha1.GroupVersion.Group)
 }
 
 // Of implements [Target].
@@ -206,7 +221,12 @@ func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte) 
 	if c.dryRun {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
-	if _, err := c.client.Patch(ctx, p.Name, types.ApplyPatchType, data, o); err != nil {
+	_, err = c.client.Patch(ctx, p.Name, types.ApplyPatchType, data, o)
+	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
+		// Others are of webhooks, which may refuse one policy and accept the next.
+		return "", &unusableError{withRights(err)}
+	case err != nil:
 		return "", err
 	}
 	if c.dryRun {

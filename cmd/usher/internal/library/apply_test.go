@@ -3,6 +3,7 @@ package library_test
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -21,6 +22,42 @@ import (
 	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
 	"github.com/usher-dev/usher/library"
 )
+
+// TestInstallStops has API servers refuse to read or to write any policy: that is said once.
+func TestInstallStops(t *testing.T) {
+	t.Parallel()
+	packs, err := library.Packs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen, err := library.Select(packs, []string{"networking"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource()
+	for _, row := range []struct {
+		reason, verb string
+		err          error
+		says         string
+	}{
+		{"no CRDs", "get", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "x", "404 page not found", 0, true), "the cluster does not know the kind ClusterObjectPolicy: install Usher first"},
+		{"no right to read", "get", apierrors.NewForbidden(resource, "x", errors.New(`User "jane" cannot get resource`)), "needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev"},
+		{"no right to write", "patch", apierrors.NewForbidden(resource, "x", errors.New(`User "jane" cannot patch resource`)), "needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev"},
+		{"no API server", "get", errors.New("connection refused"), "connection refused"},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+			client.PrependReactor(row.verb, "clusterobjectpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, row.err })
+			var out, says bytes.Buffer
+			err := commands.Install(t.Context(), cli.Streams{Out: &out, Err: &says}, commands.Cluster(client, false),
+				&commands.Plan{Packs: packs, Policies: chosen, Settings: make([]library.Settings, len(chosen))})
+			if err == nil || errors.Is(err, cli.ErrNegative) || !strings.Contains(err.Error(), row.says) || out.Len()+says.Len() > 0 {
+				t.Errorf("got %v, and printed %q and %q", err, out.String(), says.String())
+			}
+		})
+	}
+}
 
 // TestInstallInCluster is about what is sent to API servers.
 func TestInstallInCluster(t *testing.T) {
