@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -257,6 +258,39 @@ func TestLargePartsOfObjectsAreNotKept(t *testing.T) {
 		synctest.Wait()
 		if s := x.state(configMaps); !s.Complete || s.Backlog != 0 || len(x.lines("evil")) != 500 {
 			t.Errorf("the state is %+v", s)
+		}
+	})
+}
+
+// TestTextsOfObjectsArePacked has many objects that are alike, after some that are not.
+func TestTextsOfObjectsArePacked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const objects = 500
+		x := start(t, audit.Options{}, policies("team"))
+		defer x.stop()
+		text := 0
+		for i := range 40 {
+			x.set(configMaps, "a", fmt.Sprintf("odd%d", i), labelled(strings.Repeat(rand.Text(), 8)))
+		}
+		before := x.state(configMaps).Bytes
+		for i := range objects {
+			tree := labelled("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/component", "app.kubernetes.io/part-of", fmt.Sprint("own", i))
+			text += len(tree["metadata"].(map[string]any)["labels"].(map[string]any)) * 20
+			x.set(configMaps, "a", fmt.Sprintf("m%d", i), tree)
+		}
+		synctest.Wait()
+		if s := x.state(configMaps); s.Dropped != 0 || s.Projections < objects || s.Bytes-before > int64(text/2) {
+			t.Errorf("texts of over %d bytes take %d bytes, after others of %d: %+v", text, s.Bytes-before, before, s)
+		}
+		if n := len(x.lines("a")); n != objects+40 {
+			t.Errorf("%d results", n)
+		}
+		// They are judged again from what is kept.
+		x.Enforce(policies("team 1"))
+		synctest.Wait()
+		if s := x.state(configMaps); !s.Complete || len(x.lines("a")) != objects+40 || len(x.rereads) > 0 {
+			t.Errorf("%+v, %d results", s, len(x.lines("a")))
 		}
 	})
 }

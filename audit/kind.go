@@ -85,6 +85,10 @@ type extent struct {
 	paths *usher.Paths
 	// holds says that the projections have all that the plan reads.
 	holds bool
+	// like is what their texts are packed with; nil if none was kept.
+	like *pattern
+	// unlike counts the last texts that have little in common with it, and patterns how many there were.
+	unlike, patterns int
 }
 
 // A lot is the objects of a kind in one namespace.
@@ -225,6 +229,9 @@ func (a *Auditor) clear(k *kind) {
 		a.omit(k, l, -len(l.omitted))
 		l.omitted = nil
 		a.abandon(k, l)
+	}
+	for _, e := range k.extents {
+		e.like, e.unlike, e.patterns = nil, 0, 0
 	}
 	k.slots, k.view = map[usher.PolicyRef]*slot{}, &view{}
 	k.read, k.planned = false, false

@@ -15,8 +15,9 @@ type digest [16]byte
 type projection struct {
 	digest digest
 	extent *extent
-	// text is nil if it is not kept.
+	// text is nil if it is not kept; like is what it is packed with, nil if it is not packed.
 	text []byte
+	like *pattern
 	// row is what was said; nil before it was judged first.
 	row *row
 	// facts are those that were used.
@@ -138,9 +139,9 @@ func (a *Auditor) remainsOmitted(k *kind, l *lot, name string) bool {
 // supply gives a projection its text. It reports whether that may be kept.
 func (a *Auditor) supply(k *kind, p *projection, text []byte) bool {
 	if p.text == nil && a.keeps(k, len(text)) {
-		p.text = append(make([]byte, 0, len(text)), text...)
-		a.charge(p.owner, int64(len(text)))
-		k.bytes += int64(len(text))
+		p.text, p.like = a.pack(p.extent, text)
+		a.charge(p.owner, int64(len(p.text)))
+		k.bytes += int64(len(p.text))
 		k.dropped--
 	}
 	return p.text != nil
@@ -154,7 +155,7 @@ func (a *Auditor) drop(k *kind, p *projection) {
 	a.charge(p.owner, -int64(len(p.text)))
 	k.bytes -= int64(len(p.text))
 	k.dropped++
-	p.text = nil
+	p.text, p.like = nil, nil
 }
 
 // newProjection returns a projection without text, of no object.

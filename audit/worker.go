@@ -46,6 +46,9 @@ func (a *Auditor) next(ctx context.Context) bool {
 	// Others may help.
 	a.notify(a.wake)
 	c := a.begin(k, p, p.text)
+	if c != nil {
+		c.like = p.like
+	}
 	a.mu.Unlock()
 	if c != nil {
 		a.judgeCall(ctx, c)
@@ -91,6 +94,8 @@ type call struct {
 	projection *projection
 	plan       plan
 	text       []byte
+	// like is what the text is packed with, nil if it is not.
+	like *pattern
 	// epoch and seen are the changes that it follows.
 	epoch, seen uint64
 	// slots are those of all policies; some are the ones that judge it, nil if all do.
@@ -181,7 +186,13 @@ func (c *call) judge(ctx context.Context) (saids []judge.Said, err error) {
 	if c.some != nil && len(c.some) == 0 {
 		return nil, nil
 	}
-	tree, err := usher.RawObject(c.text).Tree()
+	text := c.text
+	if c.like != nil {
+		if text, err = c.like.unpack(text); err != nil {
+			return nil, err
+		}
+	}
+	tree, err := usher.RawObject(text).Tree()
 	if err != nil {
 		return nil, fmt.Errorf("judge object: %w", err)
 	}
