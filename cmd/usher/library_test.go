@@ -76,6 +76,20 @@ func TestLibraryDeniesWithoutFailing(t *testing.T) {
 	}
 }
 
+// TestLibraryTryShowsNoControls: what others write into objects does not reach the terminal.
+func TestLibraryTryShowsNoControls(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "role.json")
+	object := `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a\u001b[2Jb", "namespace": "shop"}, "rules": [{"apiGroups": ["\u001b[31m"], "resources": ["*"], "verbs": ["*"]}]}`
+	if err := os.WriteFile(file, []byte(object), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := execute(t, []string{"library", "try", "rbac-hygiene", "-f", file})
+	if status != cli.ExitNegative || !strings.Contains(stdout, `Role shop/a\x1b[2Jb`) || strings.ContainsRune(stdout+stderr, 0x1b) {
+		t.Errorf("status %d: %q%q", status, stdout, stderr)
+	}
+}
+
 // TestInit runs what the workflow of a new repository runs.
 func TestInit(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ func (t *text) effect(e *Effect) {
 	table := tabwriter.NewWriter(t, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "REFUSED\tWARNED\tNO RESULT\tRESOLVED\t  NAMESPACE, POLICY")
 	for _, row := range e.Where {
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t  %s, %s\n", row.Refused, row.Warned, row.NoResult, row.Resolved, clean(namespaceOf(row)), policyName(row.Policy))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t  %s, %s\n", row.Refused, row.Warned, row.NoResult, row.Resolved, Clean(namespaceOf(row)), policyName(row.Policy))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()

@@ -80,7 +80,7 @@ func policyName(ref usher.PolicyRef) string {
 	if ref == (usher.PolicyRef{}) {
 		return "(no policy)"
 	}
-	return clean(ref.String())
+	return Clean(ref.String())
 }
 
 // Sort puts the results and policies in their order: results by object, then the worst first. In a
@@ -131,7 +131,7 @@ func title(o result.Object) string {
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name
 	}
-	return clean(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
+	return Clean(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
 }
 
 // place is the file and the line of a result; empty if it has none.
@@ -140,9 +140,9 @@ func (r *Result) place() string {
 	case r.File == "" || r.File == "-":
 		return ""
 	case r.Line == 0:
-		return clean(r.File)
+		return Clean(r.File)
 	}
-	return clean(r.File) + ":" + strconv.Itoa(r.Line)
+	return Clean(r.File) + ":" + strconv.Itoa(r.Line)
 }
 
 // sentence is what a result says, with the field first.
@@ -192,9 +192,9 @@ func counts(s result.Summary) string {
 	return strings.Join(parts, ", ")
 }
 
-// clean returns text on one line, with escapes in place of characters that are not printed, such as
+// Clean returns text on one line, with escapes in place of characters that are not printed, such as
 // those that control terminals or reverse the direction of text.
-func clean(text string) string {
+func Clean(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return text
 	}

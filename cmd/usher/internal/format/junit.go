@@ -76,15 +76,15 @@ func JUnit(w io.Writer, r *Report) error {
 func junitSuiteOf(p Policy, results []*Result) junitSuite {
 	suite := junitSuite{Name: policyName(p.PolicyRef)}
 	for _, r := range results {
-		c := junitCase{Name: strings.TrimSpace(title(r.Object) + " " + clean(r.Rule)), Class: suite.Name}
+		c := junitCase{Name: strings.TrimSpace(title(r.Object) + " " + Clean(r.Rule)), Class: suite.Name}
 		if r.place() != "" {
-			c.File = clean(r.File)
+			c.File = Clean(r.File)
 			if r.Line > 0 {
 				c.Line = strconv.Itoa(r.Line)
 			}
 		}
-		text := clean(r.sentence())
-		message := &junitMessage{Message: text, Type: clean(string(r.Severity)), Text: text}
+		text := Clean(r.sentence())
+		message := &junitMessage{Message: text, Type: Clean(string(r.Severity)), Text: text}
 		switch r.Status {
 		case result.Fail:
 			c.Failure = message

@@ -96,7 +96,7 @@ const markup = "\\`*_[]<>&|~$.:"
 // escape returns text as Markdown that shows it: no links, no HTML, no mentions of users.
 func escape(text string) string {
 	var b strings.Builder
-	for _, r := range clean(text) {
+	for _, r := range Clean(text) {
 		switch {
 		case r == '@' || r == '#':
 			// A word joiner, without which these mention users and issues.
@@ -114,7 +114,7 @@ func escape(text string) string {
 // code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
 // the cell.
 func code(text string) string {
-	text = shorten(strings.ReplaceAll(clean(text), "|", `\x7c`), maxName)
+	text = shorten(strings.ReplaceAll(Clean(text), "|", `\x7c`), maxName)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"

@@ -136,22 +136,22 @@ func ruleID(r *Result) string {
 	if r.Policy == (usher.PolicyRef{}) {
 		return "audit"
 	}
-	return clean(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
+	return Clean(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
 }
 
 func sarifRuleOf(id string, r *Result) sarifRule {
 	about := sarifRule{
 		ID:               id,
-		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + clean(r.Rule))},
+		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + Clean(r.Rule))},
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
 	if r.Severity != "" {
-		about.Properties["severity"] = clean(string(r.Severity))
+		about.Properties["severity"] = Clean(string(r.Severity))
 	}
 	if r.Category != "" {
-		about.Properties["category"] = clean(r.Category)
-		about.Properties["tags"] = []string{clean(r.Category)}
+		about.Properties["category"] = Clean(r.Category)
+		about.Properties["tags"] = []string{Clean(r.Category)}
 	}
 	return about
 }
@@ -159,16 +159,16 @@ func sarifRuleOf(id string, r *Result) sarifRule {
 func sarifResultOf(r *Result, id string, index int) sarifResult {
 	about := sarifResult{
 		RuleID: id, RuleIndex: index, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
-		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{clean(r.Object.Name), title(r.Object), "resource"}}}},
+		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{Clean(r.Object.Name), title(r.Object), "resource"}}}},
 		Fingerprints: map[string]string{"usherResult/v1": fingerprint(r, id)},
 		Properties:   map[string]any{"status": r.Status},
 	}
 	if r.Field != "" {
-		about.Properties["field"] = clean(r.Field)
+		about.Properties["field"] = Clean(r.Field)
 	}
 	switch {
 	case r.Exemption != nil:
-		about.Suppressions = []sarifSuppression{{"external", clean(r.Exemption.String() + ": " + r.Exemption.Reason)}}
+		about.Suppressions = []sarifSuppression{{"external", Clean(r.Exemption.String() + ": " + r.Exemption.Reason)}}
 	case r.Status == result.Skip:
 		about.Kind, about.Level = "notApplicable", "none"
 	case r.Status == result.Pass:
@@ -230,7 +230,7 @@ var placeholder = regexp.MustCompile(`\{(\d+)\}`)
 
 // sarifMessage returns text so that viewers find no links and no placeholders in it.
 func sarifMessage(text string) sarifText {
-	text = clean(text)
+	text = Clean(text)
 	if strings.Contains(text, "](") {
 		text = strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`).Replace(text)
 	}

@@ -65,14 +65,14 @@ func (t *text) byObject(results []Result) {
 		}
 		heading := title(first.Object)
 		if first.File != "" && first.File != "-" {
-			heading += " (" + clean(first.File) + ")"
+			heading += " (" + Clean(first.File) + ")"
 		}
 		t.WriteString(cli.Paint(t.Palette.Bold, heading) + "\n")
 		for i := range results[from:to] {
 			one := &results[from+i]
-			sentence := clean(one.sentence())
+			sentence := Clean(one.sentence())
 			if one.Policy.Name != "" {
-				sentence += " (" + clean(one.Policy.String()) + ")"
+				sentence += " (" + Clean(one.Policy.String()) + ")"
 			}
 			if one.Line > 0 {
 				sentence = fmt.Sprintf("line %d: %s", one.Line, sentence)
@@ -99,7 +99,7 @@ func (t *text) byPolicy(results []Result) {
 		if place := one.place(); place != "" {
 			object += " (" + place + ")"
 		}
-		t.result(one, object+": "+clean(one.sentence()))
+		t.result(one, object+": "+Clean(one.sentence()))
 	}
 	if len(sorted) > 0 {
 		t.WriteByte('\n')
@@ -108,7 +108,7 @@ func (t *text) byPolicy(results []Result) {
 
 // result prints one result: its status and severity in columns, then the text.
 func (t *text) result(r *Result, sentence string) {
-	plain := fmt.Sprintf("%-5s  %-8s", r.Status, cmp.Or(clean(string(r.Severity)), "-"))
+	plain := fmt.Sprintf("%-5s  %-8s", r.Status, cmp.Or(Clean(string(r.Severity)), "-"))
 	t.wrap("  ", cli.Paint(t.colour(r.Status), plain[:5])+plain[5:], plain, sentence)
 }
 
@@ -160,7 +160,7 @@ func fold(sentence string, width int) []string {
 // notJudged prints the rules that say nothing of objects, and why.
 func (t *text) notJudged(rules []judge.Unjudged) {
 	for _, r := range rules {
-		t.wrap("", cli.Paint(t.Palette.Yellow, "not judged:"), "not judged:", clean(r.Policy.String()+" "+r.Rule+": "+r.Reason))
+		t.wrap("", cli.Paint(t.Palette.Yellow, "not judged:"), "not judged:", Clean(r.Policy.String()+" "+r.Rule+": "+r.Reason))
 	}
 	if len(rules) > 0 {
 		t.WriteByte('\n')
@@ -182,7 +182,7 @@ func (t *text) policies(all []Policy) {
 	fmt.Fprintln(table, "ERROR\tFAIL\tWARN\tSKIP\tPASS\t  POLICY")
 	for _, p := range rows {
 		s := p.Summary
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, clean(p.String()))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, Clean(p.String()))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()
@@ -194,13 +194,13 @@ func (t *text) end(r *Report) {
 	if unmatched := r.Unmatched(); len(unmatched) > 0 {
 		names := make([]string, 0, len(unmatched))
 		for _, ref := range unmatched {
-			names = append(names, clean(ref.String()))
+			names = append(names, Clean(ref.String()))
 		}
 		t.wrap("", cli.Paint(t.Palette.Yellow, "for none of the objects:"), "for none of the objects:", strings.Join(names, ", "))
 	}
 	for _, k := range r.Kinds {
 		if !k.Complete && k.Error == "" {
-			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", clean(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
+			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", Clean(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
 		}
 	}
 	if listed := r.Summary.Error + r.Summary.Fail + r.Summary.Warn - r.listed(); r.Effect == nil && listed > 0 {

@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 )
 
 // add adds what the policies say about one object.
@@ -102,7 +103,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		r.Objects[i].print(&b, p)
 	}
 	for _, why := range r.Unread {
-		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), why)
+		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), format.Clean(why))
 	}
 	r.printNotJudged(&b, p)
 	printMissing(&b, "", r.MissingFacts, p)
@@ -111,7 +112,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD CHANGE")
 		for _, row := range r.Policies {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(row.Namespace, "-"), row.Refused, row.Changed)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(format.Clean(row.Namespace), "-"), row.Refused, row.Changed)
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -143,9 +144,9 @@ func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 		return
 	}
 	if o.File != "" {
-		fmt.Fprintf(b, "%s: ", o.File)
+		fmt.Fprintf(b, "%s: ", format.Clean(o.File))
 	}
-	fmt.Fprintln(b, cli.Paint(p.Bold, o.Name.String()))
+	fmt.Fprintln(b, cli.Paint(p.Bold, format.Clean(o.Name.String())))
 	for _, s := range o.Says {
 		word, colour := "would refuse", p.Red
 		if s.Failed {
@@ -155,7 +156,8 @@ func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 		if s.Field != "" {
 			text = s.Field + ": " + text
 		}
-		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, text)
+		// Names and messages have what others wrote: nothing of it controls the terminal.
+		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, format.Clean(text))
 	}
 	if len(o.Changes) > 0 {
 		fmt.Fprintf(b, "  %s  %s\n", cli.Paint(p.Cyan, "would change"), strings.Join(o.Changes, ", "))
