@@ -6,9 +6,12 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// fewRules is the number of rules up to which the values that rules of a kind read are decoded
-// before it is known whether the rules match.
-const fewRules = 8
+// The number of rules up to which the values that rules read are decoded before it is known whether
+// the rules match: those for a kind may select few of its objects, those for a resource most.
+const (
+	fewRules  = 8
+	fewNaming = 128
+)
 
 // A likelyKey is a phase and a kind, whose names are empty for rules without selectors.
 type likelyKey struct {
@@ -57,17 +60,17 @@ func (ix *Index) findReadPaths() {
 			if wants[key] == nil {
 				wants[key] = &kindReadPaths{}
 			}
-			wants[key].add(r)
+			wants[key].add(r, fewRules)
 		}
 	}
-	ix.likely, ix.likelyAt = likely(wants, ix.readPaths), likely(wantsAt, ix.readPaths)
+	ix.likely, ix.likelyAt = likely(wants, ix.readPaths, fewRules), likely(wantsAt, ix.readPaths, fewNaming)
 }
 
 // likely returns what is read besides readPaths, where that may be worth while.
-func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths) map[K]*usher.Paths {
+func likely[K comparable](wants map[K]*kindReadPaths, readPaths *usher.Paths, few int) map[K]*usher.Paths {
 	all := make(map[K]*usher.Paths, len(wants))
 	for key, w := range wants {
-		if w.rules > fewRules || w.paths.Within(readPaths) {
+		if w.rules > few || w.paths.Within(readPaths) {
 			continue
 		}
 		looks := readPaths.Clone()
@@ -94,7 +97,7 @@ func addAt(wants map[resourceOf]*kindReadPaths, r *rule.Rule, changed bool) {
 				wants[key].addPod(r, resource, operation, changed)
 				continue
 			}
-			wants[key].add(r)
+			wants[key].add(r, fewNaming)
 		}
 	}
 }
@@ -121,9 +124,10 @@ type kindReadPaths struct {
 	paths usher.Paths
 }
 
-// add adds the paths that a rule reads, unless that is everything: few objects may match.
-func (w *kindReadPaths) add(r *rule.Rule) {
-	if w.rules++; w.rules > fewRules {
+// add adds the paths that a rule reads, unless that is everything: few objects may match. Those of
+// more than few rules are not used.
+func (w *kindReadPaths) add(r *rule.Rule, few int) {
+	if w.rules++; w.rules > few {
 		return
 	}
 	for i := range r.Steps {
