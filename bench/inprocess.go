@@ -137,7 +137,8 @@ func (l language) running(ctx context.Context, in *rule.Input) (time.Duration, e
 	}
 	var steps []rule.Step
 	for i := range rules {
-		if rules[i].Policy != (usher.PolicyRef{}) {
+		// Those for the pods of workloads are not for pods.
+		if rules[i].Policy != (usher.PolicyRef{}) && rules[i].Pod == nil {
 			steps = append(steps, rules[i].Steps...)
 		}
 	}
@@ -168,7 +169,7 @@ func deciding(ctx context.Context, pod *usher.Object) (time.Duration, error) {
 	e := engine.New(index.New(rules), nil, engine.Options{})
 	return each(2000, func() error {
 		decision, err := e.Decide(ctx, &r)
-		if err == nil && (decision.Verdict != usher.Allow || len(decision.Findings) != len(rules)) {
+		if err == nil && (decision.Verdict != usher.Allow || len(decision.Findings) < 15) {
 			err = fmt.Errorf("%d rules decide: %s %s", len(decision.Findings), decision.Verdict, decision.Message)
 		}
 		return err

@@ -142,7 +142,7 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems
 	if c.once.Do(c.prepare); c.err != nil {
 		return nil, fmt.Errorf("make environment to check types: %w", c.err)
 	}
-	run := &run{Checker: c, set: set, policy: p, found: map[place]*finding{}, reached: map[place]int{}}
+	run := &run{Checker: c, set: set, policy: p, found: map[place]*finding{}, reached: map[place]int{}, mentioned: map[string]bool{}}
 	for i := range p.Expressions {
 		parsed, issues := c.base.Parse(p.Expressions[i].Text)
 		if issues.Err() != nil {
@@ -151,6 +151,9 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems
 			continue
 		}
 		run.parsed = append(run.parsed, parsed)
+		for _, name := range variablesIn(parsed.NativeRep().Expr()) {
+			run.mentioned[name] = true
+		}
 	}
 	targets := p.Targets
 	if len(targets) == 0 {
@@ -175,6 +178,8 @@ type run struct {
 	set    *kind.Set
 	policy *Policy
 	parsed []*cel.Ast
+	// mentioned are the variables that expressions read.
+	mentioned map[string]bool
 	// found has what is wrong, and reached for how many targets a node is evaluated.
 	found   map[place]*finding
 	reached map[place]int
@@ -236,7 +241,7 @@ func (r *run) record(t Target, provider *provider, all []*checked) {
 	read := map[string]bool{}
 	for i := len(all) - 1; i >= 0; i-- {
 		e := &r.policy.Expressions[i]
-		if all[i] == nil || e.Use == Variable && !read[e.Name] && r.isRead(e.Name) {
+		if all[i] == nil || e.Use == Variable && !read[e.Name] && r.mentioned[e.Name] {
 			continue
 		}
 		for _, name := range all[i].reads {
@@ -264,13 +269,6 @@ func (r *run) recordOne(i int, t Target, provider *provider, c *checked) {
 		}
 		f.wrong, f.fields = append(f.wrong, t.Kind), append(slices.Clip(f.fields), m.fields...)
 	}
-}
-
-// isRead reports whether an expression mentions a variable.
-func (r *run) isRead(name string) bool {
-	return slices.ContainsFunc(r.parsed, func(a *cel.Ast) bool {
-		return a != nil && slices.Contains(variablesIn(a.NativeRep().Expr()), name)
-	})
 }
 
 // mostRounds limits how often an expression is checked again because a presence test was decided.
