@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
@@ -10,6 +11,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/rule"
 )
 
 // An Outcome is the value of one expression, or its error.
@@ -166,4 +168,13 @@ func CompileBoth(s Source, texts ...string) (*Corpus, error) {
 		return nil, fmt.Errorf("%d programs of cel-go, but %d", len(interpreted), len(c.programs))
 	}
 	return corpus, nil
+}
+
+// Sizes returns the sizes that a memo knows, by their paths with slashes.
+func Sizes(m *rule.Memo) map[string]cel.Size {
+	all := map[string]cel.Size{}
+	for key, size := range rule.Kept[memo](m).ofPaths {
+		all[strings.ReplaceAll(key, "\x00", "/")] = size
+	}
+	return all
 }
