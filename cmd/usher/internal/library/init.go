@@ -62,6 +62,9 @@ overwritten.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with (repeatable)")
+	if err := cmd.RegisterFlagCompletionFunc("pack", flags.Complete); err != nil {
+		panic(err)
+	}
 	flags.Register(cmd)
 	flags.RegisterSettings(cmd)
 	return cmd

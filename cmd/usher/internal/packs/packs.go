@@ -4,8 +4,10 @@ package packs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source/dir"
 )
 
@@ -30,7 +33,7 @@ func (f *Flags) Register(cmd *cobra.Command) {
 
 // RegisterSettings adds the flags with the settings of policies.
 func (f *Flags) RegisterSettings(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.params, "params", nil, "value of a param in YAML, as in 'registries=[a.example, b.example]', or 'allowed-registries.registries=[...]' for one policy (repeatable)")
+	cmd.Flags().StringArrayVar(&f.params, "params", nil, "value of a param in YAML, as in 'registries=[a.example, b.example]', or 'allowed-registries.registries=[...]' for one policy; @FILE reads a YAML file with such names and values (repeatable)")
 	cmd.Flags().StringVar(&f.action, "action", "", "what follows from a validation that fails: Warn, Deny or Audit (default: that of the pack, Warn)")
 	cli.Offer(cmd, "action", "Warn", "Deny", "Audit")
 }
@@ -89,23 +92,45 @@ func (f *Flags) Select(names []string) ([]library.Policy, []library.Settings, er
 		settings[i].Action = f.action
 	}
 	for _, param := range f.params {
-		if err := setParam(found, settings, param); err != nil {
+		values, err := valuesOf(param)
+		if err != nil {
 			return nil, nil, fmt.Errorf("--params %s: %w", param, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if err := setParam(found, settings, name, values[name]); err != nil {
+				return nil, nil, fmt.Errorf("--params %s: %w", param, err)
+			}
 		}
 	}
 	return found, settings, nil
 }
 
-// setParam sets NAME=VALUE in all policies that have the param, or POLICY.NAME=VALUE in one.
-func setParam(found []library.Policy, settings []library.Settings, param string) error {
-	path, text, ok := strings.Cut(param, "=")
+// valuesOf returns the values of NAME=VALUE, or of the file in @FILE.
+func valuesOf(param string) (map[string]any, error) {
+	var values map[string]any
+	if file, ok := strings.CutPrefix(param, "@"); ok {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal(content, &values); err != nil {
+			return nil, fmt.Errorf("expected a map of names and values in YAML: %w", err)
+		}
+		return values, nil
+	}
+	name, text, ok := strings.Cut(param, "=")
 	if !ok {
-		return errors.New("expected NAME=VALUE, or POLICY.NAME=VALUE")
+		return nil, errors.New("expected NAME=VALUE, POLICY.NAME=VALUE, or @FILE")
 	}
 	var value any
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		return fmt.Errorf("expected a value in YAML: %w", err)
+		return nil, fmt.Errorf("expected a value in YAML: %w", err)
 	}
+	return map[string]any{name: value}, nil
+}
+
+// setParam sets NAME in all policies that have the param, or POLICY.NAME in one.
+func setParam(found []library.Policy, settings []library.Settings, path string, value any) error {
 	policy, name, one := strings.Cut(path, ".")
 	if !one {
 		name = path
@@ -126,9 +151,28 @@ func setParam(found []library.Policy, settings []library.Settings, param string)
 		}
 	}
 	if !used {
-		return errors.New("none of the policies has it: 'usher library show' has their params")
+		return unknown(found, path)
 	}
 	return nil
+}
+
+// unknown returns the error about a param that none of the policies has, with those that there are.
+func unknown(found []library.Policy, path string) error {
+	var names []string
+	for i := range found {
+		for name := range found[i].Params {
+			names = append(names, name, found[i].Name+"."+name)
+		}
+	}
+	if near := rule.Nearest(path, names); near != "" {
+		return fmt.Errorf("none of the policies has the param %s: did you mean %s?", path, near)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, ".") })
+	if len(names) == 0 {
+		return fmt.Errorf("none of the policies has the param %s, or any other", path)
+	}
+	slices.Sort(names)
+	return fmt.Errorf("none of the policies has the param %s: there are %s", path, strings.Join(slices.Compact(names), ", "))
 }
 
 // Decode returns policies with settings as they are when they are stored.
