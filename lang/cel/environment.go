@@ -155,13 +155,20 @@ func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (
 	return &Program{interpretable: planned, observed: observed}, nil
 }
 
+// A Frame is what evaluations with the same variables share. Activations that are used again have one of
+// their own, which a method Frame returns.
+type Frame = closure.Frame
+
 // Eval evaluates the program. The variables include that of [Interrupt]. The cost is that until
 // the error, if there is one; it is 0 unless the program counts it.
 func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	if p.closure != nil {
-		defer recovered(&err)
-		value = p.closure.Eval(variables)
-		return value, 0, errorOf(value)
+		native, err := p.closure.Eval(variables)
+		if err != nil {
+			value, _ = native.(ref.Val)
+			return value, 0, err
+		}
+		return Value(native), 0, nil
 	}
 	if p.observed == nil {
 		defer recovered(&err)
@@ -177,6 +184,16 @@ func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 	defer recovered(&err)
 	value = p.observed.ObserveEval(variables, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
 	return value, 0, errorOf(value)
+}
+
+// EvalNative is Eval whose value is one of which [Value] makes a value: what is of a decoded object stays
+// as it is.
+func (p *Program) EvalNative(variables interpreter.Activation) (value any, cost uint64, err error) {
+	if p.closure == nil {
+		return p.Eval(variables)
+	}
+	value, err = p.closure.Eval(variables)
+	return value, 0, err
 }
 
 // recovered turns a panic into an error, as the programs of cel-go do.

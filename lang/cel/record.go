@@ -23,6 +23,9 @@ var (
 	_ traits.Zeroer = (*Record)(nil)
 )
 
+// Lookup implements [closure.Lookup].
+func (r *Record) Lookup(name string) (any, bool) { return r.Field(name) }
+
 // Find implements [traits.Mapper].
 func (r *Record) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)

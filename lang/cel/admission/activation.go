@@ -58,6 +58,7 @@ type activation struct {
 	program   *Program
 	has       has
 	variables variables
+	frame     cel.Frame
 	interrupt cel.Interrupt
 	// counted are the programs of all expressions that count their cost; nil if the size of the
 	// request excludes that a budget is exceeded. Then costs are 0.
@@ -89,7 +90,7 @@ func (a *activation) count() {
 	if a.counted = a.program.counted(); a.counted == nil {
 		a.end(errUncounted)
 	}
-	clear(a.variables.values)
+	a.variables.forget()
 }
 
 // explain has costs counted if messages could exceed a budget.
@@ -101,8 +102,8 @@ func (a *activation) explain() {
 
 // release keeps the activation for another request: nothing that evaluation returned may refer to it.
 func (a *activation) release() {
-	clear(a.variables.values)
-	*a = activation{program: a.program, variables: variables{values: a.variables.values}}
+	a.variables.forget()
+	*a = activation{program: a.program, frame: a.frame, variables: variables{values: a.variables.values}}
 	a.program.idle.Put(a)
 }
 
@@ -113,7 +114,7 @@ func (a *activation) enter(h has) {
 	a.has, a.variables.cost = h, 0
 	for i := range a.variables.values {
 		if a.counted != nil || a.program.variables[i].has&changed != 0 {
-			a.variables.values[i] = nil
+			a.variables.values[i] = uncomputed{}
 		}
 	}
 }
@@ -124,6 +125,14 @@ func (a *activation) run(e *expression) (value ref.Val, cost uint64, err error) 
 		return a.counted[e.index].Eval(a)
 	}
 	return e.program.Eval(a)
+}
+
+// runNative is run whose value is as [cel.Program.EvalNative] returns it.
+func (a *activation) runNative(e *expression) (value any, cost uint64, err error) {
+	if a.counted != nil {
+		return a.counted[e.index].Eval(a)
+	}
+	return e.program.EvalNative(a)
 }
 
 // ResolveName implements [interpreter.Activation].
@@ -148,6 +157,9 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	}
 	return a.interrupt.ResolveName(name)
 }
+
+// Frame implements [closure.Framed].
+func (a *activation) Frame() *cel.Frame { return &a.frame }
 
 // Parent implements [interpreter.Activation].
 func (a *activation) Parent() interpreter.Activation { return nil }

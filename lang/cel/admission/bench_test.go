@@ -1,12 +1,17 @@
 package admission_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
@@ -96,6 +101,73 @@ func BenchmarkExpression(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkRestricted evaluates the policies of a pack that allow a pod, and what cel-go makes of them.
+func BenchmarkRestricted(b *testing.B) {
+	tree := map[string]any{}
+	text, err := os.ReadFile("../../../sandbox/podsecurity/testdata/pod.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &tree)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree, err = usher.RawObject(must(json.Marshal(tree))).Tree()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var closures, interpreted []*admission.Program
+	for _, w := range policiesWritten(b, "library/pod-security-restricted") {
+		s := admission.Source{Params: true, LazyMessages: true, Variables: w.Spec.Variables, Conditions: w.Spec.MatchConditions}
+		for _, v := range w.Spec.Validations {
+			s.Validations = append(s.Validations, admission.Validation{Expression: v.Expression, MessageExpression: v.MessageExpression})
+		}
+		p, problems := admission.Compile(s)
+		i, err := admission.CompileInterpreted(s)
+		if len(problems) > 0 || err != nil {
+			b.Fatal(problems, err)
+		}
+		closures, interpreted = append(closures, p), append(interpreted, i)
+	}
+	r := podInputs()[0].Request
+	for name, programs := range map[string][]*admission.Program{"closures": closures, "cel-go": interpreted} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			start := cpuTime(b)
+			n := 0
+			defer func() { b.ReportMetric(float64(cpuTime(b)-start)/float64(n), "cpu-ns/op") }()
+			for b.Loop() {
+				n++
+				in := admission.Input{
+					Request: r, Object: tree, Params: map[string]any{"version": "latest", "exemptRuntimeClasses": []any{}},
+					Facts: &fact.Known{}, Size: cel.Size{Total: 1},
+				}
+				for _, p := range programs {
+					if result, err := p.Evaluate(b.Context(), &in); err != nil || len(result.Denials) > 0 {
+						b.Fatal(result, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// cpuTime is what the process has used: on a busy machine, elapsed time is that of others, too.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func must(text []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 func BenchmarkCompile(b *testing.B) {

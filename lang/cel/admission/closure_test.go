@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"flag"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -76,24 +77,24 @@ func distorted(tree map[string]any, change func(any) any) map[string]any {
 	return made
 }
 
+var (
+	expressions = flag.Int("expressions", 1500, "how many expressions to compare with cel-go")
+	from        = flag.Int("from", 1000, "which expressions those are")
+)
+
 // TestClosures compares generated expressions with what cel-go makes of them.
 func TestClosures(t *testing.T) {
 	t.Parallel()
-	compareClosures(t, 1500)
-}
-
-func compareClosures(t *testing.T, n int) {
-	t.Helper()
 	const batch = 100
 	all := situations(t, 12)
 	var count tally
 	gr := newKubernetesGrammar()
-	for from := 0; from < n; from += batch {
-		g := seeded(gr, uint64(1000+from))
+	for first := *from; first < *from+*expressions; first += batch {
+		g := seeded(gr, uint64(first))
 		var texts, families []string
 		for i := range batch {
 			if i%3 == 0 {
-				texts = append(texts, g.from(gr.all[(from+i)%len(gr.all)], 1+i%3))
+				texts = append(texts, g.from(gr.all[(first+i)%len(gr.all)], 1+i%3))
 			} else {
 				texts = append(texts, g.expression())
 			}
@@ -103,10 +104,10 @@ func compareClosures(t *testing.T, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := rand.New(rand.NewPCG(uint64(from), 4))
+		r := rand.New(rand.NewPCG(uint64(first), 4))
 		for i, text := range texts {
 			of := all[families[i]]
-			for _, s := range []*situation{of[(from+i)%len(of)], of[r.IntN(len(of))].distorted(r)} {
+			for _, s := range []*situation{of[(first+i)%len(of)], of[r.IntN(len(of))].distorted(r)} {
 				count.add(agree(t, p, i, text, s))
 			}
 		}
@@ -202,7 +203,7 @@ func TestClosuresOfPolicies(t *testing.T) {
 	t.Parallel()
 	all := situations(t, 12)
 	var count tally
-	for i, w := range policiesWritten(t) {
+	for i, w := range policiesWritten(t, "library", "examples", "docs", "compile", "trial", "convert") {
 		texts := w.expressions()
 		p, err := admission.CompileBoth(admission.Source{Params: true, Variables: w.Spec.Variables}, texts...)
 		if err != nil {
@@ -221,11 +222,11 @@ func TestClosuresOfPolicies(t *testing.T) {
 	}
 }
 
-// policiesWritten returns the policies in the folders of this repository that have any.
-func policiesWritten(t *testing.T) []written {
+// policiesWritten returns the policies in folders of this repository.
+func policiesWritten(t testing.TB, folders ...string) []written {
 	t.Helper()
 	var all []written
-	for _, folder := range []string{"library", "examples", "docs", "compile", "trial", "convert"} {
+	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join("../../..", folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") {
 				return err

@@ -220,7 +220,7 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 		x.told = append(x.told, x.data[i].explain(ctx, &activation{in: a.in, program: a.program, has: withNamespace}))
 	}
 	for i := range a.variables.values {
-		if a.variables.values[i] == nil || x.explained[i] {
+		if !a.variables.has(i) || x.explained[i] {
 			continue
 		}
 		x.explained[i] = true

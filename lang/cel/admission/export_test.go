@@ -178,3 +178,16 @@ func Sizes(m *rule.Memo) map[string]cel.Size {
 	}
 	return all
 }
+
+// CompileInterpreted is Compile to programs of cel-go that do not count their cost.
+func CompileInterpreted(s Source) (*Program, error) {
+	p := &Program{source: s}
+	c, err := p.compile(func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
+		return e.PlanPart(ast, ast.NativeRep().Expr())
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.counted = func() []*cel.Program { return c.programs }
+	return p, nil
+}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/lang/cel"
 )
 
 // variables is the value of the variable of that name: a map whose values are computed when they
@@ -18,7 +19,8 @@ import (
 type variables struct {
 	program    *Program
 	activation *activation
-	values     []ref.Val
+	// values are those that have been computed, as [cel.Program.EvalNative] returns them.
+	values []any
 	// cost is that of variables since it was taken last.
 	cost int64
 }
@@ -40,41 +42,71 @@ func (v *variables) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), true
 	}
-	name := string(text)
+	value, found := v.Lookup(string(text))
+	if !found {
+		return nil, false
+	}
+	return cel.Value(value), true
+}
+
+// Lookup implements [closure.Lookup].
+func (v *variables) Lookup(name string) (any, bool) {
 	// Few names are escaped, and to find that out takes longer than most expressions.
 	if strings.Contains(name, "__") {
+		var ok bool
 		if name, ok = apiservercel.Unescape(name); !ok {
 			return nil, false
 		}
 	}
 	// Of two variables of one name the last counts.
-	for i, x := range slices.Backward(v.program.variables) {
-		if x.name == name {
+	for i := len(v.program.variables) - 1; i >= 0; i-- {
+		if v.program.variables[i].name == name {
 			return v.value(i), true
 		}
 	}
 	return nil, false
 }
 
+// uncomputed is what a variable has that nobody has read.
+type uncomputed struct{}
+
 // value returns the value of a variable, or its error as a value.
-func (v *variables) value(i int) ref.Val {
+func (v *variables) value(i int) any {
 	if v.values == nil {
-		v.values = make([]ref.Val, len(v.program.variables))
+		v.values = make([]any, len(v.program.variables))
+		v.forget()
 	}
-	if v.values[i] == nil {
+	if !v.has(i) {
 		v.values[i] = v.compute(&v.program.variables[i])
 	}
 	return v.values[i]
 }
 
-func (v *variables) compute(x *variable) ref.Val {
+// has reports whether a variable has been computed.
+func (v *variables) has(i int) bool {
+	_, not := v.values[i].(uncomputed)
+	return !not
+}
+
+// forget has all variables computed again.
+func (v *variables) forget() {
+	for i := range v.values {
+		v.values[i] = uncomputed{}
+	}
+}
+
+func (v *variables) compute(x *variable) any {
 	if x.err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
 	}
-	value, cost, err := v.activation.run(&x.expression)
+	value, cost, err := v.activation.runNative(&x.expression)
 	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
 		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
+	}
+	if _, isList := value.([]any); isList {
+		// It is one value however often it is read.
+		return cel.Value(value)
 	}
 	return value
 }

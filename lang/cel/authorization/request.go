@@ -20,6 +20,8 @@ import (
 // value of all types of its fields that have fields themselves.
 type request struct {
 	*authz.Query
+
+	frame cel.Frame
 }
 
 // requests are used again and again.
@@ -42,6 +44,9 @@ const (
 
 // ResolveName implements [interpreter.Activation].
 func (r *request) ResolveName(name string) (any, bool) { return r, name == requestName }
+
+// Frame implements [closure.Framed].
+func (r *request) Frame() *cel.Frame { return &r.frame }
 
 // Parent implements [interpreter.Activation].
 func (r *request) Parent() interpreter.Activation { return nil }

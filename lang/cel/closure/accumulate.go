@@ -17,37 +17,39 @@ type accumulator struct {
 // unset is what the slot of an accumulator has before it has a value.
 type unset struct{}
 
-func (a *accumulator) start(f *frame) { f.slots[a.slot], f.slots[a.slot+1] = unset{}, false }
+func (a *accumulator) start(f *Frame) { *f.slot(a.slot), *f.slot(a.slot + 1) = unset{}, false }
 
 // eval returns the value of the variable.
-func (a *accumulator) eval(f *frame) any {
-	if _, is := f.slots[a.slot].(unset); !is {
-		return f.slots[a.slot]
+func (a *accumulator) eval(f *Frame) any {
+	current := *f.slot(a.slot)
+	if _, is := current.(unset); !is {
+		return current
 	}
 	value := f.value(a.initial.eval(f))
 	if l, ok := value.(traits.Lister); ok && l.Size() == types.IntZero {
-		value, f.slots[a.slot+1] = types.NewMutableList(f.adapter), true
+		value, *f.slot(a.slot + 1) = types.NewMutableList(f.program.adapter), true
 	}
 	if m, ok := value.(traits.Mapper); ok && m.Size() == types.IntZero {
-		value, f.slots[a.slot+1] = types.NewMutableMap(f.adapter, map[ref.Val]ref.Val{}), true
+		value, *f.slot(a.slot + 1) = types.NewMutableMap(f.program.adapter, map[ref.Val]ref.Val{}), true
 	}
-	f.slots[a.slot] = value
+	*f.slot(a.slot) = value
 	return value
 }
 
 // next computes the next value, and reports whether there is one.
-func (a *accumulator) next(f *frame, l *loop) bool {
+func (a *accumulator) next(f *Frame, l *loop) bool {
 	if holds, ok := truth(a.goOn.eval(f)); ok && !holds {
 		return false
 	}
-	f.slots[a.slot] = f.value(l.body.eval(f))
+	value := f.value(l.body.eval(f))
+	*f.slot(a.slot) = value
 	return true
 }
 
 // result is the result of the loop, which nobody changes any more.
-func (a *accumulator) result(f *frame) any {
+func (a *accumulator) result(f *Frame) any {
 	result := a.conclude.eval(f)
-	if f.slots[a.slot+1] != true {
+	if *f.slot(a.slot + 1) != true {
 		return result
 	}
 	switch v := result.(type) {

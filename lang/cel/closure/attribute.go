@@ -14,7 +14,7 @@ type attribute interface {
 	node
 
 	// resolve returns the value as it was found.
-	resolve(f *frame) any
+	resolve(f *Frame) any
 	add(s step) attribute
 }
 
@@ -30,9 +30,9 @@ func (c *chain) add(s step) attribute {
 	return c
 }
 
-func (c *chain) eval(f *frame) any { return f.known(c.resolve(f)) }
+func (c *chain) eval(f *Frame) any { return f.known(c.resolve(f)) }
 
-func (c *chain) resolve(f *frame) any {
+func (c *chain) resolve(f *Frame) any {
 	value, optional := c.walk(f)
 	if optional {
 		return types.OptionalOf(f.value(value))
@@ -41,9 +41,10 @@ func (c *chain) resolve(f *frame) any {
 }
 
 // walk returns a value, or the value in an optional value; an error is never in one.
-func (c *chain) walk(f *frame) (value any, optional bool) {
+func (c *chain) walk(f *Frame) (value any, optional bool) {
 	value = c.base.eval(f)
 	switch v := value.(type) {
+	case map[string]any:
 	case *types.Err:
 		return v, false
 	case *types.Optional:
@@ -55,15 +56,9 @@ func (c *chain) walk(f *frame) (value any, optional bool) {
 	for i := range c.steps {
 		s := &c.steps[i]
 		optional = optional || s.optional
-		var found any
-		present := false
-		if m, ok := value.(map[string]any); ok && s.kind == named {
-			found, present = m[s.name]
-		} else {
-			var err error
-			if found, present, err = s.find(f, value, optional || s.test); err != nil {
-				return wrap(err), false
-			}
+		found, present, err := s.in(f, value, optional)
+		if err != nil {
+			return wrap(err), false
 		}
 		switch {
 		case s.test && !optional:
@@ -123,9 +118,32 @@ type step struct {
 	test bool
 }
 
-// find returns the part of a value. Unless presence is tested, an absent one is an error; only a named
-// part of a map may then be absent without one.
-func (s *step) find(f *frame, of any, presence bool) (part any, found bool, err error) {
+// in returns the part of a value. An absent one that is named may be no error.
+func (s *step) in(f *Frame, of any, optional bool) (part any, found bool, err error) {
+	if s.kind == named {
+		switch v := of.(type) {
+		case map[string]any:
+			part, found = v[s.name]
+			return part, found, nil
+		case Lookup:
+			part, found = v.Lookup(s.name)
+			if err, is := part.(*types.Err); is {
+				return nil, false, err
+			}
+			return part, found, nil
+		}
+	}
+	return s.find(f, of, optional || s.test)
+}
+
+// A Lookup is a map value whose keys are texts. It gives values as they are: what its method Find would
+// make values of.
+type Lookup interface {
+	Lookup(name string) (value any, found bool)
+}
+
+// find returns the part of a value. Unless presence is tested, an absent one is an error.
+func (s *step) find(f *Frame, of any, presence bool) (part any, found bool, err error) {
 	switch s.kind {
 	case field:
 		return s.field(of, presence)
@@ -159,7 +177,7 @@ func (s *step) field(of any, presence bool) (part any, found bool, err error) {
 	return part, err == nil, err
 }
 
-func (s *step) computed(f *frame, of any, presence bool) (part any, found bool, err error) {
+func (s *step) computed(f *Frame, of any, presence bool) (part any, found bool, err error) {
 	key := s.index(f)
 	switch k := key.(type) {
 	case *types.Err:
@@ -194,7 +212,7 @@ func typeName(value ref.Val) string {
 }
 
 // index returns the key of a computed step.
-func (s *step) index(f *frame) any {
+func (s *step) index(f *Frame) any {
 	if a, ok := s.key.(attribute); ok {
 		return a.resolve(f)
 	}
@@ -212,7 +230,7 @@ func isVariable(n any) bool {
 }
 
 // find returns the part of a value that a key selects, as refQualify of cel-go does.
-func find(f *frame, of any, key ref.Val, presence, only bool) (part any, found bool, err error) {
+func find(f *Frame, of any, key ref.Val, presence, only bool) (part any, found bool, err error) {
 	switch v := f.value(of).(type) {
 	case *types.Err:
 		return nil, false, v
@@ -272,7 +290,7 @@ func findIndexed(v traits.Indexer, key ref.Val, presence, only bool) (part any, 
 // A global is a variable of the activation.
 type global string
 
-func (g global) eval(f *frame) any {
+func (g global) eval(f *Frame) any {
 	value, found := f.variables.ResolveName(string(g))
 	if !found {
 		return types.NewErr("no such attribute(s): %s", string(g))
@@ -283,12 +301,12 @@ func (g global) eval(f *frame) any {
 // A slot is the variable of a loop.
 type slot int
 
-func (s slot) eval(f *frame) any { return f.slots[s] }
+func (s slot) eval(f *Frame) any { return *f.slot(int(s)) }
 
 // A presence is what has() became.
 type presence struct{ attribute }
 
-func (p *presence) eval(f *frame) any {
+func (p *presence) eval(f *Frame) any {
 	value := p.resolve(f)
 	if o, ok := value.(*types.Optional); ok {
 		return types.Bool(o.HasValue())
@@ -307,9 +325,9 @@ func (c *conditional) add(s step) attribute {
 	return c
 }
 
-func (c *conditional) eval(f *frame) any { return f.known(c.resolve(f)) }
+func (c *conditional) eval(f *Frame) any { return f.known(c.resolve(f)) }
 
-func (c *conditional) resolve(f *frame) any {
+func (c *conditional) resolve(f *Frame) any {
 	v := c.condition.eval(f)
 	holds, ok := truth(v)
 	switch {

@@ -19,7 +19,7 @@ type call struct {
 	many bool
 }
 
-func (c *call) eval(f *frame) any {
+func (c *call) eval(f *Frame) any {
 	if c.many || len(c.args) > 2 {
 		return c.variadic(f)
 	}
@@ -35,7 +35,7 @@ func (c *call) eval(f *frame) any {
 }
 
 // apply calls the function with one or two values.
-func (c *call) apply(f *frame, args ...any) any {
+func (c *call) apply(f *Frame, args ...any) any {
 	if c.many {
 		values := make([]ref.Val, len(args))
 		for i, arg := range args {
@@ -83,7 +83,7 @@ func (c *call) binary(left, right ref.Val) any {
 	return c.receive(left, "no such overload: %s", c.function, right)
 }
 
-func (c *call) variadic(f *frame) any {
+func (c *call) variadic(f *Frame) any {
 	values := make([]ref.Val, len(c.args))
 	for i, arg := range c.args {
 		values[i] = f.value(arg.eval(f))
@@ -118,7 +118,7 @@ func (c *call) receive(first ref.Val, format, function string, more ...ref.Val) 
 // An interpreted is a call that cel-go evaluates, with arguments that are nodes.
 type interpreted struct{ of interpreter.Interpretable }
 
-func (i *interpreted) eval(f *frame) any { return i.of.Eval(f) }
+func (i *interpreted) eval(f *Frame) any { return i.of.Eval(f) }
 
 // An argument is a node as cel-go has it.
 type argument struct {
@@ -131,12 +131,12 @@ func (a *argument) ID() int64 { return a.id }
 
 // Eval implements [interpreter.Interpretable].
 func (a *argument) Eval(variables interpreter.Activation) ref.Val {
-	f := variables.(*frame)
+	f := variables.(*Frame)
 	return f.value(a.of.eval(f))
 }
 
 // ResolveName implements [interpreter.Activation].
-func (f *frame) ResolveName(name string) (any, bool) { return f.variables.ResolveName(name) }
+func (f *Frame) ResolveName(name string) (any, bool) { return f.variables.ResolveName(name) }
 
 // Parent implements [interpreter.Activation].
-func (f *frame) Parent() interpreter.Activation { return f.variables }
+func (f *Frame) Parent() interpreter.Activation { return f.variables }

@@ -11,8 +11,11 @@ type equality struct {
 	negated     bool
 }
 
-func (e *equality) eval(f *frame) any {
-	left, right := e.left.eval(f), e.right.eval(f)
+func (e *equality) eval(f *Frame) any {
+	return e.compare(f, e.left.eval(f), e.right.eval(f))
+}
+
+func (e *equality) compare(f *Frame, left, right any) any {
 	if isError(left) {
 		return left
 	}
@@ -30,6 +33,21 @@ func (e *equality) eval(f *frame) any {
 		return types.Bool(equal != types.True)
 	}
 	return equal
+}
+
+// A textEquality compares with a constant text.
+type textEquality struct {
+	*equality
+
+	text string
+}
+
+func (t *textEquality) eval(f *Frame) any {
+	left := t.left.eval(f)
+	if text, ok := textOf(left); ok {
+		return types.Bool(text == t.text != t.negated)
+	}
+	return t.compare(f, left, types.String(t.text))
 }
 
 // equalTexts compares two texts.
@@ -116,7 +134,7 @@ type relation struct {
 	call             *call
 }
 
-func (r *relation) eval(f *frame) any {
+func (r *relation) eval(f *Frame) any {
 	left, right := r.left.eval(f), r.right.eval(f)
 	switch l := left.(type) {
 	case int64:
@@ -162,7 +180,7 @@ type membership struct {
 	call     *call
 }
 
-func (m *membership) eval(f *frame) any {
+func (m *membership) eval(f *Frame) any {
 	item, of := m.item.eval(f), m.of.eval(f)
 	if text, ok := textOf(item); ok {
 		switch of := of.(type) {
@@ -196,7 +214,7 @@ type textSet struct {
 	texts []string
 }
 
-func (t *textSet) eval(f *frame) any {
+func (t *textSet) eval(f *Frame) any {
 	item := t.item.eval(f)
 	if text, ok := textOf(item); ok {
 		for _, one := range t.texts {
@@ -221,7 +239,7 @@ type valueSet struct {
 	values map[ref.Val]struct{}
 }
 
-func (s *valueSet) eval(f *frame) any {
+func (s *valueSet) eval(f *Frame) any {
 	item := f.value(s.item.eval(f))
 	if isError(item) {
 		return item

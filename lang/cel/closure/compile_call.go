@@ -23,7 +23,7 @@ func (p *plan) call(e ast.Expr) node {
 	case operators.Conditional:
 		return &conditional{p.node(args[0]), p.branch(args[1]), p.branch(args[2])}
 	case operators.Equals, operators.NotEquals:
-		return &equality{p.node(args[0]), p.node(args[1]), c.FunctionName() == operators.NotEquals}
+		return p.equality(args, c.FunctionName() == operators.NotEquals)
 	case operators.Index:
 		return p.index(args[0], args[1], false)
 	case operators.OptSelect, operators.OptIndex:
@@ -37,6 +37,17 @@ func (p *plan) call(e ast.Expr) node {
 		return p.fail()
 	}
 	return p.special(n, args)
+}
+
+// equality returns the node of == or !=.
+func (p *plan) equality(args []ast.Expr, negated bool) node {
+	e := &equality{p.node(args[0]), p.node(args[1]), negated}
+	if text, ok := p.value(args[1]); ok {
+		if t, ok := text.(types.String); ok {
+			return &textEquality{e, string(t)}
+		}
+	}
+	return e
 }
 
 // terms returns the operands of calls of one operator within another.

@@ -17,6 +17,10 @@ func (p *plan) loop(c ast.ComprehensionExpr) node {
 		l.second, s.secondSlot = p.slots, p.slots
 		p.slots++
 	}
+	if over, ok := l.over.(*list); ok && over.optional == nil {
+		l.elements, l.from = over.elements, p.slots
+		p.slots += len(over.elements)
+	}
 	body, condition, made := shapeOf(c)
 	if made == general || p.mentions(body, c.AccuVar()) || condition != nil && p.mentions(condition, c.AccuVar()) {
 		p.accumulate(l, s, c)

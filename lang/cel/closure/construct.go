@@ -12,7 +12,7 @@ type list struct {
 	optional []bool
 }
 
-func (l *list) eval(f *frame) any {
+func (l *list) eval(f *Frame) any {
 	items := make([]any, 0, len(l.elements))
 	for i, element := range l.elements {
 		v := element.eval(f)
@@ -40,7 +40,7 @@ type dictionary struct {
 	optional     []bool
 }
 
-func (d *dictionary) eval(f *frame) any {
+func (d *dictionary) eval(f *Frame) any {
 	entries := map[ref.Val]ref.Val{}
 	for i := range d.keys {
 		key := f.value(d.keys[i].eval(f))
@@ -64,7 +64,7 @@ func (d *dictionary) eval(f *frame) any {
 		}
 		entries[key] = value
 	}
-	return f.adapter.NativeToValue(entries)
+	return f.program.adapter.NativeToValue(entries)
 }
 
 // An object makes a value of a type that has fields.
@@ -76,7 +76,7 @@ type object struct {
 	optional []bool
 }
 
-func (o *object) eval(f *frame) any {
+func (o *object) eval(f *Frame) any {
 	fields := make(map[string]ref.Val, len(o.fields))
 	for i, name := range o.fields {
 		value := f.value(o.values[i].eval(f))

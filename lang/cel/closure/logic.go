@@ -5,7 +5,7 @@ import "github.com/google/cel-go/common/types"
 // An and is && of all its terms.
 type and []node
 
-func (a and) eval(f *frame) any {
+func (a and) eval(f *Frame) any {
 	var err any
 	for _, term := range a {
 		v := term.eval(f)
@@ -26,7 +26,7 @@ func (a and) eval(f *frame) any {
 // An or is || of all its terms.
 type or []node
 
-func (o or) eval(f *frame) any {
+func (o or) eval(f *Frame) any {
 	var err any
 	for _, term := range o {
 		v := term.eval(f)
@@ -47,7 +47,7 @@ func (o or) eval(f *frame) any {
 // A not is !.
 type not struct{ of node }
 
-func (n *not) eval(f *frame) any {
+func (n *not) eval(f *Frame) any {
 	v := n.of.eval(f)
 	holds, ok := truth(v)
 	if !ok {
@@ -63,7 +63,7 @@ type either struct {
 	unwrap bool
 }
 
-func (e *either) eval(f *frame) any {
+func (e *either) eval(f *Frame) any {
 	if c, ok := e.left.(*chain); ok && e.unwrap {
 		return e.valueOf(c, f)
 	}
@@ -81,7 +81,7 @@ func (e *either) eval(f *frame) any {
 }
 
 // valueOf is the value without making an optional value of it.
-func (e *either) valueOf(c *chain, f *frame) any {
+func (e *either) valueOf(c *chain, f *Frame) any {
 	value, optional := c.walk(f)
 	if optional {
 		return f.known(value)
@@ -102,7 +102,7 @@ type hasValue struct {
 	call *call
 }
 
-func (h *hasValue) eval(f *frame) any {
+func (h *hasValue) eval(f *Frame) any {
 	value, optional := h.of.walk(f)
 	if optional {
 		return types.True

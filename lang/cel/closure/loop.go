@@ -30,6 +30,10 @@ type loop struct {
 	shape         shape
 	// general is nil for other shapes.
 	general *accumulator
+	// elements are those of a list over which the loop is, with slots of their own from the one that is
+	// called from; nil if it is over something else.
+	elements []node
+	from     int
 }
 
 // A tally is what a loop has found so far.
@@ -41,7 +45,10 @@ type tally struct {
 	decided, interrupted bool
 }
 
-func (l *loop) eval(f *frame) any {
+func (l *loop) eval(f *Frame) any {
+	if l.elements != nil {
+		return l.written(f)
+	}
 	over := l.over.eval(f)
 	if isError(over) {
 		return over
@@ -65,10 +72,34 @@ func (l *loop) eval(f *frame) any {
 	return l.result(f, &t)
 }
 
-func (l *loop) items(f *frame, t *tally, items []any) {
+// written loops over a list that is written as one, without making it.
+func (l *loop) written(f *Frame) any {
+	for i, element := range l.elements {
+		v := element.eval(f)
+		if isError(v) {
+			return v
+		}
+		*f.slot(l.from + i) = v
+	}
+	if l.general != nil {
+		l.general.start(f)
+	}
+	var t tally
+	for i := range l.elements {
+		if *f.slot(l.first) = *f.slot(l.from + i); l.second >= 0 {
+			*f.slot(l.first), *f.slot(l.second) = types.Int(i), *f.slot(l.from + i)
+		}
+		if !l.step(f, &t) {
+			break
+		}
+	}
+	return l.result(f, &t)
+}
+
+func (l *loop) items(f *Frame, t *tally, items []any) {
 	if l.second < 0 {
 		for i := range items {
-			f.slots[l.first] = items[i]
+			*f.slot(l.first) = items[i]
 			if !l.step(f, t) {
 				return
 			}
@@ -76,17 +107,17 @@ func (l *loop) items(f *frame, t *tally, items []any) {
 		return
 	}
 	for i := range items {
-		f.slots[l.first], f.slots[l.second] = types.Int(i), items[i]
+		*f.slot(l.first), *f.slot(l.second) = types.Int(i), items[i]
 		if !l.step(f, t) {
 			return
 		}
 	}
 }
 
-func (l *loop) entries(f *frame, t *tally, entries map[string]any) {
+func (l *loop) entries(f *Frame, t *tally, entries map[string]any) {
 	for key, value := range entries {
-		if f.slots[l.first] = key; l.second >= 0 {
-			f.slots[l.second] = value
+		if *f.slot(l.first) = key; l.second >= 0 {
+			*f.slot(l.second) = value
 		}
 		if !l.step(f, t) {
 			return
@@ -95,7 +126,7 @@ func (l *loop) entries(f *frame, t *tally, entries map[string]any) {
 }
 
 // others loops over values that are no values of decoded objects.
-func (l *loop) others(f *frame, over ref.Val) any {
+func (l *loop) others(f *Frame, over ref.Val) any {
 	var t tally
 	if l.second >= 0 {
 		var foldable traits.Foldable
@@ -114,7 +145,8 @@ func (l *loop) others(f *frame, over ref.Val) any {
 		return types.NewErr("got '%T', expected iterable type", over)
 	}
 	for it := over.(traits.Iterable).Iterator(); it.HasNext() == types.True; {
-		f.slots[l.first] = it.Next()
+		item := it.Next()
+		*f.slot(l.first) = item
 		if !l.step(f, &t) {
 			break
 		}
@@ -126,18 +158,18 @@ func (l *loop) others(f *frame, over ref.Val) any {
 type folder struct {
 	*loop
 
-	frame *frame
+	frame *Frame
 	tally *tally
 }
 
 // FoldEntry implements [traits.Folder].
 func (d *folder) FoldEntry(key, value any) bool {
-	d.frame.slots[d.first], d.frame.slots[d.second] = key, value
+	*d.frame.slot(d.first), *d.frame.slot(d.second) = key, value
 	return d.step(d.frame, d.tally)
 }
 
 // step computes what one item changes, and reports whether to go on.
-func (l *loop) step(f *frame, t *tally) bool {
+func (l *loop) step(f *Frame, t *tally) bool {
 	switch l.shape {
 	case all, exists:
 		v := l.body.eval(f)
@@ -170,7 +202,7 @@ func (l *loop) step(f *frame, t *tally) bool {
 }
 
 // add adds the value of an item to the list. Once there was an error, there is no list.
-func (l *loop) add(f *frame, t *tally) {
+func (l *loop) add(f *Frame, t *tally) {
 	if l.condition != nil {
 		v := l.condition.eval(f)
 		switch holds, ok := truth(v); {
@@ -190,7 +222,7 @@ func (l *loop) add(f *frame, t *tally) {
 	}
 }
 
-func (l *loop) result(f *frame, t *tally) any {
+func (l *loop) result(f *Frame, t *tally) any {
 	switch {
 	case t.interrupted:
 		return types.NewErr("operation interrupted")
@@ -209,7 +241,7 @@ func (l *loop) result(f *frame, t *tally) any {
 }
 
 // listOf is a list of values.
-func listOf(f *frame, items []any) any {
+func listOf(f *Frame, items []any) any {
 	if items == nil {
 		return []any{}
 	}
@@ -225,7 +257,7 @@ func listOf(f *frame, items []any) any {
 	for i := range items {
 		values[i] = f.value(items[i])
 	}
-	return f.adapter.NativeToValue(values)
+	return f.program.adapter.NativeToValue(values)
 }
 
 // nativeOf is a scalar as decoded objects have it, and everything else as it is.

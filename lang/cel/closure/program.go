@@ -4,6 +4,8 @@
 package closure
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/common/types"
@@ -24,36 +26,77 @@ type Program struct {
 //
 // Errors have no IDs of expressions, which nobody reads.
 type node interface {
-	eval(f *frame) any
+	eval(f *Frame) any
 }
 
-// A frame is what one evaluation knows.
-type frame struct {
-	variables interpreter.Activation
-	adapter   types.Adapter
-	// slots are the variables of loops.
+// A Frame is what evaluations with the same variables need, one of them within the other. The zero
+// Frame is one. It is not safe for concurrent use.
+type Frame struct {
+	// slots are the variables of loops; those of the innermost evaluation begin at base.
 	slots []any
+	evaluation
 }
 
-var frames = sync.Pool{New: func() any { return &frame{} }}
+// An evaluation is what a frame has of the innermost one.
+type evaluation struct {
+	variables interpreter.Activation
+	program   *Program
+	base      int
+}
 
-// Eval evaluates the program. It panics where the programs of cel-go do.
-func (p *Program) Eval(variables interpreter.Activation) ref.Val {
-	f := frames.Get().(*frame)
-	f.variables, f.adapter = variables, p.adapter
-	if cap(f.slots) < p.slots {
-		f.slots = make([]any, p.slots)
+// Framed are variables that keep a frame for their evaluations.
+type Framed interface {
+	interpreter.Activation
+
+	Frame() *Frame
+}
+
+var frames = sync.Pool{New: func() any { return &Frame{} }}
+
+// Eval evaluates the program. The value is a [ref.Val], or one of which the adapter makes one. A panic is
+// an error, as in the programs of cel-go.
+func (p *Program) Eval(variables interpreter.Activation) (value any, err error) {
+	if framed, ok := variables.(Framed); ok {
+		return p.EvalIn(framed.Frame(), variables)
 	}
-	f.slots = f.slots[:p.slots]
-	value := f.value(p.root.eval(f))
-	clear(f.slots)
-	f.variables = nil
-	frames.Put(f)
-	return value
+	f := frames.Get().(*Frame)
+	defer frames.Put(f)
+	return p.EvalIn(f, variables)
 }
+
+// EvalIn is Eval in the frame of the variables.
+func (p *Program) EvalIn(f *Frame, variables interpreter.Activation) (value any, err error) {
+	outer, length := f.evaluation, len(f.slots)
+	defer f.leave(&outer, length, &err)
+	if need := length + p.slots; need > cap(f.slots) {
+		f.slots = slices.Grow(f.slots, p.slots)
+	}
+	f.slots = f.slots[:length+p.slots]
+	f.evaluation = evaluation{variables, p, length}
+	value = p.root.eval(f)
+	if err, ok := value.(*types.Err); ok {
+		return value, err
+	}
+	return value, nil
+}
+
+// leave makes the frame what it was before an evaluation, of which it refers to no values then.
+func (f *Frame) leave(outer *evaluation, length int, err *error) {
+	if panicked := recover(); panicked != nil {
+		*err = fmt.Errorf("internal error: %v", panicked)
+	}
+	if len(f.slots) > length {
+		clear(f.slots[length:])
+		f.slots = f.slots[:length]
+	}
+	f.evaluation = *outer
+}
+
+// slot is the place of a variable of a loop.
+func (f *Frame) slot(i int) *any { return &f.slots[f.base+i] }
 
 // value is a value as cel-go has it.
-func (f *frame) value(v any) ref.Val {
+func (f *Frame) value(v any) ref.Val {
 	switch v := v.(type) {
 	case nil:
 		return types.NullValue
@@ -70,16 +113,16 @@ func (f *frame) value(v any) ref.Val {
 	case ref.Val:
 		return v
 	}
-	return f.adapter.NativeToValue(v)
+	return f.program.adapter.NativeToValue(v)
 }
 
 // known returns a value that nodes know; of another one the adapter makes it.
-func (f *frame) known(v any) any {
+func (f *Frame) known(v any) any {
 	switch v := v.(type) {
 	case map[string]any, []any, string, bool, int64, float64, nil, ref.Val:
 		return v
 	}
-	return f.adapter.NativeToValue(v)
+	return f.program.adapter.NativeToValue(v)
 }
 
 // isNative reports whether a value is one of a decoded object.
@@ -92,7 +135,7 @@ func isNative(v any) bool {
 }
 
 // interrupted asks whether to stop, as loops do after each iteration.
-func (f *frame) interrupted() bool {
+func (f *Frame) interrupted() bool {
 	stop, found := f.variables.ResolveName("#interrupted")
 	return found && stop == true
 }
@@ -134,12 +177,12 @@ func noOverload(v any) any {
 // A constant has the same value each time.
 type constant struct{ of any }
 
-func (c *constant) eval(*frame) any { return c.of }
+func (c *constant) eval(*Frame) any { return c.of }
 
 // A leaf is evaluated by cel-go, and reads no variables.
 type leaf struct{ of interpreter.Interpretable }
 
-func (l *leaf) eval(*frame) any { return l.of.Eval(interpreter.EmptyActivation()) }
+func (l *leaf) eval(*Frame) any { return l.of.Eval(interpreter.EmptyActivation()) }
 
 // A native is a map value that has the map of a decoded object.
 type native interface{ Native() map[string]any }

@@ -28,7 +28,7 @@ func affixOf(overload string) func(text, part string) bool {
 	return nil
 }
 
-func (a *affix) eval(f *frame) any {
+func (a *affix) eval(f *Frame) any {
 	text, part := a.text.eval(f), a.part.eval(f)
 	if t, ok := textOf(text); ok {
 		if p, ok := textOf(part); ok {
@@ -44,7 +44,7 @@ type match struct {
 	expression *regexp.Regexp
 }
 
-func (m *match) eval(f *frame) any {
+func (m *match) eval(f *Frame) any {
 	text := m.text.eval(f)
 	if t, ok := textOf(text); ok {
 		return types.Bool(m.expression.MatchString(t))
@@ -65,7 +65,7 @@ type size struct {
 	call *call
 }
 
-func (s *size) eval(f *frame) any {
+func (s *size) eval(f *Frame) any {
 	of := s.of.eval(f)
 	switch v := of.(type) {
 	case string:
@@ -90,7 +90,7 @@ type sum struct {
 	call        *call
 }
 
-func (s *sum) eval(f *frame) any {
+func (s *sum) eval(f *Frame) any {
 	left, right := s.left.eval(f), s.right.eval(f)
 	if l, ok := itemsOf(left); ok {
 		if r, ok := itemsOf(right); ok {
