@@ -16,6 +16,8 @@ type attribute interface {
 	// resolve returns the value as it was found.
 	resolve(f *Frame) any
 	add(s step) attribute
+	// isValue reports whether cel-go has a value there, and not what was decoded.
+	isValue(f *Frame) bool
 }
 
 // A chain selects from a variable, or from the value of an expression. Once a step is optional, or what
@@ -193,7 +195,7 @@ func (s *step) computed(f *Frame, of any, presence bool) (part any, found bool, 
 	case types.String, types.Int, types.Uint, types.Bool, types.Double:
 		return find(f, of, value, presence, s.test)
 	default:
-		if _, found := s.key.(attribute); !found || isVariable(s.key) || !isNative(key) {
+		if a, ok := s.key.(attribute); !ok || !isNative(key) || a.isValue(f) {
 			return nil, false, fmt.Errorf("invalid qualifier type: %s", typeName(value))
 		}
 		return nil, false, fmt.Errorf("invalid qualifier type: %T", key)
@@ -219,14 +221,14 @@ func (s *step) index(f *Frame) any {
 	return s.key.(node).eval(f)
 }
 
-// isVariable reports whether a node is the variable of a loop.
-func isVariable(n any) bool {
-	c, ok := n.(*chain)
-	if !ok || len(c.steps) > 0 {
-		return false
+func (c *chain) isValue(f *Frame) bool {
+	if len(c.steps) == 0 {
+		_, is := c.base.(global)
+		return !is
 	}
-	_, ok = c.base.(slot)
-	return ok
+	of, _ := (&chain{base: c.base, steps: c.steps[:len(c.steps)-1]}).walk(f)
+	_, is := of.(Lookup)
+	return is
 }
 
 // find returns the part of a value that a key selects, as refQualify of cel-go does.
@@ -323,6 +325,13 @@ type conditional struct {
 func (c *conditional) add(s step) attribute {
 	c.yes, c.no = c.yes.add(s), c.no.add(s)
 	return c
+}
+
+func (c *conditional) isValue(f *Frame) bool {
+	if holds, _ := truth(c.condition.eval(f)); holds {
+		return c.yes.isValue(f)
+	}
+	return c.no.isValue(f)
 }
 
 func (c *conditional) eval(f *Frame) any { return f.known(c.resolve(f)) }

@@ -228,8 +228,7 @@ func (t *textSet) eval(f *Frame) any {
 		return item
 	}
 	// A value that cannot be the key of a map panics here, as it does in cel-go.
-	var none map[ref.Val]struct{}
-	_, found := none[f.value(item)]
+	_, found := map[ref.Val]struct{}{types.String(""): {}}[f.value(item)]
 	return types.Bool(found)
 }
 
