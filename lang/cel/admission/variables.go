@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -59,8 +60,8 @@ func (v *variables) Lookup(name string) (any, bool) {
 		}
 	}
 	// Of two variables of one name the last counts.
-	for i := len(v.program.variables) - 1; i >= 0; i-- {
-		if v.program.variables[i].name == name {
+	for i, x := range slices.Backward(v.program.variables) {
+		if x.name == name {
 			return v.value(i), true
 		}
 	}

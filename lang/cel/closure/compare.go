@@ -1,6 +1,8 @@
 package closure
 
 import (
+	"slices"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -217,12 +219,7 @@ type textSet struct {
 func (t *textSet) eval(f *Frame) any {
 	item := t.item.eval(f)
 	if text, ok := textOf(item); ok {
-		for _, one := range t.texts {
-			if one == text {
-				return types.True
-			}
-		}
-		return types.False
+		return types.Bool(slices.Contains(t.texts, text))
 	}
 	if isError(item) {
 		return item
