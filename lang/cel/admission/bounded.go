@@ -1,7 +1,7 @@
 package admission
 
 import (
-	"strings"
+	"fmt"
 
 	"github.com/usher-dev/usher/lang/cel"
 )
@@ -48,7 +48,8 @@ type readPath struct {
 func (r *reads) keyed(name string) []readPath {
 	var all []readPath
 	for _, path := range r.Whole(name) {
-		all = append(all, readPath{path, name + "\x00" + strings.Join(path, "\x00")})
+		// Quoted, the keys of a path cannot be taken for those of another one.
+		all = append(all, readPath{path, fmt.Sprintf("%s%q", name, path)})
 	}
 	return all
 }
