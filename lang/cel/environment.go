@@ -50,7 +50,7 @@ func New(env *cel.Env) (*Environment, error) {
 	for name, function := range env.Functions() {
 		bindings, err := function.Bindings()
 		if err == nil {
-			err = dispatcher.Add(strictly(function, withinLimit(bindings))...)
+			err = dispatcher.Add(strictly(function, apart(name, withinLimit(bindings)))...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make CEL environment: function %s: %w", name, err)
