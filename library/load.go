@@ -1,6 +1,7 @@
 package library
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func LoadPack(fsys fs.FS, name string) (Pack, error) {
 		return Pack{}, fmt.Errorf("%s: read %s: %w", name, File, err)
 	}
 	var d description
-	if err := yaml.UnmarshalStrict(content, &d); err != nil {
+	if err := errors.Join(yaml.UnmarshalStrict(content, &d), checkWritten(content)); err != nil {
 		return Pack{}, fmt.Errorf("%s/%s: %w", name, File, err)
 	}
 	errs := d.errors()
@@ -131,6 +132,9 @@ func loadPolicy(fsys fs.FS, pack *Pack, file string) (Policy, error) {
 	}
 	var object v1alpha1.ClusterObjectPolicy
 	if err := yaml.UnmarshalStrict(p.Text, &object); err != nil {
+		return p, fmt.Errorf("%s.yaml: %w", file, err)
+	}
+	if err := cmp.Or(checkWritten(p.Text), checkFields(p.Text)); err != nil {
 		return p, fmt.Errorf("%s.yaml: %w", file, err)
 	}
 	p.Name, p.Spec = object.Name, object.Spec

@@ -171,7 +171,7 @@ func set(mapping *yaml.Node, key string, value *yaml.Node) {
 
 // child returns the mapping at a key of another one, and adds it if it is missing.
 func child(mapping *yaml.Node, key string) *yaml.Node {
-	if found := member(mapping, key); found != nil {
+	if found := member(mapping, key); found != nil && found.Kind == yaml.MappingNode {
 		return found
 	}
 	set(mapping, key, &yaml.Node{Kind: yaml.MappingNode})
