@@ -1,6 +1,10 @@
-package library
+package library_test
 
-import "testing"
+import (
+	"testing"
+
+	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
+)
 
 func TestInstallable(t *testing.T) {
 	t.Parallel()
@@ -12,8 +16,8 @@ func TestInstallable(t *testing.T) {
 		{"(devel)", "latest", "no version control"},
 		{"unknown", "latest", "no build information"},
 	} {
-		if got := installable(row.version); got != row.want {
-			t.Errorf("%s: installable(%q) = %q, want %q", row.reason, row.version, got, row.want)
+		if got := commands.Installable(row.version); got != row.want {
+			t.Errorf("%s: Installable(%q) = %q, want %q", row.reason, row.version, got, row.want)
 		}
 	}
 }
