@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
@@ -170,14 +169,8 @@ func CompileBoth(s Source, texts ...string) (*Corpus, error) {
 	return corpus, nil
 }
 
-// Sizes returns the sizes that a memo knows, by their paths with slashes.
-func Sizes(m *rule.Memo) map[string]cel.Size {
-	all := map[string]cel.Size{}
-	for key, size := range rule.Kept[memo](m).ofPaths {
-		all[strings.ReplaceAll(key, "\x00", "/")] = size
-	}
-	return all
-}
+// Sizes returns the sizes that a memo knows, by the keys of their paths.
+func Sizes(m *rule.Memo) map[string]cel.Size { return rule.Kept[memo](m).ofPaths }
 
 // CompileInterpreted is Compile to programs of cel-go that do not count their cost.
 func CompileInterpreted(s Source) (*Program, error) {

@@ -38,7 +38,7 @@ func TestSizesAreShared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]cel.Size{"object/items": cel.SizeOf(in.Object["items"]), "oldObject/items": cel.SizeOf(in.OldObject["items"])}
+	want := map[string]cel.Size{`object["items"]`: cel.SizeOf(in.Object["items"]), `oldObject["items"]`: cel.SizeOf(in.OldObject["items"])}
 	if diff := cmp.Diff(want, admission.Sizes(in.Memo)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
