@@ -124,6 +124,9 @@ func TestSameAsInterpreter(t *testing.T) {
 			"has(object.name.x)", "has(object.nothing.x)", "has(object.missing.x)", "object.items[0].name", "{'a': {'b': 1}}.a.b", "{'a': 1}.x", "{1: 'a'}[1]", "dyn({1: 'a'})[1.0]", "{true: 'a'}[object.yes]", "absent", "absent.x", "has(absent.x)",
 			"object.map[object.emptyMap]", "object.map[object.list]", "object.list.map(l, object.map[object.names[0]])", "object.names.map(k, object.map[?k].orValue(k))", "object.items.map(i, object.map[i])",
 		},
+		"all items count": {
+			"object.list.exists_one(x, x > 1)", "object.list.exists_one(x, object['k' + string(x)])", "object.list.map(x, object['k' + string(x)])", "object.list == [1, 2]", "('é' + object.name).size()",
+		},
 		"texts": {
 			"object.n.startsWith('a')", "object.name.startsWith(object.n)", "object.name.contains('e') && object.name.endsWith('b')", "object.name.matches('^w')", "object.n.matches('^w')", "dyn(option).matches('a')", "object.name.matches(object.name)", "object.name.find('[a-e]')",
 			"object.name.findAll('[a-z]', 2)", "object.n.find('a')", "object.x.find('a')", "object.name + 'x' + text", "object.name + object.n", "'é\\xff'.size()", "size(object.mixed)", "size(object.map)", "size(object.n)", "object.name < 'x' && 'a' <= object.name", "object.name < 1",
