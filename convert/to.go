@@ -93,6 +93,9 @@ func (e *export) lose(others []api.Policy) {
 	case selectsOnlyPods(&spec.MatchConstraints):
 		e.lost("spec.podTemplates", "the default is Warn: admission policies do not warn of workloads whose pods are refused", `write podTemplates: "Off"`)
 	}
+	if spec.ExistingObjects != nil {
+		e.lost("spec.existingObjects", "admission policies do not see the objects that exist in a namespace which changes", "remove existingObjects")
+	}
 	if spec.NamespaceExemptions == v1alpha1.NamespaceExemptionsAllow {
 		e.lost("spec.namespaceExemptions", "admission policies have no exemptions", "")
 	}

@@ -28,6 +28,7 @@ type result struct {
 	// patch is what the rule changed.
 	patch    usher.Patch
 	warnings []string
+	inspect  *rule.Inspection
 }
 
 // An attempt is one rule at work.
@@ -125,6 +126,9 @@ func (r *result) add(out *rule.Outcome) {
 	r.checks = append(r.checks, out.Checks...)
 	r.audit = append(r.audit, out.Audit...)
 	r.skipped = out.Skipped
+	if out.Inspect != nil {
+		r.inspect = out.Inspect
+	}
 }
 
 // outcome runs the program of a step, again each time that a fact it lacks is known.

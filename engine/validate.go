@@ -14,6 +14,7 @@ import (
 // not ignored, ends that policy; the others continue, so that the user sees all reasons at once.
 func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision, error) {
 	var problems problems
+	var inspections []*inspecting
 	for _, pass := range passes {
 		matched, err := d.match(pass)
 		if err != nil {
@@ -27,6 +28,10 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			if err != nil {
 				return usher.Decision{}, err
 			}
+			if res.inspect != nil {
+				inspections = append(inspections, &inspecting{rule: r, res: res, finding: finding})
+				continue
+			}
 			d.record(finding, &res)
 			switch {
 			case finding.Outcome == usher.Rejected:
@@ -36,6 +41,7 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			}
 		}
 	}
+	d.inspect(ctx, inspections, len(problems.policies) > 0)
 	if len(problems.policies) > 0 {
 		return d.deny(problems.status, strings.Join(problems.messages, "; ")), nil
 	}

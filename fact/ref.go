@@ -96,6 +96,9 @@ type Object struct {
 	// All says that the value is a list of all objects that Selector chooses, by namespace and
 	// name; it is empty if none is.
 	All bool
+	// Sample, unless nil, limits the list of a namespace that All is, whatever Selector says. The value
+	// is a [*Sampled].
+	Sample *Sample
 	// AnyScope says that Namespace counts only if the kind is namespaced: the owner of a
 	// namespaced object may be cluster-scoped. With All, a namespaced kind then needs a Namespace,
 	// and nothing is selected in other ones.
@@ -144,6 +147,9 @@ func (o *Object) key() string {
 	}
 	b = strconv.AppendBool(append(b, ' '), o.AnyScope)
 	b = strconv.AppendBool(append(b, ' '), o.All)
+	if o.Sample != nil {
+		b = strconv.AppendInt(append(b, ' '), int64(o.Sample.Most), 10)
+	}
 	return string(b)
 }
 

@@ -36,6 +36,25 @@ func (m *mutator) object() {
 		m.labels("spec", "data", i, "list", "labelSelector")
 	}
 	m.swap(map[string]string{"Deny": "Warn", "Warn": "Deny", "Off": "Warn"}, "spec", "podTemplates")
+	m.existing()
+}
+
+// existing leaves out what a policy says about existing objects, and changes its expressions.
+func (m *mutator) existing() {
+	if lookupPath(m.policy, []any{"spec", "existingObjects"}) == nil {
+		return
+	}
+	m.leave("spec", "existingObjects")
+	for i := range m.list("spec", "existingObjects", "matchConditions") {
+		m.leave("spec", "existingObjects", "matchConditions", i)
+		m.expression("spec", "existingObjects", "matchConditions", i, "expression")
+	}
+	for _, field := range []string{"messageExpression", "objectMessageExpression"} {
+		if lookupPath(m.policy, []any{"spec", "existingObjects", field}) != nil {
+			m.leave("spec", "existingObjects", field)
+			m.expression("spec", "existingObjects", field)
+		}
+	}
 }
 
 // isObjectPolicy reports whether a policy is an object policy.

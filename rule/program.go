@@ -75,6 +75,8 @@ type Outcome struct {
 	Audit []Annotation
 	// Checks are the parts of the program that have something to say.
 	Checks []usher.Check
+	// Inspect, unless nil, has objects judged that exist, if the request is allowed.
+	Inspect *Inspection
 }
 
 // An Annotation goes into the audit log.

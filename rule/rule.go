@@ -25,6 +25,9 @@ type Rule struct {
 	Match Match
 	// Pod, unless nil, has the engine run the steps on the pod that a workload would make.
 	Pod *Pod
+	// Inspects says that the rule has nothing to say about the object of a request: its steps ask for an
+	// [Inspection].
+	Inspects bool
 	// FailurePolicy says how to handle a request when the rule fails; empty leaves that to the
 	// engine.
 	FailurePolicy FailurePolicy

@@ -58,7 +58,7 @@ type policy struct {
 func New(compiled []compile.Compiled, o Options) *Judge {
 	j := &Judge{options: o, facts: resolver{o.Facts, o.HTTP}, policies: map[usher.PolicyRef]*policy{}, plans: map[result.Kind]*Plan{}}
 	for _, r := range compile.Order(compiled) {
-		if r.Policy == (usher.PolicyRef{}) {
+		if r.Policy == (usher.PolicyRef{}) || r.Inspects {
 			continue
 		}
 		j.rules = append(j.rules, r)

@@ -52,6 +52,11 @@ func (m *Match) Mismatch(in *rule.Input) (string, error) {
 	return m.Skips(in)
 }
 
+// SelectsNamespace reports whether the namespaceSelector selects a namespace.
+func (m *Match) SelectsNamespace(namespace map[string]any) bool {
+	return m.namespaces == nil || selects(m.namespaces, namespace)
+}
+
 // AddPaths adds the paths that the selectors read in objects.
 func (m *Match) AddPaths(object, old *usher.Paths) {
 	if m.labels != nil {

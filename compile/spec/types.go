@@ -25,6 +25,9 @@ func Expressions(s admission.Source) []typecheck.Expression {
 		add(typecheck.Check, "", v.Expression, "spec.validations[%d].expression", i)
 		add(typecheck.Check, "", v.MessageExpression, "spec.validations[%d].messageExpression", i)
 	}
+	for _, t := range s.Texts {
+		add(typecheck.Check, "", t.Expression, "%s", t.Field)
+	}
 	for i, m := range s.Mutations {
 		field := "spec.mutations[%d].jsonPatch.expression"
 		if m.Type == admission.ApplyConfiguration {

@@ -49,10 +49,12 @@ type Object struct {
 	// validate and mutate are nil if there is nothing to do.
 	validate, mutate *admission.Program
 	// pods says what follows if the pod of a workload fails validations.
-	pods  v1alpha1.PodTemplates
-	facts *fact.Bounds
-	data  *spec.Data
-	kinds *rule.Excluded
+	pods v1alpha1.PodTemplates
+	// existing says which objects are validated when their namespace changes; nil if none are.
+	existing *existing
+	facts    *fact.Bounds
+	data     *spec.Data
+	kinds    *rule.Excluded
 }
 
 // A binding puts a policy into force for some of its requests.
@@ -79,7 +81,7 @@ type validation struct {
 // Policy and no File.
 func ClusterObjectPolicy(ctx context.Context, p *v1alpha1.ClusterObjectPolicy, compiler kcloudlabs.Compiler) (*Object, []rule.Problem) {
 	o := &Object{ref: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: p.Name}}
-	return o, o.compile(ctx, &p.Spec.ObjectPolicySpec, p.Annotations, &compiler)
+	return o, o.compile(ctx, &p.Spec.ObjectPolicySpec, p.Spec.ExistingObjects, p.Annotations, &compiler)
 }
 
 // ObjectPolicy compiles a policy for the objects of its own namespace; one without namespace has no
@@ -89,14 +91,16 @@ func ObjectPolicy(ctx context.Context, p *v1alpha1.ObjectPolicy, compiler kcloud
 		ref:   usher.PolicyRef{Kind: "ObjectPolicy", Namespace: p.Namespace, Name: p.Name},
 		kinds: compiler.Limits.Namespaced.Excluded(),
 	}
-	return o, o.compile(ctx, &p.Spec, p.Annotations, &compiler)
+	return o, o.compile(ctx, &p.Spec, nil, p.Annotations, &compiler)
 }
 
 // Ref returns the reference of the policy.
 func (o *Object) Ref() usher.PolicyRef { return o.ref }
 
 // compile compiles the spec, and returns the problems.
-func (o *Object) compile(ctx context.Context, s *v1alpha1.ObjectPolicySpec, annotations map[string]string, compiler *kcloudlabs.Compiler) []rule.Problem {
+func (o *Object) compile(
+	ctx context.Context, s *v1alpha1.ObjectPolicySpec, existing *v1alpha1.ExistingObjects, annotations map[string]string, compiler *kcloudlabs.Compiler,
+) []rule.Problem {
 	c := composer{Compilation: &spec.Compilation{}, object: o, compiler: compiler}
 	limits := &compiler.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
@@ -126,6 +130,7 @@ func (o *Object) compile(ctx context.Context, s *v1alpha1.ObjectPolicySpec, anno
 		source := common
 		source.Validations = o.compileValidations(ctx, &c, s, annotations)
 		source.Annotations = c.Annotations(s.AuditAnnotations)
+		source.Texts = o.compileExisting(c.Compilation, s, existing)
 		o.validate = o.program(c.Compilation, source)
 	}
 	o.pods = o.podTemplates(c.Compilation, s)
@@ -285,6 +290,9 @@ func (o *Object) Rules() []rule.Rule {
 	if o.pods != v1alpha1.PodTemplatesOff {
 		rules = append(rules, o.podRule())
 	}
+	if o.existing != nil {
+		rules = append(rules, o.existingRule())
+	}
 	return rules
 }
 
@@ -336,7 +344,7 @@ func (o *Object) Expressions() []typecheck.Expression {
 // matches, with the params that are written in place.
 func (o *Object) Unbound() []rule.Rule {
 	unbound := *o
-	unbound.bindings, unbound.pods = nil, v1alpha1.PodTemplatesOff
+	unbound.bindings, unbound.pods, unbound.existing = nil, v1alpha1.PodTemplatesOff, nil
 	for i := range o.bindings {
 		if values := o.bindings[i].values; values[0] != nil {
 			unbound.bindings = append(unbound.bindings, binding{actions: deny, values: values, size: o.bindings[i].size})

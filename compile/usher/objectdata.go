@@ -20,6 +20,9 @@ func (o *Object) Needs(f func(ref fact.Ref, absent func(value any, err error) (r
 		}
 		f(ref, func(value any, err error) (rule.Problem, bool) { return p.Absent(o.paramKind, o.ignore, value, err) })
 	}
+	if o.existing != nil {
+		f(o.existing.probe(), o.absentExisting)
+	}
 	for i := range o.data.Expected {
 		e := &o.data.Expected[i]
 		f(e.Ref, func(_ any, err error) (rule.Problem, bool) { return e.Absent(o.ignore, err) })

@@ -89,9 +89,10 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	}
 }
 
-// shareable reports whether two requests may get the same answer.
+// shareable reports whether two requests may get the same answer. Samples are large, and end with the
+// request.
 func shareable(ref fact.Ref) bool {
-	return ref.Safe() && ref != fact.Ref{}
+	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil)
 }
 
 // fetch turns a panic into an error: it would end the process, since no caller can recover it.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/fact"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	MaxObjects int
 	// Idle is after how long without a question a kind is no longer watched; 0 means 15 minutes.
 	Idle time.Duration
+	// REST, unless nil, reads long lists as bytes, which takes less memory than decoding them.
+	REST rest.Interface
 	// Log receives a record when the watch of a kind starts, stops or fails.
 	Log *slog.Logger
 }
@@ -45,6 +48,8 @@ type Resolver struct {
 	wanted chan schema.GroupVersionKind
 	// rewatch is signalled by Watch.
 	rewatch chan struct{}
+	// samples has the samples that are being read.
+	samples chan struct{}
 
 	mu     sync.RWMutex
 	pinned map[schema.GroupVersionKind]bool
@@ -77,6 +82,7 @@ func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 		options: o,
 		wanted:  make(chan schema.GroupVersionKind, 64),
 		rewatch: make(chan struct{}, 1),
+		samples: make(chan struct{}, maxSamples),
 		kinds:   map[schema.GroupVersionKind]*kind{},
 	}
 }
@@ -105,10 +111,14 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if o.Name != "" {
 		return r.named(ctx, m, o, namespace)
 	}
+	if o.All && m.misplaced(namespace, o.AnyScope) {
+		return nil, fmt.Errorf("get %s: %w", o, &fact.WrongScope{Namespaced: m.namespaced})
+	}
+	if o.Sample != nil {
+		return r.sample(ctx, m, o, namespace)
+	}
 	memory := r.memory(m.kind)
 	switch {
-	case o.All && m.misplaced(namespace, o.AnyScope):
-		return nil, fmt.Errorf("get %s: %w", o, &fact.WrongScope{Namespaced: m.namespaced})
 	case !m.namespaced && namespace != "":
 		return nil, nil
 	case memory != nil && o.All:

@@ -90,6 +90,15 @@ func (s *objects) all(namespace string, selector fact.Selector) ([]any, error) {
 	return all, nil
 }
 
+// each calls f with the objects of a namespace, in no order.
+func (s *objects) each(namespace string, f func(map[string]any)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, tree := range s.namespaces[namespace] {
+		f(tree)
+	}
+}
+
 func firstOf(trees map[string]map[string]any, selector fact.Selector) map[string]any {
 	var first map[string]any
 	var at string

@@ -78,7 +78,10 @@ func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	if o.Selector == nil {
 		return nil, nil
 	}
-	if o.All {
+	switch {
+	case o.Sample != nil:
+		return of.sample(o)
+	case o.All:
 		return of.all(o)
 	}
 	for _, tree := range of.ordered {
@@ -133,6 +136,20 @@ func (of objects) all(o *fact.Object) (any, error) {
 		}
 	}
 	return all, nil
+}
+
+// sample returns some of the objects of a namespace.
+func (of objects) sample(o *fact.Object) (any, error) {
+	if err := of.misplaced(o); err != nil {
+		return nil, fmt.Errorf("get %s: %w", o, err)
+	}
+	s := fact.NewSampler(o.Sample)
+	for _, tree := range of.ordered {
+		if nameOf(tree).namespace == o.Namespace {
+			s.Add(fact.Item{Decoded: tree}, tree)
+		}
+	}
+	return s.Sampled(0), nil
 }
 
 func kindOf(tree map[string]any) kind {

@@ -52,7 +52,7 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
 		Cluster:  c.Cluster,
-		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{Log: c.Log}),
+		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{REST: clients.Kube.CoreV1().RESTClient(), Log: c.Log}),
 		answerer: probe.NewAnswerer(keys),
 		scopes:   newScopes(clients.Kube.Discovery(), c.Log),
 	}

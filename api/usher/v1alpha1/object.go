@@ -72,7 +72,44 @@ type ClusterObjectPolicySpec struct {
 	// +optional
 	NamespaceExemptions NamespaceExemptions `json:"namespaceExemptions,omitempty"`
 
+	// ExistingObjects has users warned, when they change a namespace, of the objects in it that would
+	// be denied from then on. The default is that nobody is.
+	// +optional
+	ExistingObjects *ExistingObjects `json:"existingObjects,omitempty"`
+
 	ObjectPolicySpec `json:",inline"`
+}
+
+// ExistingObjects are the objects that are validated when their namespace changes: as if they were
+// created, by the bindings with the action Deny that come into force. The change is never denied.
+type ExistingObjects struct {
+	// APIVersion is that of the objects, such as v1.
+	// +kubebuilder:validation:MinLength=1
+	APIVersion string `json:"apiVersion"`
+	// Kind is that of the objects, such as Pod.
+	// +kubebuilder:validation:MinLength=1
+	Kind string `json:"kind"`
+	// MatchConditions are CEL expressions about the change: object is the namespace, and oldObject the
+	// namespace before. If all of them are true, bindings that select the namespace come into force.
+	// The default is that bindings do which select the namespace, and did not before.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []admissionv1.MatchCondition `json:"matchConditions,omitempty"`
+	// Requirement is what warnings call that which comes into force. The default is the kind and the
+	// name of the policy.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Requirement string `json:"requirement,omitempty"`
+	// MessageExpression is a CEL expression of type string that makes the first warning. It is evaluated
+	// for one of the objects that would be denied. The default says that objects violate the requirement.
+	// +optional
+	MessageExpression string `json:"messageExpression,omitempty"`
+	// ObjectMessageExpression is a CEL expression of type string that says what is wrong with an object.
+	// Objects with the same message share a warning. The default are the messages of the validations.
+	// +optional
+	ObjectMessageExpression string `json:"objectMessageExpression,omitempty"`
 }
 
 // ObjectPolicySpec is the part of the spec that both kinds of object policies have. Fields that a

@@ -35,6 +35,8 @@ type Source struct {
 	Validations []Validation
 	Annotations []Annotation
 	Mutations   []Mutation
+	// Texts are expressions of type string that are evaluated on their own: see [Program.Text].
+	Texts []Text
 	// Ignore says that errors of evaluation count as if the expression had not been there.
 	Ignore bool
 	// LazyMessages says that messages are evaluated only for validations that deny, and that one that
@@ -60,6 +62,9 @@ type Validation struct {
 // An Annotation goes into the audit log.
 type Annotation struct{ Key, ValueExpression string }
 
+// A Text is an expression of type string, which is in a field of the policy.
+type Text struct{ Field, Expression string }
+
 // A Program is the compiled expressions of one policy. It is immutable.
 type Program struct {
 	source Source
@@ -73,6 +78,7 @@ type Program struct {
 	messages    []expression
 	annotations []expression
 	mutations   []expression
+	texts       []expression
 	reads       reads
 	// patched are the paths that mutations change.
 	patched usher.Paths
@@ -180,6 +186,10 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 			compiled, _ = c.compile(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.MessageExpression, celgo.StringType)
 		}
 		p.messages = append(p.messages, compiled)
+	}
+	for _, t := range p.source.Texts {
+		compiled, _ := c.compile(t.Field, t.Expression, celgo.StringType)
+		p.texts = append(p.texts, compiled)
 	}
 	c.into(&c.limits.validations)
 	c.limits.small = cel.LimitOf(c.limits.within)

@@ -30,7 +30,7 @@ type readsReport struct {
 // A read is something that a policy reads.
 type read struct {
 	Policy usher.PolicyRef `json:"policy"`
-	// As says by what name or way: params, data.NAME, owner, reference, namespaces or access.
+	// As says by what name or way: params, data.NAME, existingObjects, owner, reference, namespaces or access.
 	As         string `json:"as"`
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
@@ -96,6 +96,9 @@ func (f *finder) policy(c *compile.Compiled) {
 			f.object(c.Ref, "data."+d.Name, d.Kind)
 		}
 		f.http(c)
+		if c.Object != nil && !c.Object.Existing().Empty() {
+			f.object(c.Ref, "existingObjects", c.Object.Existing())
+		}
 		var texts []string
 		for _, e := range typed.Expressions() {
 			texts = append(texts, e.Text)
