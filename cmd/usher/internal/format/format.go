@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/judge"
@@ -190,28 +188,4 @@ func counts(s result.Summary) string {
 		return "no results"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Clean returns text on one line, with escapes in place of characters that are not printed, such as
-// those that control terminals or reverse the direction of text.
-func Clean(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x` + strconv.FormatUint(uint64(text[0]), 16))
-		case r == '\n' || r == '\t' || r == '\r':
-			b.WriteByte(' ')
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		}
-		text = text[size:]
-	}
-	return b.String()
 }

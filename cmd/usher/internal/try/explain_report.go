@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/explain"
 )
 
@@ -21,7 +22,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		}
 		r.Explained[i].print(&b, p)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, format.Lines(b.String()))
 	return err
 }
 

@@ -121,7 +121,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	}
 	fmt.Fprintf(&b, "%s tried on %s: %d would be refused, %d changed\n",
 		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, r.Changed)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, format.Lines(b.String()))
 	return err
 }
 

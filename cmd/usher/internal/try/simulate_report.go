@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -48,7 +49,7 @@ func (r *simulateReport) print(w io.Writer, p cli.Palette, all bool) error {
 	if len(r.Requests) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d admitted, %d refused\n", cli.Count(len(r.Requests), "object", "objects"), r.Admitted, r.Refused)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, format.Lines(b.String()))
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate/authz"
@@ -195,7 +196,7 @@ func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 	}
 	r.printCoverage(&b, p)
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, format.Lines(b.String()))
 	return err
 }
 
