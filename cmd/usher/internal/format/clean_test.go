@@ -10,7 +10,7 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ reason, text, clean, lines string }{
 		{"plain text", "at most 3 replicas", "at most 3 replicas", "at most 3 replicas"},
-		{"other scripts", "größer 三", "größer 三", "größer 三"},
+		{"other scripts", "größer Ω", "größer Ω", "größer Ω"},
 		{"lines and tabs", "a\n\tb", "a  b", "a\n\tb"},
 		{"colors of palettes", "\x1b[31mno\x1b[0m", `\x1b[31mno\x1b[0m`, "\x1b[31mno\x1b[0m"},
 		{"text that is concealed", "\x1b[8mno", `\x1b[8mno`, `\x1b[8mno`},
