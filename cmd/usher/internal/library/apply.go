@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,58 +99,6 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 	}
 	fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
 	return target.Write(ctx, p, u.manifest)
-}
-
-// Installed implements [Target].
-func (d *folder) Installed(_ context.Context, p *library.Policy) (map[string]any, error) {
-	content, err := os.ReadFile(d.file(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // no policy
-	}
-	var installed map[string]any
-	if err == nil {
-		err = yaml.Unmarshal(content, &installed)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", d.file(p), err)
-	}
-	if installed == nil {
-		installed = map[string]any{}
-	}
-	return installed, nil
-}
-
-// Of implements [Target]. Files that are no policies of packs are none of its business.
-func (d *folder) Of(_ context.Context, pack string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(d.path, "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, file := range files {
-		var policy metav1.PartialObjectMetadata
-		if content, err := os.ReadFile(file); err != nil || yaml.Unmarshal(content, &policy) != nil {
-			continue
-		}
-		if policy.Labels[library.PackLabel] == pack && policy.Name+".yaml" == filepath.Base(file) {
-			names = append(names, policy.Name)
-		}
-	}
-	return names, nil
-}
-
-// Remove implements [Target].
-func (d *folder) Remove(name string) string { return "rm " + filepath.Join(d.path, name+".yaml") }
-
-// Write implements [Target].
-func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte) (string, error) {
-	if d.dryRun {
-		return "would write " + d.file(p), nil
-	}
-	if err := os.WriteFile(d.file(p), manifest, 0o644); err != nil {
-		return "", err
-	}
-	return "wrote " + d.file(p), nil
 }
 
 // Cluster returns a cluster as the target. With dryRun, API servers decide about each policy as if

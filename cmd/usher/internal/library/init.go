@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,11 +112,20 @@ func installable(version string) string {
 	return version
 }
 
-// write writes files below a folder, all or none if one of them exists.
+// write writes files below a folder, all or none if one of them exists. Links that lead out of it are
+// errors.
 func write(dir string, files []file) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write repository: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("write repository: %w", err)
+	}
+	defer func() { _ = root.Close() }()
 	var existing []string
 	for _, f := range files {
-		if _, err := os.Lstat(filepath.Join(dir, f.path)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := root.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
 			existing = append(existing, f.path)
 		}
 	}
@@ -124,11 +133,10 @@ func write(dir string, files []file) error {
 		return fmt.Errorf("%s has %s: choose another folder; 'usher library install --out' updates policies", dir, strings.Join(existing, ", "))
 	}
 	for _, f := range files {
-		path := filepath.Join(dir, f.path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := root.MkdirAll(path.Dir(f.path), 0o755); err != nil {
 			return fmt.Errorf("write repository: %w", err)
 		}
-		if err := os.WriteFile(path, f.content, 0o644); err != nil {
+		if err := root.WriteFile(f.path, f.content, 0o644); err != nil {
 			return fmt.Errorf("write repository: %w", err)
 		}
 	}

@@ -3,8 +3,6 @@ package library
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
@@ -107,19 +105,13 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		}
 		return Install(cmd.Context(), s, Cluster(client, f.dryRun), plan)
 	case f.out != "":
-		if err := os.MkdirAll(f.out, 0o755); err != nil && !f.dryRun {
+		target, err := openFolder(f.out, f.dryRun)
+		if err != nil {
 			return fmt.Errorf("write policies: %w", err)
 		}
-		return Install(cmd.Context(), s, &folder{f.out, f.dryRun}, plan)
+		defer target.close()
+		return Install(cmd.Context(), s, target, plan)
 	default:
 		return printManifests(s.Out, chosen, settings)
 	}
 }
-
-// A folder is where manifests are written.
-type folder struct {
-	path   string
-	dryRun bool
-}
-
-func (d *folder) file(p *library.Policy) string { return filepath.Join(d.path, p.Name+".yaml") }
