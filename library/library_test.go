@@ -19,7 +19,9 @@ import (
 // examined are the policies of Pod Security whose coverage and mutants are examined, unless
 // USHER_LIBRARY is all: they take a second each, others up to a minute.
 func examined() []string {
-	return []string{"pod-security-baseline-host-path-volumes", "pod-security-baseline-privileged", "pod-security-restricted-volume-types"}
+	return []string{
+		"pod-security-baseline-host-path-volumes", "pod-security-baseline-privileged", "pod-security-restricted-volume-types", "pod-security-labels-namespaces",
+	}
 }
 
 func packs(t *testing.T) []library.Pack {

@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -15,13 +16,15 @@ func (m *mutator) object() {
 	for _, list := range []string{"subjects", "excludeSubjects"} {
 		m.users("spec", list)
 	}
-	m.each("spec", "bindings")
+	if bindings := m.list("spec", "bindings"); len(bindings) != 1 || !denies(bindings[0]) {
+		m.each("spec", "bindings")
+	}
 	for i := range m.list("spec", "bindings") {
 		m.resources("spec", "bindings", i, "matchResources")
 		m.items("spec", "bindings", i, "validationActions")
 		m.swaps("spec", "bindings", i)
-		m.parts("spec", "bindings", i, "params")
 	}
+	m.params()
 	for i, v := range m.list("spec", "validations") {
 		if v["fieldPath"] != nil {
 			m.leave("spec", "validations", i, "fieldPath")
@@ -37,6 +40,53 @@ func (m *mutator) object() {
 	}
 	m.swap(map[string]string{"Deny": "Warn", "Warn": "Deny", "Off": "Warn"}, "spec", "podTemplates")
 	m.existing()
+}
+
+// denies reports whether a binding says what a policy without bindings does: it denies, everywhere.
+func denies(binding map[string]any) bool {
+	actions, _ := binding["validationActions"].([]any)
+	return len(binding) == 2 && binding["name"] != nil && len(actions) == 1 && actions[0] == "Deny"
+}
+
+// params leaves out the parts of the params of bindings. A param that all bindings have with the
+// same value is one setting: its parts are left out of all of them.
+func (m *mutator) params() {
+	bindings := m.list("spec", "bindings")
+	for i, binding := range bindings {
+		own, _ := binding["params"].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(own)) {
+			shared := !slices.ContainsFunc(bindings, func(other map[string]any) bool {
+				return !reflect.DeepEqual(lookupPath(other, []any{"params", key}), own[key])
+			})
+			if shared && i > 0 {
+				continue
+			}
+			start := len(m.all)
+			if len(own) > 1 {
+				m.leave("spec", "bindings", i, "params", key)
+			}
+			m.parts("spec", "bindings", i, "params", key)
+			if shared {
+				m.spread(start, key)
+			}
+		}
+	}
+}
+
+// spread gives all bindings of the mutants from start on the param of the first binding.
+func (m *mutator) spread(start int, key string) {
+	for _, mutant := range m.all[start:] {
+		changed := &mutator{policy: mutant.policy}
+		bindings := changed.list("spec", "bindings")
+		for _, binding := range bindings[1:] {
+			params, _ := binding["params"].(map[string]any)
+			if value := lookupPath(bindings[0], []any{"params", key}); value != nil {
+				params[key] = value
+			} else {
+				delete(params, key)
+			}
+		}
+	}
 }
 
 // existing leaves out what a policy says about existing objects, and changes its expressions.

@@ -153,3 +153,62 @@ expect: {allowed: false}
 		}
 	}
 }
+
+// TestParamsOfAllBindings: a param that all bindings have with the same value is one setting, although
+// each of them reads another part of it. A binding that denies everywhere is what there is without one.
+func TestParamsOfAllBindings(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, bindings, expect string
+		survivors                []string
+	}{
+		{
+			"the same value", `[{name: a, validationActions: [Warn], params: {mode: a, says: {a: one, b: two}}}, {name: b, validationActions: [Warn], params: {mode: b, says: {a: one, b: two}}}]`,
+			`{allowed: true, warnings: ["one (ClusterObjectPolicy p)", "two (ClusterObjectPolicy p)"]}`, nil,
+		},
+		{
+			"other values", `[{name: a, validationActions: [Warn], params: {mode: a, says: {a: one, b: two}}}, {name: b, validationActions: [Warn], params: {mode: b, says: {a: two, b: two}}}]`,
+			`{allowed: true, warnings: ["one (ClusterObjectPolicy p)", "two (ClusterObjectPolicy p)"]}`,
+			[]string{"spec.bindings[0].params.says.b", "spec.bindings[1].params.says.a"},
+		},
+	} {
+		got := bindingSurvivors(t, "string(params.says[params.mode])", row.bindings, row.expect)
+		if diff := cmp.Diff(row.survivors, got); diff != "" {
+			t.Errorf("%s: survivors (-want +got):\n%s", row.reason, diff)
+		}
+	}
+	if got := bindingSurvivors(t, "'one'", "[{name: everywhere, validationActions: [Deny]}]", `{allowed: false, causes: ["spec.nodeName: one"]}`); got != nil {
+		t.Errorf("a binding that denies everywhere: %v", got)
+	}
+}
+
+// bindingSurvivors are the parts of bindings that a case does not need.
+func bindingSurvivors(t *testing.T, message, bindings, expect string) []string {
+	t.Helper()
+	_, tests := testsOf(t, fmt.Sprintf(`
+name: denied
+phase: validate
+policies:
+- apiVersion: usher.dev/v1alpha1
+  kind: ClusterObjectPolicy
+  metadata: {name: p}
+  spec:
+    matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+    validations: [{expression: has(object.spec.nodeName), messageExpression: %q}]
+    bindings: %s
+request: {operation: CREATE, namespace: shop, object: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: a}]}}}
+expect: %s
+`, message, bindings, expect))
+	for _, test := range tests {
+		if result := test.Run(t.Context()); result.Status != policytest.Passed {
+			t.Fatal(result.Message)
+		}
+	}
+	var all []string
+	for _, s := range policytest.Mutate(t.Context(), tests).Survivors {
+		if part := s.Without + s.With; strings.Contains(part, "spec.bindings") {
+			all = append(all, part)
+		}
+	}
+	return all
+}
