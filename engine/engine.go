@@ -57,7 +57,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// An Engine is a [usher.Decider] that decides by rules. It takes no locks.
+// An Engine is a [usher.Decider] that decides by rules. It takes no locks, but requests wait for each
+// other while existing objects are inspected.
 type Engine struct {
 	matcher  Matcher
 	kinds    kindFilter // nil if the matcher is none
@@ -67,6 +68,8 @@ type Engine struct {
 	passes   map[usher.Phase][]int
 	pods     pods
 	joins    *joins
+	// inspections has the requests for which existing objects are inspected.
+	inspections chan struct{}
 }
 
 // New returns an engine for the rules of m, which must not change. If facts is nil, a rule that
@@ -87,7 +90,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if facts == nil {
 		facts = fact.ResolverFunc(noFacts)
 	}
-	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}, joins: newJoins()}
+	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}, joins: newJoins(), inspections: make(chan struct{}, maxInspected)}
 	e.kinds, _ = m.(kindFilter)
 	e.looker, _ = m.(looker)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -15,6 +16,9 @@ import (
 // the time that the request has left at most, and reading the objects half of that.
 const inspectionTimeout = 2 * time.Second
 
+// maxInspected is for how many requests objects are inspected at a time.
+const maxInspected = 2
+
 // An inspecting is a rule that has asked for an inspection.
 type inspecting struct {
 	rule    *rule.Rule
@@ -23,7 +27,8 @@ type inspecting struct {
 }
 
 // inspect judges the objects that exist for which rules ask, and records the rules with what they
-// then say. Of a request that is denied nobody is told, and neither is the caller of Each.
+// then say. Of a request that is denied nobody is told, and neither is the caller of Each. Others wait
+// while maxInspected requests are at it: each holds many objects, and takes a processor.
 func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool) {
 	if len(all) == 0 {
 		return
@@ -41,16 +46,46 @@ func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool
 	}
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	lists := d.list(limited, all)
+	reading, stop := context.WithTimeout(limited, most/2)
+	defer stop()
+	lists := map[string]listed{}
+	select {
+	case d.engine.inspections <- struct{}{}:
+		defer func() { <-d.engine.inspections }()
+		lists = d.list(reading, all)
+	case <-reading.Done():
+	}
 	for _, x := range all {
 		start := time.Now()
-		found := d.judgeAll(limited, x, lists[x.key()])
-		x.res.warnings = append(x.res.warnings, x.res.inspect.Tell(limited, found)...)
-		for _, warning := range x.res.warnings {
-			x.finding.Checks = append(x.finding.Checks, usher.Check{Name: x.rule.Name, Message: warning, Actions: []usher.Action{usher.ActWarn}})
+		objects, read := lists[x.key()]
+		if !read {
+			objects.err = fmt.Errorf("too many inspections at once: %w", reading.Err())
 		}
+		d.inspectFor(ctx, limited, x, objects)
 		x.finding.Took += time.Since(start)
 		d.record(x.finding, &x.res)
+	}
+}
+
+// inspectFor judges the objects for one rule until limited is done, and then has until ctx is done to
+// say what it has found. It turns a panic into a failure of the rule, which changes no verdict.
+func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, objects listed) {
+	var err error
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+		if err != nil {
+			x.finding.Outcome, x.finding.Err, x.finding.Ignored = usher.Failed, err, true
+		}
+	}()
+	if objects.err != nil && limited.Err() == nil && !errors.Is(objects.err, context.DeadlineExceeded) {
+		err = objects.err
+	}
+	found := d.judgeAll(limited, x, objects)
+	x.res.warnings = append(x.res.warnings, x.res.inspect.Tell(ctx, found)...)
+	for _, warning := range x.res.warnings {
+		x.finding.Checks = append(x.finding.Checks, usher.Check{Name: x.rule.Name, Message: warning, Actions: []usher.Action{usher.ActWarn}})
 	}
 }
 
@@ -65,11 +100,6 @@ func (x *inspecting) key() string { return fact.Ref{Object: x.res.inspect.Object
 
 // list reads the objects of all inspections, those of several at once.
 func (d *evaluation) list(ctx context.Context, all []*inspecting) map[string]listed {
-	if at, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(at)/2)
-		defer cancel()
-	}
 	paths := map[string]*usher.Paths{}
 	for _, x := range all {
 		key := x.key()
@@ -98,7 +128,12 @@ func (d *evaluation) list(ctx context.Context, all []*inspecting) map[string]lis
 // errNoSample is the error of a resolver that does not know lists with limits.
 var errNoSample = errors.New("lists with limits cannot be resolved here")
 
-func (d *evaluation) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) listed {
+func (d *evaluation) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) (list listed) {
+	defer func() {
+		if value := recover(); value != nil {
+			list = listed{err: &PanicError{Value: value, Stack: debug.Stack()}}
+		}
+	}()
 	if err := r.Facts.Check(ref); err != nil {
 		return listed{err: err}
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,7 +113,7 @@ func TestInspection(t *testing.T) {
 				}
 				return sampled, row.err
 			})
-			r := &usher.Request{Phase: usher.Validate, Operation: usher.Update, Name: "shop", Object: usher.TreeObject(map[string]any{"new": true})}
+			r := labelling()
 			e := engine.New(index.New(rules), facts, engine.Options{})
 			d, err := e.Decide(ctx, r)
 			if err != nil {
@@ -127,4 +131,136 @@ func TestInspection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A promised context has a deadline, and does not end.
+type promised struct {
+	context.Context
+
+	at time.Time
+}
+
+func (p promised) Deadline() (time.Time, bool) { return p.at, true }
+
+// TestInspectionTells has an inspection take all of its time: it has time left to tell.
+func TestInspectionTells(t *testing.T) {
+	t.Parallel()
+	slow := program(func(ctx context.Context, _ *rule.Input) (rule.Outcome, error) {
+		<-ctx.Done()
+		return rule.Outcome{Verdict: usher.Deny, Message: "bad"}, nil
+	})
+	asks := inspecting(slow)
+	told := program(func(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+		out, err := asks(ctx, in)
+		tell := out.Inspect.Tell
+		out.Inspect.Tell = func(ctx context.Context, of *rule.Inspected) []string {
+			if ctx.Err() != nil {
+				t.Errorf("there is no time left to tell: %v", ctx.Err())
+			}
+			return tell(ctx, of)
+		}
+		return out, err
+	})
+	e := validator(podNamed("a"), told)
+	d, err := e.Decide(promised{t.Context(), time.Now().Add(100 * time.Millisecond)}, labelling())
+	if err != nil || d.Verdict != usher.Allow {
+		t.Errorf("got %v, %v", d.Verdict, err)
+	}
+	if diff := cmp.Diff([]string{"1 of 1", "a 1 bad"}, d.Warnings); diff != "" {
+		t.Errorf("warnings -want +got:\n%s", diff)
+	}
+}
+
+// TestInspectionsAtOnce has as many requests as may be inspected at a time hang: others are allowed,
+// and say that nothing was read.
+func TestInspectionsAtOnce(t *testing.T) {
+	t.Parallel()
+	release, lists := make(chan struct{}), make(chan struct{}, 9)
+	facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) {
+		lists <- struct{}{}
+		<-release
+		return podNamed("good")(t.Context(), fact.Ref{})
+	})
+	e := validator(facts, inspecting(program(byName)))
+	var hanging sync.WaitGroup
+	for range 2 {
+		hanging.Go(func() {
+			if d, err := e.Decide(t.Context(), labelling()); err != nil || d.Verdict != usher.Allow {
+				t.Errorf("got %v, %v", d.Verdict, err)
+			}
+		})
+		<-lists
+	}
+	d, err := e.Decide(promised{t.Context(), time.Now().Add(100 * time.Millisecond)}, labelling())
+	if err != nil || d.Verdict != usher.Allow || len(d.Warnings) != 1 || !strings.Contains(d.Warnings[0], "too many inspections at once") || d.Findings[0].Outcome == usher.Failed {
+		t.Errorf("one too many: %v, %q, %v", d.Verdict, d.Warnings, err)
+	}
+	close(release)
+	hanging.Wait()
+	if d, err := e.Decide(t.Context(), labelling()); err != nil || !slices.Equal(d.Warnings, []string{"1 of 1"}) {
+		t.Errorf("afterwards: %q, %v", d.Warnings, err)
+	}
+}
+
+// TestInspectionsFail has each part of an inspection fail or panic: the finding says so, and the
+// request is allowed.
+func TestInspectionsFail(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason string
+		facts  fact.Resolver
+		judge  program
+		tell   func()
+		want   string
+	}{
+		{"pods that may not be read", fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, errBroken }), byName, func() {}, "fact v1 Pod shop/: broken"},
+		{"reading panics", fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { panic("reading") }), byName, func() {}, "panicked: reading"},
+		{"telling panics", podNamed("good"), byName, func() { panic("telling") }, "panicked: telling"},
+		{"judging panics", podNamed("good"), func(context.Context, *rule.Input) (rule.Outcome, error) { panic("judging") }, func() {}, ""},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			asks := inspecting(row.judge)
+			e := validator(row.facts, program(func(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+				out, err := asks(ctx, in)
+				tell := out.Inspect.Tell
+				out.Inspect.Tell = func(ctx context.Context, of *rule.Inspected) []string {
+					row.tell()
+					return tell(ctx, of)
+				}
+				return out, err
+			}))
+			d, err := e.Decide(t.Context(), labelling())
+			if err != nil || d.Verdict != usher.Allow {
+				t.Fatalf("got %v, %v", d.Verdict, err)
+			}
+			f := d.Findings[0]
+			got := ""
+			if f.Err != nil {
+				got = f.Err.Error()
+			}
+			if got != row.want || (f.Outcome == usher.Failed) != (row.want != "") || f.Ignored != (row.want != "") {
+				t.Errorf("outcome %v, ignored %t, error %q, want %q", f.Outcome, f.Ignored, got, row.want)
+			}
+		})
+	}
+}
+
+// podNamed is a cluster with one pod.
+func podNamed(name string) fact.ResolverFunc {
+	return func(context.Context, fact.Ref) (any, error) {
+		return &fact.Sampled{Total: 1, Objects: []fact.Item{{Decoded: map[string]any{"metadata": map[string]any{"name": name}}}}}, nil
+	}
+}
+
+// validator decides by one rule.
+func validator(facts fact.Resolver, p program) *engine.Engine {
+	r := one("a", p)
+	r.Phase = usher.Validate
+	return engine.New(index.New([]rule.Rule{r}), facts, engine.Options{})
+}
+
+// labelling is an update of a namespace.
+func labelling() *usher.Request {
+	return &usher.Request{Phase: usher.Validate, Operation: usher.Update, Name: "shop", Object: usher.TreeObject(map[string]any{"new": true})}
 }

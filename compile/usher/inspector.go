@@ -33,6 +33,7 @@ func newInspector(o *Object) *inspector {
 	for _, paths := range []*usher.Paths{i.object, i.old} {
 		paths.Add("metadata", "labels")
 	}
+	i.object.Add("metadata", "deletionTimestamp")
 	return i
 }
 
@@ -53,6 +54,9 @@ type coming struct {
 
 // Run implements [rule.Program].
 func (i *inspector) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	if metadata, _ := in.Object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+		return rule.Outcome{Skipped: "the namespace is being deleted, with all that is in it"}, nil
+	}
 	var all []coming
 	for k := range i.bindings {
 		came, err := i.comings(ctx, in, &i.bindings[k])

@@ -48,8 +48,6 @@ type Resolver struct {
 	wanted chan schema.GroupVersionKind
 	// rewatch is signalled by Watch.
 	rewatch chan struct{}
-	// samples has the samples that are being read.
-	samples chan struct{}
 
 	mu     sync.RWMutex
 	pinned map[schema.GroupVersionKind]bool
@@ -82,7 +80,6 @@ func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 		options: o,
 		wanted:  make(chan schema.GroupVersionKind, 64),
 		rewatch: make(chan struct{}, 1),
-		samples: make(chan struct{}, maxSamples),
 		kinds:   map[schema.GroupVersionKind]*kind{},
 	}
 }

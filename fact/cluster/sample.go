@@ -18,12 +18,10 @@ import (
 
 const (
 	// samplePage is how many objects of a sample are read at once, and maxSamplePage how many bytes
-	// these may have.
+	// these may have. If they have more, fewer objects are read at once.
 	samplePage    = 250
-	maxSamplePage = 32 << 20
-	// maxSamples is how many samples are read at the same time: each takes memory for a page and for
-	// what it keeps.
-	maxSamples = 2
+	maxSamplePage = 16 << 20
+	fewer         = 10
 )
 
 // A sampling reads the objects of a kind for a sample.
@@ -46,12 +44,6 @@ func (r *Resolver) sample(ctx context.Context, m mapping, o *fact.Object, namesp
 			s.Add(fact.Item{Decoded: tree}, tree)
 		})
 		return s.Sampled(0), nil
-	}
-	select {
-	case r.samples <- struct{}{}:
-		defer func() { <-r.samples }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("get %s: too many lists at once: %w", o, ctx.Err())
 	}
 	read := r.samplePages
 	if r.options.REST == nil {
@@ -111,9 +103,13 @@ func (r *Resolver) samplePages(ctx context.Context, s *sampling, m mapping, name
 		path = append(path, "namespaces", namespace)
 	}
 	path = append(path, m.resource.Resource)
-	next := ""
+	next, limit := "", samplePage
 	for {
-		page, err := r.page(ctx, path, next)
+		page, err := r.page(ctx, path, next, limit)
+		if errors.Is(err, errPage) && limit > fewer {
+			limit /= fewer
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -137,9 +133,9 @@ type rawPage struct {
 // errPage is the error of a page whose objects are too large together.
 var errPage = errors.New("the objects are too large")
 
-func (r *Resolver) page(ctx context.Context, path []string, next string) (*rawPage, error) {
+func (r *Resolver) page(ctx context.Context, path []string, next string, limit int) (*rawPage, error) {
 	request := r.options.REST.Get().AbsPath(path...).SetHeader("Accept", "application/json").WarningHandler(rest.NoWarnings{}).
-		Param("limit", strconv.Itoa(samplePage))
+		Param("limit", strconv.Itoa(limit))
 	if next != "" {
 		request.Param("continue", next)
 	}

@@ -41,25 +41,27 @@ func pages(t *testing.T, number, each, hangs int, padding string) rest.Interface
 		if r.URL.Path != "/api/v1/namespaces/shop/configmaps" || r.URL.Query().Get("limit") == "" {
 			t.Errorf("asked for %s", r.URL)
 		}
-		at := 0
-		if text := r.URL.Query().Get("continue"); text != "" {
-			if _, err := fmt.Sscan(text, &at); err != nil {
-				t.Error(err)
+		var offset, limit int
+		for name, number := range map[string]*int{"continue": &offset, "limit": &limit} {
+			if text := r.URL.Query().Get(name); text != "" {
+				if _, err := fmt.Sscan(text, number); err != nil {
+					t.Error(err)
+				}
 			}
 		}
-		if at == hangs {
+		if offset == hangs*each {
 			<-r.Context().Done()
 			return
 		}
 		list := map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metav1.ListMeta{}}
-		if at+1 < number {
-			left := int64((number - at - 1) * each)
-			list["metadata"] = metav1.ListMeta{Continue: fmt.Sprint(at + 1), RemainingItemCount: &left}
+		end := min(offset+min(each, limit), number*each)
+		if left := int64(number*each - end); left > 0 {
+			list["metadata"] = metav1.ListMeta{Continue: fmt.Sprint(end), RemainingItemCount: &left}
 		}
 		var items []any
-		for i := range each {
+		for i := offset; i < end; i++ {
 			items = append(items, map[string]any{
-				"metadata": map[string]any{"name": fmt.Sprintf("m-%d-%d", at, i), "namespace": "shop", "labels": map[string]any{"left": "out"}},
+				"metadata": map[string]any{"name": fmt.Sprintf("m-%d", i), "namespace": "shop", "labels": map[string]any{"left": "out"}},
 				"data":     map[string]any{"kept": padding},
 			})
 		}
@@ -95,7 +97,9 @@ func TestSample(t *testing.T) {
 		{"no page more than is needed", 3, 2, 2, "x", 4, 4, 6, ""},
 		{"what has been read when the time is up counts", 3, 2, 1, "x", 10, 2, 6, ""},
 		{"nothing has been read", 3, 2, 0, "x", 10, 0, 0, "get v1 ConfigMap shop/()"},
-		{"a page is too large", 1, 40, never, strings.Repeat("x", 1<<20), 10, 0, 0, "too large"},
+		{"a page is too large for memory, fewer objects are not", 1, 26, never, strings.Repeat("x", 640<<10), 40, 26, 26, ""},
+		{"25 are too large, 2 are not", 1, 27, never, strings.Repeat("x", 1<<20), 5, 5, 27, ""},
+		{"two objects are too large", 1, 3, never, strings.Repeat("x", 9<<20), 10, 0, 0, "too large"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +128,7 @@ func TestSample(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]any{
-				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m-0-0", "namespace": "shop"}, "data": map[string]any{"kept": row.padding},
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m-0", "namespace": "shop"}, "data": map[string]any{"kept": row.padding},
 			}
 			if diff := cmp.Diff(want, tree); diff != "" {
 				t.Errorf("what is kept, -want +got:\n%s", diff)
