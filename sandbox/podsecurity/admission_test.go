@@ -50,6 +50,8 @@ const podAndController = "TestValidatePodAndController"
 // workloads are the rows whose answer is another one, with the reason.
 var workloads = map[string]string{ //nolint:gochecknoglobals // a table
 	podAndController + "/deployment:namespace_not_found": "policies that cannot read a namespace refuse, also workloads",
+	ofNamespaces + "/prioritized_pods":                   "pods of exempt runtime classes count until they have been read",
+	ofNamespaces + "/timeout_on_evaluate":                "the evaluator of the test is slow, and policies are not: TestInspectionTells of engine has one that is",
 }
 
 // undecoded are the rows about objects that are not of the kind of the request. API servers refuse
@@ -63,32 +65,37 @@ var undecoded = []string{ //nolint:gochecknoglobals // a table
 	podAndController + "/pod:invalid_old_object",
 }
 
-// TestAdmissionOfUpstream runs the test that Kubernetes has for requests about pods and workloads,
-// with the policies for labels in place of its plugin.
+// TestAdmissionOfUpstream runs the tests that Kubernetes has for requests about pods, workloads and
+// namespaces, with the policies for labels in place of its plugin.
 func TestAdmissionOfUpstream(t *testing.T) {
 	t.Parallel()
 	if !*whole {
 		t.Skip("run with -whole: TestLabels compares generated requests with the plugin")
 	}
 	s := replaced(t, "admission", "admission.go", func(f *ast.FuncDecl) string {
-		if f.Recv == nil || f.Name.Name != "Validate" {
+		if f.Recv == nil {
 			return ""
 		}
-		return "\nfunc (a *Admission) Validate(ctx context.Context, attrs api.Attributes) *admissionv1.AdmissionResponse { return a.ask(a.upstream_Validate(ctx, attrs), ctx, attrs) }\n"
+		return instead[f.Name.Name]
 	})
-	s.tests = []string{podAndController}
+	s.tests = []string{podAndController, ofNamespaces, ofOrder, ofWarnings}
 	asked, j := 0, &labelsJudge{}
 	answer := func(question []byte) requestAnswer {
 		var q requestQuestion
 		if err := json.Unmarshal(question, &q); err != nil {
 			t.Fatal(err)
 		}
-		asked++
 		return j.answer(t, &q)
 	}
-	passed, output := s.run(t, func(question []byte) any { return answer(question) })
+	passed, output := s.run(t, func(question []byte) any {
+		asked++
+		if q := namespaceQuestionOf(t, question); q != nil {
+			return q.answer(t)
+		}
+		return answer(question)
+	})
 	for row, ok := range passed {
-		if _, differs := workloads[row]; strings.Contains(row, "/") && ok == differs {
+		if _, differs := workloads[row]; isRow(row) && ok == differs {
 			t.Errorf("%s: passes is %t; a difference is expected is %t", row, ok, differs)
 		}
 	}
@@ -97,15 +104,32 @@ func TestAdmissionOfUpstream(t *testing.T) {
 	}
 	t.Logf("%d rows asked about %d requests", len(passed)-1, asked)
 	passed, _ = s.run(t, func(question []byte) any {
+		if q := namespaceQuestionOf(t, question); q != nil {
+			a := q.answer(t)
+			return a.wrong()
+		}
 		a := answer(question)
 		return requestAnswer{Allowed: !a.Allowed}
 	})
 	for row, ok := range passed {
-		_, differs := workloads[row]
-		if asks := !slices.Contains(undecoded, row) && !differs; strings.Contains(row, "/") && ok == asks {
+		if _, differs := workloads[row]; differs {
+			continue
+		}
+		if asks := !slices.Contains(undecoded, row); isRow(row) && ok == asks {
 			t.Errorf("with wrong answers, %s: passes is %t; it asks is %t", row, ok, asks)
 		}
 	}
+}
+
+// isRow reports whether a name is that of a row of a table, or of a test that has none.
+func isRow(name string) bool { return strings.Contains(name, "/") || name == ofOrder }
+
+// instead are the methods that ask.
+var instead = map[string]string{ //nolint:gochecknoglobals // a table
+	"Validate":               "\nfunc (a *Admission) Validate(ctx context.Context, attrs api.Attributes) *admissionv1.AdmissionResponse { return a.ask(a.upstream_Validate(ctx, attrs), ctx, attrs) }\n",
+	"ValidateNamespace":      "\nfunc (a *Admission) ValidateNamespace(ctx context.Context, attrs api.Attributes) *admissionv1.AdmissionResponse { return a.askNamespace(ctx, attrs) }\n",
+	"prioritizePods":         "\nfunc (a *Admission) prioritizePods(pods []*corev1.Pod) []*corev1.Pod { return askOrder(pods) }\n",
+	"exemptNamespaceWarning": "\nfunc (a *Admission) exemptNamespaceWarning(name string, _ api.Policy, labels map[string]string) string { return a.askWarning(name, labels) }\n",
 }
 
 // A labelsJudge decides by the policies for labels. The configuration is the same for all requests.
