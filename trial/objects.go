@@ -289,12 +289,9 @@ func (m *maker) deviations(base map[string]any) []deviation {
 	var all []deviation
 	for _, key := range slices.Sorted(maps.Keys(m.choices)) {
 		at := strings.Split(key, separator)
-		if len(at) == 1 && path(at).isIdentity() {
-			// The kind of an object is that of the request.
-			continue
-		}
 		for _, value := range m.choices[key] {
-			if len(all) < mostVariants {
+			// The kind of an object is that of the request.
+			if len(all) < mostVariants && (len(at) > 1 || !path(at).isIdentity()) {
 				all = append(all, deviation{at, value, with(base, at, value)})
 			}
 		}

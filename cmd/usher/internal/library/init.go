@@ -61,7 +61,7 @@ overwritten.`,
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with (repeatable)")
+	cmd.Flags().StringArrayVar(&chosen, "pack", []string{"best-practices"}, "pack or policy to begin with, such as supply-chain (repeatable)")
 	if err := cmd.RegisterFlagCompletionFunc("pack", flags.Complete); err != nil {
 		panic(err)
 	}
