@@ -75,7 +75,7 @@ func (r *rig) told(t *testing.T, state string, kinds int, line string) {
 			return fmt.Errorf("no %q in\n%s", line, text)
 		}
 		if got := sum(t, r.process, "usher_policy_kinds", `state="`+state+`"`); got != float64(kinds) {
-			return fmt.Errorf("the metric is %v", got)
+			return fmt.Errorf("the metric is %v, and readyz says\n%s", got, text)
 		}
 		return nil
 	})
@@ -110,6 +110,11 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 func (r *rig) removeCRDs(t *testing.T) {
 	t.Helper()
 	for _, resource := range recent {
+		// An API server that is still starting to store objects of a kind keeps a CRD that is deleted.
+		kind := schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: resource}
+		if _, err := r.dynamic.Resource(kind).List(testContext(t), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		if err := r.dynamic.Resource(definitions).Delete(testContext(t), resource+".usher.dev", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
