@@ -97,7 +97,7 @@ func (k *policyKinds) read() error {
 			continue
 		}
 		url := document.ServerRelativeURL()
-		if k.urls[gv] == url {
+		if k.urls[gv] == url && !k.older(kinds) {
 			continue
 		}
 		set, err := schemasOf(document, kinds)
@@ -108,6 +108,14 @@ func (k *policyKinds) read() error {
 		k.note(gv, url, kinds, set)
 	}
 	return errors.Join(errs...)
+}
+
+// older reports whether one of the kinds lacks fields. Its schemas are read again each time: a busy API
+// server may list a document before it serves it.
+func (k *policyKinds) older(kinds []api.Kind) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(kinds, func(of api.Kind) bool { return len(k.dropped[of.Kind]) > 0 })
 }
 
 // compare finds out whether the cluster serves other kinds than before, as far as its schemas tell.

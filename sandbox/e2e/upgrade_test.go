@@ -69,7 +69,8 @@ func TestUpgradeOfTheImageOnly(t *testing.T) {
 // told waits until the metric and /readyz?verbose say in which state kinds are.
 func (r *rig) told(t *testing.T, state string, kinds int, line string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d kinds are %s", kinds, state), func() error {
+	// Busy API servers are slow to serve the schemas of CRDs that changed.
+	within(t, 3*deadline, fmt.Sprintf("%d kinds are %s", kinds, state), func() error {
 		text := verbose(r.process)
 		if !strings.Contains(text, line) {
 			return fmt.Errorf("no %q in\n%s", line, text)
