@@ -84,8 +84,9 @@ func TestCRDsThatDifferFromThisVersion(t *testing.T) {
 	}
 }
 
-// TestCRDsAreReadWhenTheyChange: an upgrade of the CRDs ends what is said about them, and schemas
-// that have not changed are not read again.
+// TestCRDsAreReadWhenTheyChange: an upgrade of the CRDs ends what is said about them, also if the API
+// server lists the new schemas before it serves them, and schemas that have not changed and lack no
+// field are not read again.
 func TestCRDsAreReadWhenTheyChange(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -98,17 +99,27 @@ func TestCRDsAreReadWhenTheyChange(t *testing.T) {
 		}
 	}
 	read()
-	read()
 	if served.reads != 2 {
-		t.Errorf("%d documents read, want 2 groups once", served.reads)
+		t.Errorf("%d documents read, want those of 2 groups", served.reads)
+	}
+	read()
+	if served.reads != 3 {
+		t.Errorf("%d documents read, want those of 2 groups, and that which lacks fields again", served.reads)
 	}
 	if n := strings.Count(log.String(), "older than Usher"); n != 1 {
 		t.Errorf("%d records, want 1:\n%s", n, &log)
 	}
-	served.without, served.version = nil, 1
+	served.version = 1
+	read()
+	served.without = nil
 	read()
 	if text := kinds.Describe(); text != "" || !strings.Contains(log.String(), "the CRD has all fields of this version") {
 		t.Errorf("after the upgrade: %s\n%s", text, &log)
+	}
+	reads := served.reads
+	read()
+	if served.reads != reads {
+		t.Errorf("%d documents read again, want none: no kind lacks fields", served.reads-reads)
 	}
 	served.err = errors.New("no answer")
 	served.version = 2
