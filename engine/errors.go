@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -27,6 +28,13 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panicked: %v", e.Value
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// catch makes a panic the error. It is deferred itself: recover works in deferred functions alone.
+func catch(err *error) {
+	if value := recover(); value != nil {
+		*err = &PanicError{Value: value, Stack: debug.Stack()}
+	}
 }
 
 // An OverrunError is the error of a rule whose programs ran longer than [Options.RuleTimeout].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -72,13 +71,11 @@ func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool
 func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, objects listed) {
 	var err error
 	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
-		}
 		if err != nil {
 			x.finding.Outcome, x.finding.Err, x.finding.Ignored = usher.Failed, err, true
 		}
 	}()
+	defer catch(&err)
 	if objects.err != nil && limited.Err() == nil && !errors.Is(objects.err, context.DeadlineExceeded) {
 		err = objects.err
 	}
@@ -129,11 +126,7 @@ func (d *evaluation) list(ctx context.Context, all []*inspecting) map[string]lis
 var errNoSample = errors.New("lists with limits cannot be resolved here")
 
 func (d *evaluation) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) (list listed) {
-	defer func() {
-		if value := recover(); value != nil {
-			list = listed{err: &PanicError{Value: value, Stack: debug.Stack()}}
-		}
-	}()
+	defer catch(&list.err)
 	if err := r.Facts.Check(ref); err != nil {
 		return listed{err: err}
 	}

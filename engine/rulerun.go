@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -73,13 +72,11 @@ func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) 
 	}
 	defer func() {
 		a.frame.ctx.Release()
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
-		}
 		if err != nil {
 			res, err = result{}, a.explain(err)
 		}
 	}()
+	defer catch(&err)
 	return a.steps(ctx)
 }
 
