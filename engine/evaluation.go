@@ -82,6 +82,16 @@ func newEvaluation(e *Engine, r *usher.Request, tree map[string]any, paths *ushe
 	return d
 }
 
+// onCreation completes r, a request that creates the object, as if the user had sent it, and returns its
+// evaluation. Its rules share the facts in known.
+func (d *evaluation) onCreation(r *usher.Request, object map[string]any, known *fact.Known) *evaluation {
+	r.UID, r.User, r.DryRun, r.Trusted = d.request.UID, d.request.User, d.request.DryRun, d.request.Trusted
+	r.Object, r.Options = usher.TreeObject(object), d.engine.pods.options
+	on := newEvaluation(d.engine, r, object, usher.AllPaths())
+	on.known = known
+	return on
+}
+
 // match returns the rules of a pass that match the object in its current state, with everything
 // decoded that they read. The error is that of an object that cannot be decoded.
 func (d *evaluation) match(pass int) ([]*rule.Rule, error) {

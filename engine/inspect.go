@@ -205,9 +205,8 @@ func (d *evaluation) onExisting(i *rule.Inspection, object *fact.Item, known *fa
 		return nil
 	}
 	r := i.Creation
-	r.UID, r.User, r.DryRun, r.Trusted = d.request.UID, d.request.User, d.request.DryRun, d.request.Trusted
-	r.Namespace, r.Object, r.Options = i.Name, usher.TreeObject(tree), d.engine.pods.options
+	r.Namespace = i.Name
 	metadata, _ := tree["metadata"].(map[string]any)
 	r.Name, _ = metadata["name"].(string)
-	return &evaluation{engine: d.engine, request: &r, tree: tree, paths: usher.AllPaths(), known: known, memo: &rule.Memo{}}
+	return d.onCreation(&r, tree, known)
 }

@@ -130,10 +130,9 @@ func (d *evaluation) project(ctx context.Context) (*projection, error) {
 // facts of those that are run on the workload.
 func (d *evaluation) onPod(w *rule.Workload, pod map[string]any, phase usher.Phase) *evaluation {
 	r := rule.PodCreation(phase)
-	r.UID, r.Namespace, r.User, r.DryRun, r.Trusted = d.request.UID, w.Namespace, d.request.User, d.request.DryRun, d.request.Trusted
-	r.Object, r.Options = usher.TreeObject(pod), d.engine.pods.options
-	on := newEvaluation(d.engine, &r, pod, usher.AllPaths())
-	on.known, on.workload, on.of = d.known, w, d
+	r.Namespace = w.Namespace
+	on := d.onCreation(&r, pod, d.known)
+	on.workload, on.of = w, d
 	return on
 }
 
