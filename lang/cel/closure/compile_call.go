@@ -17,9 +17,9 @@ func (p *plan) call(e ast.Expr) node {
 	args := c.Args()
 	switch c.FunctionName() {
 	case operators.LogicalAnd:
-		return and(p.nodes(terms(e, nil)))
+		return &connective{terms: p.nodes(terms(e, nil))}
 	case operators.LogicalOr:
-		return or(p.nodes(terms(e, nil)))
+		return &connective{terms: p.nodes(terms(e, nil)), decides: true}
 	case operators.Conditional:
 		return &conditional{p.node(args[0]), p.branch(args[1]), p.branch(args[2])}
 	case operators.Equals, operators.NotEquals:

@@ -2,38 +2,21 @@ package closure
 
 import "github.com/google/cel-go/common/types"
 
-// An and is && of all its terms.
-type and []node
-
-func (a and) eval(f *Frame) any {
-	var err any
-	for _, term := range a {
-		v := term.eval(f)
-		holds, ok := truth(v)
-		switch {
-		case ok && !holds:
-			return types.False
-		case !ok && err == nil:
-			err = noOverload(v)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return types.True
+// A connective is && or || of all its terms.
+type connective struct {
+	terms []node
+	// decides is the value with which one term decides, whatever the others are.
+	decides bool
 }
 
-// An or is || of all its terms.
-type or []node
-
-func (o or) eval(f *Frame) any {
+func (c *connective) eval(f *Frame) any {
 	var err any
-	for _, term := range o {
+	for _, term := range c.terms {
 		v := term.eval(f)
 		holds, ok := truth(v)
 		switch {
-		case ok && holds:
-			return types.True
+		case ok && holds == c.decides:
+			return types.Bool(holds)
 		case !ok && err == nil:
 			err = noOverload(v)
 		}
@@ -41,7 +24,7 @@ func (o or) eval(f *Frame) any {
 	if err != nil {
 		return err
 	}
-	return types.False
+	return types.Bool(!c.decides)
 }
 
 // A not is !.
