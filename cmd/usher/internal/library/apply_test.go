@@ -87,6 +87,8 @@ func TestInstallInCluster(t *testing.T) {
 		u.SetName("old-types")
 		return u
 	}
+	empty := installed("pack-version: 1.0.0", "pack-version: 0.1.0")
+	delete(empty.Object, "spec")
 	for _, row := range []struct {
 		reason   string
 		existing *unstructured.Unstructured
@@ -106,6 +108,7 @@ func TestInstallInCluster(t *testing.T) {
 		{"and their actions", installed("[Warn]", "[Deny]"), library.Settings{Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "+", `"validationActions":["Deny"]`, nil},
 		{"a later version", installed("pack-version: 1.0.0", "pack-version: 1.10.0"), library.Settings{}, false, nil, "", "version 1.10.0 is installed, which is newer than 1.0.0 of the pack", "", cli.ErrNegative},
 		{"a change of the policy itself", installed("severity: high", "severity: low"), library.Settings{}, false, nil, "applied service-types\n", "  overwrites changes that were made after the installation: severity\n", `"severity":"high"`, nil},
+		{"a policy without a spec", empty, library.Settings{}, false, nil, "applied service-types\n", "  changes category, description, ", `"name":"everywhere"`, nil},
 		{"a policy that the pack does not have any more", renamed(installed("", "")), library.Settings{}, false, nil, "applied service-types\n",
 			"pack networking 1.0.0 does not have the policy old-types any more, which stays in force: move its bindings to the policy that replaces it, if there is one, and remove it with 'kubectl delete clusterobjectpolicies old-types'\n", `"kind"`, nil},
 		{"a policy of somebody else", installed("usher.dev/pack:", "other:"), library.Settings{}, false, nil, "", "not of a pack", "", cli.ErrNegative},

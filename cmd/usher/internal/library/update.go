@@ -117,7 +117,10 @@ func (u *update) summary() []string {
 	lines := []string{}
 	old, _ := u.installed["spec"].(map[string]any)
 	next, _ := u.next["spec"].(map[string]any)
-	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(union(old, next))), func(field string) bool {
+	fields := map[string]any{}
+	maps.Copy(fields, old)
+	maps.Copy(fields, next)
+	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(field string) bool {
 		return field == "bindings" || reflect.DeepEqual(plain(old[field]), plain(next[field]))
 	})
 	about := slices.DeleteFunc(slices.Clone(changed), func(field string) bool {
@@ -147,12 +150,6 @@ func (u *update) summary() []string {
 		}
 	}
 	return lines
-}
-
-func union(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
 }
 
 // plain returns a value as JSON has it: numbers of a cluster and of a file have other types.
