@@ -24,6 +24,8 @@ import (
 type Flags struct {
 	folders, params []string
 	action          string
+	// all are the packs, once they are read.
+	all []library.Pack
 }
 
 // Register adds the flag that names more packs.
@@ -40,6 +42,9 @@ func (f *Flags) RegisterSettings(cmd *cobra.Command) {
 
 // Packs returns the packs that come with Usher, and those of the folders.
 func (f *Flags) Packs() ([]library.Pack, error) {
+	if f.all != nil {
+		return f.all, nil
+	}
 	all, err := library.Packs()
 	if err != nil {
 		return nil, err
@@ -51,7 +56,8 @@ func (f *Flags) Packs() ([]library.Pack, error) {
 		}
 		all = append(all, found...)
 	}
-	return library.Join(all)
+	f.all, err = library.Join(all)
+	return f.all, err
 }
 
 // read returns the pack in a folder, or those in the folders of it. Links that lead out of the
