@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/usher-dev/usher/rule"
 )
 
 // An Inclusion names policies of another pack. The pack that includes them has them under its own
@@ -74,11 +72,12 @@ func distinct(packs []Pack) []error {
 func (p *Pack) included(packs map[string]*Pack) ([]Policy, error) {
 	var all []Policy
 	var errs []error
+	known := slices.Sorted(maps.Keys(packs))
 	for _, inclusion := range p.Include {
 		from, ok := packs[inclusion.Pack]
 		switch {
 		case !ok:
-			errs = append(errs, fmt.Errorf("no pack %s%s", inclusion.Pack, hint(inclusion.Pack, slices.Sorted(maps.Keys(packs)))))
+			errs = append(errs, fmt.Errorf("no pack %s: %s", inclusion.Pack, suggestion(inclusion.Pack, known, "there are "+strings.Join(known, ", "))))
 			continue
 		case from.Name == p.Name:
 			errs = append(errs, errors.New("a pack cannot include itself"))
@@ -122,15 +121,7 @@ func (p *Pack) as(other *Pack, file, category string) (Policy, error) {
 		}
 		return policy, nil
 	}
-	return Policy{}, fmt.Errorf("pack %s has no file %s.yaml%s", p.Name, file, hint(file, files))
-}
-
-// hint returns the end of an error about a name that does not exist.
-func hint(name string, names []string) string {
-	if near := rule.Nearest(name, names); near != "" {
-		return ": did you mean " + near + "?"
-	}
-	return ": there are " + strings.Join(names, ", ")
+	return Policy{}, fmt.Errorf("pack %s has no file %s.yaml: %s", p.Name, file, suggestion(file, files, "there are "+strings.Join(files, ", ")))
 }
 
 // rename replaces the name of a policy where its cases refer to it: in messages and in exemptions.

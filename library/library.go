@@ -105,7 +105,7 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 		if used[name] {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)))))
+		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)), "'usher library list' has their names")))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -113,14 +113,15 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 	return found, nil
 }
 
-// suggestion says which of the names may be the one that was meant.
-func suggestion(name string, names []string) string {
-	if near := rule.Nearest(name, names); near != "" {
-		return "did you mean " + near + "?"
+// suggestion asks whether the name means a similar one, or one of the few that contain it. If there is
+// none it returns otherwise.
+func suggestion(name string, names []string, otherwise string) string {
+	if similar := rule.Suggestion(name, names); similar != "" {
+		return similar
 	}
-	longer := slices.DeleteFunc(names, func(other string) bool { return !strings.Contains(other, name) })
+	longer := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return !strings.Contains(other, name) })
 	if len(longer) == 0 || len(longer) > 3 {
-		return "'usher library list' has their names"
+		return otherwise
 	}
 	return "did you mean " + strings.Join(longer, " or ") + "?"
 }

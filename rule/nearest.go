@@ -15,6 +15,15 @@ func Nearest(wrong string, words []string) string {
 	return best
 }
 
+// Suggestion asks whether wrong means the [Nearest] of words. It returns "" if none is similar.
+func Suggestion(wrong string, words []string) string {
+	near := Nearest(wrong, words)
+	if near == "" {
+		return ""
+	}
+	return "did you mean " + near + "?"
+}
+
 // distance is the number of letters to insert, delete, replace or swap to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -23,3 +23,12 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestSuggestion(t *testing.T) {
+	t.Parallel()
+	for wrong, want := range map[string]string{"vaild": "did you mean valid?", "comment": ""} {
+		if got := rule.Suggestion(wrong, []string{"valid", "reason"}); got != want {
+			t.Errorf("%s: %q, want %q", wrong, got, want)
+		}
+	}
+}

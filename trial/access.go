@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -277,11 +278,7 @@ func (a *access) verbsOf(r *authz.Rule, all []string, there string) {
 		if slices.Contains(all, verb) || slices.Contains(specialVerbs(), verb) && r.URLs == nil {
 			continue
 		}
-		do := there
-		if near := rule.Nearest(verb, all); near != "" {
-			do = "did you mean " + near + "?"
-		}
-		a.warn(fmt.Sprintf("%s.verbs[%d]", r.Name, i), fmt.Sprintf("no request for it has the verb %q", verb), do)
+		a.warn(fmt.Sprintf("%s.verbs[%d]", r.Name, i), fmt.Sprintf("no request for it has the verb %q", verb), cmp.Or(rule.Suggestion(verb, all), there))
 	}
 }
 

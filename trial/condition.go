@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,10 +81,7 @@ func (a *access) compared(field string, r *authz.Rule, use rule.Use) {
 	}
 	for _, c := range use.Compared {
 		if text, ok := c.With.(string); ok && !slices.Contains(exact(set), text) {
-			do := "the rule is for " + strings.Join(exact(set), ", ")
-			if near := rule.Nearest(text, exact(set)); near != "" {
-				do = "did you mean " + near + "?"
-			}
+			do := cmp.Or(rule.Suggestion(text, exact(set)), "the rule is for "+strings.Join(exact(set), ", "))
 			a.warn(field, fmt.Sprintf("request.%s is never %q in %s", use.Paths[0][0], text, r.Name), do)
 		}
 	}

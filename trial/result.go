@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -47,19 +48,14 @@ func (t *run) violation(v kind.Violation) rule.Problem {
 	p := path(v.Path)
 	switch {
 	case v.What == "no field":
-		do := "see kubectl explain"
-		if near := rule.Nearest(p[len(p)-1], v.Fields); near != "" {
-			do = "did you mean " + near + "?"
-		}
+		do := cmp.Or(rule.Suggestion(p[len(p)-1], v.Fields), "see kubectl explain")
 		return t.problem(fmt.Sprintf("the rule sets %s, which no %s has: the API server drops it", p.expression(), t.of.Kind), do)
 	case strings.HasPrefix(v.What, "no "):
 		return t.problem("the API server refuses what the rule makes of a "+t.of.Kind+": "+v.What, "correct it")
 	}
 	do := "correct the value"
 	if _, wrong, ok := strings.Cut(v.What, ", not "); ok && len(v.Fields) > 0 {
-		if near := rule.Nearest(wrong, v.Fields); near != "" {
-			do = "did you mean " + near + "?"
-		}
+		do = cmp.Or(rule.Suggestion(wrong, v.Fields), do)
 	}
 	return t.problem(fmt.Sprintf("the API server refuses what the rule makes of a %s: %s is %s", t.of.Kind, p.expression(), v.What), do)
 }

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -116,10 +117,7 @@ func fieldProblem(set *kind.Set, like *kind.Schema, name string, f *rule.Field, 
 			warn("fieldSelector", fmt.Sprintf("%s is %s, which is compared with no text", p.expression(), kind.Describe(of)), "name a field in it")
 			return
 		case len(step.At.Enum) > 0 && value != "" && !slices.Contains(step.At.Texts(), value):
-			do := "use one of these"
-			if near := rule.Nearest(value, step.At.Texts()); near != "" {
-				do = "did you mean " + near + "?"
-			}
+			do := cmp.Or(rule.Suggestion(value, step.At.Texts()), "use one of these")
 			warn("fieldSelector", fmt.Sprintf("%s is never %q: it is one of %s", p.expression(), value, strings.Join(step.At.Texts(), ", ")), do)
 		case of == kind.Bool && value != "true" && value != "false":
 			warn("fieldSelector", fmt.Sprintf("%s is true or false, and never %q", p.expression(), value), `write "true" or "false"`)

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,9 +146,7 @@ func comparisons(name string, p path, at *kind.Schema, compared []rule.Compariso
 			}
 		case isText && len(at.Enum) > 0 && (c.Op == "==" || c.Op == "!=") && text != "" && !slices.Contains(at.Texts(), text):
 			problem.What = fmt.Sprintf("%s of a %s is never %s: it is one of %s", p.expression(), name, constant(text), strings.Join(at.Texts(), ", "))
-			if near := rule.Nearest(text, at.Texts()); near != "" {
-				problem.Do = "did you mean " + near + "?"
-			}
+			problem.Do = cmp.Or(rule.Suggestion(text, at.Texts()), problem.Do)
 		default:
 			continue
 		}

@@ -1,6 +1,7 @@
 package cue
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,8 +74,8 @@ func (a *advisor) parameters() {
 // given lists the parameters.
 func (a *advisor) given(name string) string {
 	given := a.form.params()
-	if near := rule.Nearest(name, given); near != "" && name != "oldObject" {
-		return "did you mean " + near + "?"
+	if suggestion := rule.Suggestion(name, given); suggestion != "" && name != "oldObject" {
+		return suggestion
 	}
 	return fmt.Sprintf("rules of this kind are given %s", strings.Join(given, " and "))
 }
@@ -221,10 +222,7 @@ func (a *advisor) operationOf(s *ast.StructLit) {
 		case "op":
 			a.mustBe(f, kindString, "write "+strings.Join(operations(), ", "))
 			if text, ok := textOf(f.value); ok && !slices.Contains(operations(), text) {
-				do := "use " + strings.Join(operations(), ", ")
-				if near := rule.Nearest(text, operations()); near != "" {
-					do = "did you mean " + near + "?"
-				}
+				do := cmp.Or(rule.Suggestion(text, operations()), "use "+strings.Join(operations(), ", "))
 				a.problem(rule.Mistake, f.value.Pos(), fmt.Sprintf("%q is no operation of JSON patch, so the rule fails", text), do)
 			}
 		case "path", "from":

@@ -30,10 +30,7 @@ func adviseField(what string, data []string) string {
 	for _, of := range []*apiservercel.DeclType{request, namespace} {
 		names = append(names, fieldsBelow(of)...)
 	}
-	if near := rule.Nearest(m[1], names); near != "" {
-		return "did you mean " + near + "?"
-	}
-	return ""
+	return rule.Suggestion(m[1], names)
 }
 
 // fieldsBelow returns the names of the fields of a type, and of the types of these.

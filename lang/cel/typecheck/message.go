@@ -285,13 +285,10 @@ func (r *run) near(f *finding) string {
 	if unescaped := unescape(f.field); slices.Contains(f.fields, unescaped) {
 		return "write " + f.at.then(unescaped).String() + ": names in objects are not escaped"
 	}
-	near := rule.Nearest(f.field, f.fields)
 	if f.at.holder == "" {
-		if near == "" {
-			return ""
-		}
-		return "did you mean " + near + "?"
+		return rule.Suggestion(f.field, f.fields)
 	}
+	near := rule.Nearest(f.field, f.fields)
 	// The same name in another place is more likely than a similar one in this place.
 	if elsewhere := r.elsewhere(f); elsewhere != nil && !strings.EqualFold(near, f.field) {
 		return "did you mean " + path{f.at.holder, elsewhere}.String() + "?"

@@ -170,8 +170,8 @@ func unknown(found []library.Policy, path string) error {
 			names = append(names, name, found[i].Name+"."+name)
 		}
 	}
-	if near := rule.Nearest(path, names); near != "" {
-		return fmt.Errorf("none of the policies has the param %s: did you mean %s?", path, near)
+	if suggestion := rule.Suggestion(path, names); suggestion != "" {
+		return fmt.Errorf("none of the policies has the param %s: %s", path, suggestion)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(name, ".") })
 	if len(names) == 0 {

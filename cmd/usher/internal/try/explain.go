@@ -238,8 +238,8 @@ func (f *explainFlags) checkPolicy(report *explainReport) error {
 	if f.policy == "" || len(report.Explained) == 0 || slices.Contains(f.names, f.policy) {
 		return nil
 	}
-	if near := rule.Nearest(f.policy, f.names); near != "" {
-		return fmt.Errorf("--policy %s: there is no policy with this name: did you mean %s?", f.policy, near)
+	if suggestion := rule.Suggestion(f.policy, f.names); suggestion != "" {
+		return fmt.Errorf("--policy %s: there is no policy with this name: %s", f.policy, suggestion)
 	}
 	known := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool { return strings.Contains(name, "/") || name == "" })
 	slices.Sort(known)
