@@ -1,7 +1,6 @@
 package library
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,8 @@ func LoadPack(fsys fs.FS, name string) (Pack, error) {
 		return Pack{}, fmt.Errorf("%s: read %s: %w", name, File, err)
 	}
 	var d description
-	if err := errors.Join(yaml.UnmarshalStrict(content, &d), checkWritten(content)); err != nil {
+	_, err = written(content)
+	if err = errors.Join(yaml.UnmarshalStrict(content, &d), err); err != nil {
 		return Pack{}, fmt.Errorf("%s/%s: %w", name, File, err)
 	}
 	errs := d.errors()
@@ -134,7 +134,11 @@ func loadPolicy(fsys fs.FS, pack *Pack, file string) (Policy, error) {
 	if err := yaml.UnmarshalStrict(p.Text, &object); err != nil {
 		return p, fmt.Errorf("%s.yaml: %w", file, err)
 	}
-	if err := cmp.Or(checkWritten(p.Text), checkFields(p.Text)); err != nil {
+	policy, err := written(p.Text)
+	if err == nil {
+		err = checkFields(policy)
+	}
+	if err != nil {
 		return p, fmt.Errorf("%s.yaml: %w", file, err)
 	}
 	p.Name, p.Spec = object.Name, object.Spec

@@ -7,15 +7,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checkWritten returns an error for YAML that is not what it seems to be: for aliases, which have
-// settings of users go to another place, for policies without the fields that settings belong to, and for
-// characters that have terminals hide or forge what a command prints. Packs come from others.
-func checkWritten(content []byte) error {
+// written returns a document as it is written. The error is that of YAML that is not what it seems to be:
+// of aliases, which have settings of users go to another place, and of characters that have terminals
+// hide or forge what a command prints. Packs come from others.
+func written(content []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return fmt.Errorf("parse: %w", err)
+		return nil, fmt.Errorf("parse: %w", err)
 	}
-	return checkNode(&document)
+	if err := checkNode(&document); err != nil {
+		return nil, err
+	}
+	if len(document.Content) == 0 {
+		return &yaml.Node{}, nil
+	}
+	return document.Content[0], nil
 }
 
 func checkNode(node *yaml.Node) error {
@@ -36,15 +42,7 @@ func checkNode(node *yaml.Node) error {
 }
 
 // checkFields returns an error for a policy in which settings have no place.
-func checkFields(content []byte) error {
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return fmt.Errorf("parse: %w", err)
-	}
-	policy := &yaml.Node{}
-	if len(document.Content) > 0 {
-		policy = document.Content[0]
-	}
+func checkFields(policy *yaml.Node) error {
 	for _, name := range []string{"metadata", "spec"} {
 		if found := member(policy, name); found == nil || found.Kind != yaml.MappingNode {
 			return fmt.Errorf("%s is missing", name)
