@@ -17,8 +17,9 @@ type Coverage struct {
 	// subresources without a decision; they have no operation but UPDATE.
 	MutateMetadata, ValidateMetadata []Covered
 	// MutateResources and ValidateResources are the endpoints of rules that name resources, but for
-	// MutateReinvoked, which are those of rules that are [Rule.Reinvoked].
-	MutateResources, MutateReinvoked, ValidateResources []ResourceRule
+	// MutateReinvoked and ValidateExisting, which are those of rules that are [Rule.Reinvoked] and
+	// [Rule.Inspects].
+	MutateResources, MutateReinvoked, ValidateResources, ValidateExisting []ResourceRule
 }
 
 // Covered are the requests for the objects of one kind.
@@ -67,6 +68,7 @@ func Cover(rules []Rule) Coverage {
 		MutateResources:   coveredResources(rules, Entry{Phase: usher.Mutate, Part: Once}),
 		MutateReinvoked:   coveredResources(rules, Entry{Phase: usher.Mutate, Part: Reinvoked}),
 		ValidateResources: coveredResources(rules, Entry{Phase: usher.Validate, Part: Once}),
+		ValidateExisting:  coveredResources(rules, Entry{Phase: usher.Validate, Part: Existing}),
 	}
 }
 
@@ -87,7 +89,7 @@ func (c Coverage) Of(e Entry) []Covered {
 
 func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 	switch {
-	case part.isOfPolicies() || part == Reinvoked:
+	case part.isOfPolicies() || part == Reinvoked || part == Existing:
 		return nil
 	case part == Beside:
 		part = Metadata
@@ -105,17 +107,22 @@ func (c Coverage) part(phase usher.Phase, part Part) []Covered {
 
 // Resources returns the endpoints that are covered of the requests that an entry is for.
 func (c Coverage) Resources(e Entry) []ResourceRule {
-	switch {
-	case e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies():
+	if e.Versions != "" || e.Part == Metadata || e.Part.isOfPolicies() {
 		return nil
-	case e.Phase != usher.Mutate:
-		return c.ValidateResources
-	case e.Part == Once || len(c.MutateReinvoked) == 0:
-		return c.MutateResources
-	case e.Part == Reinvoked:
-		return c.MutateReinvoked
 	}
-	return slices.Concat(c.MutateResources, c.MutateReinvoked)
+	most, rest, part := c.MutateResources, c.MutateReinvoked, Reinvoked
+	if e.Phase != usher.Mutate {
+		most, rest, part = c.ValidateResources, c.ValidateExisting, Existing
+	}
+	switch {
+	case e.Part == part:
+		return rest
+	case e.Part == Reinvoked || e.Part == Existing:
+		return nil
+	case e.Part == Once || len(rest) == 0:
+		return most
+	}
+	return slices.Concat(most, rest)
 }
 
 // coveredResources returns the endpoints of the rules of an entry that name resources, sorted.
@@ -171,6 +178,9 @@ func (c Coverage) Entries() []string {
 	}
 	if len(c.MutateReinvoked) > 0 {
 		names = append(names, Entry{Phase: usher.Mutate, Part: Once}.String(), Entry{Phase: usher.Mutate, Part: Reinvoked}.String())
+	}
+	if len(c.ValidateExisting) > 0 {
+		names = append(names, Entry{Phase: usher.Validate, Part: Existing}.String())
 	}
 	names = append(names, Entry{Phase: usher.Validate, Part: Deletions}.String())
 	slices.Sort(names)

@@ -28,6 +28,9 @@ import (
 //   - if there are rules to run again after later changes, API servers call the entry with the part
 //     [Reinvoked] for them, with reinvocationPolicy IfNeeded, and the one with the part [Once] for the
 //     others, in place of that of the phase, which has all for callers that ask once;
+//   - an entry with the part [Existing] gets changes of namespaces, and runs the rules that inspect what
+//     exists in them. API servers call it only for requests for which they do not call the entry of the
+//     phase, which has these rules, too;
 //   - an entry with the part [Policies] gets writes of policies, but for those that an entry with
 //     the part [Rights] gets: whatever may change what a policy says whose writer needs rights;
 //   - the entry with the part [Deletions] gets deletions of policies that deny in the tier platform.
@@ -54,6 +57,8 @@ const (
 	// [Rule.Reinvoked]. They are for mutation only.
 	Once      Part = "once"
 	Reinvoked Part = "reinvoked"
+	// Existing has the rules of Objects that are [Rule.Inspects]. It is for validation only.
+	Existing Part = "existing"
 	// Rights and Deletions are for guards of policies only: Deletions has no rules, and Rights has
 	// those of Policies.
 	Rights    Part = "rights"
@@ -95,6 +100,8 @@ func (p Part) isName(phase usher.Phase) bool {
 		return true
 	case Once, Reinvoked:
 		return phase == usher.Mutate
+	case Existing:
+		return phase == usher.Validate
 	case Policies, Rights, Deletions:
 		return true
 	case Objects:
@@ -198,9 +205,9 @@ func (e Entry) Of(rules []Rule) []Rule {
 // narrow leaves of a rule what belongs to e, and reports whether anything does.
 func (e Entry) narrow(r *Rule) bool {
 	if len(r.Match.Resources) > 0 {
-		return e.Part == Beside || e.Part == Once && !r.Reinvoked || e.Part == Reinvoked && r.Reinvoked
+		return e.takes(r)
 	}
-	if e.Part == Reinvoked || (e.Part == Metadata || e.Part == Beside) && !r.readsMetadata() {
+	if e.Part == Reinvoked || e.Part == Existing || (e.Part == Metadata || e.Part == Beside) && !r.readsMetadata() {
 		return false
 	}
 	if e.Versions == "" {
@@ -211,6 +218,22 @@ func (e Entry) narrow(r *Rule) bool {
 		return !e.named(versions[sel.Kind])
 	})
 	return len(r.Match.Selectors) > 0
+}
+
+// takes reports whether a rule that names resources belongs to e.
+func (e Entry) takes(r *Rule) bool {
+	switch e.Part {
+	case Beside:
+		return true
+	case Once:
+		return !r.Reinvoked && !r.Inspects
+	case Reinvoked:
+		return r.Reinvoked
+	case Existing:
+		return r.Inspects
+	case Objects, Metadata, Policies, Rights, Deletions:
+	}
+	return false
 }
 
 // covers reports whether an object can be selected by sel, which is one of m.

@@ -23,6 +23,7 @@ func TestParseEntry(t *testing.T) {
 		"validate-v2beta1":           {Phase: usher.Validate, Versions: "v2beta1"},
 		"mutate-once":                {Phase: usher.Mutate, Part: rule.Once},
 		"mutate-reinvoked":           {Phase: usher.Mutate, Part: rule.Reinvoked},
+		"validate-existing":          {Phase: usher.Validate, Part: rule.Existing},
 		"mutate-v1.v2":               {Phase: usher.Mutate, Versions: "v1.v2"},
 		"mutate-metadata-v1":         {Phase: usher.Mutate, Part: rule.Metadata, Versions: "v1"},
 		"validate-x0123456789abcdef": {Phase: usher.Validate, Versions: "x0123456789abcdef"},
@@ -34,7 +35,7 @@ func TestParseEntry(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "authorize", "mutate-", "mutate-x", "mutate-V1", "mutate--v1", "validate-policies-v1", "mutate-v1/../x", "mutate-metadata-", "other-v1",
-		"validate-once", "validate-reinvoked", "mutate-once-v1", "mutate-reinvoked-v1",
+		"validate-once", "validate-reinvoked", "mutate-once-v1", "mutate-reinvoked-v1", "mutate-existing", "validate-existing-v1",
 	} {
 		if got, ok := rule.ParseEntry(name); ok {
 			t.Errorf("%q is taken for %+v", name, got)
@@ -92,6 +93,52 @@ func TestReinvokedEntries(t *testing.T) {
 	}
 	if names := rule.Cover(rules[:2]).Entries(); slices.Contains(names, "mutate-once") {
 		t.Errorf("without rules that run again the entries are %v", names)
+	}
+}
+
+// TestExistingEntry: rules that inspect what exists have an entry of their own, beside that of the phase,
+// which has them for requests that other rules are for, too.
+func TestExistingEntry(t *testing.T) {
+	t.Parallel()
+	validates := func(name string, inspects bool, scope rule.Scope) rule.Rule {
+		endpoints := rule.ResourceRule{Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"}, Scope: scope}
+		return rule.Rule{Policy: usher.PolicyRef{Name: name}, Phase: usher.Validate, Inspects: inspects, Match: rule.Match{Resources: []rule.ResourceMatch{{Rules: []rule.ResourceRule{endpoints}}}}}
+	}
+	kinds := rule.Rule{Policy: usher.PolicyRef{Name: "kinds"}, Phase: usher.Validate, Match: rule.Match{Selectors: []rule.Selector{{APIVersion: "v1", Kind: "Pod"}}}}
+	rules := []rule.Rule{kinds, validates("labels", false, ""), validates("existing", true, rule.Cluster)}
+	for entry, want := range map[string]string{
+		"validate": "kinds labels existing", "validate-existing": "existing", "validate-beside": "labels existing", "validate-v1": "kinds", "validate-metadata": "",
+	} {
+		at, _ := rule.ParseEntry(entry)
+		var got []string
+		for _, r := range at.Of(rules) {
+			got = append(got, r.Policy.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s has the rules %v, want %s", entry, got, want)
+		}
+	}
+	namespace := &usher.Request{Phase: usher.Validate, Operation: usher.Update, Name: "shop", Namespace: "shop"}
+	namespace.Kind, namespace.Resource = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	coverage := rule.Cover(rules)
+	for _, row := range []struct {
+		reason, entry string
+		coverage      rule.Coverage
+		want          bool
+	}{
+		{"by other rules", "validate", coverage, true},
+		{"of what exists", "validate-existing", coverage, true},
+		{"by what inspects alone", "validate", rule.Cover(rules[2:]), true},
+		{"without rules that inspect", "validate-existing", rule.Cover(rules[:2]), false},
+		{"in the other phase", "mutate", coverage, false},
+	} {
+		namespace.Entry = row.entry
+		if got := row.coverage.Covers(namespace); got != row.want {
+			t.Errorf("%s: %s covers a namespace: %t", row.reason, row.entry, got)
+		}
+		if has := slices.Contains(row.coverage.Entries(), row.entry); row.entry == "validate-existing" && has != row.want {
+			t.Errorf("%s: the entries are %v", row.reason, row.coverage.Entries())
+		}
 	}
 }
 

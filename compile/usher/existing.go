@@ -143,6 +143,7 @@ func (o *Object) existingRule() rule.Rule {
 	r.FailurePolicy, r.Inspects = rule.Ignore, true
 	r.Match.Resources = []rule.ResourceMatch{{Rules: []rule.ResourceRule{{
 		Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"},
+		Scope: rule.Cluster,
 	}}}}
 	return r
 }

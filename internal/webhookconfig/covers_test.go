@@ -58,6 +58,10 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 		"resources by scope":       resourcesText(`apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, DELETE], resources: ["*"], scope: Cluster`),
 		"resources and kinds": resourcesText(`apiGroups: [apps], apiVersions: ["*"], operations: [UPDATE], resources: [deployments/status, deployments]`) +
 			"---\n" + policyText(overrides, "", "apps/v1", "Deployment", "") + "---\n" + strings.Replace(policyText(validates, "", "apps/v1", "Deployment", ""), "name: a", "name: b", 1),
+		"existing objects":     existingText,
+		"and other namespaces": existingText + "---\n" + policyText(validates, "", "v1", "Namespace", "CREATE, DELETE"),
+		"and changes of these": existingText + "---\n" + resourcesText(`apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [namespaces/status, namespaces]`),
+		"existing and every":   existingText + "---\n" + policyText(validates, "", "", "", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,9 +95,13 @@ func TestCoversIsWhatIsSent(t *testing.T) {
 }
 
 // once returns the entries that were sent to as callers ask that ask once: want is what they ask.
-// A write of a status goes to the entry of the phase if a rule names the resource.
+// A write of a status goes to the entry of the phase if a rule names the resource, and that entry runs
+// the rules about objects that exist.
 func once(phase usher.Phase, sent, want []string) []string {
 	both := webhookconfig.Webhook(rule.Entry{Phase: phase, Part: rule.Beside}.String())
+	if slices.Equal(sent, []string{webhookconfig.Webhook(rule.Entry{Phase: phase, Part: rule.Existing}.String())}) {
+		return []string{webhookconfig.Webhook(string(phase))}
+	}
 	if len(sent) == 0 || !slices.Equal(want, []string{both}) {
 		return sent
 	}

@@ -61,6 +61,9 @@ func (e *Applier) Entries(coverage rule.Coverage) ([]Entry, error) {
 		if again := coverage.Resources(rule.Entry{Phase: phase, Part: rule.Reinvoked}); phase == usher.Mutate && len(again) > 0 {
 			all = append(all, e.reinvoked(again))
 		}
+		if existing := coverage.Resources(rule.Entry{Phase: phase, Part: rule.Existing}); len(existing) > 0 {
+			all = append(all, e.existing(existing, all)...)
+		}
 		all = append(all, e.policies(phase), e.rights(phase))
 	}
 	return append(all, e.deletions()), missing.orNil()
@@ -77,8 +80,8 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 	if base.Phase == usher.Mutate && base.Part == rule.Objects && len(coverage.MutateReinvoked) > 0 {
 		own.Part = rule.Once
 	}
-	for _, r := range coverage.Resources(own) {
-		found = append(found, endpoints(r))
+	if base.Part == rule.Objects {
+		found = append(found, endpointsOf(coverage.Resources(rule.Entry{Phase: base.Phase, Part: rule.Once}))...)
 	}
 	missing.Kinds = append(missing.Kinds, unknown...)
 	kinds, dropped, err := e.contested(found)
@@ -117,13 +120,27 @@ func (e *Applier) part(base rule.Entry, coverage rule.Coverage, missing *Incompl
 // reinvoked returns the entry of rules that run again after webhooks that come later have changed the
 // object. API servers call it after the others of Usher.
 func (e *Applier) reinvoked(endpointRules []rule.ResourceRule) Entry {
-	found := make([]*located, len(endpointRules))
-	for i, r := range endpointRules {
-		found[i] = endpoints(r)
-	}
-	entry := e.entry(rule.Entry{Phase: usher.Mutate, Part: rule.Reinvoked}, found)
+	entry := e.entry(rule.Entry{Phase: usher.Mutate, Part: rule.Reinvoked}, endpointsOf(endpointRules))
 	entry.Reinvocation = admissionv1.IfNeededReinvocationPolicy
 	return entry
+}
+
+// existing returns the entry of rules that inspect what exists, for the requests that the entry of the
+// phase, which runs these rules, too, does not get; none if it gets all. Without a response these pass:
+// the rules refuse nothing.
+func (e *Applier) existing(endpointRules []rule.ResourceRule, entries []Entry) []Entry {
+	found := endpointsOf(endpointRules)
+	entry := e.entry(rule.Entry{Phase: usher.Validate, Part: rule.Existing}, found)
+	for i := range entries {
+		if entries[i].Entry == (rule.Entry{Phase: usher.Validate}) {
+			entry.Rules = beyond(found, entries[i].Rules)
+		}
+	}
+	if len(entry.Rules) == 0 {
+		return nil
+	}
+	entry.FailurePolicy = admissionv1.Ignore
+	return []Entry{entry}
 }
 
 func (e *Applier) entry(at rule.Entry, found []*located) Entry {
@@ -160,6 +177,14 @@ func (l *located) named() []string {
 }
 
 func (l *located) group() string { return l.places[0].group }
+
+func endpointsOf(rules []rule.ResourceRule) []*located {
+	all := make([]*located, len(rules))
+	for i, r := range rules {
+		all[i] = endpoints(r)
+	}
+	return all
+}
 
 // endpoints are the places of a rule that names resources. It names no kind, so that it may
 // mean any.

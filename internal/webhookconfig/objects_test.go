@@ -86,6 +86,15 @@ func TestObjects(t *testing.T) {
 			"",
 		},
 		{
+			"existing.yaml",
+			webhookconfig.Options{Namespace: "usher-system", Service: "usher", FailurePolicy: admissionv1.Fail},
+			rule.Coverage{
+				ValidateResources: []rule.ResourceRule{{Operations: []usher.Operation{usher.Create}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces", "pods"}}},
+				ValidateExisting:  []rule.ResourceRule{{Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"}, Scope: rule.Cluster}},
+			},
+			"",
+		},
+		{
 			"everything.yaml",
 			webhookconfig.Options{Namespace: "usher-system", Service: "usher", Port: 8443, Compat: true},
 			rule.Coverage{

@@ -20,6 +20,13 @@ type spot struct {
 // joined only within a group and version, since a rule means every combination of what it
 // lists. They are sorted.
 func ruleset(found []*located) []admissionv1.RuleWithOperations {
+	spots := spotsOf(found)
+	subtract(spots)
+	return join(spots)
+}
+
+// spotsOf returns the operations that are found for each resource.
+func spotsOf(found []*located) map[spot][]usher.Operation {
 	spots := map[spot][]usher.Operation{}
 	for _, l := range found {
 		for _, p := range l.places {
@@ -37,7 +44,26 @@ func ruleset(found []*located) []admissionv1.RuleWithOperations {
 			}
 		}
 	}
-	subtract(spots)
+	return spots
+}
+
+// beyond returns the fewest rules that match what is found and none of the others does.
+func beyond(found []*located, others []admissionv1.RuleWithOperations) []admissionv1.RuleWithOperations {
+	spots := spotsOf(found)
+	for i := range others {
+		other := &others[i]
+		matched := func(operation usher.Operation) bool {
+			return slices.Contains(other.Operations, admissionv1.OperationType(operation))
+		}
+		for _, resource := range other.Resources {
+			all := spot{other.APIGroups[0], other.APIVersions[0], resource, *other.Scope}
+			for s, operations := range spots {
+				if all.covers(s) {
+					spots[s] = slices.DeleteFunc(operations, matched)
+				}
+			}
+		}
+	}
 	return join(spots)
 }
 

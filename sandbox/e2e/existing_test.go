@@ -42,6 +42,80 @@ func (r *rig) serveUnprivileged(t *testing.T) {
 	}
 }
 
+// isolatedText is a policy for the pods of namespaces with a label, also for those that exist.
+const isolatedText = `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "!object.spec.?hostNetwork.orValue(false)", message: the network of nodes is not for pods}]
+  existingObjects: {apiVersion: v1, kind: Pod}
+  bindings:
+  - {name: isolated, validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {%[1]s: "true"}}}}
+`
+
+// namespacesText is a policy for changes of namespaces.
+const namespacesText = `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %q}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [namespaces]}]}
+  validations: [{expression: "!('forbidden' in object.metadata.?labels.orValue({}))"}]
+`
+
+// isolated makes a namespace with a pod, and has a policy in force for pods that exist. It returns a
+// function that puts the policy into force for the namespace, in a dry run, and returns the warnings.
+func (r *rig) isolated(t *testing.T) func(*testing.T) ([]string, error) {
+	t.Helper()
+	namespace := r.Namespace(t)
+	_, err := r.kube.CoreV1().Pods(namespace).Create(testContext(t), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "registry.example/main:1"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.enforce(t, parse(t, isolatedText, "isolated"))
+	h := &heard{}
+	config := rest.CopyConfig(r.RESTConfig)
+	config.WarningHandler = h
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T) ([]string, error) {
+		t.Helper()
+		h.take()
+		patch := []byte(`{"metadata": {"labels": {"isolated": "true"}}}`)
+		_, err := client.CoreV1().Namespaces().Patch(testContext(t), namespace, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dryRun})
+		return h.take(), err
+	}
+}
+
+// toldOfPod returns an error unless the warnings are those about the pod.
+func toldOfPod(told []string, err error) error {
+	if err == nil && (len(told) != 2 || told[1] != "web: the network of nodes is not for pods") {
+		err = fmt.Errorf("warned of %q", told)
+	}
+	return err
+}
+
+// withoutEntry returns an error if a validating webhook is registered.
+func (r *rig) withoutEntry(ctx context.Context, name string) error {
+	configuration, err := r.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "usher", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == name {
+			return fmt.Errorf("%s is registered", name)
+		}
+	}
+	return nil
+}
+
 // existingPods labels a namespace with pods, once for the plugin PodSecurity and once for the pack
 // that does the same: the warnings are the same. As long as Usher may not list pods, it says so.
 func (r *rig) existingPods(t *testing.T) {

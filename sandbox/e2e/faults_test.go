@@ -187,12 +187,17 @@ func TestUsherDown(t *testing.T) {
 	namespace := r.Namespace(t)
 	policy := r.enforce(t, labelling(t, namespace, namespace, "up"))
 	r.acting(t, namespace, "up")
+	isolate := r.isolated(t)
+	eventually(t, "warnings of a pod that exists", func() error { return toldOfPod(isolate(t)) })
 	process.Kill()
 
 	if _, err := r.try(testContext(t), configMap(t, namespace, "tried")); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("create what a policy is for: got %v, want a refusal", err)
 	}
 	ctx := testContext(t)
+	if told, err := isolate(t); err != nil || len(told) > 0 {
+		t.Errorf("label a namespace with pods: got %v and %q, want no warnings", err, told)
+	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "leader", Namespace: namespace}}
 	if _, err := r.kube.CoordinationV1().Leases(namespace).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
 		t.Errorf("create lease: %v", err)
@@ -206,8 +211,15 @@ func TestUsherDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("enforced %v after usher's return", r.acting(t, namespace, "up"))
+	r.enforce(t, parse(t, namespacesText, "labels"))
+	eventually(t, "warnings beside a policy for namespaces", func() error {
+		return errors.Join(toldOfPod(isolate(t)), r.withoutEntry(testContext(t), "validate-existing.usher.dev"))
+	})
 
 	process.Kill()
+	if _, err := isolate(t); err == nil || !strings.Contains(err.Error(), `failed calling webhook "validate.usher.dev"`) {
+		t.Errorf("label a namespace that a policy is for: got %v, want a refusal", err)
+	}
 	resource, err := r.of(policy)
 	if err != nil {
 		t.Fatal(err)
