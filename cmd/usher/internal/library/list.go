@@ -2,6 +2,8 @@ package library
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -42,10 +44,12 @@ func newList(s cli.Streams) *cobra.Command {
 		Use:   "list [PACK|POLICY...]",
 		Short: "List the packs, or the policies of some",
 		Long: `List prints the packs, with the number of their policies, or the policies of packs that
-you name, with the first sentence about each.`,
+you name, with the first sentence about each. With -o name it prints only their names, one per
+line.`,
 		Example: `  usher library list
   usher library list supply-chain networking
-  usher library list -o json | jq -r '.packs[].policies[].name'`,
+  usher library list supply-chain -o name | grep -v image-digests | xargs usher library install
+  usher library list -o json`,
 		ValidArgsFunction: flags.Complete,
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := flags.Packs()
@@ -57,6 +61,8 @@ you name, with the first sentence about each.`,
 				return err
 			}
 			switch {
+			case output.Value == "name":
+				return printNames(s, all, chosen)
 			case output.Value != "text":
 				return output.Encode(s.Out, listing(all, chosen))
 			case len(args) > 0:
@@ -67,7 +73,7 @@ you name, with the first sentence about each.`,
 		},
 	}
 	flags.Register(cmd)
-	output.Register(cmd, "text", "json", "yaml")
+	output.Register(cmd, "text", "json", "yaml", "name")
 	return cmd
 }
 
@@ -94,6 +100,21 @@ func listing(all []library.Pack, chosen []library.Policy) listed {
 		}
 	}
 	return report
+}
+
+// printNames prints the names of the policies that are chosen, those of all packs if there are none.
+func printNames(s cli.Streams, all []library.Pack, chosen []library.Policy) error {
+	var names strings.Builder
+	for i := range chosen {
+		names.WriteString(chosen[i].Name + "\n")
+	}
+	if len(chosen) == 0 {
+		for i := range all {
+			names.WriteString(all[i].Name + "\n")
+		}
+	}
+	_, err := io.WriteString(s.Out, names.String())
+	return err
 }
 
 func printPacks(s cli.Streams, all []library.Pack) error {
