@@ -136,21 +136,9 @@ func (c *tally) add(a answer) {
 // cel-go make of them.
 func FuzzClosures(f *testing.F) {
 	gr := newKubernetesGrammar()
-	r := rand.New(rand.NewPCG(7, 2))
-	for i := range 60 {
-		choices := make([]byte, 16*i)
-		for j := range choices {
-			choices[j] = byte(r.UintN(256))
-		}
-		f.Add(uint16(r.UintN(1<<16)), choices)
-	}
+	addChoices(f, 7, 16)
 	f.Fuzz(func(t *testing.T, seed uint16, choices []byte) {
-		left := &chosen{choices}
-		g := &generator{chooser: left, grammar: gr}
-		var texts, families []string
-		for len(texts) == 0 || len(texts) < 32 && len(left.bytes) > 0 {
-			texts, families = append(texts, g.expression()), append(families, g.family)
-		}
+		texts, families := gr.chosen(choices, 32)
 		p, err := admission.CompileBoth(source, texts...)
 		if err != nil {
 			t.Fatal(err)

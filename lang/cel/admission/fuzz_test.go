@@ -15,22 +15,9 @@ import (
 func FuzzCEL(f *testing.F) {
 	gr := newKubernetesGrammar()
 	o := newOracle(f, source.Variables)
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 60 {
-		choices := make([]byte, 8*i)
-		for j := range choices {
-			choices[j] = byte(r.UintN(256))
-		}
-		f.Add(uint16(r.UintN(1<<16)), choices)
-	}
+	addChoices(f, 1, 8)
 	f.Fuzz(func(t *testing.T, seed uint16, choices []byte) {
-		// One program has several expressions, since its variables take longest to compile.
-		left := &chosen{choices}
-		g := &generator{chooser: left, grammar: gr}
-		var texts, families []string
-		for len(texts) == 0 || len(texts) < 8 && len(left.bytes) > 0 {
-			texts, families = append(texts, g.expression()), append(families, g.family)
-		}
+		texts, families := gr.chosen(choices, 8)
 		program, err := admission.CompileAny(source, texts...)
 		if err != nil {
 			t.Fatal(err)
@@ -40,6 +27,30 @@ func FuzzCEL(f *testing.F) {
 			p.compare(t, fuzzed(t, families[i], uint64(seed)), &tally{})
 		}
 	})
+}
+
+// addChoices adds seeds of growing length: a number that makes an object, and choices that make expressions.
+func addChoices(f *testing.F, seed uint64, growth int) {
+	f.Helper()
+	r := rand.New(rand.NewPCG(seed, 2))
+	for i := range 60 {
+		choices := make([]byte, growth*i)
+		for j := range choices {
+			choices[j] = byte(r.UintN(256))
+		}
+		f.Add(uint16(r.UintN(1<<16)), choices)
+	}
+}
+
+// chosen returns the expressions that choices make, most at most, and the families of their objects. One
+// program has several, since its variables take longest to compile.
+func (gr *grammar) chosen(choices []byte, most int) (texts, families []string) {
+	left := &chosen{choices}
+	g := &generator{chooser: left, grammar: gr}
+	for len(texts) == 0 || len(texts) < most && len(left.bytes) > 0 {
+		texts, families = append(texts, g.expression()), append(families, g.family)
+	}
+	return texts, families
 }
 
 func fuzzed(t testing.TB, family string, seed uint64) *situation {
