@@ -72,7 +72,7 @@ func TestAdmissionOfUpstream(t *testing.T) {
 	if !*whole {
 		t.Skip("run with -whole: TestLabels compares generated requests with the plugin")
 	}
-	s := replaced(t, "admission", "admission.go", func(f *ast.FuncDecl) string {
+	s := replaced(t, "admission", func(f *ast.FuncDecl) string {
 		if f.Recv == nil {
 			return ""
 		}

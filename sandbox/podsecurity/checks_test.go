@@ -62,7 +62,7 @@ type checkAnswer struct {
 // the checks.
 func TestChecksOfUpstream(t *testing.T) {
 	t.Parallel()
-	s := replaced(t, "policy", "policy.go", func(f *ast.FuncDecl) string {
+	s := replaced(t, "policy", func(f *ast.FuncDecl) string {
 		if !isCheck(f) {
 			return ""
 		}

@@ -32,17 +32,21 @@ type suite struct {
 }
 
 // replaced compiles the tests of a package of a copy of the module. In it, functions for which replace
-// returns a text have this one in place of theirs; shim is a file of testdata/shims that is added.
-func replaced(t *testing.T, pkg, shim string, replace func(*ast.FuncDecl) string) *suite {
+// returns a text have this one in place of theirs; what they call is added from testdata/shims.
+func replaced(t *testing.T, pkg string, replace func(*ast.FuncDecl) string) *suite {
 	t.Helper()
 	dir := t.TempDir()
 	s := &suite{folder: filepath.Join(dir, "module", pkg), binary: filepath.Join(dir, "upstream.test")}
 	copySources(t, module(t), filepath.Join(dir, "module"))
-	added, err := os.ReadFile(filepath.Join("testdata", "shims", shim))
+	files, err := filepath.Glob(filepath.Join(s.folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(s.folder, "*.go"))
+	if err := os.CopyFS(filepath.Join(dir, "module"), os.DirFS("testdata/shims")); err != nil {
+		t.Fatal(err)
+	}
+	shim := filepath.Join(s.folder, "usher.go")
+	added, err := os.ReadFile(shim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +55,7 @@ func replaced(t *testing.T, pkg, shim string, replace func(*ast.FuncDecl) string
 			added = append(added, rewrite(t, file, replace)...)
 		}
 	}
-	write(t, filepath.Join(s.folder, "usher.go"), added)
+	write(t, shim, added)
 	// Like the module of these tests, with the copy.
 	for _, file := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join("..", file))

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net"
-	"os"
 	"reflect"
 	"strings"
 
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	admissionapi "k8s.io/pod-security-admission/admission/api"
 	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/oracle"
 )
 
 // question is a request that the test process is asked about.
@@ -61,7 +60,7 @@ func (a *Admission) ask(theirs *admissionv1.AdmissionResponse, ctx context.Conte
 		return theirs
 	}
 	var got answer
-	if err := call(q, &got); err != nil {
+	if err := oracle.Ask(q, &got); err != nil {
 		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: err.Error()}}
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: got.Allowed, Warnings: got.Warnings, AuditAnnotations: maps.Clone(theirs.AuditAnnotations)}
@@ -112,7 +111,7 @@ func (a *Admission) askNamespace(ctx context.Context, attrs api.Attributes) *adm
 	decoded(&q.Object, "Namespace", attrs.GetObject)
 	decoded(&q.OldObject, "Namespace", attrs.GetOldObject)
 	var got namespaceAnswer
-	err := call(q, &got)
+	err := oracle.Ask(q, &got)
 	if err == nil && got.Lists {
 		ctx, cancel := context.WithTimeout(ctx, a.namespacePodCheckTimeout)
 		defer cancel()
@@ -121,7 +120,7 @@ func (a *Admission) askNamespace(ctx context.Context, attrs api.Attributes) *adm
 			q.ListError = failed.Error()
 		}
 		q.Listed, got = true, namespaceAnswer{}
-		err = call(q, &got)
+		err = oracle.Ask(q, &got)
 	}
 	if err != nil {
 		return &admissionv1.AdmissionResponse{Result: &metav1.Status{Message: err.Error()}}
@@ -148,7 +147,7 @@ func (a *Admission) askWarning(name string, labels map[string]string) string {
 		return err.Error()
 	}
 	var got namespaceAnswer
-	if err := call(namespaceQuestion{
+	if err := oracle.Ask(namespaceQuestion{
 		Ask: "warn", Defaults: defaults(&a.defaultPolicy), Exemptions: admissionapi.PodSecurityExemptions{Namespaces: []string{name}},
 		Operation: string(admissionv1.Create), Name: name, Object: namespace,
 	}, &got); err != nil {
@@ -160,7 +159,7 @@ func (a *Admission) askWarning(name string, labels map[string]string) string {
 // askOrder returns the pods in the order in which Usher validates them.
 func askOrder(pods []*corev1.Pod) []*corev1.Pod {
 	var got namespaceAnswer
-	if err := call(namespaceQuestion{Ask: "prioritize", Pods: pods}, &got); err != nil {
+	if err := oracle.Ask(namespaceQuestion{Ask: "prioritize", Pods: pods}, &got); err != nil {
 		return nil
 	}
 	var ordered []*corev1.Pod
@@ -199,17 +198,4 @@ func decoded(encoded *json.RawMessage, kind string, get func() (runtime.Object, 
 	}
 	*encoded, err = json.Marshal(obj)
 	return err == nil
-}
-
-// call sends a question to the test process, and reads the answer.
-func call(q, a any) error {
-	conn, err := net.Dial("unix", os.Getenv("ORACLE_SOCKET"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := json.NewEncoder(conn).Encode(q); err != nil {
-		return err
-	}
-	return json.NewDecoder(conn).Decode(a)
 }

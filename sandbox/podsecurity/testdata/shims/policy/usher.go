@@ -3,9 +3,6 @@
 package policy
 
 import (
-	"encoding/json"
-	"net"
-	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -14,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/oracle"
 )
 
 // newest is a version after the last one in which a check changed.
@@ -46,7 +44,7 @@ func ask(function string, meta *metav1.ObjectMeta, spec *corev1.PodSpec) CheckRe
 		pod.ObjectMeta = *meta
 	}
 	var a answer
-	if err := call(question{Test: caller(), Places: places(function), Pod: pod}, &a); err != nil {
+	if err := oracle.Ask(question{Test: caller(), Places: places(function), Pod: pod}, &a); err != nil {
 		return CheckResult{ForbiddenReason: "no answer: " + err.Error()}
 	}
 	return CheckResult{Allowed: a.Allowed, ForbiddenReason: a.Reason, ForbiddenDetail: a.Detail}
@@ -111,17 +109,4 @@ func caller() string {
 			return ""
 		}
 	}
-}
-
-// call sends a question to the test process, and reads the answer.
-func call(q, a any) error {
-	conn, err := net.Dial("unix", os.Getenv("ORACLE_SOCKET"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := json.NewEncoder(conn).Encode(q); err != nil {
-		return err
-	}
-	return json.NewDecoder(conn).Decode(a)
 }
