@@ -85,7 +85,7 @@ func (s *subject) mutate(ctx context.Context) Mutants {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, m := range mutants {
-		shared := &memo{known: map[string]*storing{}}
+		shared := newMemo()
 		if m.policy != nil {
 			c, ok := compiled(m.policy, s.cases[0].Limits)
 			if !ok {

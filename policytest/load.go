@@ -23,7 +23,7 @@ var ErrNoCases = errors.New("no cases found")
 // of all files.
 func Tests(paths ...string) ([]Test, error) {
 	var tests []Test
-	shared := &memo{known: map[string]*storing{}}
+	shared := newMemo()
 	err := eachDocument(paths, func(d Document) error {
 		loaded, err := load(d)
 		for i := range loaded {

@@ -19,6 +19,8 @@ type memo struct {
 	known map[string]*storing
 }
 
+func newMemo() *memo { return &memo{known: map[string]*storing{}} }
+
 // A storing is a policy that is stored: through policy admission, and compiled.
 type storing struct {
 	once     sync.Once

@@ -68,14 +68,18 @@ func (s *Store) Assume(namespaces []string) {
 // Resolve implements [fact.Resolver].
 func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	found, err := s.objects.Resolve(ctx, ref)
+	o := ref.Object
+	if o == nil {
+		return found, err
+	}
 	name := ""
 	if found == nil {
 		name = ref.String()
 	}
-	if o := ref.Object; o != nil && o.All && !s.objects.Has(o.APIVersion, o.Kind) {
+	if o.All && !s.objects.Has(o.APIVersion, o.Kind) {
 		name = o.APIVersion + " " + o.Kind + " *"
 	}
-	if o := ref.Object; err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
+	if err != nil && o.APIVersion == "v1" && o.Kind == "Namespace" && s.assumed[o.Name] {
 		found, err = object.Namespace(o.Name), nil
 	}
 	if name != "" {

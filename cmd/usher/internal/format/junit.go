@@ -44,8 +44,7 @@ type (
 
 // JUnit writes a report for the viewers of CI systems: a suite for each policy, a case for each
 // result, and one for all objects to which the policy has no objection. Warnings pass, with their
-// message as output. A policy that is for no object, or whose
-// rules cannot be judged, is skipped.
+// message as output. A policy that is for no object, or whose rules cannot be judged, is skipped.
 func JUnit(w io.Writer, r *Report) error {
 	var suites junitSuites
 	listed := map[usher.PolicyRef][]*Result{}
