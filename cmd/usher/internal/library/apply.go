@@ -7,26 +7,17 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
-
-	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/library"
 )
-
-// FieldManager is the field manager of policies that are applied.
-const FieldManager = "usher-library"
 
 // A Target is where policies are installed.
 type Target interface {
 	// Installed returns the policy of that name, nil if there is none.
 	Installed(ctx context.Context, p *library.Policy) (map[string]any, error)
-	// Write writes the manifest of a policy, unless it only tries to, and says what it did.
-	Write(ctx context.Context, p *library.Policy, manifest []byte) (string, error)
+	// Write writes the manifest of a policy in place of what Installed has returned, unless it only tries
+	// to, and says what it did.
+	Write(ctx context.Context, p *library.Policy, manifest []byte, installed map[string]any) (string, error)
 	// Of returns the names of the installed policies of a pack.
 	Of(ctx context.Context, pack string) ([]string, error)
 	// Remove returns the command that removes a policy.
@@ -78,7 +69,7 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		if err != nil {
 			return "", err
 		}
-		return target.Write(ctx, p, manifest)
+		return target.Write(ctx, p, manifest, nil)
 	}
 	u, err := newUpdate(p, installed, plan.Settings[i])
 	if err != nil {
@@ -98,84 +89,5 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 		fmt.Fprintf(s.Err, "  %s\n", line)
 	}
 	fmt.Fprint(s.Err, indent(strings.TrimRight(changes, "\n")))
-	return target.Write(ctx, p, u.manifest)
-}
-
-// Cluster returns a cluster as the target. With dryRun, API servers decide about each policy as if
-// it was written, and write nothing.
-func Cluster(client dynamic.Interface, dryRun bool) Target {
-	return &stored{client.Resource(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies")), dryRun}
-}
-
-type stored struct {
-	client dynamic.ResourceInterface
-	dryRun bool
-}
-
-// An unusableError is one that all policies would have.
-type unusableError struct{ error }
-
-// Unwrap returns the cause.
-func (e *unusableError) Unwrap() error { return e.error }
-
-// Installed implements [Target].
-func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]any, error) {
-	found, err := c.client.Get(ctx, p.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		return found.Object, nil
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return nil, &unusableError{errors.New("the cluster does not know the kind ClusterObjectPolicy: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds")}
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // no policy
-	case apierrors.IsForbidden(err):
-		return nil, &unusableError{withRights(err)}
-	}
-	return nil, &unusableError{err}
-}
-
-// withRights adds the rights that an installation needs to the error of one who has not all of them.
-func withRights(err error) error {
-	return fmt.Errorf("%w: --apply needs the verbs get, list, create and patch for clusterobjectpolicies.%s", err, v1alpha1.GroupVersion.Group)
-}
-
-// Of implements [Target].
-func (c *stored) Of(ctx context.Context, pack string) ([]string, error) {
-	found, err := c.client.List(ctx, metav1.ListOptions{LabelSelector: library.PackLabel + "=" + pack})
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(found.Items))
-	for i := range found.Items {
-		names[i] = found.Items[i].GetName()
-	}
-	return names, nil
-}
-
-// Remove implements [Target].
-func (c *stored) Remove(name string) string { return "kubectl delete clusterobjectpolicies " + name }
-
-// Write implements [Target].
-func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte) (string, error) {
-	data, err := yaml.YAMLToJSON(manifest)
-	if err != nil {
-		return "", fmt.Errorf("encode manifest: %w", err)
-	}
-	force := true
-	o := metav1.PatchOptions{FieldManager: FieldManager, Force: &force}
-	if c.dryRun {
-		o.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err = c.client.Patch(ctx, p.Name, types.ApplyPatchType, data, o)
-	switch {
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
-		// Others are of webhooks, which may refuse one policy and accept the next.
-		return "", &unusableError{withRights(err)}
-	case err != nil:
-		return "", err
-	}
-	if c.dryRun {
-		return "would apply " + p.Name, nil
-	}
-	return "applied " + p.Name, nil
+	return target.Write(ctx, p, u.manifest, installed)
 }

@@ -2,6 +2,7 @@ package library_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -42,7 +43,7 @@ func TestInstallStops(t *testing.T) {
 	}{
 		{"no CRDs", "get", apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "x", "404 page not found", 0, true), "the cluster does not know the kind ClusterObjectPolicy: install Usher first"},
 		{"no right to read", "get", apierrors.NewForbidden(resource, "x", errors.New(`User "jane" cannot get resource`)), "needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev"},
-		{"no right to write", "patch", apierrors.NewForbidden(resource, "x", errors.New(`User "jane" cannot patch resource`)), "needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev"},
+		{"no right to write", "create", apierrors.NewForbidden(resource, "x", errors.New(`User "jane" cannot create resource`)), "needs the verbs get, list, create and patch for clusterobjectpolicies.usher.dev"},
 		{"no API server", "get", errors.New("connection refused"), "connection refused"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
@@ -81,6 +82,8 @@ func TestInstallInCluster(t *testing.T) {
 		}
 		// Others have changed these, too.
 		u.SetLabels(map[string]string{library.PackLabel: u.GetLabels()[library.PackLabel], "team": "web"})
+		u.SetResourceVersion("7")
+		u.SetUID("one")
 		return &u
 	}
 	renamed := func(u *unstructured.Unstructured) *unstructured.Unstructured {
@@ -104,7 +107,7 @@ func TestInstallInCluster(t *testing.T) {
 		{"settings", nil, library.Settings{Action: "Deny", Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "", `"params":{"types":["ClusterIP"]},"validationActions":["Deny"]`, nil},
 		{"a dry run", nil, library.Settings{}, true, nil, "would apply service-types\n", "", `"validationActions":["Warn"]`, nil},
 		{"nothing to do", installed("", ""), library.Settings{}, false, nil, "service-types unchanged\n", "", "", nil},
-		{"another version keeps its bindings", installed("pack-version: 1.0.0", "pack-version: 0.1.0\n  resourceVersion: \"7\""), library.Settings{}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n", `"name":"everywhere"`, nil},
+		{"another version keeps its bindings", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n", `"name":"everywhere"`, nil},
 		{"and their actions", installed("[Warn]", "[Deny]"), library.Settings{Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "+", `"validationActions":["Deny"]`, nil},
 		{"a later version", installed("pack-version: 1.0.0", "pack-version: 1.10.0"), library.Settings{}, false, nil, "", "version 1.10.0 is installed, which is newer than 1.0.0 of the pack", "", cli.ErrNegative},
 		{"a change of the policy itself", installed("severity: high", "severity: low"), library.Settings{}, false, nil, "applied service-types\n", "  overwrites changes that were made after the installation: severity\n", `"severity":"high"`, nil},
@@ -125,17 +128,32 @@ func TestInstallInCluster(t *testing.T) {
 				v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"): "ClusterObjectPolicyList",
 			}, objects...)
 			var sent string
+			check := func(fieldManager string, dryRun []string) {
+				if fieldManager != commands.FieldManager || (len(dryRun) > 0) != row.dryRun || row.dryRun && dryRun[0] != metav1.DryRunAll {
+					t.Errorf("field manager %s, dry run %s", fieldManager, dryRun)
+				}
+			}
 			client.PrependReactor("patch", "clusterobjectpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				patch, ok := action.(clienttesting.PatchActionImpl)
-				if !ok || patch.PatchType != types.ApplyPatchType {
-					t.Errorf("expected a server-side apply, got %v", action)
+				if !ok || patch.PatchType != types.ApplyPatchType || row.existing == nil {
+					t.Errorf("expected a server-side apply of a policy that exists, got %v", action)
 				}
-				o := patch.PatchOptions
-				if o.FieldManager != commands.FieldManager || (len(o.DryRun) > 0) != row.dryRun || row.dryRun && o.DryRun[0] != metav1.DryRunAll {
-					t.Errorf("options: %+v", o)
-				}
+				check(patch.PatchOptions.FieldManager, patch.PatchOptions.DryRun)
 				sent = string(patch.Patch)
 				return true, &unstructured.Unstructured{}, row.refused
+			})
+			client.PrependReactor("create", "clusterobjectpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				creation, ok := action.(clienttesting.CreateActionImpl)
+				if !ok {
+					t.Fatalf("expected a creation, got %v", action)
+				}
+				check(creation.CreateOptions.FieldManager, creation.CreateOptions.DryRun)
+				text, err := json.Marshal(creation.Object)
+				if err != nil {
+					t.Error(err)
+				}
+				sent = string(text)
+				return true, creation.Object, row.refused
 			})
 			var out, says bytes.Buffer
 			s := cli.Streams{Out: &out, Err: &says}
@@ -149,8 +167,12 @@ func TestInstallInCluster(t *testing.T) {
 			if !strings.Contains(sent, row.sent) || row.sent == "" && sent != "" {
 				t.Errorf("sent %s", sent)
 			}
-			if strings.Contains(sent, "resourceVersion") || strings.Contains(sent, `"team"`) {
+			if strings.Contains(sent, `"team"`) {
 				t.Errorf("what others have set is applied: %s", sent)
+			}
+			replaces := row.existing != nil && row.existing.GetName() == chosen[0].Name && sent != ""
+			if got := strings.Contains(sent, `"resourceVersion":"7"`) && strings.Contains(sent, `"uid":"one"`); got != replaces {
+				t.Errorf("another version could be replaced: %s", sent)
 			}
 		})
 	}

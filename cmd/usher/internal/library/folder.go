@@ -94,7 +94,7 @@ func (d *folder) Of(_ context.Context, pack string) ([]string, error) {
 func (d *folder) Remove(name string) string { return "rm " + filepath.Join(d.path, name+".yaml") }
 
 // Write implements [Target].
-func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte) (string, error) {
+func (d *folder) Write(_ context.Context, p *library.Policy, manifest []byte, _ map[string]any) (string, error) {
 	if d.dryRun {
 		return "would write " + d.file(p), nil
 	}

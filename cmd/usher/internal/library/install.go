@@ -35,7 +35,8 @@ A policy that exists, in the folder or in the cluster, is replaced by the versio
 pack, and keeps its bindings: actions, params and namespaces stay, unless a flag says
 otherwise. Exemptions are objects of their own, and stay. What changes is printed. A policy
 of the same name that is not of a pack is not replaced, nor is one of a later version,
-unless --downgrade is set. Policies that a pack does not have any more are named, and stay.
+unless --downgrade is set. Nor does --apply replace what somebody else writes at the same
+time. Policies that a pack does not have any more are named, and stay.
 
 With --dry-run nothing is written, and API servers say whether they would accept it.`,
 		Example: `  usher library install supply-chain --params 'registries=[registry.acme.example]' --out policies/

@@ -1,0 +1,178 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/library"
+)
+
+// FieldManager is the field manager of policies that are applied.
+const FieldManager = "usher-library"
+
+// The errors of policies that others write at the same time. Nothing is written then.
+var (
+	errCreated = errors.New("somebody else has created a policy of this name just now: run the command again")
+	errChanged = errors.New("somebody else has changed or deleted it just now: run the command again, which shows what changes")
+)
+
+// maxUpdates limits how often an update is tried while the status of the policy changes.
+const maxUpdates = 5
+
+// Cluster returns a cluster as the target. With dryRun, API servers decide about each policy as if
+// it was written, and write nothing.
+func Cluster(client dynamic.Interface, dryRun bool) Target {
+	c := &stored{client: client.Resource(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies"))}
+	if dryRun {
+		c.dryRun = []string{metav1.DryRunAll}
+	}
+	return c
+}
+
+type stored struct {
+	client dynamic.ResourceInterface
+	// dryRun is that of requests that write.
+	dryRun []string
+}
+
+// An unusableError is one that all policies would have.
+type unusableError struct{ error }
+
+// Unwrap returns the cause.
+func (e *unusableError) Unwrap() error { return e.error }
+
+// Installed implements [Target].
+func (c *stored) Installed(ctx context.Context, p *library.Policy) (map[string]any, error) {
+	found, err := c.client.Get(ctx, p.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return found.Object, nil
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, &unusableError{errors.New("the cluster does not know the kind ClusterObjectPolicy: install Usher first, or only its CRDs with kubectl apply --server-side -f deploy/crds")}
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // no policy
+	case apierrors.IsForbidden(err):
+		return nil, &unusableError{withRights(err)}
+	}
+	return nil, &unusableError{err}
+}
+
+// withRights adds the rights that an installation needs to the error of one who has not all of them.
+func withRights(err error) error {
+	return fmt.Errorf("%w: --apply needs the verbs get, list, create and patch for clusterobjectpolicies.%s", err, v1alpha1.GroupVersion.Group)
+}
+
+// Of implements [Target].
+func (c *stored) Of(ctx context.Context, pack string) ([]string, error) {
+	found, err := c.client.List(ctx, metav1.ListOptions{LabelSelector: library.PackLabel + "=" + pack})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found.Items))
+	for i := range found.Items {
+		names[i] = found.Items[i].GetName()
+	}
+	return names, nil
+}
+
+// Remove implements [Target].
+func (c *stored) Remove(name string) string { return "kubectl delete clusterobjectpolicies " + name }
+
+// Write implements [Target]. It writes nothing if the policy is another one than was installed.
+func (c *stored) Write(ctx context.Context, p *library.Policy, manifest []byte, installed map[string]any) (string, error) {
+	data, err := yaml.YAMLToJSON(manifest)
+	if err != nil {
+		return "", fmt.Errorf("encode manifest: %w", err)
+	}
+	policy := &unstructured.Unstructured{}
+	if err := policy.UnmarshalJSON(data); err != nil {
+		return "", fmt.Errorf("encode manifest: %w", err)
+	}
+	if installed == nil {
+		err = c.create(ctx, policy)
+	} else {
+		err = c.update(ctx, policy, &unstructured.Unstructured{Object: installed})
+	}
+	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
+		// Others are of webhooks, which may refuse one policy and accept the next.
+		return "", &unusableError{withRights(err)}
+	case err != nil:
+		return "", err
+	}
+	if c.dryRun != nil {
+		return "would apply " + p.Name, nil
+	}
+	return "applied " + p.Name, nil
+}
+
+// create creates a policy. API servers that apply one would change a policy that exists.
+func (c *stored) create(ctx context.Context, policy *unstructured.Unstructured) error {
+	created, err := c.client.Create(ctx, policy, metav1.CreateOptions{FieldManager: FieldManager, DryRun: c.dryRun})
+	if apierrors.IsAlreadyExists(err) {
+		return errCreated
+	}
+	if err == nil {
+		// If this fails, the next update does it.
+		_, _ = c.own(ctx, created)
+	}
+	return err
+}
+
+// own makes the fields that a policy was created with those that were applied. Otherwise, an update that
+// omits one would not remove it.
+func (c *stored) own(ctx context.Context, policy *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if c.dryRun != nil {
+		return policy, nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(policy, sets.New(FieldManager), FieldManager)
+	if err != nil || patch == nil {
+		return policy, err
+	}
+	return c.client.Patch(ctx, policy.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+}
+
+// update applies a policy, unless what is installed has changed. Its status, which Usher writes, may.
+func (c *stored) update(ctx context.Context, policy, installed *unstructured.Unstructured) error {
+	for range maxUpdates {
+		current, err := c.own(ctx, installed)
+		if err == nil {
+			policy.SetUID(current.GetUID())
+			policy.SetResourceVersion(current.GetResourceVersion())
+			_, err = c.client.Apply(ctx, policy.GetName(), policy, metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: c.dryRun})
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		found, err := c.client.Get(ctx, policy.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return errChanged
+		case err != nil:
+			return err
+		case !same(found, installed):
+			return errChanged
+		}
+		installed = found
+	}
+	return errChanged
+}
+
+// same reports whether two versions of a policy differ in their status at most.
+func same(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetAnnotations(), b.GetAnnotations())
+}
