@@ -92,6 +92,10 @@ func TestInstallInCluster(t *testing.T) {
 	}
 	empty := installed("pack-version: 1.0.0", "pack-version: 0.1.0")
 	delete(empty.Object, "spec")
+	older := installed("pack-version: 1.0.0", "pack-version: 0.1.0")
+	if err := unstructured.SetNestedField(older.Object, "low", "spec", "severity"); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		reason   string
 		existing *unstructured.Unstructured
@@ -111,6 +115,9 @@ func TestInstallInCluster(t *testing.T) {
 		{"and their actions", installed("[Warn]", "[Deny]"), library.Settings{Params: map[string]any{"types": []any{"ClusterIP"}}}, false, nil, "applied service-types\n", "+", `"validationActions":["Deny"]`, nil},
 		{"a later version", installed("pack-version: 1.0.0", "pack-version: 1.10.0"), library.Settings{}, false, nil, "", "version 1.10.0 is installed, which is newer than 1.0.0 of the pack", "", cli.ErrNegative},
 		{"a change of the policy itself", installed("severity: high", "severity: low"), library.Settings{}, false, nil, "applied service-types\n", "  overwrites changes that were made after the installation: severity\n", `"severity":"high"`, nil},
+		{"another version with the same rule", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{}, false, nil, "applied service-types\n", "  decides as before\n", `"kind"`, nil},
+		{"and another action", installed("pack-version: 1.0.0", "pack-version: 0.1.0"), library.Settings{Action: "Deny"}, false, nil, "applied service-types\n", "service-types: version 0.1.0 to 1.0.0\n  @@", `"validationActions":["Deny"]`, nil},
+		{"another severity, and another action", older, library.Settings{Action: "Deny"}, false, nil, "applied service-types\n", "  changes severity\n", `"severity":"high"`, nil},
 		{"a policy without a spec", empty, library.Settings{}, false, nil, "applied service-types\n", "  changes category, description, ", `"name":"everywhere"`, nil},
 		{"a policy that the pack does not have any more", renamed(installed("", "")), library.Settings{}, false, nil, "applied service-types\n",
 			"pack networking 1.0.0 does not have the policy old-types any more, which stays in force: move its bindings to the policy that replaces it, if there is one, and remove it with 'kubectl delete clusterobjectpolicies old-types'\n", `"kind"`, nil},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -121,16 +120,20 @@ func (u *update) summary() []string {
 	maps.Copy(fields, old)
 	maps.Copy(fields, next)
 	changed := slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(field string) bool {
-		return field == "bindings" || reflect.DeepEqual(plain(old[field]), plain(next[field]))
+		return field == "bindings" || plain(old[field]) == plain(next[field])
 	})
 	about := slices.DeleteFunc(slices.Clone(changed), func(field string) bool {
 		return !slices.Contains([]string{"description", "category", "severity", "links"}, field)
 	})
+	// Flags change bindings, which say what follows from a violation.
+	bound := plain(old["bindings"]) == plain(next["bindings"])
 	switch {
+	case len(changed) == 0 && bound:
+		lines = append(lines, "decides as before")
 	case len(changed) == 0:
 	case u.version == u.policy.Version:
 		lines = append(lines, "overwrites changes that were made after the installation: "+strings.Join(changed, ", "))
-	case len(about) == len(changed):
+	case len(about) == len(changed) && bound:
 		lines = append(lines, "decides as before; changes "+strings.Join(changed, ", "))
 	default:
 		lines = append(lines, "changes "+strings.Join(changed, ", "))
