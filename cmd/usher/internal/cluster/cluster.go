@@ -98,8 +98,12 @@ func Find(kubeconfig, context string) (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
 	).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("find cluster: there is no kubeconfig: name one with --kubeconfig, or in the environment variable KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
+	config.UserAgent = "usher/" + cli.BuildVersion().Version
 	return config, nil
 }

@@ -99,7 +99,6 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return err
 		}
-		config.UserAgent = "usher/" + cli.BuildVersion().Version
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)

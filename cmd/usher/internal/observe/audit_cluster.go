@@ -80,7 +80,6 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 
 // connect connects to a cluster that is read.
 func connect(config *rest.Config) (*serve.Clients, error) {
-	config.UserAgent = "usher/" + cli.BuildVersion().Version
 	// What limits the load is that there is one request at a time.
 	config.QPS = -1
 	return serve.Connect(config)

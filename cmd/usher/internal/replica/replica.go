@@ -82,7 +82,6 @@ func (f *Flags) Connect(ctx context.Context) (*Set, error) {
 		if s.config, err = cluster.Find(f.Kubeconfig, f.Context); err != nil {
 			return nil, err
 		}
-		s.config.UserAgent = "usher/" + cli.BuildVersion().Version
 		if s.kube, err = kubernetes.NewForConfig(s.config); err != nil {
 			return nil, fmt.Errorf("connect to API server: %w", err)
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
@@ -38,13 +38,10 @@ func (f *clusterFlags) validateCluster() error {
 }
 
 func (f *clusterFlags) rest() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	config, err := cluster.Find(f.kubeconfig, f.context)
 	if err != nil {
 		return nil, fmt.Errorf("--from-cluster: %w", err)
 	}
-	config.UserAgent = "usher/" + cli.BuildVersion().Version
 	return config, nil
 }
 
