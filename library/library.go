@@ -90,9 +90,10 @@ func Load(fsys fs.FS) ([]Pack, error) {
 // The order is that of the packs, and each policy occurs once.
 func Select(packs []Pack, names []string) ([]Policy, error) {
 	used := map[string]bool{}
+	var named []string
 	var found []Policy
 	for _, pack := range packs {
-		used[pack.Name] = true
+		used[pack.Name], named = true, append(named, pack.Name)
 		for _, p := range pack.Policies {
 			used[p.Name] = true
 			if slices.Contains(names, p.Name) || slices.Contains(names, pack.Name) {
@@ -105,7 +106,9 @@ func Select(packs []Pack, names []string) ([]Policy, error) {
 		if used[name] {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)), "'usher library list' has their names")))
+		// Too many policies may have the name of a pack in theirs.
+		pack := suggestion(name, named, "'usher library list' has their names")
+		errs = append(errs, fmt.Errorf("no pack or policy %s: %s", name, suggestion(name, slices.Sorted(maps.Keys(used)), pack)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -130,7 +130,12 @@ func write(dir string, files []file) error {
 		}
 	}
 	if len(existing) > 0 {
-		return fmt.Errorf("%s has %s: choose another folder; 'usher library install --out' updates policies", dir, strings.Join(existing, ", "))
+		const mostNamed = 3
+		named := strings.Join(existing[:min(len(existing), mostNamed)], ", ")
+		if more := len(existing) - mostNamed; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		return fmt.Errorf("%s has %s: choose another folder; 'usher library install --out' updates policies", dir, named)
 	}
 	for _, f := range files {
 		if err := root.MkdirAll(path.Dir(f.path), 0o755); err != nil {
