@@ -160,9 +160,10 @@ func (a *analysis) add(ast *celgo.Ast) {
 	}
 	var bound cel.Bound
 	bound, a.value = cel.BoundOf(ast, a.measures)
-	a.added[len(a.added)-1] = share{bound: bound, uses: variablesIn(ast)}
 	a.own, a.limits.each = a.own.Plus(bound), a.limits.each.Or(bound)
 	a.names.Add(ast, a.sources)
+	uses, whole := variablesIn(ast)
+	a.added[len(a.added)-1] = share{bound: bound, uses: uses, whole: whole, names: a.names}
 	a.from = a.reads.Add(ast, a.sources)
 }
 

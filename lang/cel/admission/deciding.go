@@ -15,18 +15,25 @@ type share struct {
 	// name is that of a variable.
 	name  string
 	bound cel.Bound
-	// uses are the variables that it reads.
-	uses []string
+	// uses are the variables that it reads; whole says that it may read all.
+	uses  []string
+	whole bool
+	names cel.Reads
 }
 
-// variablesIn returns the variables that an expression reads.
-func variablesIn(ast *celgo.Ast) []string {
-	var names []string
+// variablesIn returns the variables that an expression selects. It may read others if it has the map of
+// all in another place, as in variables.?x.
+func variablesIn(ast *celgo.Ast) (names []string, whole bool) {
+	selected := 0
 	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() == celast.IdentKind && e.AsIdent() == variablesName {
+			selected--
+		}
 		if e.Kind() != celast.SelectKind {
 			return
 		}
 		if of := e.AsSelect().Operand(); of.Kind() == celast.IdentKind && of.AsIdent() == variablesName {
+			selected++
 			name := e.AsSelect().FieldName()
 			names = append(names, name)
 			if unescaped, ok := apiservercel.Unescape(name); ok {
@@ -34,17 +41,17 @@ func variablesIn(ast *celgo.Ast) []string {
 			}
 		}
 	}))
-	return names
+	return names, selected < 0
 }
 
 // without returns the limits of a policy without the expressions that are not among the first ones
 // that were added, and without the variables that only those read. Before are the limits of the
 // former, and data those of the variables before there were any.
 func (a *analysis) without(first int, before limits, data cel.Bound) limits {
-	uses := map[string]bool{}
+	uses, all := map[string]bool{}, false
 	l := limits{variables: data, conditions: before.conditions, validations: before.validations, annotations: before.annotations}
 	add := func(s share) {
-		l.each = l.each.Or(s.bound)
+		l.each, all = l.each.Or(s.bound), all || s.whole
 		for _, name := range s.uses {
 			uses[name] = true
 		}
@@ -53,7 +60,7 @@ func (a *analysis) without(first int, before limits, data cel.Bound) limits {
 		add(s)
 	}
 	for _, v := range slices.Backward(a.defined) {
-		if uses[v.name] {
+		if all || uses[v.name] {
 			l.variables = l.variables.Plus(v.bound)
 			add(v)
 		}

@@ -58,3 +58,30 @@ func TestLazyMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestVariablesInOtherPlaces has validations read a variable that exceeds the budget of an expression, in
+// each way in which they can.
+func TestVariablesInOtherPlaces(t *testing.T) {
+	t.Parallel()
+	const costly = "object.list.map(a, object.list.map(b, object.list.filter(c, c == a).size())).size()"
+	for _, read := range []string{
+		"variables.x", "variables.?x.orValue(0)", "dyn(variables).x", "dyn(variables).?x.orValue(0)", "[variables].map(v, v.x)[0]",
+		"{'a': variables}.a.x", "(object.first ? variables : variables).x", "(has(variables.x) ? 1 : 2)",
+	} {
+		p := compiled(t, admission.Source{
+			Variables: []admission.Named{{Name: "x", Expression: costly}}, LazyMessages: true,
+			Validations: []admission.Validation{{Expression: read + " > 0"}},
+		})
+		in := &admission.Input{
+			Request: &usher.Request{Phase: usher.Validate, Operation: usher.Create}, Facts: &fact.Known{},
+			Object: map[string]any{"list": slices.Repeat([]any{"a"}, 200), "first": true},
+		}
+		result, err := p.Evaluate(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Denials) != 1 || !strings.Contains(result.Denials[0].Message, "cost limit exceeded") {
+			t.Errorf("%s: %+v", read, result)
+		}
+	}
+}
