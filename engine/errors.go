@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 var (
@@ -54,3 +57,21 @@ func (e *OverrunError) Error() string {
 
 // Unwrap returns e.Err.
 func (e *OverrunError) Unwrap() error { return e.Err }
+
+// ended is the error of a context that ended before a rule did.
+func ended(ctx context.Context, r *rule.Rule) error {
+	return fmt.Errorf("decide request: %s: %w", place(r.Policy, r.Name), context.Cause(ctx))
+}
+
+// place names a rule for messages.
+func place(policy usher.PolicyRef, rule string) string {
+	if builtIn(policy) {
+		return rule
+	}
+	return policy.String() + " " + rule
+}
+
+// failure is the message for the user whose request is denied because a rule failed.
+func failure(f *usher.Finding) string {
+	return fmt.Sprintf("%v (%s)", f.Err, place(f.Policy, f.Rule))
+}

@@ -42,6 +42,8 @@ type evaluation struct {
 	// memo is that of tree and old; ownMemo, unless a rule runs again without containers.
 	memo    *rule.Memo
 	ownMemo rule.Memo
+	// common are the values that several of the rules compute.
+	common rule.Common
 	// known are the facts that rules share: own, or those of the evaluation of the workload. Rules that
 	// are bound to a namespace have facts of their own, so that none sees what another may read.
 	known   *fact.Known
@@ -101,11 +103,16 @@ func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
 	if len(d.matched) == 0 {
 		return nil, nil
 	}
-	object, old := d.joinedPaths(d.matched)
-	if err := d.widen(object); err != nil {
+	join := d.join(d.matched)
+	if err := d.widen(join.object); err != nil {
 		return nil, err
 	}
-	return d.matched, d.widenOld(old)
+	if err := d.widenOld(join.oldObject); err != nil {
+		return nil, err
+	}
+	d.common = join.common
+	d.memo.Share(d.common)
+	return d.matched, nil
 }
 
 // readPaths returns the paths that rules read, joined with those that are decoded. It changes
@@ -240,6 +247,9 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 // run runs a rule and returns its result and its finding. The error is that of ctx, if it ended
 // before the rule did.
 func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
+	if ctx.Err() != nil {
+		return result{}, usher.Finding{}, ended(ctx, r)
+	}
 	start := d.now
 	if start.IsZero() {
 		start = time.Now()
@@ -273,7 +283,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
 		if ctx.Err() != nil {
-			return res, finding, fmt.Errorf("decide request: %s: %w", place(r.Policy, r.Name), context.Cause(ctx))
+			return res, finding, ended(ctx, r)
 		}
 	case res.rejected:
 		finding.Outcome, finding.Message = usher.Rejected, cmp.Or(res.message, res.note)
@@ -374,16 +384,3 @@ func (d *evaluation) annotate(a rule.Annotation) {
 }
 
 func builtIn(p usher.PolicyRef) bool { return p == usher.PolicyRef{} }
-
-// place names a rule for messages.
-func place(policy usher.PolicyRef, rule string) string {
-	if builtIn(policy) {
-		return rule
-	}
-	return policy.String() + " " + rule
-}
-
-// failure is the message for the user whose request is denied because a rule failed.
-func failure(f *usher.Finding) string {
-	return fmt.Sprintf("%v (%s)", f.Err, place(f.Policy, f.Rule))
-}

@@ -11,14 +11,14 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// joins are what sets of rules read together, for those that matched last. Few sets match most
-// requests, and to join paths takes longer than to run a small rule. It is safe for concurrent use.
+// joins are what sets of rules read and compute together, for those that matched last. Few sets match
+// most requests, and to join them takes longer than to run a small rule. It is safe for concurrent use.
 type joins struct {
 	seed  maphash.Seed
-	slots [64]atomic.Pointer[join]
+	slots [256]atomic.Pointer[join]
 }
 
-// A join is the paths that rules read together.
+// A join is the paths that rules read together, and the values that several of them compute.
 type join struct {
 	rules []*rule.Rule
 	// What the paths depend on besides rules.
@@ -27,6 +27,7 @@ type join struct {
 	from, old *usher.Paths
 
 	object, oldObject *usher.Paths
+	common            rule.Common
 }
 
 func newJoins() *joins { return &joins{seed: maphash.MakeSeed()} }
@@ -43,17 +44,17 @@ func (j *join) is(d *evaluation, rules []*rule.Rule) bool {
 		j.kind == d.request.Kind.GroupKind() && slices.Equal(j.rules, rules)
 }
 
-// joinedPaths returns what [evaluation.readPaths] does for the rules of a pass, of which there is one
-// at least.
-func (d *evaluation) joinedPaths(rules []*rule.Rule) (object, old *usher.Paths) {
+// join returns what the rules of a pass read and compute together. There is one rule at least.
+func (d *evaluation) join(rules []*rule.Rule) *join {
 	slot := d.engine.joins.slot(rules)
 	if known := slot.Load(); known.is(d, rules) {
-		return known.object, known.oldObject
+		return known
 	}
-	object, old = d.readPaths(rules)
-	slot.Store(&join{
+	made := &join{
 		rules: slices.Clone(rules), kind: d.request.Kind.GroupKind(), operation: d.request.Operation,
-		from: d.paths, old: d.oldPaths, object: object, oldObject: old,
-	})
-	return object, old
+		from: d.paths, old: d.oldPaths, common: rule.CommonOf(rules),
+	}
+	made.object, made.oldObject = d.readPaths(rules)
+	slot.Store(made)
+	return made
 }

@@ -112,3 +112,72 @@ func TestReadPathsOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// sharing is a program that has values which others may have, too. It warns which of them it finds in its
+// memo, and stores them.
+type sharing struct {
+	program
+
+	name   string
+	values []string
+}
+
+func (s sharing) SharedValues() []rule.Shared {
+	var all []rule.Shared
+	for _, value := range s.values {
+		all = append(all, rule.Shared{Expression: rule.DigestOf(value)})
+	}
+	return all
+}
+
+func (s sharing) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	out, err := s.program(ctx, in)
+	for i, value := range s.SharedValues() {
+		said := "not kept"
+		if place := in.Memo.Place(value); place != nil {
+			said = fmt.Sprint(*place)
+			*place = "known"
+		}
+		out.Warnings = append(out.Warnings, s.name+": "+s.values[i]+" "+said)
+	}
+	return out, err
+}
+
+// TestSharedValues has programs share values while the objects stay the same.
+func TestSharedValues(t *testing.T) {
+	t.Parallel()
+	with := func(name string, of program, values ...string) rule.Rule {
+		r := one(name, of)
+		r.Steps[0].Program = sharing{of, name, values}
+		return r
+	}
+	field := patch(add("/x", "x"))
+	for _, row := range []struct {
+		reason string
+		phase  usher.Phase
+		rules  []rule.Rule
+		want   []string
+	}{
+		{
+			"a value of one rule is not kept", usher.Validate,
+			[]rule.Rule{with("a", pass(), "v"), one("b", pass())}, []string{"a: v not kept"},
+		},
+		{
+			"those of several are", usher.Validate,
+			[]rule.Rule{with("a", pass(), "v", "w"), with("b", pass(), "x"), with("c", pass(), "w", "v")},
+			[]string{"a: v <nil>", "a: w <nil>", "b: x not kept", "c: w known", "c: v known"},
+		},
+		{
+			"until the object changes", usher.Mutate,
+			[]rule.Rule{with("a", pass(), "v"), with("b", field, "v"), with("c", pass(), "v")},
+			[]string{"a: v <nil>", "b: v known", "c: v <nil>"},
+		},
+	} {
+		e := newEngine(row.phase, engine.Options{}, nil, row.rules...)
+		for range 2 {
+			if diff := cmp.Diff(row.want, decide(t, e, request(row.phase, usher.Create)).Warnings); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", row.reason, diff)
+			}
+		}
+	}
+}

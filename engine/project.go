@@ -133,6 +133,7 @@ func (d *evaluation) onPod(w *rule.Workload, pod map[string]any, phase usher.Pha
 	r.Namespace = w.Namespace
 	on := d.onCreation(&r, pod, d.known)
 	on.workload, on.of = w, d
+	on.memo.Share(d.common)
 	return on
 }
 

@@ -16,10 +16,10 @@ import (
 // A mutator is a MutatingAdmissionPolicy with one of its bindings.
 type mutator struct {
 	pair
-	selection
+	spec.Reading
 }
 
-func newMutator(p pair) *mutator { return &mutator{p, p.selection()} }
+func newMutator(p pair) *mutator { return &mutator{p, p.reading()} }
 
 // String implements [rule.Program].
 func (m *mutator) String() string { return m.policy.name + "/" + m.binding.name }

@@ -126,19 +126,9 @@ func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped str
 	return params, "", nil
 }
 
-// A selection is what a pair reads in the objects of requests.
-type selection struct{ object, old *usher.Paths }
-
-// ReadPaths implements [rule.Selective].
-func (s *selection) ReadPaths() (object, old *usher.Paths) { return s.object, s.old }
-
-func (p *pair) selection() selection {
-	object, old := p.policy.program.ReadPaths()
-	p.policy.match.AddPaths(object, old)
-	p.binding.match.AddPaths(object, old)
-	// The object that is deleted is the old one to expressions.
-	object.Merge(old)
-	return selection{object, old}
+// reading is what a program of the pair reads.
+func (p *pair) reading() spec.Reading {
+	return spec.NewReading(p.policy.program, nil, &p.policy.match, &p.binding.match)
 }
 
 // DependsOn implements [rule.Dependent].
@@ -153,10 +143,10 @@ func (p *pair) DependsOn(operation usher.Operation) rule.Dependencies {
 // A program is a ValidatingAdmissionPolicy with one of its bindings.
 type program struct {
 	pair
-	selection
+	spec.Reading
 }
 
-func newProgram(p pair) *program { return &program{p, p.selection()} }
+func newProgram(p pair) *program { return &program{p, p.reading()} }
 
 // String implements [rule.Program].
 func (p *program) String() string {

@@ -24,6 +24,8 @@ type Match struct {
 	// notLabels and notNamespaces say that a selector does not match. Few requests have anybody who
 	// reads it, and writing it takes longer than matching.
 	notLabels, notNamespaces string
+	// selected is by what other policies know whether namespaces are selected.
+	selected rule.Shared
 }
 
 // Own returns the requests that a binding is for, by their endpoints; nil for all.
@@ -113,6 +115,7 @@ func (c *Compilation) Match(field string, m *admissionv1.MatchResources) Match {
 		match.notLabels = fmt.Sprintf("labels do not match the objectSelector %q", match.labels)
 	}
 	if match.namespaces != nil {
+		match.selected = rule.Shared{Expression: rule.DigestOf("namespaceSelector", match.namespaces.String())}
 		match.notNamespaces = fmt.Sprintf("the labels of the namespace do not match the namespaceSelector %q", match.namespaces)
 	}
 	match.settle()
@@ -229,14 +232,36 @@ func (m *Match) Skips(in *rule.Input) (string, error) {
 	if m.namespaces == nil || in.Request.Namespace == "" && in.Request.Resource.Resource != "namespaces" {
 		return "", nil
 	}
-	namespace, err := namespaceOf(in)
-	if err != nil {
+	if selected, err := m.selects(in); err != nil || selected {
 		return "", err
 	}
-	if !selects(m.namespaces, namespace) {
-		return m.notNamespaces, nil
+	return m.notNamespaces, nil
+}
+
+// selects reports whether the namespaceSelector selects the namespace of a request, unless another
+// policy has found that out.
+func (m *Match) selects(in *rule.Input) (bool, error) {
+	place := in.Memo.Place(m.selected)
+	if place != nil && *place != nil {
+		return (*place).(bool), nil
 	}
-	return "", nil
+	namespace, err := namespaceOf(in)
+	if err != nil {
+		return false, err
+	}
+	selected := selects(m.namespaces, namespace)
+	if place != nil {
+		*place = selected
+	}
+	return selected, nil
+}
+
+// sharedValues returns what other policies may find out, too.
+func (m *Match) sharedValues() []rule.Shared {
+	if m.namespaces == nil {
+		return nil
+	}
+	return []rule.Shared{m.selected}
 }
 
 // matched is the object that selectors are about: what the policies before have changed does not

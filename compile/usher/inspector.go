@@ -21,7 +21,8 @@ const maxTold = 16 << 10
 // them.
 type inspector struct {
 	*Object
-	selection
+
+	object, old *usher.Paths
 }
 
 func newInspector(o *Object) *inspector {
@@ -36,6 +37,9 @@ func newInspector(o *Object) *inspector {
 	i.object.Add("metadata", "deletionTimestamp")
 	return i
 }
+
+// ReadPaths implements [rule.Selective].
+func (i *inspector) ReadPaths() (object, old *usher.Paths) { return i.object, i.old }
 
 // DependsOn implements [rule.Dependent].
 func (i *inspector) DependsOn(usher.Operation) rule.Dependencies { return rule.OnAnything }
@@ -77,7 +81,7 @@ func (i *inspector) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	if own, _ := metadata["name"].(string); own != "" {
 		name = own
 	}
-	reads := newValidator(i.Object).object
+	reads, _ := newValidator(i.Object).ReadPaths()
 	policy := rule.Fail
 	if i.ignore {
 		policy = rule.Ignore

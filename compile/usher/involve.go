@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
@@ -59,7 +60,13 @@ type evaluation struct {
 	params map[string]any
 	// size is that of params, 0 if it is not known.
 	size    cel.Size
+	digest  rule.Digest
 	actions actions
+}
+
+// of sets the params of an input.
+func (e *evaluation) of(in *admission.Input) {
+	in.Params, in.ParamsSize, in.ParamsDigest = e.params, e.size, e.digest
 }
 
 // An involvement is what a policy is evaluated with for a request.
@@ -140,7 +147,7 @@ func (to *involvement) add(params map[string]any, b *binding) {
 			return
 		}
 	}
-	e := evaluation{params: params, size: b.size, actions: b.actions}
+	e := evaluation{params: params, size: b.size, digest: b.digest, actions: b.actions}
 	if to.count < len(to.few) {
 		to.few[to.count] = e
 	} else {
@@ -183,23 +190,14 @@ func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) 
 	return b.params.Collect(o.paramKind, in.Request.Namespace, in.Facts)
 }
 
-// A selection is what a rule reads in the objects of requests.
-type selection struct{ object, old *usher.Paths }
-
-// ReadPaths implements [rule.Selective].
-func (s *selection) ReadPaths() (object, old *usher.Paths) { return s.object, s.old }
-
-func (o *Object) selection(p *admission.Program) selection {
-	object, old := p.ReadPaths()
-	o.match.AddPaths(object, old)
+// reading is what a program of the policy reads.
+func (o *Object) reading(p *admission.Program) spec.Reading {
+	matches, digests := []*spec.Match{&o.match}, make([]rule.Digest, len(o.bindings))
 	for i := range o.bindings {
-		if match := o.bindings[i].match; match != nil {
-			match.AddPaths(object, old)
-		}
+		digests[i] = o.bindings[i].digest
+		matches = append(matches, o.bindings[i].match)
 	}
-	// The object that is deleted is the old one to expressions.
-	object.Merge(old)
-	return selection{object, old}
+	return spec.NewReading(p, digests, matches...)
 }
 
 // dependsOn returns on what the outcome of a program of the policy depends for requests with an

@@ -1,6 +1,7 @@
 package usher
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -67,8 +68,9 @@ type binding struct {
 	// values are the params unless they are read: one that is written in place, which bindings with
 	// equal ones share, or nil.
 	values []map[string]any
-	// size is that of a value that is written in place.
-	size cel.Size
+	// size and digest are those of a value that is written in place.
+	size   cel.Size
+	digest rule.Digest
 }
 
 // A validation is what a validation of a policy has besides its expressions.
@@ -161,7 +163,7 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 		o.bindings = []binding{{actions: deny, values: []map[string]any{nil}}}
 	}
 	names := map[string]bool{}
-	values := map[string]map[string]any{}
+	values := map[rule.Digest]map[string]any{}
 	for i := range all {
 		b, at := &all[i], fmt.Sprintf("spec.bindings[%d]", i)
 		compiled := binding{name: cmp.Or(b.Name, fmt.Sprintf("bindings[%d]", i)), actions: deny, params: c.ParamRef(at+".paramRef", b.ParamRef), values: []map[string]any{nil}}
@@ -180,8 +182,7 @@ func (o *Object) compileBindings(c *spec.Compilation, all []v1alpha1.Binding) {
 			c.Fail(at+".paramRef", "the policy has no paramKind", "set spec.paramKind, or write the params in place, under params")
 		}
 		if b.Params != nil {
-			compiled.values[0] = o.inPlace(c, at+".params", b, values)
-			compiled.size = cel.SizeOf(compiled.values[0])
+			compiled.inPlace(c, at+".params", b, values)
 		}
 		o.bindings = append(o.bindings, compiled)
 	}
@@ -206,8 +207,8 @@ func (o *Object) paramReads(c *spec.Compilation, all []v1alpha1.Binding) []fact.
 	return reads
 }
 
-// inPlace returns the params that a binding has in place. Equal ones are one map.
-func (o *Object) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding, values map[string]map[string]any) map[string]any {
+// inPlace sets the params of a binding that has them in place. Equal ones are one map of values.
+func (into *binding) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding, values map[rule.Digest]map[string]any) {
 	if b.ParamRef != nil {
 		c.Fail(field, "a binding has either params or paramRef", "remove one of them")
 	}
@@ -215,18 +216,20 @@ func (o *Object) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding,
 	tree, err := object.Tree()
 	if err != nil || tree == nil {
 		c.Fail(field, "params are not a map", "write fields, which expressions read as params.FIELD")
-		return nil
+		return
 	}
-	text, err := json.Marshal(tree)
-	if err != nil {
+	// 1 and 1.0 are written in the same way once they are decoded, but have different types.
+	var text bytes.Buffer
+	if err := json.Compact(&text, b.Params.Raw); err != nil {
 		c.Fail(field, err.Error(), "correct the params")
-		return nil
+		return
 	}
-	if known, ok := values[string(text)]; ok {
-		return known
+	into.digest = rule.DigestOf(text.String())
+	if values[into.digest] == nil {
+		values[into.digest] = tree
 	}
-	values[string(text)] = tree
-	return tree
+	into.values[0] = values[into.digest]
+	into.size = cel.SizeOf(into.values[0])
 }
 
 func (o *Object) compileValidations(ctx context.Context, c *composer, s *v1alpha1.ObjectPolicySpec, annotations map[string]string) []admission.Validation {

@@ -16,10 +16,10 @@ import (
 // A validator is the validations of a policy.
 type validator struct {
 	*Object
-	selection
+	spec.Reading
 }
 
-func newValidator(o *Object) *validator { return &validator{o, o.selection(o.validate)} }
+func newValidator(o *Object) *validator { return &validator{o, o.reading(o.validate)} }
 
 // DependsOn implements [rule.Dependent].
 func (v *validator) DependsOn(operation usher.Operation) rule.Dependencies {
@@ -40,7 +40,7 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	said.misconfigured(to.misconfigured)
 	for i := range to.count {
 		e := to.at(i)
-		expressions.Params, expressions.ParamsSize = e.params, e.size
+		e.of(expressions)
 		result, err := v.validate.Evaluate(ctx, expressions)
 		if err != nil {
 			return rule.Outcome{}, err
@@ -167,10 +167,10 @@ func (s *saying) outcome() rule.Outcome {
 // A mutator is the mutations of a policy.
 type mutator struct {
 	*Object
-	selection
+	spec.Reading
 }
 
-func newMutator(o *Object) *mutator { return &mutator{o, o.selection(o.mutate)} }
+func newMutator(o *Object) *mutator { return &mutator{o, o.reading(o.mutate)} }
 
 // DependsOn implements [rule.Dependent].
 func (m *mutator) DependsOn(operation usher.Operation) rule.Dependencies {
@@ -197,7 +197,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 	out := rule.Outcome{}
 	evaluated := false
 	for i := range to.count {
-		expressions.Params, expressions.ParamsSize = to.at(i).params, to.at(i).size
+		to.at(i).of(expressions)
 		result, err := m.mutate.Mutate(ctx, expressions, spec.Structures)
 		if err != nil {
 			return rule.Outcome{}, err

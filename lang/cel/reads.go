@@ -96,6 +96,16 @@ func within(inner, outer []string) bool {
 // Mentions reports whether a variable occurs.
 func (r *Reads) Mentions(name string) bool { return r.names[name] }
 
+// Only reports whether no variables occur but those with the names.
+func (r *Reads) Only(names ...string) bool {
+	for name := range r.names {
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return true
+}
+
 // nowhere is a key that objects do not have. A path to it decodes an object without its fields.
 const nowhere = "\x00"
 

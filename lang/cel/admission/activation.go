@@ -25,6 +25,8 @@ type Input struct {
 	// Size, unless 0, is at least that of the objects, see [usher.Object.DecodedSize]. ParamsSize,
 	// unless 0, is that of Params.
 	Size, ParamsSize cel.Size
+	// ParamsDigest, unless zero, is that of Params, which other policies may have, too.
+	ParamsDigest rule.Digest
 
 	// data are the sources of data that have been read, and dataOf is the policy whose they are.
 	data   []datum
@@ -119,20 +121,34 @@ func (a *activation) enter(h has) {
 	}
 }
 
-// run evaluates an expression.
+// run evaluates an expression, unless another policy has done so.
 func (a *activation) run(e *expression) (value ref.Val, cost uint64, err error) {
-	if a.counted != nil {
-		return a.counted[e.index].Eval(a)
+	native, cost, err := a.runNative(e)
+	if err != nil {
+		value, _ = native.(ref.Val)
+		return value, cost, err
 	}
-	return e.program.Eval(a)
+	return cel.Value(native), cost, nil
 }
 
-// runNative is run whose value is as [cel.Program.EvalNative] returns it.
+// runNative is run whose value is as [cel.Program.EvalNative] returns it, or a list.
 func (a *activation) runNative(e *expression) (value any, cost uint64, err error) {
 	if a.counted != nil {
 		return a.counted[e.index].Eval(a)
 	}
-	return e.program.EvalNative(a)
+	place := a.place(e)
+	if place != nil && *place != nil {
+		return *place, 0, nil
+	}
+	value, cost, err = e.program.EvalNative(a)
+	if _, isList := value.([]any); isList {
+		// It is one value however often it is read.
+		value = cel.Value(value)
+	}
+	if place != nil && err == nil && a.stop == nil {
+		*place = value
+	}
+	return value, cost, err
 }
 
 // ResolveName implements [interpreter.Activation].

@@ -102,6 +102,8 @@ type expression struct {
 	index int
 	// other is a program of another language, in place of an expression.
 	other rule.Program
+	// identity is set for conditions and variables.
+	identity identity
 }
 
 // A variable is the expression of a variable.
@@ -152,16 +154,7 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 	}
 	c.data(p)
 	data := c.limits.variables
-	for i, v := range p.source.Variables {
-		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
-		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
-		c.optionals[v.Name] = output != nil && output.TypeName() == optionalType
-		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
-	}
-	for i, m := range p.source.Conditions {
-		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, celgo.BoolType)
-		p.conditions = append(p.conditions, compiled)
-	}
+	c.named(p)
 	c.into(&c.limits.conditions)
 	for i, v := range p.source.Validations {
 		compiled := expression{other: v.Program}
@@ -199,6 +192,24 @@ func (p *Program) compile(plan planner) (*compilation, error) {
 		p.deciding = c.without(deciding, before, data)
 	}
 	return c, nil
+}
+
+// named compiles the variables and the conditions of p.
+func (c *compilation) named(p *Program) {
+	for i, v := range p.source.Variables {
+		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
+		c.environments.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		c.optionals[v.Name] = output != nil && output.TypeName() == optionalType
+		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
+	}
+	for i := range p.variables {
+		p.identify(&p.variables[i].expression, &c.defined[i], i)
+	}
+	for i, m := range p.source.Conditions {
+		compiled, _ := c.compile(fmt.Sprintf("spec.matchConditions[%d].expression", i), m.Expression, celgo.BoolType)
+		p.identify(&compiled, &c.added[len(c.added)-1], len(p.variables))
+		p.conditions = append(p.conditions, compiled)
+	}
 }
 
 type compilation struct {

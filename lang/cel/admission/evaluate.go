@@ -61,15 +61,16 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 	}
 	a.enter(withNamespace | withAuthorizer)
 	values, left, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
+	var r Result
+	if (a.counted == nil || p.source.LazyMessages) && a.stop == nil && err == nil && hold(values) {
+		// To ask a context that has a deadline for the time takes longer than many expressions.
+		return r, a.annotate(ctx, &r)
+	}
 	if stop := interrupted(ctx, a); stop != nil {
 		return Result{}, stop
 	}
 	if err != nil {
 		return p.failed(err.Error()), nil
-	}
-	var r Result
-	if (a.counted == nil || p.source.LazyMessages) && hold(values) {
-		return r, a.annotate(ctx, &r)
 	}
 	a.enter(withNamespace)
 	a.explain()
@@ -83,7 +84,7 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 	return r, a.annotate(ctx, &r)
 }
 
-// hold reports whether all validations hold.
+// hold reports whether all conditions or validations hold.
 func hold(values []outcome) bool {
 	for i := range values {
 		if values[i].err != nil || values[i].value != types.True {
@@ -146,6 +147,9 @@ func (a *activation) match(ctx context.Context) (skipped, failure string, err er
 		return "", "", nil
 	}
 	values, _, budget := a.evaluateInto(ctx, a.few[:0], p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
+	if a.stop == nil && budget == nil && hold(values) {
+		return "", "", nil
+	}
 	if stop := interrupted(ctx, a); stop != nil {
 		return "", "", stop
 	}
@@ -163,9 +167,6 @@ func (a *activation) match(ctx context.Context) (skipped, failure string, err er
 		} else if values[i].value == types.False {
 			return fmt.Sprintf("matchConditions[%s] is false", p.source.Conditions[i].Name), "", nil
 		}
-	}
-	if len(errs) == 0 {
-		return "", "", nil
 	}
 	if p.source.Ignore {
 		return noValue, "", nil

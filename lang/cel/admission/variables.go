@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -59,13 +58,20 @@ func (v *variables) Lookup(name string) (any, bool) {
 			return nil, false
 		}
 	}
-	// Of two variables of one name the last counts.
-	for i, x := range slices.Backward(v.program.variables) {
-		if x.name == name {
-			return v.value(i), true
-		}
+	if i := v.program.variable(name); i >= 0 {
+		return v.value(i), true
 	}
 	return nil, false
+}
+
+// variable returns the index of a variable, or -1. Of two with one name the last counts.
+func (p *Program) variable(name string) int {
+	for i := len(p.variables) - 1; i >= 0; i-- {
+		if p.variables[i].name == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // uncomputed is what a variable has that nobody has read.
@@ -104,10 +110,6 @@ func (v *variables) compute(x *variable) any {
 	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
 		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
-	}
-	if _, isList := value.([]any); isList {
-		// It is one value however often it is read.
-		return cel.Value(value)
 	}
 	return value
 }
