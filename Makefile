@@ -175,7 +175,7 @@ generate: ## update generated code and manifests
 
 .PHONY: library
 library: ## run the mutants of all policies of the library; make test leaves out most of Pod Security
-	USHER_LIBRARY=all $(GO) test -count=1 ./library
+	USHER_LIBRARY=all $(GO) test -count=1 -timeout 30m ./library
 
 .PHONY: trial-objects
 trial-objects: build bin/usher-sandbox ## record the sample objects that policies are tried on: with the defaults of an API server, and the kinds that it serves
