@@ -66,6 +66,7 @@ func (a *audit) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (a *audit) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := a.current.Load()
 	if current == nil {
 		return
@@ -74,21 +75,18 @@ func (a *audit) Collect(metrics chan<- prometheus.Metric) {
 	if state == nil {
 		return
 	}
-	send := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
 	for name, r := range state.Resources {
-		send(a.objects, float64(r.Objects), name)
-		send(a.backlog, float64(r.Backlog), name)
-		send(a.readable, number(r.Readable), name)
-		send(a.staleness, r.Staleness.Seconds(), name)
+		sent.gauge(a.objects, float64(r.Objects), name)
+		sent.gauge(a.backlog, float64(r.Backlog), name)
+		sent.gauge(a.readable, number(r.Readable), name)
+		sent.gauge(a.staleness, r.Staleness.Seconds(), name)
 	}
-	send(a.discovered, number(state.Discovered))
+	sent.gauge(a.discovered, number(state.Discovered))
 	for status, n := range state.Results {
-		send(a.results, float64(n), status)
+		sent.gauge(a.results, float64(n), status)
 	}
-	send(a.bytes, float64(state.Bytes))
-	send(a.maxBytes, float64(state.MaxBytes))
-	metrics <- prometheus.MustNewConstMetric(a.evaluations, prometheus.CounterValue, float64(state.Evaluations))
-	metrics <- prometheus.MustNewConstMetric(a.cpu, prometheus.CounterValue, state.CPU.Seconds())
+	sent.gauge(a.bytes, float64(state.Bytes))
+	sent.gauge(a.maxBytes, float64(state.MaxBytes))
+	sent.count(a.evaluations, float64(state.Evaluations))
+	sent.count(a.cpu, state.CPU.Seconds())
 }

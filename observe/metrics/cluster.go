@@ -59,32 +59,33 @@ func (c *cluster) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *cluster) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := c.current.Load()
 	if current == nil {
 		return
 	}
 	if current.Staleness != nil {
-		metrics <- prometheus.MustNewConstMetric(c.staleness, prometheus.GaugeValue, current.Staleness().Seconds())
+		sent.gauge(c.staleness, current.Staleness().Seconds())
 	}
 	if current.Registered != nil {
-		metrics <- prometheus.MustNewConstMetric(c.registered, prometheus.GaugeValue, number(current.Registered()))
+		sent.gauge(c.registered, number(current.Registered()))
 	}
 	if current.Failing != nil {
-		metrics <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(current.Failing()))
+		sent.gauge(c.failing, float64(current.Failing()))
 	}
 	if current.Kinds != nil {
 		for state, n := range current.Kinds() {
-			metrics <- prometheus.MustNewConstMetric(c.kinds, prometheus.GaugeValue, float64(n), state)
+			sent.gauge(c.kinds, float64(n), state)
 		}
 	}
 	if current.DroppedEvents != nil {
-		metrics <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(current.DroppedEvents()))
+		sent.count(c.dropped, float64(current.DroppedEvents()))
 	}
 	if current.Called == nil {
 		return
 	}
 	if called, known := current.Called(); known {
-		metrics <- prometheus.MustNewConstMetric(c.called, prometheus.GaugeValue, number(called))
+		sent.gauge(c.called, number(called))
 	}
 }
 

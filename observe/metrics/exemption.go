@@ -45,6 +45,7 @@ func (e *exemptions) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (e *exemptions) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := e.current.Load()
 	if current == nil {
 		return
@@ -64,12 +65,12 @@ func (e *exemptions) Collect(metrics chan<- prometheus.Metric) {
 		return state != "valid"
 	})
 	for state, n := range states {
-		metrics <- prometheus.MustNewConstMetric(e.count, prometheus.GaugeValue, float64(n), state)
+		sent.gauge(e.count, float64(n), state)
 	}
 	slices.SortFunc(valid, func(a, b Exemption) int {
 		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Ref.String(), b.Ref.String()))
 	})
 	for _, x := range valid[:min(len(valid), MostExemptions)] {
-		metrics <- prometheus.MustNewConstMetric(e.expiry, prometheus.GaugeValue, float64(x.Expires.Unix()), x.Ref.Kind, x.Ref.Namespace, x.Ref.Name)
+		sent.gauge(e.expiry, float64(x.Expires.Unix()), x.Ref.Kind, x.Ref.Namespace, x.Ref.Name)
 	}
 }

@@ -55,21 +55,19 @@ func (l *limits) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (l *limits) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := l.current.Load()
 	if current == nil {
 		return
 	}
 	state := (*current)()
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	gauge(l.bytes, float64(state.Bytes))
-	gauge(l.maxBytes, float64(state.MaxBytes))
-	gauge(l.inFlight, float64(state.InFlight))
-	gauge(l.waiting, float64(state.Waiting))
+	sent.gauge(l.bytes, float64(state.Bytes))
+	sent.gauge(l.maxBytes, float64(state.MaxBytes))
+	sent.gauge(l.inFlight, float64(state.InFlight))
+	sent.gauge(l.waiting, float64(state.Waiting))
 	for server, c := range state.Connections {
-		gauge(l.connections, float64(c.Pending), server, "pending")
-		gauge(l.connections, float64(c.Settled), server, "settled")
-		metrics <- prometheus.MustNewConstMetric(l.closed, prometheus.CounterValue, float64(c.Closed), server)
+		sent.gauge(l.connections, float64(c.Pending), server, "pending")
+		sent.gauge(l.connections, float64(c.Settled), server, "settled")
+		sent.count(l.closed, float64(c.Closed), server)
 	}
 }

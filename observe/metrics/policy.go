@@ -115,9 +115,10 @@ func (p *policies) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (p *policies) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	for policy, s := range *p.series.Load() {
 		send := func(desc *prometheus.Desc, value float64) {
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, policy.Kind, policy.Namespace, policy.Name)
+			sent.count(desc, value, policy.Kind, policy.Namespace, policy.Name)
 		}
 		send(p.evaluations, float64(s.evaluations.Load()))
 		send(p.denials, float64(s.denials.Load()))

@@ -30,11 +30,12 @@ func (r *recentState) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (r *recentState) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := r.current.Load()
 	if current == nil {
 		return
 	}
 	subscribers, lost := (*current)()
-	metrics <- prometheus.MustNewConstMetric(r.subscribers, prometheus.GaugeValue, float64(subscribers))
-	metrics <- prometheus.MustNewConstMetric(r.lost, prometheus.CounterValue, float64(lost))
+	sent.gauge(r.subscribers, float64(subscribers))
+	sent.count(r.lost, float64(lost))
 }

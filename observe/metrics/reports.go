@@ -49,6 +49,7 @@ func (r *reports) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (r *reports) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := r.current.Load()
 	if current == nil {
 		return
@@ -61,9 +62,9 @@ func (r *reports) Collect(metrics chan<- prometheus.Metric) {
 		r.writable: number(state.Writable), r.objects: float64(state.Reports), r.results: float64(state.Results),
 		r.omitted: float64(state.Omitted), r.pending: float64(state.Pending), r.blocked: float64(state.Blocked),
 	} {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+		sent.gauge(desc, value)
 	}
 	for label, value := range map[string]uint64{"written": state.Written, "deleted": state.Deleted, "error": state.Errors} {
-		metrics <- prometheus.MustNewConstMetric(r.writes, prometheus.CounterValue, float64(value), label)
+		sent.count(r.writes, float64(value), label)
 	}
 }

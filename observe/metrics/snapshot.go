@@ -71,35 +71,33 @@ func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := s.current.Load()
 	if current == nil {
 		return
 	}
-	send := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	send(s.generation, float64(current.Generation))
-	send(s.timestamp, float64(current.Since.UnixMilli())/1000)
-	send(s.age, time.Since(current.Since).Seconds())
+	sent.gauge(s.generation, float64(current.Generation))
+	sent.gauge(s.timestamp, float64(current.Since.UnixMilli())/1000)
+	sent.gauge(s.age, time.Since(current.Since).Seconds())
 	for kind, n := range current.Known {
-		send(s.known, float64(n), kind)
+		sent.gauge(s.known, float64(n), kind)
 	}
 	for kind, n := range current.Policies {
-		send(s.policies, float64(n), kind)
+		sent.gauge(s.policies, float64(n), kind)
 	}
-	send(s.pending, float64(current.Pending))
-	send(s.surplus, float64(current.Surplus))
-	send(s.rules, float64(current.Rules))
+	sent.gauge(s.pending, float64(current.Pending))
+	sent.gauge(s.surplus, float64(current.Surplus))
+	sent.gauge(s.rules, float64(current.Rules))
 	// Alerts need a 0 to compare with, not a missing series.
 	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
 	maps.Copy(problems, current.Problems)
 	for severity, n := range problems {
-		send(s.problems, float64(n), severity)
+		sent.gauge(s.problems, float64(n), severity)
 	}
 	proofs := map[string]int{"proven": 0, "recorded": 0, "unproven": 0}
 	maps.Copy(proofs, current.Proofs)
 	for state, n := range proofs {
-		send(s.proofs, float64(n), state)
+		sent.gauge(s.proofs, float64(n), state)
 	}
-	send(s.sourceErrors, float64(current.SourceErrors))
+	sent.gauge(s.sourceErrors, float64(current.SourceErrors))
 }

@@ -49,27 +49,22 @@ func (w *workers) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (w *workers) Collect(metrics chan<- prometheus.Metric) {
+	sent := scrape(metrics)
 	current := w.current.Load()
 	if current == nil {
 		return
 	}
 	state := (*current)()
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	count := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
-	}
 	for priority, n := range state.Running {
-		gauge(w.running, float64(n), priority)
+		sent.gauge(w.running, float64(n), priority)
 	}
-	gauge(w.tenants, float64(state.LowTenants))
-	gauge(w.waiting, float64(state.Waiting))
-	count(w.waited, state.Waited.Seconds())
-	count(w.requests, float64(state.Answered), "answered")
-	count(w.requests, float64(state.Ended["timeout"]+state.Ended["memory"]+state.Ended["crash"]), "failed")
-	count(w.requests, float64(state.Refused), "refused")
+	sent.gauge(w.tenants, float64(state.LowTenants))
+	sent.gauge(w.waiting, float64(state.Waiting))
+	sent.count(w.waited, state.Waited.Seconds())
+	sent.count(w.requests, float64(state.Answered), "answered")
+	sent.count(w.requests, float64(state.Ended["timeout"]+state.Ended["memory"]+state.Ended["crash"]), "failed")
+	sent.count(w.requests, float64(state.Refused), "refused")
 	for reason, n := range state.Ended {
-		count(w.ended, float64(n), reason)
+		sent.count(w.ended, float64(n), reason)
 	}
 }
