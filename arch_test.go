@@ -72,8 +72,8 @@ var mayImport = []struct {
 	{"samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
-	{"report", []string{".", "api/...", "rule"}},
-	{"report/openreports", []string{".", "audit/result"}},
+	{"report", []string{".", "api/...", "internal/deadline", "rule"}},
+	{"report/openreports", []string{".", "audit/result", "internal/deadline"}},
 	// What is said about objects that exist.
 	{"audit/result", []string{"."}},
 	// It reads bytes, not objects.
@@ -145,7 +145,7 @@ var mayImport = []struct {
 	{"internal/limit", []string{"internal/memory"}},
 	{"internal/memory", nil},
 	// Attackers for tests and the soak. They know nothing of the server.
-	{"internal/attack", nil},
+	{"internal/attack", []string{"internal/deadline"}},
 	// What the webhook doors read in common.
 	{"internal/envelope", []string{"internal/limit"}},
 	// It works on files and treats certificates as text.
@@ -158,7 +158,7 @@ var mayImport = []struct {
 	{"internal/clientauth", []string{"internal/ratelog", "internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
-	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1"}},
+	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1", "internal/deadline"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
 	{"internal/yamldiff", nil},

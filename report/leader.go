@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -136,14 +137,14 @@ func (r *Reporter) lead(ctx context.Context) {
 		rest, err := l.round(ctx, v)
 		if err == nil {
 			backoff = newBackoff(retryAtMost)
-			pause(ctx, min(rest, roundGap))
+			deadline.Sleep(ctx, min(rest, roundGap))
 			l.await(ctx, v, rest-roundGap)
 			continue
 		}
 		if ctx.Err() == nil {
 			r.options.Log.Warn("write policy status", "error", err)
 		}
-		pause(ctx, delay(&backoff, err))
+		deadline.Sleep(ctx, delay(&backoff, err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -65,11 +66,11 @@ func (r *Reporter) publish(ctx context.Context) error {
 			if ctx.Err() == nil {
 				r.options.Log.Warn("publish what this replica enforces", "lease", name, "error", err)
 			}
-			pause(ctx, delay(&backoff, err))
+			deadline.Sleep(ctx, delay(&backoff, err))
 			continue
 		}
 		backoff = newBackoff(renewEvery)
-		pause(ctx, publishGap)
+		deadline.Sleep(ctx, publishGap)
 		r.awaitChange(ctx, v, renewEvery-publishGap)
 	}
 	deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout/5)

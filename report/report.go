@@ -181,13 +181,3 @@ func (r *Reporter) Run(ctx context.Context) error {
 	r.withdraw(ctx)
 	return err
 }
-
-// pause waits for d, or until ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 // A Target is the server to attack.
@@ -48,9 +50,9 @@ func (a Attack) Run(ctx context.Context, t *Target, connections int) {
 			for ctx.Err() == nil {
 				if a.once(ctx, t) != nil {
 					// If a server refuses connections, wait before the next attempt.
-					pause(ctx, 50*time.Millisecond)
+					deadline.Sleep(ctx, 50*time.Millisecond)
 				}
-				pause(ctx, t.Pause)
+				deadline.Sleep(ctx, t.Pause)
 			}
 		})
 	}
@@ -65,7 +67,7 @@ func RunAll(ctx context.Context, t func() *Target, there func()) {
 		target := t()
 		arriving.Go(func() {
 			for target.Arrived.Load() == 0 {
-				if !pause(ctx, 5*time.Millisecond) {
+				if !deadline.Sleep(ctx, 5*time.Millisecond) {
 					return
 				}
 			}
@@ -182,7 +184,7 @@ func (t *Target) trickle(ctx context.Context, text, more string) error {
 		return fmt.Errorf("send: %w", err)
 	}
 	t.Arrived.Add(1)
-	for pause(ctx, 200*time.Millisecond) {
+	for deadline.Sleep(ctx, 200*time.Millisecond) {
 		// An empty record costs nothing and shows whether the connection still exists.
 		if _, err := io.WriteString(c, more); err != nil {
 			return fmt.Errorf("send: %w", err)
@@ -277,16 +279,4 @@ func (t *Target) post(ctx context.Context, header string, body func() io.Reader)
 		}
 	}
 	return nil
-}
-
-// pause reports whether ctx was not done before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

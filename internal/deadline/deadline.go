@@ -1,4 +1,5 @@
-// Package deadline provides a context with a deadline that needs no timer unless Done is used.
+// Package deadline provides a context with a deadline that needs no timer unless Done is used, and sleep
+// that a context ends.
 package deadline
 
 import (

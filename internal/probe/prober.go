@@ -14,6 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 const (
@@ -139,7 +141,7 @@ func (p *Prober) Run(ctx context.Context, tell func(Result)) {
 
 // await returns false if ctx is done before it is time for the next probe.
 func (p *Prober) await(ctx context.Context, rest time.Duration) bool {
-	if !pause(ctx, gap) {
+	if !deadline.Sleep(ctx, gap) {
 		return false
 	}
 	timer := time.NewTimer(wait.Jitter(rest-gap, 0.1))
@@ -151,17 +153,6 @@ func (p *Prober) await(ctx context.Context, rest time.Duration) bool {
 	case <-timer.C:
 	}
 	return true
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // probe repeats a probe that is lost until lostAfter is over. One that was lost before is not
@@ -196,7 +187,7 @@ func (p *Prober) probe(ctx context.Context, last State) Result {
 		case over:
 			return result
 		}
-		if !pause(ctx, retry) {
+		if !deadline.Sleep(ctx, retry) {
 			return result
 		}
 		retry = min(2*retry, lastRetry)

@@ -20,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/report/openreports"
 )
@@ -280,7 +281,7 @@ func (t *term) rediscover(ctx context.Context) {
 		case <-t.missing:
 		}
 		t.scopes.read()
-		if !sleep(ctx, rescan) {
+		if !deadline.Sleep(ctx, rescan) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 // awaitTime is how long an audit waits until a kind of facts is watched, once: the objects that need
@@ -106,7 +107,7 @@ func (c *factChanges) run(ctx context.Context, from *clusterfact.Resolver) {
 		}
 		// What is noted from here on may be passed on too early, and has woken the next round.
 		changed := c.take()
-		if !sleep(ctx, c.delay) {
+		if !deadline.Sleep(ctx, c.delay) {
 			return
 		}
 		for n := range changed {

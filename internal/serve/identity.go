@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/cert"
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 // An identity is the server's certificate, and the file with the CA that clients have to trust.
@@ -90,14 +91,14 @@ func sharedCertificate(ctx context.Context, c Config) (serving *cert.Serving, er
 // retryWhileUnavailable retries while the API server does not respond: it may be starting, too.
 func (c *Cluster) retryWhileUnavailable(ctx context.Context, log *slog.Logger, try func() error) error {
 	const most, pause = time.Minute, 2 * time.Second
-	deadline := time.Now().Add(most)
+	until := time.Now().Add(most)
 	for {
 		err := try()
-		if err == nil || !passing(err) || time.Now().After(deadline) {
+		if err == nil || !passing(err) || time.Now().After(until) {
 			return err
 		}
 		log.Warn("the API server does not answer yet", "server", c.Clients.Server, "error", err)
-		if !sleep(ctx, pause) {
+		if !deadline.Sleep(ctx, pause) {
 			return err
 		}
 	}

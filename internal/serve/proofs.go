@@ -20,6 +20,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/changes"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/reload"
@@ -100,7 +101,7 @@ func (p *proofs) run(ctx context.Context) error {
 		Every: refreshEvery, Changes: p.wake,
 		Load: func(ctx context.Context) error {
 			err := p.refresh(ctx)
-			sleep(ctx, refreshGap)
+			deadline.Sleep(ctx, refreshGap)
 			return err
 		},
 		Report: func(err error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/reload"
@@ -134,24 +135,12 @@ func (p *routes) run(ctx context.Context) error {
 				r.err = err
 				close(r.done)
 			}
-			sleep(ctx, refreshGap)
+			deadline.Sleep(ctx, refreshGap)
 			return err
 		},
 		Report: func(err error) { p.log.Warn("read webhook paths; those that are known go on", "error", err) },
 	}.Run(ctx)
 	return nil
-}
-
-// sleep returns false if ctx is done before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // refresh reads everything once, and replaces the key when it is old enough.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 const (
@@ -136,7 +137,7 @@ func (w *Writer) Run(ctx context.Context, reader result.Reader) {
 			delay = retryFirst
 		}
 		w.failed(err)
-		pause(ctx, delay)
+		deadline.Sleep(ctx, delay)
 		delay = min(2*delay, retryAtMost)
 	}
 }
@@ -159,14 +160,5 @@ func (w *Writer) failed(err error) {
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		w.status.Since = time.Now()
 		w.options.Log.Warn("reports are not written", "error", err)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

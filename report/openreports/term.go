@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/deadline"
 )
 
 // A term is what a writer knows from the time when it has read the reports.
@@ -74,7 +75,7 @@ func (t *term) run(ctx context.Context) error {
 		}
 		t.failed(err)
 		if err != nil {
-			pause(ctx, delay)
+			deadline.Sleep(ctx, delay)
 			delay = min(2*delay, retryAtMost)
 			continue
 		}
@@ -112,11 +113,11 @@ func (t *term) space(name string) *space {
 func (t *term) settle(ctx context.Context) {
 	t.update(func(s *Status) { s.Waiting = true })
 	defer t.update(func(s *Status) { s.Waiting = false })
-	for deadline := time.Now().Add(settleAtMost); ctx.Err() == nil && time.Now().Before(deadline); {
+	for until := time.Now().Add(settleAtMost); ctx.Err() == nil && time.Now().Before(until); {
 		if reading := t.kinds(); !reading {
 			return
 		}
-		pause(ctx, settleEvery)
+		deadline.Sleep(ctx, settleEvery)
 	}
 }
 
@@ -191,7 +192,7 @@ func (t *term) await(ctx context.Context, next <-chan struct{}) {
 	case <-timer.C:
 	case <-next:
 		// A burst of changes wakes it once.
-		pause(ctx, min(coalesce/4, max(rest, 0)))
+		deadline.Sleep(ctx, min(coalesce/4, max(rest, 0)))
 	}
 }
 
