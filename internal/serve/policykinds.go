@@ -54,28 +54,12 @@ func (k *policyKinds) run(ctx context.Context) error {
 	if k.schemas == nil {
 		return nil
 	}
-	ticker := time.NewTicker(recheck)
-	defer ticker.Stop()
-	for {
-		// An API server that does not respond must not delay the shutdown.
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if err := k.read(); err != nil {
-				k.log.Debug("schemas of policies are not read", "error", err)
-			}
-		}()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-done:
+	repeat(ctx, recheck, func() {
+		if err := k.read(); err != nil {
+			k.log.Debug("schemas of policies are not read", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	})
+	return nil
 }
 
 // read reads the schemas that have changed.

@@ -49,26 +49,8 @@ func (s *scopes) of(group, resource string) authz.Scope {
 
 // run reads discovery until ctx is done.
 func (s *scopes) run(ctx context.Context) error {
-	ticker := time.NewTicker(rediscover)
-	defer ticker.Stop()
-	for {
-		// An API server that does not respond must not delay the shutdown.
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.read()
-		}()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-done:
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	repeat(ctx, rediscover, s.read)
+	return nil
 }
 
 // read stores the result of discovery. Groups whose servers do not respond keep their last result.
