@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -191,7 +190,7 @@ func (a *authorized) getService(ctx context.Context, client kubernetes.Interface
 // expectAllowed waits until RBAC's informers know the role, too.
 func expectAllowed(t *testing.T, what string, ask func() error) {
 	t.Helper()
-	within(t, 30*time.Second, what, ask)
+	eventually(t, what, ask)
 }
 
 // expectForbidden wants a 403 with a text in it.

@@ -340,32 +340,25 @@ spec:
 		return nil
 	})
 
-	type answer struct {
-		err  error
-		took time.Duration
-	}
-	answers := make(chan answer, 1)
+	answers := make(chan error, 1)
+	began := time.Now()
 	go func() {
-		began := time.Now()
 		_, err := r.try(testContext(t), asking)
-		answers <- answer{err, time.Since(began)}
+		answers <- err
 	}()
-	for {
-		began := time.Now()
+	for others := 0; ; others++ {
 		if _, err := r.try(testContext(t), configMap(t, namespace, "other")); err != nil {
 			t.Fatalf("a request that needs no service: %v", err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("a request that needs no service took %v", took)
-		}
 		select {
-		case a := <-answers:
-			t.Logf("the request that needs the service was answered after %v: %v", a.took, a.err)
-			if !refused(a.err) {
-				t.Errorf("the request that needs the service: got %v, want a denial by the rule", a.err)
+		case err := <-answers:
+			t.Logf("the request that needs the service was answered after %v, and %d others before: %v", time.Since(began), others, err)
+			// API servers that do not wait any longer say something else.
+			if !refused(err) {
+				t.Errorf("the request that needs the service: got %v, want a denial by the rule", err)
 			}
-			if a.took > 10*time.Second {
-				t.Errorf("it took %v, longer than the API server waits", a.took)
+			if others < 2 {
+				t.Errorf("%d other requests were answered meanwhile", others)
 			}
 			return
 		case <-time.After(pollEvery):

@@ -46,7 +46,8 @@ func TestManyPolicies(t *testing.T) {
 	process := r.serve(t)
 	t.Logf("ready and registered after %v", time.Since(began))
 	r.acting(t, namespace, "last")
-	t.Logf("the last policy acts after %v", time.Since(began))
+	started := time.Since(began)
+	t.Logf("the last policy acts after %v", started)
 	t.Logf("resident memory %.0f MiB, heap %.0f MiB",
 		metric(t, process, "process_resident_memory_bytes")/(1<<20), metric(t, process, "go_memstats_heap_inuse_bytes")/(1<<20))
 
@@ -55,7 +56,7 @@ func TestManyPolicies(t *testing.T) {
 	}
 	took := r.acting(t, namespace, "edited")
 	t.Logf("an edit acts after %v", took)
-	if took > 10*time.Second {
-		t.Errorf("an edit took %v with %d policies", took, manyPolicies)
+	if took > started {
+		t.Errorf("with %d policies an edit took %v, longer than to start", manyPolicies, took)
 	}
 }
