@@ -49,6 +49,14 @@ func (o *OutputFlag) Set(value string) error {
 // Type implements pflag.Value.
 func (o *OutputFlag) Type() string { return "format" }
 
+// Report has text write the report as text, or writes it as JSON or YAML.
+func (o *OutputFlag) Report(w io.Writer, report any, text func() error) error {
+	if o.Value == "text" {
+		return text()
+	}
+	return o.Encode(w, report)
+}
+
 // Encode writes value as JSON or YAML.
 func (o *OutputFlag) Encode(w io.Writer, value any) error {
 	if o.Value == "yaml" {

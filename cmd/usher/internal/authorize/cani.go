@@ -57,11 +57,7 @@ allowed, 1 if it is not, and 2 if that cannot be found out.`,
 			if err != nil {
 				return err
 			}
-			if f.output.Value == "text" {
-				err = report.print(s.Out, f.color.Palette(s.Out), f.explain)
-			} else {
-				err = f.output.Encode(s.Out, report)
-			}
+			err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.explain) })
 			if err == nil && !report.Allowed {
 				return cli.ErrNegative
 			}

@@ -46,11 +46,7 @@ The exit status is 0 if all answers are the same, and 1 if not.`,
 			if err != nil {
 				return err
 			}
-			if output.Value == "text" {
-				err = report.print(s.Out, color.Palette(s.Out))
-			} else {
-				err = output.Encode(s.Out, report)
-			}
+			err = output.Report(s.Out, report, func() error { return report.print(s.Out, color.Palette(s.Out)) })
 			if err == nil && len(report.Answers) > 0 {
 				return cli.ErrNegative
 			}

@@ -47,11 +47,7 @@ something that the user may do, and 1 if not.`,
 			}
 			report := whatReport{User: u, Rules: w.whatCan(&u, namespace)}
 			w.warn(cmd, s)
-			if output.Value == "text" {
-				err = report.print(s.Out)
-			} else {
-				err = output.Encode(s.Out, report)
-			}
+			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Rules, func(r whatCan) bool { return r.Effect == authz.Allow.String() }) {
 				return cli.ErrNegative
 			}

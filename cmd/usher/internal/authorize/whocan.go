@@ -49,11 +49,7 @@ The exit status is 0 if somebody may, and 1 if nobody.`,
 			}
 			report := whoReport{Request: describeRequest(r), Who: w.whoCan(cmd.Context(), r)}
 			w.warn(cmd, s)
-			if output.Value == "text" {
-				err = report.print(s.Out)
-			} else {
-				err = output.Encode(s.Out, report)
-			}
+			err = output.Report(s.Out, report, func() error { return report.print(s.Out) })
 			if err == nil && !slices.ContainsFunc(report.Who, func(who whoCan) bool { return who.Allowed }) {
 				return cli.ErrNegative
 			}

@@ -99,11 +99,7 @@ func (f *benchFlags) run(cmd *cobra.Command, s cli.Streams, url string) error {
 	defer generator.Close()
 	report := benchReportOf(generator.Run(cmd.Context(), load.Pace{Rate: f.rate, Duration: f.duration}))
 	report.URL, report.Connections, report.Rate = url, f.connections, f.rate
-	if f.output.Value == "text" {
-		err = report.print(s.Out)
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
+	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out) })
 	if err == nil && report.Failed+report.Unsent > 0 {
 		return cli.ErrNegative
 	}

@@ -115,11 +115,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		j.MissingFacts = f.store.TakeMissing()
 		report.add(j)
 	}
-	if f.output.Value == "text" {
-		err = report.print(s.Out, f.color.Palette(s.Out), f.server == "")
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
+	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.server == "") })
 	if err == nil && report.Denied > 0 {
 		return cli.ErrNegative
 	}

@@ -109,11 +109,7 @@ func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	if f.output.Value == "text" {
-		err = report.print(s.Out, f.color.Palette(s.Out))
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
+	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out)) })
 	if err == nil && report.Denied > 0 {
 		return cli.ErrNegative
 	}

@@ -138,11 +138,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams, args []string) er
 	if err := f.keep(recording); err != nil {
 		return err
 	}
-	if f.output.Value == "text" {
-		err = report.print(s.Out, f.color.Palette(s.Out), f.verbose)
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
+	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.verbose) })
 	if err == nil && report.Refused > 0 {
 		return cli.ErrNegative
 	}

@@ -117,11 +117,7 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if f.verbose {
 		report.Slow = slowSteps(set, o)
 	}
-	if f.output.Value == "text" {
-		err = report.print(s, f.color.Palette(s.Out))
-	} else {
-		err = f.output.Encode(s.Out, report)
-	}
+	err = f.output.Report(s.Out, report, func() error { return report.print(s, f.color.Palette(s.Out)) })
 	if err == nil && (report.Errors > 0 || f.strict && report.Warnings > 0) {
 		return cli.ErrNegative
 	}
@@ -135,10 +131,7 @@ func (f *checkFlags) printReads(ctx context.Context, s cli.Streams, set source.S
 	if err != nil {
 		return err
 	}
-	if f.output.Value == "text" {
-		return report.print(s)
-	}
-	return f.output.Encode(s.Out, report)
+	return f.output.Report(s.Out, report, func() error { return report.print(s) })
 }
 
 type checkReport struct {
