@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/library"
 )
@@ -78,9 +77,7 @@ func (r *rig) isolated(t *testing.T) func(*testing.T) ([]string, error) {
 		t.Fatal(err)
 	}
 	r.enforce(t, parse(t, isolatedText, "isolated"))
-	h := &heard{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = h
+	config, h := r.listening()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -123,9 +120,7 @@ func (r *rig) existingPods(t *testing.T) {
 	namespace := r.Namespace(t)
 	r.createPods(t, namespace)
 	r.installRelabelled(t)
-	h := &heard{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = h
+	config, h := r.listening()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 )
@@ -224,9 +223,7 @@ func service(t *testing.T, namespace, kind string) *unstructured.Unstructured {
 // warned waits until a user is warned of a Service, and fails if it is refused.
 func (r *rig) warned(t *testing.T, namespace, message string) {
 	t.Helper()
-	h := &heard{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = h
+	config, h := r.listening()
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/library"
@@ -205,9 +203,7 @@ func podSecurityModule(t *testing.T) string {
 // pairs installs both packs with a binding for each version, and makes namespaces for each.
 func (r *rig) pairs(t *testing.T, versions []string) []*pair {
 	t.Helper()
-	h := &heard{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = h
+	config, h := r.listening()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -391,26 +387,4 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// heard collects warnings.
-type heard struct {
-	mu       sync.Mutex
-	warnings []string
-}
-
-// HandleWarningHeader implements [rest.WarningHandler].
-func (h *heard) HandleWarningHeader(_ int, _, text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.warnings = append(h.warnings, text)
-}
-
-// take returns the warnings since the last call.
-func (h *heard) take() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := h.warnings
-	h.warnings = nil
-	return all
 }

@@ -4,38 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/sandbox"
 )
-
-// warned collects the warnings that kubectl would print.
-type warned struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeader implements [rest.WarningHandler].
-func (w *warned) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func (w *warned) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	text := strings.Join(w.texts, "\n")
-	w.texts = nil
-	return text
-}
 
 // slip is a policy as a new user writes it.
 func slip(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
@@ -49,9 +26,7 @@ func TestSlipsAreTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandbox.Options{Exclusive: true})
 	r.serve(t)
-	handler := &warned{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = handler
+	config, h := r.listening()
 	client := dynamic.NewForConfigOrDie(config)
 	for _, test := range []struct {
 		reason, kind, spec string
@@ -86,7 +61,7 @@ func TestSlipsAreTold(t *testing.T) {
 				"ClusterValidatePolicy": "clustervalidatepolicies", "ClusterOverridePolicy": "clusteroverridepolicies",
 			}[test.kind]})
 			created, err := resource.Create(testContext(t), policy, metav1.CreateOptions{})
-			warnings := handler.take()
+			warnings := strings.Join(h.take(), "\n")
 			if test.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), test.refused) {
 					t.Errorf("error %v, want one that says %q", err, test.refused)
@@ -137,9 +112,7 @@ func TestSlipsAreTold(t *testing.T) {
 func TestLockoutIsTold(t *testing.T) {
 	t.Parallel()
 	r := sharedRig(t)
-	handler := &warned{}
-	config := rest.CopyConfig(r.RESTConfig)
-	config.WarningHandler = handler
+	config, h := r.listening()
 	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "policy.kcloudlabs.io", Version: "v1alpha1", Resource: "clustervalidatepolicies"})
 	for _, row := range []struct {
 		reason, kind string
@@ -152,7 +125,7 @@ func TestLockoutIsTold(t *testing.T) {
 		if _, err := client.Create(testContext(t), policy, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			t.Fatal(err)
 		}
-		if warnings := handler.take(); strings.Contains(warnings, "without which a cluster cannot recover") != row.warned {
+		if warnings := strings.Join(h.take(), "\n"); strings.Contains(warnings, "without which a cluster cannot recover") != row.warned {
 			t.Errorf("%s: warnings %q", row.reason, warnings)
 		}
 	}
