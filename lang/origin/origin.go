@@ -179,28 +179,25 @@ func inMetadata(name string) target {
 
 // inPod is a field of the spec of a pod, also of the pod template of a Deployment.
 func inPod(name string) target {
-	own, template := "/spec/"+name, "/spec/template/spec/"+name
-	return func(d *draft) (string, any, error) {
-		spec, templated, err := d.podSpec()
-		if err != nil {
-			return "", nil, err
-		}
-		path := own
-		if templated {
-			path = template
-		}
-		if value, ok := d.written(path); ok {
-			return path, value, nil
-		}
-		return path, spec[name], nil
-	}
+	return inPodSpec("/"+name, func(spec map[string]any) any { return spec[name] })
 }
 
 // inContainer is the resources of a container. The value is nil when there is no such
 // container; writing it then fails.
 func inContainer(index int) target {
-	own := fmt.Sprintf("/spec/containers/%d/resources", index)
-	template := fmt.Sprintf("/spec/template/spec/containers/%d/resources", index)
+	return inPodSpec(fmt.Sprintf("/containers/%d/resources", index), func(spec map[string]any) any {
+		containers, _ := spec["containers"].([]any)
+		if index < 0 || index >= len(containers) {
+			return nil
+		}
+		container, _ := containers[index].(map[string]any)
+		return container["resources"]
+	})
+}
+
+// inPodSpec is the field at a path in the spec of a pod, or of a template; read returns its value there.
+func inPodSpec(at string, read func(spec map[string]any) any) target {
+	own, template := "/spec"+at, "/spec/template/spec"+at
 	return func(d *draft) (string, any, error) {
 		spec, templated, err := d.podSpec()
 		if err != nil {
@@ -213,12 +210,7 @@ func inContainer(index int) target {
 		if value, ok := d.written(path); ok {
 			return path, value, nil
 		}
-		containers, _ := spec["containers"].([]any)
-		if index < 0 || index >= len(containers) {
-			return path, nil, nil
-		}
-		container, _ := containers[index].(map[string]any)
-		return path, container["resources"], nil
+		return path, read(spec), nil
 	}
 }
 
