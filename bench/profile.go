@@ -21,7 +21,7 @@ import (
 )
 
 // profiled are the targets whose profiles show the compiler what usher does most.
-var profiled = []string{"no policy", "1 template", "100 cue", "100 validate template", "10000 that do not match"}
+var profiled = []string{"no policy", "1 template", "100 cue", "100 validate template", "10000 that do not match", restricted}
 
 // runProfile writes the profile that usher is built with: of all profiled targets, with many
 // connections.
