@@ -208,11 +208,11 @@ func (o *Object) paramReads(c *spec.Compilation, all []v1alpha1.Binding) []fact.
 }
 
 // inPlace sets the params of a binding that has them in place. Equal ones are one map of values.
-func (into *binding) inPlace(c *spec.Compilation, field string, b *v1alpha1.Binding, values map[rule.Digest]map[string]any) {
-	if b.ParamRef != nil {
+func (b *binding) inPlace(c *spec.Compilation, field string, written *v1alpha1.Binding, values map[rule.Digest]map[string]any) {
+	if written.ParamRef != nil {
 		c.Fail(field, "a binding has either params or paramRef", "remove one of them")
 	}
-	object := usher.RawObject(b.Params.Raw)
+	object := usher.RawObject(written.Params.Raw)
 	tree, err := object.Tree()
 	if err != nil || tree == nil {
 		c.Fail(field, "params are not a map", "write fields, which expressions read as params.FIELD")
@@ -220,16 +220,16 @@ func (into *binding) inPlace(c *spec.Compilation, field string, b *v1alpha1.Bind
 	}
 	// 1 and 1.0 are written in the same way once they are decoded, but have different types.
 	var text bytes.Buffer
-	if err := json.Compact(&text, b.Params.Raw); err != nil {
+	if err := json.Compact(&text, written.Params.Raw); err != nil {
 		c.Fail(field, err.Error(), "correct the params")
 		return
 	}
-	into.digest = rule.DigestOf(text.String())
-	if values[into.digest] == nil {
-		values[into.digest] = tree
+	b.digest = rule.DigestOf(text.String())
+	if values[b.digest] == nil {
+		values[b.digest] = tree
 	}
-	into.values[0] = values[into.digest]
-	into.size = cel.SizeOf(into.values[0])
+	b.values[0] = values[b.digest]
+	b.size = cel.SizeOf(b.values[0])
 }
 
 func (o *Object) compileValidations(ctx context.Context, c *composer, s *v1alpha1.ObjectPolicySpec, annotations map[string]string) []admission.Validation {
