@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -66,8 +67,8 @@ func (v *variables) Lookup(name string) (any, bool) {
 
 // variable returns the index of a variable, or -1. Of two with one name the last counts.
 func (p *Program) variable(name string) int {
-	for i := len(p.variables) - 1; i >= 0; i-- {
-		if p.variables[i].name == name {
+	for i, v := range slices.Backward(p.variables) {
+		if v.name == name {
 			return i
 		}
 	}
