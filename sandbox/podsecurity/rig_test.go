@@ -30,8 +30,6 @@ const (
 	byLabels = "pod-security-labels"
 	// namespace is the one of all pods.
 	namespace = "shop"
-	// newest is a version after the last one in which a check changed.
-	newest = 38
 )
 
 // levels are the packs by the level that they are for.
