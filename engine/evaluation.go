@@ -248,7 +248,8 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 // before the rule did.
 func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
 	if ctx.Err() != nil {
-		return result{}, usher.Finding{}, ended(ctx, r)
+		err := ended(ctx, r)
+		return result{}, usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Failed, Err: err, Ignored: d.ignores(r)}, err
 	}
 	start := d.now
 	if start.IsZero() {

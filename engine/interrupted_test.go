@@ -7,6 +7,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/rule"
 )
 
 // An endingContext is done after it was asked once: while the object is decoded.
@@ -46,6 +47,33 @@ func TestInterruptedDecodingIsNoDecision(t *testing.T) {
 		decision, err := e.Decide(&endingContext{Context: t.Context()}, r)
 		if errors.Is(err, context.DeadlineExceeded) != row.undecided {
 			t.Errorf("%s: decided %+v, %v", row.reason, decision, err)
+		}
+	}
+}
+
+// TestDeletionThatEnds: a mutation on Delete whose time is over allows the deletion, and names the rule
+// that did not run.
+func TestDeletionThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason string
+		rules  func(cancel func()) []rule.Rule
+	}{
+		{"before the first rule", func(cancel func()) []rule.Rule { cancel(); return []rule.Rule{one("a", pass())} }},
+		{"after the first rule", func(cancel func()) []rule.Rule {
+			return []rule.Rule{one("a", func(context.Context, *rule.Input) (rule.Outcome, error) { cancel(); return rule.Outcome{}, nil }), one("b", pass())}
+		}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		e := newEngine(usher.Mutate, engine.Options{}, nil, row.rules(cancel)...)
+		d, err := e.Decide(ctx, request(usher.Mutate, usher.Delete))
+		if err != nil {
+			t.Error(row.reason, err)
+		}
+		for _, f := range d.Findings {
+			if f.Policy == (usher.PolicyRef{}) || f.Outcome == "" {
+				t.Errorf("%s: a finding without policy and outcome: %+v; audit %v", row.reason, f, d.Audit)
+			}
 		}
 	}
 }

@@ -241,7 +241,11 @@ func (m *Match) Skips(in *rule.Input) (string, error) {
 // selects reports whether the namespaceSelector selects the namespace of a request, unless another
 // policy has found that out.
 func (m *Match) selects(in *rule.Input) (bool, error) {
-	place := in.Memo.Place(m.selected)
+	var place *any
+	if !writesNamespace(in.Request) {
+		// Where it is the object, rules and exemptions do not always mean the same one.
+		place = in.Memo.Place(m.selected)
+	}
 	if place != nil && *place != nil {
 		return (*place).(bool), nil
 	}
@@ -282,9 +286,12 @@ func selects(selector labels.Selector, object map[string]any) bool {
 
 // namespaceOf returns the namespace whose labels count: one that is being written is the object.
 func namespaceOf(in *rule.Input) (map[string]any, error) {
-	r := in.Request
-	if r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update) {
+	if writesNamespace(in.Request) {
 		return matched(in), nil
 	}
-	return admission.Namespace(in.Memo, in.Facts, r.Namespace)
+	return admission.Namespace(in.Memo, in.Facts, in.Request.Namespace)
+}
+
+func writesNamespace(r *usher.Request) bool {
+	return r.Resource.Resource == "namespaces" && r.Subresource == "" && (r.Operation == usher.Create || r.Operation == usher.Update)
 }

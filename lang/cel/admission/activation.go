@@ -80,7 +80,7 @@ func (in *Input) activation(p *Program, h has) *activation {
 		a = &activation{}
 	}
 	a.in, a.program, a.has = in, p, h
-	a.variables.program, a.variables.activation = p, a
+	a.variables.program, a.variables.activation, a.variables.visible = p, a, len(p.variables)
 	if !p.bounded(in, &p.deciding) {
 		a.count()
 	}

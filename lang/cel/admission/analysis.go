@@ -163,7 +163,7 @@ func (a *analysis) add(ast *celgo.Ast) {
 	a.own, a.limits.each = a.own.Plus(bound), a.limits.each.Or(bound)
 	a.names.Add(ast, a.sources)
 	uses, whole := variablesIn(ast)
-	a.added[len(a.added)-1] = share{bound: bound, uses: uses, whole: whole, names: a.names}
+	a.added[len(a.added)-1] = share{bound: bound, uses: uses, whole: whole, names: a.names, mutable: hasQuantities(ast)}
 	a.from = a.reads.Add(ast, a.sources)
 }
 

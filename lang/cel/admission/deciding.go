@@ -19,6 +19,8 @@ type share struct {
 	uses  []string
 	whole bool
 	names cel.Reads
+	// mutable says that the value may have quantities.
+	mutable bool
 }
 
 // variablesIn returns the variables that an expression selects. It may read others if it has the map of
@@ -42,6 +44,19 @@ func variablesIn(ast *celgo.Ast) (names []string, whole bool) {
 		}
 	}))
 	return names, selected < 0
+}
+
+// hasQuantities reports whether the value of an expression may have quantities that the expression makes.
+func hasQuantities(ast *celgo.Ast) bool {
+	switch ast.OutputType().Kind() {
+	case celgo.BoolKind, celgo.IntKind, celgo.UintKind, celgo.DoubleKind, celgo.StringKind, celgo.BytesKind:
+		return false
+	}
+	made := false
+	celast.PreOrderVisit(ast.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		made = made || e.Kind() == celast.CallKind && e.AsCall().FunctionName() == "quantity"
+	}))
+	return made
 }
 
 // without returns the limits of a policy without the expressions that are not among the first ones

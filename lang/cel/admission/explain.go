@@ -224,7 +224,9 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 			continue
 		}
 		x.explained[i] = true
+		leave := a.variables.enter(i)
 		x.told = append(x.told, x.variables[i].explain(ctx, a))
+		leave()
 	}
 	x.told = append(x.told, told)
 	return told, interrupted(ctx, a)

@@ -13,21 +13,23 @@ type identity struct {
 	byParams bool
 }
 
-// identify identifies the value of an expression that may read the first of the variables.
+// identify identifies the value of an expression that sees the first of the variables.
+//
+// A value that has quantities is not shared: to calculate with one changes how others read it.
 func (p *Program) identify(e *expression, s *share, first int) {
 	names := &s.names
-	if e.program == nil || s.whole || !names.Only(objectName, oldObjectName, paramsName, variablesName) {
+	if e.program == nil || s.whole || s.mutable || !names.Only(objectName, oldObjectName, paramsName, variablesName) {
 		return
 	}
 	texts, byParams := []string{e.text}, names.Mentions(paramsName)
 	for _, name := range s.uses {
-		i := p.variable(name)
+		i := p.variable(name, first)
 		if i < 0 {
 			// It is the escaped form of another name.
 			continue
 		}
 		v := &p.variables[i].identity
-		if i >= first || v.digest == (rule.Digest{}) {
+		if v.digest == (rule.Digest{}) {
 			return
 		}
 		digest := v.digest.Value()

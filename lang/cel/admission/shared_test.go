@@ -43,8 +43,8 @@ func TestSharedValues(t *testing.T) {
 			[2]rule.Digest{one, one}, false,
 		},
 		{
-			"a variable that is defined again later", []admission.Named{{"v", "object.a"}, {"x", "variables.v"}, {"v", "object.b"}, {"y", "variables.x"}},
-			[]admission.Named{{"v", "object.a"}, {"x", "variables.v"}, {"v", "object.c"}, {"y", "variables.x"}}, [2]rule.Digest{one, one}, false,
+			"a variable that is defined again after it is read", []admission.Named{{"v", "object.a"}, {"x", "variables.v"}, {"v", "object.b"}, {"y", "variables.x"}},
+			[]admission.Named{{"v", "object.a"}, {"x", "variables.v"}, {"v", "object.c"}, {"y", "variables.x"}}, [2]rule.Digest{one, one}, true,
 		},
 		{"the user", []admission.Named{{"x", "request.userInfo"}}, []admission.Named{{"x", "request.userInfo"}}, [2]rule.Digest{one, one}, false},
 		{"the namespace", []admission.Named{{"x", "namespaceObject.metadata"}}, []admission.Named{{"x", "namespaceObject.metadata"}}, [2]rule.Digest{one, one}, false},

@@ -22,6 +22,8 @@ type variables struct {
 	activation *activation
 	// values are those that have been computed, as [cel.Program.EvalNative] returns them.
 	values []any
+	// visible is how many of them the expression at work sees: a variable sees those before it.
+	visible int
 	// cost is that of variables since it was taken last.
 	cost int64
 }
@@ -59,15 +61,15 @@ func (v *variables) Lookup(name string) (any, bool) {
 			return nil, false
 		}
 	}
-	if i := v.program.variable(name); i >= 0 {
+	if i := v.program.variable(name, v.visible); i >= 0 {
 		return v.value(i), true
 	}
 	return nil, false
 }
 
-// variable returns the index of a variable, or -1. Of two with one name the last counts.
-func (p *Program) variable(name string) int {
-	for i, v := range slices.Backward(p.variables) {
+// variable returns the index of one of the first variables, or -1. Of two with one name the last counts.
+func (p *Program) variable(name string, first int) int {
+	for i, v := range slices.Backward(p.variables[:first]) {
 		if v.name == name {
 			return i
 		}
@@ -85,7 +87,7 @@ func (v *variables) value(i int) any {
 		v.forget()
 	}
 	if !v.has(i) {
-		v.values[i] = v.compute(&v.program.variables[i])
+		v.values[i] = v.compute(i)
 	}
 	return v.values[i]
 }
@@ -103,16 +105,25 @@ func (v *variables) forget() {
 	}
 }
 
-func (v *variables) compute(x *variable) any {
+func (v *variables) compute(i int) any {
+	x := &v.program.variables[i]
 	if x.err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", x.name, x.err)
 	}
+	defer v.enter(i)()
 	value, cost, err := v.activation.runNative(&x.expression)
 	v.cost += int64(min(cost, math.MaxInt64))
 	if err != nil {
 		return types.NewErr("composited variable %q fails to evaluate: %v", x.name, err)
 	}
 	return value
+}
+
+// enter has the expression of a variable see those before it, until what it returns is called.
+func (v *variables) enter(i int) (leave func()) {
+	visible := v.visible
+	v.visible = i
+	return func() { v.visible = visible }
 }
 
 // Get implements [traits.Indexer].
@@ -134,11 +145,11 @@ func (v *variables) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements [traits.Sizer].
-func (v *variables) Size() ref.Val { return types.Int(len(v.program.variables)) }
+func (v *variables) Size() ref.Val { return types.Int(v.visible) }
 
 // Iterator implements [traits.Iterable]. There is no expression that the compiler lets iterate.
 func (v *variables) Iterator() traits.Iterator {
-	names := make([]string, len(v.program.variables))
+	names := make([]string, v.visible)
 	for i := range names {
 		names[i] = v.program.variables[i].name
 	}
