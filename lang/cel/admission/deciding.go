@@ -48,8 +48,8 @@ func variablesIn(ast *celgo.Ast) (names []string, whole bool) {
 
 // hasQuantities reports whether the value of an expression may have quantities that the expression makes.
 func hasQuantities(ast *celgo.Ast) bool {
-	switch ast.OutputType().Kind() {
-	case celgo.BoolKind, celgo.IntKind, celgo.UintKind, celgo.DoubleKind, celgo.StringKind, celgo.BytesKind:
+	plain := []celgo.Kind{celgo.BoolKind, celgo.IntKind, celgo.UintKind, celgo.DoubleKind, celgo.StringKind, celgo.BytesKind}
+	if slices.Contains(plain, ast.OutputType().Kind()) {
 		return false
 	}
 	made := false
