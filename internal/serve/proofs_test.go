@@ -277,6 +277,8 @@ func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
 		_, endTwo := b.join("two")
 		defer endTwo()
 		time.Sleep(time.Minute)
+		// Replicas that read the key at this moment do so before it is replaced.
+		synctest.Wait()
 		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
 		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
 		if err != nil {
