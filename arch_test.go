@@ -44,7 +44,8 @@ var mayImport = []struct {
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
-	{"lang/cel/closure", nil},
+	{"lang/cel/meter", []string{"rule"}},
+	{"lang/cel/closure", []string{"lang/cel/meter"}},
 	// Types of expressions are checked against the schemas of kinds.
 	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
 	// Each mutation sees the result of those before.

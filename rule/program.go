@@ -49,6 +49,8 @@ type Input struct {
 	// pod that it would make: see [Pod].
 	Workload *Workload
 	Facts    *fact.Known
+	// Allowance, unless nil, is what the program may take, together with others.
+	Allowance *Allowance
 	// Memo, unless nil, is that of Request, Object and OldObject.
 	Memo *Memo
 	// Exempt are validations that the program leaves out.

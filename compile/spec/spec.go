@@ -169,7 +169,7 @@ func Input(in *rule.Input) *admission.Input {
 		memo = &rule.Memo{}
 	}
 	evaluation := rule.Kept[admission.Input](memo)
-	*evaluation = admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Memo: memo}
+	*evaluation = admission.Input{Request: in.Request, Object: in.Object, OldObject: in.OldObject, Facts: in.Facts, Allowance: in.Allowance, Memo: memo}
 	if in.Unchanged || in.Request.Phase == usher.Validate {
 		for _, object := range []*usher.Object{in.Request.Object, in.Request.OldObject} {
 			total, longest := object.DecodedSize()

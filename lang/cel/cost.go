@@ -41,6 +41,15 @@ func setsCost(factor float64) interpreter.FunctionTracker {
 	}
 }
 
+// rangeCost is the cost of making a list as long as a number says.
+func rangeCost(args []ref.Val, result ref.Val) *uint64 {
+	n, ok := args[0].(types.Int)
+	if !ok {
+		return resultCost(args, result)
+	}
+	return listCost(1, uint64(max(n, 0)))
+}
+
 // resultCost is the cost of making a list.
 func resultCost(_ []ref.Val, result ref.Val) *uint64 { return listCost(1, sizeOf(result)) }
 

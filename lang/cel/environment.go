@@ -7,7 +7,9 @@
 package cel
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -19,6 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/usher-dev/usher/lang/cel/closure"
+	"github.com/usher-dev/usher/lang/cel/meter"
+	"github.com/usher-dev/usher/rule"
 )
 
 // An Environment compiles expressions and makes programs of them. It is safe for concurrent use.
@@ -50,7 +54,7 @@ func New(env *cel.Env) (*Environment, error) {
 	for name, function := range env.Functions() {
 		bindings, err := function.Bindings()
 		if err == nil {
-			err = dispatcher.Add(strictly(function, apart(name, withinLimit(bindings)))...)
+			err = dispatcher.Add(strictly(function, apart(name, bindings))...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make CEL environment: function %s: %w", name, err)
@@ -61,7 +65,7 @@ func New(env *cel.Env) (*Environment, error) {
 	return &Environment{
 		Env:         env,
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
-		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes()},
+		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes(), Bounds: takesOf},
 	}, nil
 }
 
@@ -93,19 +97,30 @@ func regexes() []*interpreter.RegexOptimization {
 }
 
 // A Program is an expression that can be evaluated. It is immutable.
+//
+// Closures evaluate it, which a meter stops before they take too much. The programs of cel-go, which cannot
+// be stopped within a call, only find out what API servers count: they run after closures did, and so do
+// nothing that takes much longer.
 type Program struct {
-	// closure is nil for a program that only cel-go can evaluate.
-	closure       *closure.Program
-	interpretable interpreter.Interpretable
-	// observed is the interpretable of a program that counts.
+	closure *closure.Program
+	// observed is the interpretable of a program that counts; nil for others. Limit is that of the cost.
 	observed *interpreter.ObservableInterpretable
+	limit    uint64
 }
 
 // Plan makes a program that does not count its cost. cel-go plans it, too: whether there is a program,
 // and which parts are constants, is what it says.
-func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
+func (e *Environment) Plan(ast *cel.Ast) (*Program, error) { return e.planClosure(ast.NativeRep()) }
+
+// PlanPart makes a program of a part of an expression, which may read the variables of loops around it.
+func (e *Environment) PlanPart(of *cel.Ast, part celast.Expr) (*Program, error) {
+	whole := of.NativeRep()
+	return e.planClosure(celast.NewCheckedAST(celast.NewAST(part, whole.SourceInfo()), whole.TypeMap(), whole.ReferenceMap()))
+}
+
+func (e *Environment) planClosure(ast *celast.AST) (*Program, error) {
 	folded := map[int64]interpreter.Interpretable{}
-	planned, err := e.plan(ast, interpreter.CustomDecorator(foldConstants), interpreter.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	_, err := e.plan(ast, interpreter.CustomDecorator(foldConstants), interpreter.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 		switch i.(type) {
 		case interpreter.InterpretableConst, *quantity:
 			folded[i.ID()] = i
@@ -115,25 +130,22 @@ func (e *Environment) Plan(ast *cel.Ast) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if made, ok := e.closures.Compile(ast.NativeRep(), folded); ok {
-		return &Program{closure: made}, nil
+	made, ok := e.closures.Compile(ast, folded)
+	if !ok {
+		return nil, errNoBound
 	}
-	return planned, nil
+	return &Program{closure: made}, nil
 }
 
-// PlanPart makes a program of a part of an expression, which may read the variables of loops around it.
-func (e *Environment) PlanPart(of *cel.Ast, part celast.Expr) (*Program, error) {
-	whole := of.NativeRep()
-	planned, err := e.interpreter.NewInterpretable(
-		celast.NewCheckedAST(celast.NewAST(part, whole.SourceInfo()), whole.TypeMap(), whole.ReferenceMap()), standard()...)
-	if err != nil {
-		return nil, fmt.Errorf("plan part of an expression: %w", err)
-	}
-	return &Program{interpretable: planned}, nil
-}
+// errNoBound is the error of an expression of which it is not known what it takes.
+var errNoBound = errors.New("there is no bound of what it takes to evaluate a part of the expression")
 
 // PlanCounted makes a program that counts its cost, and stops with an error when that exceeds limit.
 func (e *Environment) PlanCounted(ast *cel.Ast, limit uint64) (*Program, error) {
+	p, err := e.Plan(ast)
+	if err != nil {
+		return nil, err
+	}
 	tracker, err := interpreter.NewCostTracker(&library.CostEstimator{}, append(costTrackers(), interpreter.CostTrackerLimit(limit))...)
 	if err != nil {
 		return nil, fmt.Errorf("count cost: %w", err)
@@ -143,26 +155,60 @@ func (e *Environment) PlanCounted(ast *cel.Ast, limit uint64) (*Program, error) 
 		own := *tracker
 		return &own, nil
 	}
-	return e.plan(ast, interpreter.CostObserver(interpreter.CostTrackerFactory(factory)))
+	planned, err := e.plan(ast.NativeRep(), interpreter.CostObserver(interpreter.CostTrackerFactory(factory)))
+	if err != nil {
+		return nil, err
+	}
+	p.observed, _ = planned.(*interpreter.ObservableInterpretable)
+	p.limit = limit
+	return p, nil
 }
 
-func (e *Environment) plan(ast *cel.Ast, options ...interpreter.PlannerOption) (*Program, error) {
-	planned, err := e.interpreter.NewInterpretable(ast.NativeRep(), append(standard(), options...)...)
+// Record makes a program of a part of an expression that records the values of its own parts.
+func (e *Environment) Record(of *celast.AST, part celast.Expr) (*Recorder, error) {
+	ast := celast.NewCheckedAST(celast.NewAST(part, of.SourceInfo()), of.TypeMap(), of.ReferenceMap())
+	program, err := e.planClosure(ast)
+	if err != nil {
+		return nil, err
+	}
+	planned, err := e.plan(ast, interpreter.EvalStateObserver())
 	if err != nil {
 		return nil, err
 	}
 	observed, _ := planned.(*interpreter.ObservableInterpretable)
-	return &Program{interpretable: planned, observed: observed}, nil
+	return &Recorder{Program{closure: program.closure, observed: observed}}, nil
+}
+
+// A Recorder is a program that records values.
+type Recorder struct{ program Program }
+
+// Eval evaluates the program, and returns its value and those of its parts. The latter are nil if the
+// evaluation was stopped.
+func (r *Recorder) Eval(variables closure.Framed) (ref.Val, interpreter.EvalState) {
+	var state interpreter.EvalState
+	value, err := r.program.observe(variables, countedTime, func(s any) { state, _ = s.(interpreter.EvalState) })
+	if err != nil && value == nil {
+		value = types.WrapErr(err)
+	}
+	return value, state
+}
+
+func (e *Environment) plan(ast *celast.AST, options ...interpreter.PlannerOption) (interpreter.Interpretable, error) {
+	return e.interpreter.NewInterpretable(ast, append(standard(), options...)...)
 }
 
 // A Frame is what evaluations with the same variables share. Activations that are used again have one of
 // their own, which a method Frame returns.
 type Frame = closure.Frame
 
-// Eval evaluates the program. The variables include that of [Interrupt]. The cost is that until
-// the error, if there is one; it is 0 unless the program counts it.
+// Variables are those of an evaluation, with a frame and a meter.
+type Variables = closure.Framed
+
+// Eval evaluates the program. The cost is that until the error, if there is one; it is 0 unless the
+// program counts it.
 func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost uint64, err error) {
-	if p.closure != nil {
+	framed, ok := variables.(closure.Framed)
+	if p.observed == nil || !ok {
 		native, err := p.closure.Eval(variables)
 		if err != nil {
 			value, _ = native.(ref.Val)
@@ -170,26 +216,47 @@ func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 		}
 		return Value(native), 0, nil
 	}
-	if p.observed == nil {
-		defer recovered(&err)
-		value = p.interpretable.Eval(variables)
-		return value, 0, errorOf(value)
-	}
 	var tracker *interpreter.CostTracker
-	defer func() {
-		if tracker != nil {
-			cost = tracker.ActualCost()
-		}
-	}()
+	value, err = p.observe(framed, countedTime, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
+	if tracker != nil {
+		return value, tracker.ActualCost(), err
+	}
+	if exceeded, ok := errors.AsType[*rule.ExceededError](err); ok && exceeded.Allowed == int64(countedTime) && !exceeded.Call {
+		// No expression within the limit takes so long, and API servers would have stopped it before.
+		return nil, p.limit + 1, errLimit
+	}
+	return value, 0, err
+}
+
+// errLimit is the error of cel-go for an expression whose cost exceeds its limit.
+var errLimit = interpreter.EvalCancelledError{Message: "operation cancelled: actual cost limit exceeded", Cause: interpreter.CostLimitExceeded}
+
+const (
+	// countedTime is what closures may take for an expression that cel-go then evaluates: more than those
+	// do which are within the budget of API servers.
+	countedTime = 200 * time.Millisecond
+	// slower is how much longer cel-go takes than closures are estimated to take.
+	slower = 3
+)
+
+// observe has closures evaluate the program, and then cel-go.
+func (p *Program) observe(variables closure.Framed, limit time.Duration, observer func(any)) (value ref.Val, err error) {
 	defer recovered(&err)
-	value = p.observed.ObserveEval(variables, func(state any) { tracker, _ = state.(*interpreter.CostTracker) })
-	return value, 0, errorOf(value)
+	m := variables.Meter()
+	took, memory := m.Within(limit, func() { _, err = p.closure.Eval(variables) })
+	if meter.IsStopped(err) {
+		return nil, err
+	}
+	m.Spend(slower * int64(took))
+	m.Take(memory)
+	value = p.observed.ObserveEval(variables, observer)
+	return value, errorOf(value)
 }
 
 // EvalNative is Eval whose value is one of which [Value] makes a value: what is of a decoded object stays
 // as it is.
 func (p *Program) EvalNative(variables interpreter.Activation) (value any, cost uint64, err error) {
-	if p.closure == nil {
+	if p.observed != nil {
 		return p.Eval(variables)
 	}
 	value, err = p.closure.Eval(variables)
@@ -201,6 +268,8 @@ func recovered(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case interpreter.EvalCancelledError:
+		*err = r
+	case *meter.Stopped:
 		*err = r
 	default:
 		*err = fmt.Errorf("internal error: %v", r)

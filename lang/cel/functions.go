@@ -4,13 +4,25 @@ import (
 	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
-// A callRule bounds the cost and the value of a call.
+// A callRule bounds a call of a function: before it is known what it is called with, the cost that API
+// servers count for it and its value; and then, just before it is made, what it takes.
 type callRule struct {
 	cost  func(args []argument) polynomial
 	value func(args []argument) Measure
+	takes meter.Bound
+}
+
+// takesOf returns what bounds the calls of a function; nil for a function that has no row, and cannot be
+// called.
+func takesOf(function string) meter.Bound {
+	r, _ := ruleOf(function)
+	return r.takes
 }
 
 // callBound returns bounds of a call. There is none for a function that is not known.
@@ -37,15 +49,15 @@ func operatorRule(function string) (callRule, bool) {
 	switch function {
 	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, "__not_strictly_false__",
 		operators.Negate, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
-		return callRule{unit, toScalar}, true
+		return callRule{unit, toScalar, nothing}, true
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		return callRule{comparing, toScalar}, true
+		return callRule{comparing, toScalar, comparison}, true
 	case operators.In, operators.OldIn, "in":
-		return callRule{func(args []argument) polynomial { return args[1].count.plus(constant(1)) }, toScalar}, true
+		return callRule{func(args []argument) polynomial { return args[1].count.plus(constant(1)) }, toScalar, containing}, true
 	case operators.Add:
-		return callRule{adding, toAll}, true
+		return callRule{adding, toAll, addition}, true
 	case operators.Index, operators.OptIndex, operators.OptSelect:
-		return callRule{func([]argument) polynomial { return constant(visitCost) }, toPart}, true
+		return callRule{func([]argument) polynomial { return constant(visitCost) }, toPart, func(m *meter.Meter, _, key, _, _ ref.Val) { m.Key(key) }}, true
 	}
 	return callRule{}, false
 }
@@ -53,13 +65,20 @@ func operatorRule(function string) (callRule, bool) {
 // valueRule is about conversions, optional values, times and macros.
 func valueRule(function string) (callRule, bool) {
 	switch function {
-	case "bool", "double", "duration", "int", "timestamp", "uint", "size", "type", "hasValue", "optional.none",
-		"getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds":
-		return callRule{unit, toScalar}, true
-	case "dyn", "optional.of", "optional.ofNonZeroValue", "optional.unwrap", "unwrapOpt", "value", "first", "last":
-		return callRule{unit, toFirst}, true
+	case "bool", "double", "duration", "int", "timestamp", "uint":
+		return callRule{unit, toScalar, parsing(0)}, true
+	case "size":
+		return callRule{unit, toScalar, measuring}, true
+	case "type", "hasValue", "optional.none":
+		return callRule{unit, toScalar, nothing}, true
+	case "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds":
+		return callRule{unit, toScalar, locating}, true
+	case "dyn", "optional.of", "optional.unwrap", "unwrapOpt", "value", "first", "last":
+		return callRule{unit, toFirst, nothing}, true
+	case "optional.ofNonZeroValue":
+		return callRule{unit, toFirst, measuring}, true
 	case "or", "orValue":
-		return callRule{unit, func(args []argument) Measure { return args[0].or(args[1].Measure) }}, true
+		return callRule{unit, func(args []argument) Measure { return args[0].or(args[1].Measure) }, nothing}, true
 	case "cel.@mapInsert":
 		return callRule{unit, func(args []argument) Measure {
 			m := toAll(args)
@@ -67,12 +86,12 @@ func valueRule(function string) (callRule, bool) {
 				m.count = args[0].count.plus(constant(1))
 			}
 			return m
-		}}, true
+		}, inserting}, true
 	case "bytes":
-		return callRule{reading(common.StringTraversalCostFactor, 0), scaled(4)}, true
+		return callRule{reading(common.StringTraversalCostFactor, 0), scaled(4), copying(4)}, true
 	case "string":
 		// A number has up to 24 digits; escaping makes up to 12 characters of one.
-		return callRule{reading(common.StringTraversalCostFactor, 0), func(args []argument) Measure { return scaled(12)(args).plus(AtMost(48)) }}, true
+		return callRule{reading(common.StringTraversalCostFactor, 0), func(args []argument) Measure { return scaled(12)(args).plus(AtMost(48)) }, copying(12)}, true
 	}
 	return callRule{}, false
 }
@@ -81,30 +100,30 @@ func textRule(function string) (callRule, bool) {
 	const factor = common.StringTraversalCostFactor
 	switch function {
 	case "startsWith", "endsWith":
-		return callRule{reading(factor, 0), toScalar}, true
+		return callRule{reading(factor, 0), toScalar, finding}, true
 	case "contains":
-		return callRule{func(args []argument) polynomial { return reading(factor, 0)(args).times(reading(factor, 1)(args)) }, toScalar}, true
+		return callRule{func(args []argument) polynomial { return reading(factor, 0)(args).times(reading(factor, 1)(args)) }, toScalar, finding}, true
 	case "matches":
-		return callRule{matching, toScalar}, true
+		return callRule{matching, toScalar, matchingText}, true
 	case "find":
-		return callRule{matching, toFirst}, true
+		return callRule{matching, toFirst, matchingText}, true
 	case "findAll", "split":
 		// Each character may be an element.
 		value := func(args []argument) Measure { m := scaled(3)(args).plus(AtMost(3)); m.count = m.weight; return m }
 		if function == "split" {
-			return callRule{reading(2*factor, 0), value}, true
+			return callRule{reading(2*factor, 0), value, splitting}, true
 		}
-		return callRule{matching, value}, true
+		return callRule{matching, value, findingAll}, true
 	case "lowerAscii", "upperAscii", "substring", "trim", "charAt":
-		return callRule{reading(factor, 0), toFirst}, true
+		return callRule{reading(factor, 0), toFirst, copying(8)}, true
 	case "jsonpatch.escapeKey", "strings.quote":
-		return callRule{reading(factor, 0), func(args []argument) Measure { return scaled(10)(args).plus(AtMost(2)) }}, true
+		return callRule{reading(factor, 0), func(args []argument) Measure { return scaled(10)(args).plus(AtMost(2)) }, copying(12)}, true
 	case "replace":
 		// The replacement may be around each character.
 		return callRule{reading(2*factor, 0), func(args []argument) Measure {
 			weight := args[0].weight.plus(args[0].weight.plus(constant(1)).times(args[2].weight))
 			return Measure{weight: weight, count: weight}
-		}}, true
+		}, replacing}, true
 	case "join":
 		value := func(args []argument) Measure {
 			weight := args[0].weight
@@ -115,10 +134,10 @@ func textRule(function string) (callRule, bool) {
 		}
 		return callRule{func(args []argument) polynomial {
 			return value(args).weight.times(constant(2 * factor)).plus(constant(1))
-		}, value}, true
+		}, value, joining}, true
 	case "format":
 		// The precision of a number may be any.
-		return callRule{reading(factor, 0), func([]argument) Measure { return unbounded() }}, true
+		return callRule{reading(factor, 0), func([]argument) Measure { return unbounded() }, formatting}, true
 	}
 	return callRule{}, false
 }
@@ -132,18 +151,18 @@ func listRule(function string) (callRule, bool) {
 	}
 	switch function {
 	case "sets.contains", "sets.intersects":
-		return callRule{pairs(0, 1, 1), toScalar}, true
+		return callRule{pairs(0, 1, 1), toScalar, pairing}, true
 	case "sets.equivalent":
-		return callRule{pairs(0, 1, 2), toScalar}, true
+		return callRule{pairs(0, 1, 2), toScalar, pairing}, true
 	case "distinct", "sort", "@sortByAssociatedKeys":
 		return callRule{func(args []argument) polynomial {
 			count := args[compared(function)].count
 			return count.times(count).times(constant(2 + factor)).plus(constant(make))
-		}, toFirst}, true
+		}, toFirst, comparingElements(function)}, true
 	case "slice", "reverse":
-		return callRule{func(args []argument) polynomial { return args[0].count.plus(constant(make)) }, toFirst}, true
+		return callRule{func(args []argument) polynomial { return args[0].count.plus(constant(make)) }, toFirst, copyingList}, true
 	case "flatten":
-		return callRule{flattening, func(args []argument) Measure { return Measure{weight: args[0].weight, count: args[0].weight} }}, true
+		return callRule{flattening, func(args []argument) Measure { return Measure{weight: args[0].weight, count: args[0].weight} }, flatteningList}, true
 	case "lists.range":
 		value := func(args []argument) Measure {
 			n, ok := args[0].integer()
@@ -152,11 +171,13 @@ func listRule(function string) (callRule, bool) {
 			}
 			return Measure{weight: constant(1 + 2*n), count: constant(n)}
 		}
-		return callRule{func(args []argument) polynomial { return value(args).weight.plus(constant(make)) }, value}, true
-	case "isSorted", "sum", "indexOf", "lastIndexOf":
-		return callRule{traversing, toScalar}, true
+		return callRule{func(args []argument) polynomial { return value(args).weight.plus(constant(make)) }, value, ranging}, true
+	case "indexOf", "lastIndexOf":
+		return callRule{traversing, toScalar, indexing}, true
+	case "isSorted", "sum":
+		return callRule{traversing, toScalar, walking}, true
 	case "min", "max":
-		return callRule{traversing, toFirst}, true
+		return callRule{traversing, toFirst, walking}, true
 	}
 	return callRule{}, false
 }
@@ -164,39 +185,41 @@ func listRule(function string) (callRule, bool) {
 func kubernetesRule(function string) (callRule, bool) {
 	const factor = common.StringTraversalCostFactor
 	switch function {
-	case "isURL", "isQuantity", "isSemver", "isIP", "isCIDR", "quantity":
-		return callRule{reading(factor, 0), toScalar}, true
+	case "isQuantity", "quantity":
+		return callRule{reading(factor, 0), toScalar, quantifying}, true
+	case "isURL", "isSemver", "isIP", "isCIDR":
+		return callRule{reading(factor, 0), toScalar, parsing(0)}, true
 	case "url", "semver", "ip", "cidr":
-		return callRule{reading(factor, 0), func(args []argument) Measure { return toFirst(args).or(AtMost(16)) }}, true
+		return callRule{reading(factor, 0), func(args []argument) Measure { return toFirst(args).or(AtMost(16)) }, parsing(0)}, true
 	case "ip.isCanonical":
-		return callRule{reading(2*factor, 0), toScalar}, true
+		return callRule{reading(2*factor, 0), toScalar, parsing(0)}, true
 	case "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery":
 		// Escaping makes up to 12 characters of one.
 		value := func(args []argument) Measure { m := scaled(16)(args).plus(AtMost(8)); m.count = m.weight; return m }
-		return callRule{unit, value}, true
+		return callRule{unit, value, locator}, true
 	case "containsIP", "containsCIDR":
-		return callRule{func(args []argument) polynomial { return reading(factor, 1)(args).plus(constant(16)) }, toScalar}, true
+		return callRule{func(args []argument) polynomial { return reading(factor, 1)(args).plus(constant(16)) }, toScalar, parsing(1)}, true
 	case "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast":
-		return callRule{unit, func([]argument) Measure { return AtMost(16) }}, true
+		return callRule{unit, func([]argument) Measure { return AtMost(16) }, nothing}, true
 	case "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch":
-		return callRule{unit, toScalar}, true
+		return callRule{unit, toScalar, nothing}, true
 	case "validate":
-		return callRule{validating, func(args []argument) Measure { return scaled(8)(args[1:]).plus(AtMost(8192)) }}, true
+		return callRule{validating, func(args []argument) Measure { return scaled(8)(args[1:]).plus(AtMost(8192)) }, validation}, true
 	case "format.named":
-		return callRule{unit, toScalar}, true
+		return callRule{unit, toScalar, nothing}, true
 	case "check":
-		return callRule{func([]argument) polynomial { return constant(350_000) }, toScalar}, true
+		return callRule{func([]argument) polynomial { return constant(350_000) }, toScalar, asking}, true
 	case "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "errored",
 		"selects", "selectsField":
-		return callRule{unit, toScalar}, true
+		return callRule{unit, toScalar, selecting}, true
 	case "reason", "error":
-		return callRule{unit, func([]argument) Measure { return unbounded() }}, true
+		return callRule{unit, func([]argument) Measure { return unbounded() }, nothing}, true
 	case "fieldSelector", "labelSelector":
-		return callRule{reading(26, 1), toScalar}, true
+		return callRule{reading(26, 1), toScalar, selecting}, true
 	}
 	for name := range library.ConstantFormats {
 		if function == "format."+name {
-			return callRule{unit, toScalar}, true
+			return callRule{unit, toScalar, nothing}, true
 		}
 	}
 	return callRule{}, false

@@ -7,6 +7,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A Record is a map value whose entries are made when they are read. Expressions cannot tell it from
@@ -80,6 +82,9 @@ func (r *Record) Value() any { return r.whole().Value() }
 
 // String implements [fmt.Stringer].
 func (r *Record) String() string { return fmt.Sprint(r.whole()) }
+
+// Weigh implements [meter.Weigher].
+func (r *Record) Weigh(m *meter.Meter) int64 { return m.Weigh(r.whole()) }
 
 func (r *Record) whole() tree {
 	all := make(map[string]any, len(r.Names))

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/meter"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -20,6 +22,8 @@ type Input struct {
 	// Object and OldObject are nil if the request has none; Params is nil if the binding has none.
 	Object, OldObject, Params map[string]any
 	Facts                     *fact.Known
+	// Allowance is what expressions may take; nil is that of a policy.
+	Allowance *rule.Allowance
 	// Memo, unless nil, is that of the request, Object and OldObject.
 	Memo *rule.Memo
 	// Size, unless 0, is at least that of the objects, see [usher.Object.DecodedSize]. ParamsSize,
@@ -31,8 +35,8 @@ type Input struct {
 	// data are the sources of data that have been read, and dataOf is the policy whose they are.
 	data   []datum
 	dataOf *Program
-	// interrupt ends the evaluation of name expressions with the request.
-	interrupt cel.Interrupt
+	// context is that of the request.
+	context context.Context //nolint:containedctx // an Input is as short-lived as a call
 }
 
 // Rule returns what programs of other languages see: an object that is deleted is the object.
@@ -61,7 +65,7 @@ type activation struct {
 	has       has
 	variables variables
 	frame     cel.Frame
-	interrupt cel.Interrupt
+	meter     meter.Meter
 	// counted are the programs of all expressions that count their cost; nil if the size of the
 	// request excludes that a budget is exceeded. Then costs are 0.
 	counted []*cel.Program
@@ -80,6 +84,7 @@ func (in *Input) activation(p *Program, h has) *activation {
 		a = &activation{}
 	}
 	a.in, a.program, a.has = in, p, h
+	a.meter.Context, a.meter.Allowance = in.context, in.Allowance
 	a.variables.program, a.variables.activation, a.variables.visible = p, a, len(p.variables)
 	if !p.bounded(in, &p.deciding) {
 		a.count()
@@ -105,6 +110,7 @@ func (a *activation) explain() {
 // release keeps the activation for another request: nothing that evaluation returned may refer to it.
 func (a *activation) release() {
 	a.variables.forget()
+	a.meter.Release()
 	*a = activation{program: a.program, frame: a.frame, variables: variables{values: a.variables.values}}
 	a.program.idle.Put(a)
 }
@@ -171,11 +177,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case authorizerName, resourceName:
 		return a.authorizer(name)
 	}
-	return a.interrupt.ResolveName(name)
+	return a.meter.ResolveName(name)
 }
 
 // Frame implements [closure.Framed].
 func (a *activation) Frame() *cel.Frame { return &a.frame }
+
+// Meter implements [closure.Framed].
+func (a *activation) Meter() *meter.Meter { return &a.meter }
 
 // Parent implements [interpreter.Activation].
 func (a *activation) Parent() interpreter.Activation { return nil }

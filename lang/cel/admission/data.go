@@ -127,7 +127,8 @@ func (in *Input) nameOf(p *Program, i int) (string, error) {
 	case e.text == "":
 		return "", nil
 	}
-	a := &activation{in: in, program: p, has: withNamespace, interrupt: in.interrupt}
+	a := in.naming(p)
+	defer a.meter.Release()
 	// It is evaluated without the budget of other expressions, and so has one of its own.
 	programs := p.counted()
 	if programs == nil {
@@ -148,6 +149,14 @@ func (in *Input) nameOf(p *Program, i int) (string, error) {
 		return "", fmt.Errorf("nameExpression: %w", err)
 	}
 	return string(name), nil
+}
+
+// naming is what name expressions see.
+func (in *Input) naming(p *Program) *activation {
+	a := &activation{in: in, program: p, has: withNamespace}
+	a.variables.program, a.variables.activation = p, a
+	a.meter.Context, a.meter.Allowance = in.context, in.Allowance
+	return a
 }
 
 // CheckName returns why no object can have a name. The name is a part of a path: it must not lead

@@ -49,7 +49,7 @@ type Published struct{ Key, Value string }
 //
 // It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
 func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
-	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx //nolint:fatcontext // it is that of the request
 	a := in.activation(p, withAuthorizer|asConditions)
 	defer a.release()
 	if skipped, failure, err := a.match(ctx); err != nil {
@@ -314,7 +314,7 @@ func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) 
 	case e.program == nil:
 		return outcome{}, budget, nil
 	}
-	a.interrupt.Context = ctx //nolint:fatcontext // expressions have the context of the decision, one after the other
+	a.meter.Context = ctx //nolint:fatcontext // expressions have the context of the decision, one after the other
 	value, cost, err := a.run(e)
 	spent := a.variables.takeCost()
 	if spent > budget {

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -23,7 +24,7 @@ import (
 // It compiles and evaluates again, with every value recorded, which takes milliseconds. It is for
 // people who ask why, not for requests.
 func (p *Program) Explain(ctx context.Context, in *Input, structures Structures) ([]rule.Expression, error) {
-	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx //nolint:fatcontext // it is that of the request
 	x := &explanation{program: p, in: in, explained: map[int]bool{}, named: map[int]bool{}}
 	if err := x.compile(); err != nil {
 		return nil, err
@@ -56,9 +57,10 @@ type part struct {
 	decides bool
 	// other is a program of another language in place of the expression.
 	other rule.Program
-	env   *cel.Env
-	ast   *cel.Ast
-	err   string
+	ast   *celgo.Ast
+	// recorder makes programs of the expression.
+	recorder *cel.Environment
+	err      string
 }
 
 // compile compiles the expressions.
@@ -66,18 +68,18 @@ func (x *explanation) compile() error {
 	e := takeEnvironments()
 	defer e.release()
 	source := &x.program.source
-	envs, err := remembering(e, source)
+	envs, err := rememberingEnvironments(e, source)
 	if err != nil {
 		return err
 	}
 	naming, texts, deciding, patching := envs[0], envs[1], envs[2], envs[3]
-	add := func(to *[]part, env *cel.Env, p part) *part {
-		var issues *cel.Issues
-		if p.env = env; p.text == "" {
+	add := func(to *[]part, env remembering, p part) *part {
+		var issues *celgo.Issues
+		if p.recorder = env.recorder; p.text == "" {
 			*to = append(*to, p)
 			return &(*to)[len(*to)-1]
 		}
-		if p.ast, issues = env.Compile(p.text); issues != nil {
+		if p.ast, issues = env.macros.Compile(p.text); issues != nil {
 			p.err = "compilation failed: " + objections(p.text, issues)
 		}
 		*to = append(*to, p)
@@ -90,7 +92,7 @@ func (x *explanation) compile() error {
 	}
 	for i, v := range source.Variables {
 		compiled := add(&x.variables, deciding, part{field: fmt.Sprintf("spec.variables[%d].expression", i), name: v.Name, text: v.Expression})
-		var output *cel.Type
+		var output *celgo.Type
 		if compiled.err == "" {
 			output = compiled.ast.OutputType()
 		}
@@ -116,9 +118,14 @@ func (x *explanation) compile() error {
 	return nil
 }
 
-// remembering returns the environments of names, messages, decisions and mutations, which remember
-// macros.
-func remembering(e *environments, s *Source) (envs [4]*cel.Env, err error) {
+// A remembering environment remembers macros, of which it compiles expressions for a recorder.
+type remembering struct {
+	macros   *celgo.Env
+	recorder *cel.Environment
+}
+
+// rememberingEnvironments returns those of names, messages, decisions and mutations.
+func rememberingEnvironments(e *environments, s *Source) (envs [4]remembering, err error) {
 	data := len(s.Data) > 0
 	for i, d := range []declared{
 		{}, {params: s.Params, data: data}, {params: s.Params, data: data, authorizer: true},
@@ -128,7 +135,8 @@ func remembering(e *environments, s *Source) (envs [4]*cel.Env, err error) {
 		if err != nil {
 			return envs, err
 		}
-		if envs[i], err = env.Extend(cel.EnableMacroCallTracking()); err != nil {
+		envs[i].recorder = env
+		if envs[i].macros, err = env.Extend(celgo.EnableMacroCallTracking()); err != nil {
 			return envs, fmt.Errorf("make CEL environment: %w", err)
 		}
 	}
@@ -217,7 +225,7 @@ func (x *explanation) tell(ctx context.Context, a *activation, p *part) (rule.Ex
 			continue
 		}
 		x.named[i] = true
-		x.told = append(x.told, x.data[i].explain(ctx, &activation{in: a.in, program: a.program, has: withNamespace}))
+		x.told = append(x.told, x.data[i].explain(ctx, a.in.naming(a.program)))
 	}
 	for i := range a.variables.values {
 		if !a.variables.has(i) || x.explained[i] {
@@ -245,8 +253,8 @@ func (p *part) explain(ctx context.Context, a *activation) rule.Expression {
 		}
 		return told
 	}
-	r := record(ctx, p.env, p.ast.NativeRep(), a)
-	set(&told, r.value)
+	r := record(p.recorder, p.ast.NativeRep(), a)
+	set(&a.meter, &told, r.value)
 	if told.Error != "" || p.decides && told.Value != true {
 		told.Parts = r.parts(r.expr)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	celast "github.com/google/cel-go/common/ast"
@@ -17,6 +18,8 @@ const (
 	maxSteps = 10_000
 	// maxEvaluations is how many of them are evaluated.
 	maxEvaluations = 4 * maxTried
+	// fieldTime is how long that may take.
+	fieldTime = 50 * time.Millisecond
 )
 
 // Field returns the path of the field of the object that the failing part of a validation reads,
@@ -38,9 +41,8 @@ func (p *Program) Field(ctx context.Context, in *Input, index int) (path string)
 			path = ""
 		}
 	}()
-	in.interrupt.Context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx //nolint:fatcontext // it is that of the request
 	a := in.activation(p, withNamespace|withAuthorizer)
-	a.interrupt.Context = ctx
 	if a.counted != nil {
 		// Parts do not count their cost: what exceeded the budget must not run again without one.
 		if _, _, err := a.run(&p.validations[index]); err != nil {
@@ -48,7 +50,10 @@ func (p *Program) Field(ctx context.Context, in *Input, index int) (path string)
 		}
 	}
 	f := &finder{ctx: ctx, traced: t, activation: a}
-	found := f.find(t.validations[index].NativeRep().Expr(), &scope{ast: t.validations[index], vars: a})
+	var found place
+	a.meter.Within(fieldTime, func() {
+		found = f.find(t.validations[index].NativeRep().Expr(), &scope{ast: t.validations[index], vars: a})
+	})
 	if interrupted(ctx, a) != nil || f.exhausted() {
 		return ""
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/lang/cel"
@@ -102,7 +101,7 @@ func (t *traced) plan(of *celgo.Ast, part celast.Expr) (*cel.Program, error) {
 type scope struct {
 	ast *celgo.Ast
 	// vars is nil if there are no values, as for items of a list none of which decides.
-	vars   interpreter.Activation
+	vars   cel.Variables
 	locals *local
 }
 
@@ -134,14 +133,12 @@ func (s *scope) with(values map[string]any, locals ...local) *scope {
 	if s.vars == nil || values == nil {
 		return inner
 	}
-	if vars, err := interpreter.NewActivation(values); err == nil {
-		inner.vars = interpreter.NewHierarchicalActivation(s.vars, vars)
-	}
+	inner.vars = &loopVariables{s.vars, values}
 	return inner
 }
 
 // run evaluates a program; the value is nil if too many were.
-func (f *finder) run(program *cel.Program, vars interpreter.Activation) ref.Val {
+func (f *finder) run(program *cel.Program, vars cel.Variables) ref.Val {
 	if f.evaluations++; f.evaluations > maxEvaluations {
 		return nil
 	}

@@ -28,9 +28,8 @@ func hostile(t *testing.T, n int) *situation {
 
 const overLimit = "operation cancelled: actual cost limit exceeded"
 
-// TestExcessIsNotEvaluated evaluates calls that would take hours, or all memory, and whose cost is
-// over the limit. Upstream makes them first; with lists that are only somewhat too long it says the
-// same.
+// TestExcessIsNotEvaluated evaluates calls that would take hours, or all memory, which upstream makes;
+// with lists that are only somewhat too long it has the same error as upstream.
 func TestExcessIsNotEvaluated(t *testing.T) {
 	t.Parallel()
 	endless := []string{"lists.range(object.spec.many).size() > 0", "lists.range(4611686018427387904) == []", "lists.range(object.spec.many).size() > 0 || true"}
@@ -45,7 +44,7 @@ func TestExcessIsNotEvaluated(t *testing.T) {
 	}
 	long := hostile(t, 300_000)
 	for i, text := range append(endless, texts[:3]...) {
-		if a := long.usher(t, program, i, wholeBudget); a.Stopped == "" && !strings.HasSuffix(a.Err, overLimit) {
+		if a := long.usher(t, program, i, wholeBudget); a.Stopped == "" && !strings.Contains(a.Err, "takes too ") {
 			t.Errorf("%s: %v", text, a)
 		}
 	}

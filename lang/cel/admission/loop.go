@@ -64,18 +64,14 @@ func (r *recording) items(c celast.ComprehensionExpr, body celast.Expr, wanted f
 	var told []rule.Expression
 	for _, item := range entriesOf(r.of(c.IterRange())) {
 		bound := map[string]any{c.IterVar(): item.first(c)}
-		locals := append(slices.Clip(r.locals), c.IterVar())
+		inner := append(slices.Clip(r.locals), c.IterVar())
 		if c.HasIterVar2() {
 			bound[c.IterVar2()] = item.value
-			locals = append(locals, c.IterVar2())
-		}
-		vars, err := interpreter.NewActivation(bound)
-		if err != nil {
-			return told
+			inner = append(inner, c.IterVar2())
 		}
 		one := &recording{
-			ctx: r.ctx, env: r.env, ast: r.ast, expr: body, state: interpreter.NewEvalState(), locals: locals,
-			vars: interpreter.NewHierarchicalActivation(r.vars, vars),
+			env: r.env, ast: r.ast, expr: body, state: interpreter.NewEvalState(), locals: inner,
+			vars: &loopVariables{r.vars, bound},
 		}
 		one.run(program)
 		if !wanted(one.value) {
@@ -85,12 +81,12 @@ func (r *recording) items(c celast.ComprehensionExpr, body celast.Expr, wanted f
 		switch {
 		case c.HasIterVar2():
 			step.Text = fmt.Sprintf("%s, %s at [%s]", c.IterVar(), c.IterVar2(), item.at)
-			set(&step, item.value)
+			set(r.vars.Meter(), &step, item.value)
 		case item.isMap:
-			set(&step, item.key)
+			set(r.vars.Meter(), &step, item.key)
 		default:
 			step.Text += fmt.Sprintf(" at [%s]", item.at)
-			set(&step, item.value)
+			set(r.vars.Meter(), &step, item.value)
 		}
 		if told = append(told, step); len(told) == most {
 			break

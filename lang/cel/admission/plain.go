@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -11,11 +12,18 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 
+	"github.com/usher-dev/usher/lang/cel/meter"
 	"github.com/usher-dev/usher/rule"
 )
 
+// largestShown is the weight of the largest value that is shown, in bytes.
+const largestShown = 4 << 20
+
+// tooLarge takes the place of a value that is not shown.
+const tooLarge = "(too large to show)"
+
 // set sets the value of an expression, and reports whether it can be shown.
-func set(e *rule.Expression, v ref.Val) bool {
+func set(m *meter.Meter, e *rule.Expression, v ref.Val) bool {
 	if err, isError := v.(*types.Err); isError {
 		e.Error = err.Error()
 		return true
@@ -27,10 +35,34 @@ func set(e *rule.Expression, v ref.Val) bool {
 		}
 		v = o.GetValue()
 	}
+	if !fits(m, v) {
+		e.Value = tooLarge
+		return true
+	}
 	value, ok := plain(v)
 	e.Value = value
 	return ok
 }
+
+// fits reports whether a value can be copied. It takes from the meter what copying takes.
+func fits(m *meter.Meter, v ref.Val) (ok bool) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil, *meter.Stopped:
+		default:
+			panic(r)
+		}
+	}()
+	m.Within(showTime, func() {
+		weight := m.Weigh(v)
+		m.Call(8*weight, 8*weight)
+		ok = weight <= largestShown
+	})
+	return ok
+}
+
+// showTime is how long it may take to find out how large a value is, and to copy it.
+const showTime = 100 * time.Millisecond
 
 // plain returns a value as JSON has it, and whether it can be shown: the authorizer and its like
 // cannot.

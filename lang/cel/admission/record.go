@@ -1,11 +1,9 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
-	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -19,11 +17,10 @@ import (
 
 // A recording is an expression that was evaluated, with the values of its parts.
 type recording struct {
-	ctx   context.Context //nolint:containedctx // It lasts for one call of Explain.
-	env   *celgo.Env
+	env   *cel.Environment
 	ast   *celast.AST
 	expr  celast.Expr
-	vars  interpreter.Activation
+	vars  cel.Variables
 	value ref.Val
 	state interpreter.EvalState
 	// locals are the variables of the loops around the expression.
@@ -31,8 +28,8 @@ type recording struct {
 }
 
 // record evaluates an expression.
-func record(ctx context.Context, env *celgo.Env, ast *celast.AST, vars interpreter.Activation) *recording {
-	r := &recording{ctx: ctx, env: env, ast: ast, expr: ast.Expr(), vars: vars, state: interpreter.NewEvalState()}
+func record(env *cel.Environment, ast *celast.AST, vars cel.Variables) *recording {
+	r := &recording{env: env, ast: ast, expr: ast.Expr(), vars: vars, state: interpreter.NewEvalState()}
 	program, err := r.plan(r.expr)
 	if err != nil {
 		r.value = types.WrapErr(err)
@@ -43,27 +40,22 @@ func record(ctx context.Context, env *celgo.Env, ast *celast.AST, vars interpret
 }
 
 // plan makes a program of a part of the expression.
-func (r *recording) plan(e celast.Expr) (celgo.Program, error) {
-	part := celast.NewCheckedAST(celast.NewAST(e, r.ast.SourceInfo()), r.ast.TypeMap(), r.ast.ReferenceMap())
+func (r *recording) plan(e celast.Expr) (*cel.Recorder, error) {
 	// Planning reads the types that compiling another policy changes.
 	environments := takeEnvironments()
 	defer environments.release()
-	program, err := r.env.PlanProgram(part, celgo.EvalOptions(celgo.OptTrackState))
+	program, err := r.env.Record(r.ast, e)
 	if err != nil {
 		return nil, fmt.Errorf("program instantiation failed: %w", err)
 	}
 	return program, nil
 }
 
-func (r *recording) run(program celgo.Program) {
-	value, details, err := program.ContextEval(r.ctx, r.vars)
-	if details != nil && details.State() != nil {
-		r.state = details.State()
+func (r *recording) run(program *cel.Recorder) {
+	value, state := program.Eval(r.vars)
+	if r.value = value; state != nil {
+		r.state = state
 	}
-	if err != nil {
-		value = types.WrapErr(err)
-	}
-	r.value = value
 }
 
 // of returns the value of a part that was evaluated. Not all are recorded: the operands of ?: are
@@ -76,10 +68,7 @@ func (r *recording) of(e celast.Expr) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	value, _, err := program.ContextEval(r.ctx, r.vars)
-	if err != nil {
-		return types.WrapErr(err)
-	}
+	value, _ := program.Eval(r.vars)
 	return value
 }
 
@@ -100,7 +89,7 @@ func (r *recording) nodes(e celast.Expr) []rule.Expression {
 	}
 	parts := r.parts(e)
 	told := rule.Expression{Text: r.text(e), Parts: parts}
-	if !set(&told, r.of(e)) {
+	if !set(r.vars.Meter(), &told, r.of(e)) {
 		return parts
 	}
 	return []rule.Expression{told}
@@ -280,7 +269,7 @@ func (r *recording) reads() []rule.Expression {
 			return
 		}
 		read := rule.Expression{Text: r.text(e)}
-		if set(&read, value) && !seen[read.Text] && e.ID() != r.expr.ID() {
+		if set(r.vars.Meter(), &read, value) && !seen[read.Text] && e.ID() != r.expr.ID() {
 			seen[read.Text] = true
 			told = append(told, read)
 		}

@@ -92,6 +92,7 @@ func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	r.Query = q
 	defer func() {
 		r.Query = nil
+		r.meter.Release()
 		requests.Put(r)
 	}()
 	program, err := p.programFor(r)

@@ -13,6 +13,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/meter"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -22,6 +23,7 @@ type request struct {
 	*authz.Query
 
 	frame cel.Frame
+	meter meter.Meter
 }
 
 // requests are used again and again.
@@ -43,10 +45,18 @@ const (
 )
 
 // ResolveName implements [interpreter.Activation].
-func (r *request) ResolveName(name string) (any, bool) { return r, name == requestName }
+func (r *request) ResolveName(name string) (any, bool) {
+	if name == requestName {
+		return r, true
+	}
+	return r.meter.ResolveName(name)
+}
 
 // Frame implements [closure.Framed].
 func (r *request) Frame() *cel.Frame { return &r.frame }
+
+// Meter implements [closure.Framed].
+func (r *request) Meter() *meter.Meter { return &r.meter }
 
 // Parent implements [interpreter.Activation].
 func (r *request) Parent() interpreter.Activation { return nil }

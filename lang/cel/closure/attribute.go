@@ -181,6 +181,7 @@ func (s *step) field(of any, presence bool) (part any, found bool, err error) {
 
 func (s *step) computed(f *Frame, of any, presence bool) (part any, found bool, err error) {
 	key := s.index(f)
+	f.meter.Scan(key)
 	switch k := key.(type) {
 	case *types.Err:
 		return nil, false, k

@@ -6,6 +6,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A call is one of a function that cel-go implements.
@@ -17,6 +19,8 @@ type call struct {
 	impl     *functions.Overload
 	// many says that the implementation takes any number of arguments.
 	many bool
+	// takes bounds the call.
+	takes meter.Bound
 }
 
 func (c *call) eval(f *Frame) any {
@@ -27,11 +31,11 @@ func (c *call) eval(f *Frame) any {
 	case 0:
 		return c.impl.Function()
 	case 1:
-		return c.unary(f.value(c.args[0].eval(f)))
+		return c.unary(f, f.value(c.args[0].eval(f)))
 	}
 	left := f.value(c.args[0].eval(f))
 	right := f.value(c.args[1].eval(f))
-	return c.binary(left, right)
+	return c.binary(f, left, right)
 }
 
 // apply calls the function with one or two values.
@@ -43,32 +47,33 @@ func (c *call) apply(f *Frame, args ...any) any {
 				return values[i]
 			}
 		}
-		return c.call(values)
+		return c.call(f, values)
 	}
 	if len(args) == 1 {
-		return c.unary(f.value(args[0]))
+		return c.unary(f, f.value(args[0]))
 	}
-	return c.binary(f.value(args[0]), f.value(args[1]))
+	return c.binary(f, f.value(args[0]), f.value(args[1]))
 }
 
 func (c *call) strict() bool { return c.impl == nil || !c.impl.NonStrict }
 
-// takes reports whether the implementation is for the first argument.
-func (c *call) takes(first ref.Val) bool {
+// accepts reports whether the implementation is for the first argument.
+func (c *call) accepts(first ref.Val) bool {
 	return c.impl.OperandTrait == 0 || !c.strict() && isError(first) || first.Type().HasTrait(c.impl.OperandTrait)
 }
 
-func (c *call) unary(arg ref.Val) any {
+func (c *call) unary(f *Frame, arg ref.Val) any {
 	if c.strict() && isError(arg) {
 		return arg
 	}
-	if c.impl != nil && c.takes(arg) {
+	c.takes(f.meter, arg, nil, nil, nil)
+	if c.impl != nil && c.accepts(arg) {
 		return c.impl.Unary(arg)
 	}
 	return c.receive(arg, "no such overload: %s", c.function)
 }
 
-func (c *call) binary(left, right ref.Val) any {
+func (c *call) binary(f *Frame, left, right ref.Val) any {
 	if c.strict() {
 		if isError(left) {
 			return left
@@ -77,7 +82,8 @@ func (c *call) binary(left, right ref.Val) any {
 			return right
 		}
 	}
-	if c.impl != nil && c.takes(left) {
+	c.takes(f.meter, left, right, nil, nil)
+	if c.impl != nil && c.accepts(left) {
 		return c.impl.Binary(left, right)
 	}
 	return c.receive(left, "no such overload: %s", c.function, right)
@@ -91,11 +97,14 @@ func (c *call) variadic(f *Frame) any {
 			return values[i]
 		}
 	}
-	return c.call(values)
+	return c.call(f, values)
 }
 
-func (c *call) call(values []ref.Val) any {
-	if c.impl != nil && c.takes(values[0]) {
+func (c *call) call(f *Frame, values []ref.Val) any {
+	var args [4]ref.Val
+	copy(args[:], values)
+	c.takes(f.meter, args[0], args[1], args[2], args[3])
+	if c.impl != nil && c.accepts(values[0]) {
 		return c.impl.Function(values...)
 	}
 	if values[0].Type().HasTrait(traits.ReceiverType) {
@@ -115,15 +124,39 @@ func (c *call) receive(first ref.Val, format, function string, more ...ref.Val) 
 	return types.NewErr(format, function)
 }
 
-// An interpreted is a call that cel-go evaluates, with arguments that are nodes.
-type interpreted struct{ of interpreter.Interpretable }
+// A search is a call with a constant regular expression that cel-go has compiled.
+type search struct {
+	of   interpreter.Interpretable
+	args []node
+	// states are those of the expression; all says that every match is found.
+	states int64
+	all    bool
+}
 
-func (i *interpreted) eval(f *Frame) any { return i.of.Eval(f) }
+func (n *search) eval(f *Frame) any {
+	e := &evaluated{Frame: f, values: make([]ref.Val, len(n.args))}
+	for i, arg := range n.args {
+		e.values[i] = f.value(arg.eval(f))
+	}
+	text, _ := textOf(e.values[0])
+	f.meter.Call(n.states*meter.StateNanos*int64(len(text)+1), 0)
+	if n.all {
+		f.meter.Take(2 * itemBytes * int64(len(text)+1))
+	}
+	return n.of.Eval(e)
+}
 
-// An argument is a node as cel-go has it.
+// An evaluated is the arguments of a call that cel-go makes.
+type evaluated struct {
+	*Frame
+
+	values []ref.Val
+}
+
+// An argument is one of [evaluated], as cel-go has it.
 type argument struct {
-	id int64
-	of node
+	id    int64
+	index int
 }
 
 // ID implements [interpreter.Interpretable].
@@ -131,8 +164,7 @@ func (a *argument) ID() int64 { return a.id }
 
 // Eval implements [interpreter.Interpretable].
 func (a *argument) Eval(variables interpreter.Activation) ref.Val {
-	f := variables.(*Frame)
-	return f.value(a.of.eval(f))
+	return variables.(*evaluated).values[a.index]
 }
 
 // ResolveName implements [interpreter.Activation].

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // An equality is ==, or != if it is negated.
@@ -24,12 +26,13 @@ func (e *equality) compare(f *Frame, left, right any) any {
 	if isError(right) {
 		return right
 	}
-	if equal, ok := equalTexts(left, right); ok {
+	if equal, ok := equalTexts(f.meter, left, right); ok {
 		return types.Bool(equal != e.negated)
 	}
-	if equal, ok := equalNatives(left, right); ok {
+	if equal, ok := equalNatives(f.meter, left, right); ok {
 		return types.Bool(equal != e.negated)
 	}
+	f.meter.Compare(left, right)
 	equal := types.Equal(f.value(left), f.value(right))
 	if e.negated {
 		return types.Bool(equal != types.True)
@@ -47,29 +50,37 @@ type textEquality struct {
 func (t *textEquality) eval(f *Frame) any {
 	left := t.left.eval(f)
 	if text, ok := textOf(left); ok {
+		f.meter.Spend(int64(min(len(text), len(t.text)) / scanned))
 		return types.Bool(text == t.text != t.negated)
 	}
 	return t.compare(f, left, types.String(t.text))
 }
 
 // equalTexts compares two texts.
-func equalTexts(left, right any) (equal, ok bool) {
+func equalTexts(m *meter.Meter, left, right any) (equal, ok bool) {
 	l, ok := textOf(left)
 	if !ok {
 		return false, false
 	}
 	r, ok := textOf(right)
+	m.Spend(int64(min(len(l), len(r)) / scanned))
 	return l == r, ok
 }
 
+// compareNanos is at least what it takes to compare two values without parts, besides the characters of
+// texts, of which as many as scanned take a nanosecond.
+const compareNanos, scanned = 20, 4
+
 // equalNatives compares values of decoded objects. The second result is false if one of them is no such
 // value.
-func equalNatives(left, right any) (equal, ok bool) {
+func equalNatives(m *meter.Meter, left, right any) (equal, ok bool) {
+	m.Spend(compareNanos)
 	switch l := left.(type) {
 	case nil:
 		return right == nil, isNative(right)
 	case string:
 		r, same := right.(string)
+		m.Spend(int64(min(len(l), len(r)) / scanned))
 		return same && l == r, isNative(right)
 	case bool:
 		r, same := right.(bool)
@@ -81,14 +92,14 @@ func equalNatives(left, right any) (equal, ok bool) {
 		r, same := right.(float64)
 		return same && l == r, same
 	case []any:
-		return equalLists(l, right)
+		return equalLists(m, l, right)
 	case map[string]any:
-		return equalMaps(l, right)
+		return equalMaps(m, l, right)
 	}
 	return false, false
 }
 
-func equalLists(l []any, right any) (equal, ok bool) {
+func equalLists(m *meter.Meter, l []any, right any) (equal, ok bool) {
 	r, same := right.([]any)
 	if !same {
 		return false, isNative(right)
@@ -97,14 +108,14 @@ func equalLists(l []any, right any) (equal, ok bool) {
 		return false, true
 	}
 	for i := range l {
-		if equal, ok := equalNatives(l[i], r[i]); !ok || !equal {
+		if equal, ok := equalNatives(m, l[i], r[i]); !ok || !equal {
 			return false, ok
 		}
 	}
 	return true, true
 }
 
-func equalMaps(l map[string]any, right any) (equal, ok bool) {
+func equalMaps(m *meter.Meter, l map[string]any, right any) (equal, ok bool) {
 	r, same := right.(map[string]any)
 	if !same {
 		return false, isNative(right)
@@ -114,11 +125,12 @@ func equalMaps(l map[string]any, right any) (equal, ok bool) {
 	}
 	known := true
 	for key, value := range l {
+		m.Spend(int64(len(key) / scanned))
 		other, found := r[key]
 		if !found {
 			return false, true
 		}
-		switch equal, ok := equalNatives(value, other); {
+		switch equal, ok := equalNatives(m, value, other); {
 		case !ok:
 			known = false
 		case !equal:
@@ -150,10 +162,11 @@ func (r *relation) eval(f *Frame) any {
 	case string, types.String:
 		a, _ := textOf(left)
 		if b, ok := textOf(right); ok {
+			f.meter.Spend(int64(min(len(a), len(b)) / scanned))
 			return r.result(a < b, a > b)
 		}
 	}
-	return r.call.binary(f.value(left), f.value(right))
+	return r.call.binary(f, f.value(left), f.value(right))
 }
 
 func (r *relation) result(less, more bool) any {
@@ -185,23 +198,25 @@ type membership struct {
 func (m *membership) eval(f *Frame) any {
 	item, of := m.item.eval(f), m.of.eval(f)
 	if text, ok := textOf(item); ok {
+		f.meter.Spend(int64(len(text) / scanned))
 		switch of := of.(type) {
 		case map[string]any:
 			_, found := of[text]
 			return types.Bool(found)
 		case []any:
-			return hasText(of, text)
+			return hasText(f.meter, of, text)
 		case native:
 			_, found := of.Native()[text]
 			return types.Bool(found)
 		case listed:
-			return hasText(of.Items(), text)
+			return hasText(f.meter, of.Items(), text)
 		}
 	}
-	return m.call.binary(f.value(item), f.value(of))
+	return m.call.binary(f, f.value(item), f.value(of))
 }
 
-func hasText(items []any, text string) types.Bool {
+func hasText(m *meter.Meter, items []any, text string) types.Bool {
+	m.Spend(int64(len(items)) * int64(compareNanos+len(text)/scanned))
 	for _, item := range items {
 		if t, ok := textOf(item); ok && t == text {
 			return types.True
@@ -219,6 +234,7 @@ type textSet struct {
 func (t *textSet) eval(f *Frame) any {
 	item := t.item.eval(f)
 	if text, ok := textOf(item); ok {
+		f.meter.Spend(int64(len(text) / scanned))
 		return types.Bool(slices.Contains(t.texts, text))
 	}
 	if isError(item) {
@@ -240,6 +256,7 @@ func (s *valueSet) eval(f *Frame) any {
 	if isError(item) {
 		return item
 	}
+	f.meter.Scan(item)
 	_, found := s.values[item]
 	return types.Bool(found)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A Compiler makes programs in an environment. It is immutable.
@@ -17,6 +19,8 @@ type Compiler struct {
 	Container  *containers.Container
 	// Regexes are the functions whose constant regular expressions are compiled once.
 	Regexes []*interpreter.RegexOptimization
+	// Bounds returns what bounds the calls of a function; nil for a function that cannot be called.
+	Bounds func(function string) meter.Bound
 }
 
 // Compile returns a program for an expression that cel-go has planned, and false for one that only
@@ -28,7 +32,7 @@ func (c *Compiler) Compile(expression *ast.AST, folded map[int64]interpreter.Int
 	if p.failed {
 		return nil, false
 	}
-	return &Program{root: root, adapter: c.Adapter, slots: p.slots}, true
+	return &Program{root: root, adapter: c.Adapter, slots: p.slots, nanos: p.nanos}, true
 }
 
 // A plan makes the nodes of one program.
@@ -40,6 +44,8 @@ type plan struct {
 	types      map[int64]*types.Type
 	scope      *scope
 	slots      int
+	// nanos is what the nodes so far take that the innermost loop evaluates at most once.
+	nanos int64
 	// failed says that there is a part that only cel-go can evaluate.
 	failed bool
 }
@@ -56,6 +62,9 @@ type scope struct {
 	accumulator *accumulator
 }
 
+// nodeNanos is at least what a node takes, besides what it spends itself.
+const nodeNanos = 20
+
 // fail ends the plan: the program cannot be made. The node only has to be one.
 func (p *plan) fail() *chain {
 	p.failed = true
@@ -63,6 +72,7 @@ func (p *plan) fail() *chain {
 }
 
 func (p *plan) node(e ast.Expr) node {
+	p.nanos += nodeNanos
 	if value, known := p.constant(e); known {
 		return value
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 func (p *plan) call(e ast.Expr) node {
@@ -77,7 +79,10 @@ func (p *plan) branch(e ast.Expr) attribute {
 
 // function returns the call of a function as cel-go plans it, or nil.
 func (p *plan) function(id int64, name string, args []ast.Expr) *call {
-	n := &call{id: id, function: name}
+	n := &call{id: id, function: name, takes: p.Bounds(name)}
+	if n.takes == nil {
+		return nil
+	}
 	reference, checked := p.references[id]
 	if !checked {
 		return nil
@@ -217,17 +222,17 @@ func (p *plan) regex(n *call, args []ast.Expr) node {
 		if err != nil {
 			return p.fail()
 		}
-		return &match{n.args[0], expression}
+		return &match{n.args[0], expression, meter.States(string(text))}
 	}
 	arguments := make([]interpreter.Interpretable, len(args))
 	for i := range args {
-		arguments[i] = &argument{args[i].ID(), n.args[i]}
+		arguments[i] = &argument{args[i].ID(), i}
 	}
 	made, err := r.Factory(interpreter.NewCall(n.id, n.function, n.overload, arguments, nil), string(text))
 	if err != nil {
 		return p.fail()
 	}
-	return &interpreted{made}
+	return &search{of: made, args: n.args, states: meter.States(string(text)), all: n.function == "findAll"}
 }
 
 // regexOf returns how cel-go compiles the regular expressions of a function, or nil.

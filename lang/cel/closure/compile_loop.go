@@ -11,6 +11,9 @@ import (
 
 func (p *plan) loop(c ast.ComprehensionExpr) node {
 	l := &loop{over: p.node(c.IterRange()), first: p.slots, second: -1}
+	outer := p.nanos
+	p.nanos = nodeNanos
+	defer func() { l.nanos, p.nanos = p.nanos, outer }()
 	s := &scope{outer: p.scope, accumulated: c.AccuVar(), first: c.IterVar(), second: c.IterVar2(), firstSlot: p.slots}
 	p.slots++
 	if c.HasIterVar2() {

@@ -13,6 +13,7 @@ type list struct {
 }
 
 func (l *list) eval(f *Frame) any {
+	f.meter.Take(int64(len(l.elements)) * itemBytes)
 	items := make([]any, 0, len(l.elements))
 	for i, element := range l.elements {
 		v := element.eval(f)
@@ -22,6 +23,7 @@ func (l *list) eval(f *Frame) any {
 		if l.optional != nil && l.optional[i] {
 			o, ok := v.(*types.Optional)
 			if !ok {
+				f.meter.Describe(f.value(v))
 				return types.NewErr("cannot initialize optional list element from non-optional value %v", f.value(v))
 			}
 			if !o.HasValue() {
@@ -41,12 +43,14 @@ type dictionary struct {
 }
 
 func (d *dictionary) eval(f *Frame) any {
+	f.meter.Take(int64(len(d.keys)) * entryBytes)
 	entries := map[ref.Val]ref.Val{}
 	for i := range d.keys {
 		key := f.value(d.keys[i].eval(f))
 		if isError(key) {
 			return key
 		}
+		f.meter.Key(key)
 		value := f.value(d.values[i].eval(f))
 		if isError(value) {
 			return value
@@ -54,6 +58,7 @@ func (d *dictionary) eval(f *Frame) any {
 		if d.optional[i] {
 			o, ok := value.(*types.Optional)
 			if !ok {
+				f.meter.Describe(value)
 				return types.NewErr("cannot initialize optional entry '%v' from non-optional value %v", key, value)
 			}
 			if !o.HasValue() {
@@ -77,6 +82,7 @@ type object struct {
 }
 
 func (o *object) eval(f *Frame) any {
+	f.meter.Take(int64(len(o.fields)) * entryBytes)
 	fields := make(map[string]ref.Val, len(o.fields))
 	for i, name := range o.fields {
 		value := f.value(o.values[i].eval(f))
@@ -86,6 +92,7 @@ func (o *object) eval(f *Frame) any {
 		if o.optional[i] {
 			optional, ok := value.(*types.Optional)
 			if !ok {
+				f.meter.Describe(value)
 				return types.NewErr("cannot initialize optional entry '%v' from non-optional value %v", name, value)
 			}
 			if !optional.HasValue() {

@@ -34,6 +34,8 @@ type loop struct {
 	// called from; nil if it is over something else.
 	elements []node
 	from     int
+	// nanos is what one iteration takes, besides what its nodes spend.
+	nanos int64
 }
 
 // A tally is what a loop has found so far.
@@ -42,7 +44,7 @@ type tally struct {
 	count int
 	err   any
 	// decided says that all or exists has its result.
-	decided, interrupted bool
+	decided bool
 }
 
 func (l *loop) eval(f *Frame) any {
@@ -170,6 +172,7 @@ func (d *folder) FoldEntry(key, value any) bool {
 
 // step computes what one item changes, and reports whether to go on.
 func (l *loop) step(f *Frame, t *tally) bool {
+	f.meter.Spend(l.nanos)
 	switch l.shape {
 	case all, exists:
 		v := l.body.eval(f)
@@ -195,10 +198,7 @@ func (l *loop) step(f *Frame, t *tally) bool {
 			return false
 		}
 	}
-	if f.interrupted() {
-		t.interrupted = true
-	}
-	return !t.interrupted && !t.decided
+	return !t.decided
 }
 
 // add adds the value of an item to the list. Once there was an error, there is no list.
@@ -218,14 +218,13 @@ func (l *loop) add(f *Frame, t *tally) {
 	case isError(v):
 		t.err = v
 	default:
+		f.meter.Take(itemBytes)
 		t.list = append(t.list, v)
 	}
 }
 
 func (l *loop) result(f *Frame, t *tally) any {
 	switch {
-	case t.interrupted:
-		return types.NewErr("operation interrupted")
 	case l.shape == general:
 		return l.general.result(f)
 	case t.decided:
@@ -239,6 +238,9 @@ func (l *loop) result(f *Frame, t *tally) any {
 	}
 	return types.Bool(l.shape == all)
 }
+
+// itemBytes is the memory of an item of a list that is made, and entryBytes that of an entry of a map.
+const itemBytes, entryBytes = 40, 160
 
 // listOf is a list of values.
 func listOf(f *Frame, items []any) any {

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A Program is an expression that can be evaluated. It is immutable.
@@ -18,6 +20,8 @@ type Program struct {
 	root    node
 	adapter types.Adapter
 	slots   int
+	// nanos is what its nodes take that are evaluated at most once, besides what they spend themselves.
+	nanos int64
 }
 
 // A node is a part of an expression. Its value is a [ref.Val], or what [types.Adapter] makes one of: of
@@ -34,6 +38,9 @@ type node interface {
 type Frame struct {
 	// slots are the variables of loops; those of the innermost evaluation begin at base.
 	slots []any
+	// meter is that of the variables, or own.
+	meter *meter.Meter
+	own   meter.Meter
 	evaluation
 }
 
@@ -44,11 +51,12 @@ type evaluation struct {
 	base      int
 }
 
-// Framed are variables that keep a frame for their evaluations.
+// Framed are variables that keep a frame for their evaluations, and a meter.
 type Framed interface {
 	interpreter.Activation
 
 	Frame() *Frame
+	Meter() *meter.Meter
 }
 
 var frames = sync.Pool{New: func() any { return &Frame{} }}
@@ -57,15 +65,17 @@ var frames = sync.Pool{New: func() any { return &Frame{} }}
 // an error, as in the programs of cel-go.
 func (p *Program) Eval(variables interpreter.Activation) (value any, err error) {
 	if framed, ok := variables.(Framed); ok {
-		return p.EvalIn(framed.Frame(), variables)
+		return p.EvalIn(framed.Frame(), framed.Meter(), variables)
 	}
 	f := frames.Get().(*Frame)
 	defer frames.Put(f)
-	return p.EvalIn(f, variables)
+	defer f.own.Release()
+	return p.EvalIn(f, &f.own, variables)
 }
 
 // EvalIn is Eval in the frame of the variables.
-func (p *Program) EvalIn(f *Frame, variables interpreter.Activation) (value any, err error) {
+func (p *Program) EvalIn(f *Frame, m *meter.Meter, variables interpreter.Activation) (value any, err error) {
+	f.meter = m
 	outer, length := f.evaluation, len(f.slots)
 	defer f.leave(&outer, length, &err)
 	if need := length + p.slots; need > cap(f.slots) {
@@ -73,6 +83,7 @@ func (p *Program) EvalIn(f *Frame, variables interpreter.Activation) (value any,
 	}
 	f.slots = f.slots[:length+p.slots]
 	f.evaluation = evaluation{variables, p, length}
+	m.Spend(p.nanos)
 	value = p.root.eval(f)
 	if err, ok := value.(*types.Err); ok {
 		return value, err
@@ -82,7 +93,11 @@ func (p *Program) EvalIn(f *Frame, variables interpreter.Activation) (value any,
 
 // leave makes the frame what it was before an evaluation, of which it refers to no values then.
 func (f *Frame) leave(outer *evaluation, length int, err *error) {
-	if panicked := recover(); panicked != nil {
+	switch panicked := recover().(type) {
+	case nil:
+	case *meter.Stopped:
+		*err = panicked
+	default:
 		*err = fmt.Errorf("internal error: %v", panicked)
 	}
 	if len(f.slots) > length {
@@ -132,12 +147,6 @@ func isNative(v any) bool {
 		return true
 	}
 	return false
-}
-
-// interrupted asks whether to stop, as loops do after each iteration.
-func (f *Frame) interrupted() bool {
-	stop, found := f.variables.ResolveName("#interrupted")
-	return found && stop == true
 }
 
 // truth returns the value of a bool. The second result is false for everything else.

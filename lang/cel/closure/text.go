@@ -1,11 +1,14 @@
 package closure
 
 import (
+	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // An affix is startsWith, endsWith or contains.
@@ -32,22 +35,24 @@ func (a *affix) eval(f *Frame) any {
 	text, part := a.text.eval(f), a.part.eval(f)
 	if t, ok := textOf(text); ok {
 		if p, ok := textOf(part); ok {
+			f.meter.Spend(int64(2 * (len(t) + len(p)) / scanned))
 			return types.Bool(a.has(t, p))
 		}
 	}
-	return a.call.binary(f.value(text), f.value(part))
+	return a.call.binary(f, f.value(text), f.value(part))
 }
 
 // A match is matches with a constant expression.
 type match struct {
 	text       node
 	expression *regexp.Regexp
+	states     int64
 }
 
 func (m *match) eval(f *Frame) any {
 	text := m.text.eval(f)
 	if t, ok := textOf(text); ok {
-		return types.Bool(m.expression.MatchString(t))
+		return m.matches(f, t)
 	}
 	if isError(text) {
 		return text
@@ -56,7 +61,33 @@ func (m *match) eval(f *Frame) any {
 	if !ok {
 		return types.NoSuchOverloadErr()
 	}
-	return types.Bool(m.expression.MatchString(t))
+	return m.matches(f, t)
+}
+
+// longMatch is from when on a match is stopped when nothing is left, in nanoseconds.
+const longMatch = 1_000_000
+
+func (m *match) matches(f *Frame, text string) any {
+	each := m.states * meter.StateNanos
+	if takes := each * int64(len(text)+1); takes < longMatch {
+		f.meter.Spend(takes)
+		return types.Bool(m.expression.MatchString(text))
+	}
+	return types.Bool(m.expression.MatchReader(&metered{strings.NewReader(text), f.meter, each}))
+}
+
+// A metered reader spends what a match takes for each character.
+type metered struct {
+	io.RuneReader
+
+	meter *meter.Meter
+	nanos int64
+}
+
+// ReadRune implements [io.RuneReader].
+func (r *metered) ReadRune() (c rune, size int, err error) {
+	r.meter.Spend(r.nanos)
+	return r.RuneReader.ReadRune()
 }
 
 // A size is the size of a text, a list or a map.
@@ -69,8 +100,10 @@ func (s *size) eval(f *Frame) any {
 	of := s.of.eval(f)
 	switch v := of.(type) {
 	case string:
+		f.meter.Spend(int64(len(v)))
 		return types.Int(utf8.RuneCountInString(v))
 	case types.String:
+		f.meter.Spend(int64(len(v)))
 		return types.Int(utf8.RuneCountInString(string(v)))
 	case []any:
 		return types.Int(len(v))
@@ -79,10 +112,6 @@ func (s *size) eval(f *Frame) any {
 	}
 	return s.call.apply(f, of)
 }
-
-// longestJoined is the length of the longest list that is made of two. Longer ones stay two: a policy
-// could otherwise take memory that doubles with each variable.
-const longestJoined = 64
 
 // A sum is +.
 type sum struct {
@@ -94,17 +123,18 @@ func (s *sum) eval(f *Frame) any {
 	left, right := s.left.eval(f), s.right.eval(f)
 	if l, ok := itemsOf(left); ok {
 		if r, ok := itemsOf(right); ok {
-			if joined, ok := join(left, right, l, r); ok {
+			if joined, ok := join(f, left, right, l, r); ok {
 				return joined
 			}
 		}
 	}
 	if l, ok := textOf(left); ok {
 		if r, ok := textOf(right); ok {
+			f.meter.Call(0, int64(len(l)+len(r)))
 			return l + r
 		}
 	}
-	return s.call.binary(f.value(left), f.value(right))
+	return s.call.binary(f, f.value(left), f.value(right))
 }
 
 func itemsOf(v any) ([]any, bool) {
@@ -118,15 +148,16 @@ func itemsOf(v any) ([]any, bool) {
 }
 
 // join returns two lists as one. One that is empty does not count.
-func join(left, right any, l, r []any) (any, bool) {
+func join(f *Frame, left, right any, l, r []any) (any, bool) {
 	switch {
 	case len(l) == 0:
 		return right, true
 	case len(r) == 0:
 		return left, true
-	case len(l)+len(r) > longestJoined || !allNative(l) || !allNative(r):
+	case !allNative(l) || !allNative(r):
 		return nil, false
 	}
+	f.meter.Take(int64(len(l)+len(r)) * itemBytes)
 	joined := make([]any, 0, len(l)+len(r))
 	return append(append(joined, l...), r...), true
 }

@@ -1,0 +1,298 @@
+package cel
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
+)
+
+// What calls take at most, in nanoseconds and bytes: see [meter.Bound].
+const (
+	// byteNanos is for what visits each character, and parseNanos for what understands it.
+	byteNanos, parseNanos = 1, 50
+	// element is the memory of an element of a list, or of an entry of a map that is made.
+	element, entry = 40, 160
+)
+
+// nothing is for calls that take the same time whatever their arguments are.
+func nothing(m *meter.Meter, _, _, _, _ ref.Val) { m.Spend(50) }
+
+// comparison is for what compares two values.
+func comparison(m *meter.Meter, left, right, _, _ ref.Val) { m.Compare(left, right) }
+
+// parsing is for what understands a text, which is the argument at an index.
+func parsing(index int) meter.Bound {
+	return func(m *meter.Meter, a, b, _, _ ref.Val) {
+		text := a
+		if index == 1 {
+			text = b
+		}
+		n := lengthOf(text)
+		m.Call(parseNanos*(n+1), 16*n+64)
+	}
+}
+
+// copying is for what makes a text of the first argument that is at most factor times as long.
+func copying(factor int64) meter.Bound {
+	return func(m *meter.Meter, a, _, _, _ ref.Val) {
+		n := lengthOf(a) + 4
+		m.Call(4*byteNanos*n, factor*n)
+	}
+}
+
+// walking is for what visits all of the first argument.
+func walking(m *meter.Meter, a, _, _, _ ref.Val) { m.Walk(m.Weigh(a)) }
+
+// containing is for item in of.
+func containing(m *meter.Meter, item, of, _, _ ref.Val) {
+	if _, ok := of.(traits.Mapper); ok {
+		m.Key(item)
+		return
+	}
+	m.Walk(m.Weigh(of))
+}
+
+func addition(m *meter.Meter, a, b, _, _ ref.Val) {
+	switch a.(type) {
+	case types.String, types.Bytes:
+		n := lengthOf(a) + lengthOf(b)
+		m.Call(n/4, n)
+	case traits.MutableLister:
+		m.Take(element * int64(sizeOf(b)))
+	case traits.Lister:
+		if _, ok := b.(traits.Lister); ok {
+			m.Take(element * int64(sizeOf(a)+sizeOf(b)))
+		}
+	default:
+		m.Spend(50)
+	}
+}
+
+// measuring is for size.
+func measuring(m *meter.Meter, a, _, _, _ ref.Val) {
+	if _, ok := a.(meter.Weigher); ok {
+		m.Weigh(a)
+		return
+	}
+	m.Spend(lengthOf(a))
+}
+
+// locating is for parts of a time: a time zone is read from a file.
+func locating(m *meter.Meter, _, zone, _, _ ref.Val) {
+	if zone != nil {
+		m.Call(100_000+lengthOf(zone), 8<<10)
+	}
+}
+
+// inserting is for what adds a key, or all keys of a map, to a map.
+func inserting(m *meter.Meter, into, key, _, _ ref.Val) {
+	added := int64(1)
+	if other, ok := key.(traits.Mapper); ok {
+		added = int64(sizeOf(other))
+	} else {
+		m.Key(key)
+	}
+	if _, ok := into.(traits.MutableMapper); !ok {
+		added += int64(sizeOf(into))
+	}
+	m.Take(entry * added)
+}
+
+func finding(m *meter.Meter, text, part, _, _ ref.Val) {
+	m.Call(2*byteNanos*(lengthOf(text)+lengthOf(part)), 0)
+}
+
+// indexing is for indexOf and lastIndexOf, which compare at each place, of a text or a list.
+func indexing(m *meter.Meter, of, part, _, _ ref.Val) {
+	if _, ok := of.(types.String); !ok {
+		walking(m, of, nil, nil, nil)
+		return
+	}
+	n, k := lengthOf(of), lengthOf(part)
+	m.Call(8*n+max(n-k+1, 1)*(k+1), 4*(n+k))
+}
+
+func splitting(m *meter.Meter, text, separator, limit, _ ref.Val) {
+	s, _ := text.(types.String)
+	sep, _ := separator.(types.String)
+	m.Spend(2 * lengthOf(text))
+	pieces := int64(strings.Count(string(s), string(sep)) + 1)
+	if most, ok := limit.(types.Int); ok && most >= 0 {
+		pieces = min(pieces, int64(most)+1)
+	}
+	m.Take((element + 24) * pieces)
+}
+
+func replacing(m *meter.Meter, text, old, replacement, limit ref.Val) {
+	s, _ := text.(types.String)
+	o, _ := old.(types.String)
+	n := lengthOf(text)
+	m.Spend(4 * n)
+	count := int64(strings.Count(string(s), string(o)))
+	if most, ok := limit.(types.Int); ok && most >= 0 {
+		count = min(count, int64(most))
+	}
+	bytes := n + count*lengthOf(replacement)
+	m.Call(20*count+bytes/4, 2*bytes)
+}
+
+func joining(m *meter.Meter, list, separator, _, _ ref.Val) {
+	weight := m.Weigh(list) + int64(sizeOf(list))*lengthOf(separator)
+	m.Call(weight, 2*weight)
+}
+
+// formatting is for format: a format has verbs, each of which may say a precision.
+func formatting(m *meter.Meter, format, args, _, _ ref.Val) {
+	text, _ := format.(types.String)
+	m.Spend(lengthOf(format))
+	weight, digits := 4*m.Weigh(args), int64(0)
+	// The digits of a number of the largest exponent.
+	const largest = 400
+	for rest := string(text); ; {
+		at := strings.IndexByte(rest, '%')
+		if at < 0 {
+			break
+		}
+		rest = rest[at+1:]
+		weight += largest
+		if len(rest) > 0 && rest[0] == '.' {
+			digits += number(rest[1:])
+		}
+	}
+	weight += lengthOf(format) + min(digits, 1<<40)
+	m.Call(16*weight, 4*weight)
+}
+
+// number is the number with which a text begins, or a large one.
+func number(text string) (n int64) {
+	for i := 0; i < len(text) && text[i] >= '0' && text[i] <= '9' && n < 1<<40; i++ {
+		n = 10*n + int64(text[i]-'0')
+	}
+	return n
+}
+
+// pairing is for what compares each element of one list with each of another.
+func pairing(m *meter.Meter, a, b, _, _ ref.Val) {
+	left, right := m.Weigh(a), m.Weigh(b)
+	m.Walk(min(product(left, int64(sizeOf(b))), product(right, int64(sizeOf(a)))))
+}
+
+// distinguishing is for distinct.
+func distinguishing(m *meter.Meter, list, _, _, _ ref.Val) {
+	m.Take(element * int64(sizeOf(list)))
+	m.Walk(product(m.Weigh(list), int64(sizeOf(list))) / 2)
+}
+
+// comparingElements is for what compares the elements of a list with one another.
+func comparingElements(function string) meter.Bound {
+	if function == "distinct" {
+		return distinguishing
+	}
+	return sorting(compared(function))
+}
+
+// sorting is for what compares the elements of a list, which is the argument at an index.
+func sorting(index int) meter.Bound {
+	return func(m *meter.Meter, a, b, _, _ ref.Val) {
+		list := a
+		if index == 1 {
+			list = b
+		}
+		n, steps := int64(sizeOf(list)), int64(2)
+		for k := n; k > 0; k /= 2 {
+			steps++
+		}
+		m.Take(2 * element * n)
+		m.Walk(product(m.Weigh(list), steps))
+	}
+}
+
+func copyingList(m *meter.Meter, list, _, _, _ ref.Val) { m.Take(element * int64(sizeOf(list))) }
+
+func flatteningList(m *meter.Meter, list, _, _, _ ref.Val) {
+	weight := m.Weigh(list)
+	m.Call(2*weight, 2*weight)
+}
+
+func ranging(m *meter.Meter, n, _, _, _ ref.Val) {
+	if i, ok := n.(types.Int); ok && i > 0 {
+		m.Call(product(int64(i), 20), product(int64(i), 24))
+	}
+}
+
+// quantifying is for quantity and isQuantity. The digits of a number are converted one by one, and an
+// exponent becomes a number of that many digits.
+func quantifying(m *meter.Meter, text, _, _, _ ref.Val) {
+	s, _ := text.(types.String)
+	n := int64(len(s))
+	var exponent int64
+	if at := strings.IndexAny(string(s), "eE"); at >= 0 {
+		exponent = number(strings.TrimLeft(string(s)[at+1:], "+-"))
+	}
+	m.Call(parseNanos*(n+1)+product(n, n)/500+product(exponent, exponent)/8, 16*n+exponent+64)
+}
+
+// locator is for parts of a URL.
+func locator(m *meter.Meter, url, _, _, _ ref.Val) {
+	u, ok := url.(apiservercel.URL)
+	if !ok {
+		return
+	}
+	n := int64(len(u.Host) + len(u.Path) + len(u.RawPath) + len(u.RawQuery) + len(u.Opaque))
+	m.Call(parseNanos*(n+1), 32*n+64)
+}
+
+// selecting is for the selectors of access questions.
+func selecting(m *meter.Meter, _, text, _, _ ref.Val) {
+	n := lengthOf(text)
+	m.Call(200*(n+1), 128*n+64)
+}
+
+// validation is for formats: each has a few regular expressions.
+func validation(m *meter.Meter, _, text, _, _ ref.Val) {
+	n := lengthOf(text)
+	m.Call(300*(n+1), 16*n+256)
+}
+
+// asking is for questions to the authorizer, which are requests to API servers: no more of them fit into
+// countedTime than into the budget of API servers.
+func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 35 / 100) }
+
+// lengthOf is the number of bytes of a text; 0 for other values.
+func lengthOf(v ref.Val) int64 {
+	switch v := v.(type) {
+	case types.String:
+		return int64(len(v))
+	case types.Bytes:
+		return int64(len(v))
+	}
+	return 0
+}
+
+// product is a product, or a large number.
+func product(a, b int64) int64 {
+	const most = 1 << 60
+	if a > 0 && b > most/a {
+		return most
+	}
+	return a * b
+}
+
+// matchingText is for a pattern that is computed.
+func matchingText(m *meter.Meter, text, pattern, _, _ ref.Val) {
+	p, _ := pattern.(types.String)
+	states := m.Regex(string(p))
+	m.Call(product(states*meter.StateNanos, lengthOf(text)+1), 2*int64(utf8.UTFMax)*states)
+}
+
+// findingAll is that of findAll, which makes a list.
+func findingAll(m *meter.Meter, text, pattern, _, _ ref.Val) {
+	matchingText(m, text, pattern, nil, nil)
+	m.Take((element + 24) * (lengthOf(text) + 1))
+}

@@ -1,0 +1,102 @@
+package rule
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// An Allowance is what programs may take for one request together: processor time, and memory that they
+// allocate. Both are estimates that programs make before they do something, so that the same request
+// always takes the same. It is safe for concurrent use.
+type Allowance struct {
+	time, memory       atomic.Int64
+	maxTime, maxMemory int64
+}
+
+// The limits of an [Allowance]. A policy of the cluster has one of its own for each of its rules; the
+// policies of a namespace have one together.
+const (
+	PolicyTime      = 10 * time.Second
+	PolicyMemory    = 512 << 20
+	NamespaceTime   = time.Second
+	NamespaceMemory = 32 << 20
+)
+
+// NewAllowance returns an allowance for that much time, and that many bytes.
+func NewAllowance(limit time.Duration, memory int64) *Allowance {
+	a := &Allowance{}
+	a.Grant(limit, memory)
+	return a
+}
+
+// Grant sets the limits of an allowance that nothing uses yet.
+func (a *Allowance) Grant(limit time.Duration, memory int64) {
+	a.maxTime, a.maxMemory = int64(limit), memory
+}
+
+// Take takes time and bytes. The error is an [*ExceededError] if there is not so much left of one of them;
+// then there is nothing left for the programs after that, either.
+func (a *Allowance) Take(estimate time.Duration, memory int64) error {
+	// What is refused stays taken, so that nothing else fits.
+	if taken := a.memory.Add(memory); taken > a.maxMemory || taken < 0 {
+		a.memory.Store(a.maxMemory + 1)
+		return &ExceededError{Memory: true, Needed: max(taken, memory), Allowed: a.maxMemory}
+	}
+	if taken := a.time.Add(int64(estimate)); taken > a.maxTime || taken < 0 {
+		a.time.Store(a.maxTime + 1)
+		return &ExceededError{Needed: max(taken, int64(estimate)), Allowed: a.maxTime}
+	}
+	return nil
+}
+
+// Return gives back what was taken and not used.
+func (a *Allowance) Return(estimate time.Duration, memory int64) {
+	a.time.Add(-int64(estimate))
+	a.memory.Add(-memory)
+}
+
+// An ExceededError is the error of a program that would take more than it may.
+type ExceededError struct {
+	// Memory says that Needed and Allowed are bytes; otherwise they are nanoseconds.
+	Memory bool
+	// Call says that they are those of one call, not of all that is done for a request.
+	Call            bool
+	Needed, Allowed int64
+}
+
+func (e *ExceededError) Error() string {
+	of := "a request"
+	if e.Call {
+		of = "one call"
+	}
+	if e.Memory {
+		return fmt.Sprintf("takes too much memory: it needs at least %s, and %s may use %s", size(e.Needed), of, size(e.Allowed))
+	}
+	return fmt.Sprintf("takes too long: it needs at least %v of processor time, and %s may use %v", duration(e.Needed), of, duration(e.Allowed))
+}
+
+// duration rounds nanoseconds to what is worth knowing.
+func duration(n int64) time.Duration {
+	d := time.Duration(n)
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	const step = 1 << 10
+	value, unit := float64(n), "bytes"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
+		if value < step {
+			break
+		}
+		value, unit = value/step, next
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.4g %s", value, unit)
+}
