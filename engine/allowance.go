@@ -2,13 +2,12 @@ package engine
 
 import "github.com/usher-dev/usher/rule"
 
-// allowance returns what a rule may take: one of its own, in the frame, or what all policies of its
-// namespace may take together, also for the pod that a workload would make.
-func (d *evaluation) allowance(r *rule.Rule, f *frame) *rule.Allowance {
+// allowance returns what all policies of the namespace of a rule may take together, also for the pod that a
+// workload would make; nil for a policy of the cluster.
+func (d *evaluation) allowance(r *rule.Rule) *rule.Allowance {
 	namespace := r.Policy.Namespace
 	if namespace == "" {
-		f.allowance.Grant(rule.PolicyTime, rule.PolicyMemory)
-		return &f.allowance
+		return nil
 	}
 	request := d
 	for request.of != nil {

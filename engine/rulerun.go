@@ -47,9 +47,8 @@ type ruleRun struct {
 // A frame is the input of a program. It is not reused for another rule: a program may have left
 // goroutines that still read it.
 type frame struct {
-	ctx       deadline.Context
-	input     rule.Input
-	allowance rule.Allowance
+	ctx   deadline.Context
+	input rule.Input
 }
 
 // frame returns an unused frame.
@@ -69,7 +68,7 @@ func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) 
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{
 		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
-		Workload: d.workload, Facts: a.facts, Allowance: d.allowance(r, a.frame), Memo: d.memo, Exempt: d.less,
+		Workload: d.workload, Facts: a.facts, Allowance: d.allowance(r), Memo: d.memo, Exempt: d.less,
 	}
 	defer func() {
 		a.frame.ctx.Release()

@@ -14,8 +14,8 @@ type Allowance struct {
 	maxTime, maxMemory int64
 }
 
-// The limits of an [Allowance]. A policy of the cluster has one of its own for each of its rules; the
-// policies of a namespace have one together.
+// The limits of an [Allowance]. An evaluation of a policy of the cluster has one of its own; the policies of
+// a namespace have one together.
 const (
 	PolicyTime      = 10 * time.Second
 	PolicyMemory    = 512 << 20
@@ -25,14 +25,7 @@ const (
 
 // NewAllowance returns an allowance for that much time, and that many bytes.
 func NewAllowance(limit time.Duration, memory int64) *Allowance {
-	a := &Allowance{}
-	a.Grant(limit, memory)
-	return a
-}
-
-// Grant sets the limits of an allowance that nothing uses yet.
-func (a *Allowance) Grant(limit time.Duration, memory int64) {
-	a.maxTime, a.maxMemory = int64(limit), memory
+	return &Allowance{maxTime: int64(limit), maxMemory: memory}
 }
 
 // Take takes time and bytes. The error is an [*ExceededError] if there is not so much left of one of them;

@@ -49,7 +49,7 @@ type Input struct {
 	// pod that it would make: see [Pod].
 	Workload *Workload
 	Facts    *fact.Known
-	// Allowance, unless nil, is what the program may take, together with others.
+	// Allowance is what the program may take together with others; nil is one of its own.
 	Allowance *Allowance
 	// Memo, unless nil, is that of Request, Object and OldObject.
 	Memo *Memo

@@ -83,6 +83,8 @@ type editor struct {
 	effective usher.Patch
 	// copied is the total size of the copies.
 	copied int
+	// touched is the number of elements and keys that were moved, copied or compared.
+	touched int
 	// tokens is the buffer for those of the current place.
 	tokens []string
 }
@@ -90,6 +92,9 @@ type editor struct {
 func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
 	e.effective = done
 	for i := range patch {
+		if e.touched > mostTouched {
+			return nil, errTouched
+		}
 		if err := e.apply(&patch[i]); err != nil {
 			return nil, err
 		}
@@ -195,6 +200,8 @@ func (e *editor) replaceRoot(value any) error {
 
 // test succeeds for a missing key if the value is null.
 func (e *editor) test(op *usher.PatchOp) error {
+	// An element takes two characters at least.
+	e.touched += size(op.Value, mostTouched) / 2
 	if op.Path == "" {
 		if !equal(e.root, op.Value) {
 			return fmt.Errorf("testing value %s failed: %w", op.Path, ErrTest)
@@ -225,6 +232,7 @@ func (e *editor) commit(kind string, at place, c change) {
 	if !at.canonical {
 		path = pointer(at.tokens)
 	}
+	e.touched += length(e.root, at.tokens)
 	e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
 	e.effective = append(e.effective, usher.PatchOp{Op: kind, Path: path, Value: c.value})
 }

@@ -330,3 +330,36 @@ func decodePatch(tb testing.TB, text string) usher.Patch {
 	}
 	return patch
 }
+
+// TestApplyIsBounded applies operations each of which moves, copies or compares a long list.
+func TestApplyIsBounded(t *testing.T) {
+	t.Parallel()
+	long := make([]any, 100_000)
+	for i := range long {
+		long[i] = int64(i)
+	}
+	tree := map[string]any{"list": long, "other": map[string]any{"a": int64(1)}}
+	for _, row := range []struct {
+		reason string
+		ops    []usher.PatchOp
+	}{
+		{"elements that are moved", []usher.PatchOp{{Op: "add", Path: "/list/0", Value: int64(1)}}},
+		{"elements that are removed", []usher.PatchOp{{Op: "remove", Path: "/list/0"}, {Op: "add", Path: "/list/-", Value: int64(1)}}},
+		{"lists that are copied since another part is in two places", []usher.PatchOp{{Op: "copy", From: "/other", Path: "/more"}, {Op: "replace", Path: "/list/0", Value: int64(1)}, {Op: "copy", From: "/other", Path: "/more"}, {Op: "replace", Path: "/list/0", Value: int64(2)}}},
+		{"lists that are compared", []usher.PatchOp{{Op: "test", Path: "/list", Value: long}}},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			var patch usher.Patch
+			for range 50_000 {
+				patch = append(patch, row.ops...)
+			}
+			if _, _, err := jsonpatch.Apply(tree, patch); err == nil || !strings.Contains(err.Error(), "too often") {
+				t.Errorf("error %v", err)
+			}
+			if _, _, err := jsonpatch.Apply(tree, patch[:len(row.ops)]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

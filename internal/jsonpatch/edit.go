@@ -1,6 +1,7 @@
 package jsonpatch
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"reflect"
@@ -88,6 +89,32 @@ func edit(node any, own *owned, tokens []string, c change) any {
 		object[key] = c.value
 	}
 	return object
+}
+
+// mostTouched bounds how many elements and keys the operations of a patch move, copy or compare together:
+// some tenths of a second.
+const mostTouched = 1 << 26
+
+var errTouched = errors.New("the operations of the patch change long lists or large objects too often")
+
+// length is the number of elements and keys on the way to a place, which a change there may copy.
+func length(node any, tokens []string) (n int) {
+	for _, token := range tokens {
+		switch v := node.(type) {
+		case map[string]any:
+			n, node = n+len(v), v[token]
+		case []any:
+			n += len(v)
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(v) {
+				return n
+			}
+			node = v[i]
+		default:
+			return n
+		}
+	}
+	return n
 }
 
 func editArray(array []any, own *owned, tokens []string, c change) any {

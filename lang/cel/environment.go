@@ -9,10 +9,12 @@ package cel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -67,6 +69,18 @@ func New(env *cel.Env) (*Environment, error) {
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
 		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes(), Bounds: takesOf},
 	}, nil
+}
+
+// Unbounded returns the functions that expressions cannot call, since it is not known what a call takes.
+func (e *Environment) Unbounded() []string {
+	var names []string
+	for name := range e.Functions() {
+		if name != operators.Conditional && takesOf(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Check parses and checks an expression. The error is a panic of the compiler, which does not survive

@@ -262,7 +262,7 @@ func validation(m *meter.Meter, _, text, _, _ ref.Val) {
 
 // asking is for questions to the authorizer, which are requests to API servers: no more of them fit into
 // countedTime than into the budget of API servers.
-func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 35 / 100) }
+func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 33 / 100) }
 
 // lengthOf is the number of bytes of a text; 0 for other values.
 func lengthOf(v ref.Val) int64 {

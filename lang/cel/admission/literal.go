@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/mutation"
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // An objectResolver resolves the types of mutations: those of k8s.io/apiserver/pkg/cel/mutation, with
@@ -87,6 +89,15 @@ func nativeField(field ref.Val) (any, error) {
 	default:
 		return v, nil
 	}
+}
+
+// Weigh implements [meter.Weigher].
+func (o *literal) Weigh(m *meter.Meter) int64 {
+	var weight int64
+	for name, field := range o.fields {
+		weight += int64(len(name)) + m.Weigh(field)
+	}
+	return weight
 }
 
 // check returns the errors of types that are not named after the fields that have them.

@@ -206,7 +206,14 @@ func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Struc
 		return nil, err
 	case out.err != nil:
 		return nil, out.err
-	case structure == nil:
+	}
+	if err := a.meter.Try(func() {
+		weight := a.meter.Weigh(out.value)
+		a.meter.Call(16*weight, 8*weight)
+	}); err != nil {
+		return nil, invalid("expression '%v' resulted in error: %v", e.text, err)
+	}
+	if structure == nil {
 		return operations(out.value)
 	}
 	configuration, err := configurationOf(out.value)

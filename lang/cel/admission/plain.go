@@ -46,19 +46,14 @@ func set(m *meter.Meter, e *rule.Expression, v ref.Val) bool {
 
 // fits reports whether a value can be copied. It takes from the meter what copying takes.
 func fits(m *meter.Meter, v ref.Val) (ok bool) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil, *meter.Stopped:
-		default:
-			panic(r)
-		}
-	}()
-	m.Within(showTime, func() {
-		weight := m.Weigh(v)
-		m.Call(8*weight, 8*weight)
-		ok = weight <= largestShown
+	err := m.Try(func() {
+		m.Within(showTime, func() {
+			weight := m.Weigh(v)
+			m.Call(8*weight, 8*weight)
+			ok = weight <= largestShown
+		})
 	})
-	return ok
+	return ok && err == nil
 }
 
 // showTime is how long it may take to find out how large a value is, and to copy it.

@@ -15,7 +15,7 @@ import (
 )
 
 // A Meter is what the evaluations of one policy for one request may still take. The zero Meter has an
-// allowance of its own, that of a policy. It is not safe for concurrent use.
+// allowance of its own, that of a policy of the cluster. It is not safe for concurrent use.
 type Meter struct {
 	// Context ends evaluations; nil never does.
 	Context context.Context //nolint:containedctx // a Meter is as short-lived as a call
@@ -91,11 +91,15 @@ func (m *Meter) Call(nanos, bytes int64) {
 
 // draw takes more from the allowance.
 func (m *Meter) draw(nanos int64) {
+	if m.Allowance == nil && m.drawn == 0 {
+		// Most evaluations need no more than this, and no allowance.
+		m.nanos, m.bytes, m.drawn, m.held = m.nanos+nanosAtOnce, m.bytes+bytesAtOnce, nanosAtOnce, bytesAtOnce
+		if m.nanos >= 0 && m.bytes >= 0 {
+			return
+		}
+	}
 	if m.Context != nil && m.Context.Err() != nil {
 		panic(&Stopped{fmt.Errorf("operation interrupted: %w", context.Cause(m.Context))})
-	}
-	if m.Allowance == nil {
-		m.Allowance = rule.NewAllowance(rule.PolicyTime, rule.PolicyMemory)
 	}
 	needNanos, needBytes := max(-m.nanos, 0), max(-m.bytes, 0)
 	if m.end > 0 && m.drawn+needNanos > m.end {
@@ -106,6 +110,9 @@ func (m *Meter) draw(nanos int64) {
 	}
 	if needBytes > 0 {
 		needBytes += bytesAtOnce
+	}
+	if m.Allowance == nil {
+		m.Allowance = rule.NewAllowance(rule.PolicyTime-time.Duration(m.drawn), rule.PolicyMemory-m.held)
 	}
 	if err := m.Allowance.Take(time.Duration(needNanos), needBytes); err != nil {
 		m.nanos, m.bytes = 0, 0
@@ -158,6 +165,21 @@ type amount struct{ nanos, bytes int64 }
 // spent is what was spent in all, without what was spent apart.
 func (m *Meter) spent() amount {
 	return amount{m.drawn - m.nanos - m.aside.nanos, m.held - m.bytes - m.aside.bytes}
+}
+
+// Try calls f, and returns the error with which the meter has ended it.
+func (m *Meter) Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Stopped:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
 }
 
 // ResolveName resolves the name by which the loops of cel-go ask whether to stop. Activations have it resolve
