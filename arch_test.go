@@ -43,6 +43,8 @@ var mayImport = []struct {
 	{"fact/cluster", []string{".", "fact", "internal/reflector"}},
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
+	// Slow programs are suspended for those who make them slow.
+	{"lang/cue", []string{".", "api/...", "fact", "rule/...", "lang/...", "internal/breaker"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"lang/cel/closure", nil},
 	// Types of expressions are checked against the schemas of kinds.
@@ -57,10 +59,10 @@ var mayImport = []struct {
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"index", []string{".", "rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
-	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate"}},
+	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "rule/authz"}},
+	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
@@ -118,10 +120,13 @@ var mayImport = []struct {
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "lang/cue"}},
+	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "lang/cue"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
+	{"internal/breaker", nil},
+	// Evaluations that do not end are told with their rules.
+	{"internal/overrun", []string{".", "internal/breaker"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	{"internal/ratelog", nil},

@@ -272,7 +272,7 @@ func (s *sayings) before(used *usage, rest []stage) []Said {
 		}
 		said := s.said[i]
 		if said.Policy = ref; s.plan.factual[i] {
-			said.Read = used.refs
+			said.Read = used.all()
 		}
 		all = append(all, said)
 	}
@@ -285,7 +285,7 @@ func (s *sayings) result(used *usage) []Said {
 	for i := range s.said {
 		said := s.said[i]
 		if s.plan.factual[i] {
-			said.Read = used.refs
+			said.Read = used.all()
 		}
 		if len(said.Results)+said.Pass+said.Skip+len(said.Read) == 0 {
 			continue
