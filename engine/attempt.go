@@ -15,9 +15,10 @@ import (
 )
 
 // How long programs that heed their context have to return when their time is over, before they are left
-// behind: that of the rule, and that of the request, from which the doors reserve some for the response.
+// behind: that of the rule, and that of the request, from which the doors reserve some for the response. On
+// a machine under load a rule may go on after its time without a defect.
 const (
-	ruleGrace    = 100 * time.Millisecond
+	ruleGrace    = overrun.Late
 	requestGrace = 20 * time.Millisecond
 	// maxKeptEvents limits the memory that is used again.
 	maxKeptEvents = 256

@@ -241,7 +241,7 @@ func TestSuspension(t *testing.T) {
 		expect("others are heard", "alice", "a passed")
 		close(end)
 		synctest.Wait()
-		suspended := "a failed fake: not run: suspended after 1 evaluations that took too much; tried again in 30s, for objects that mallory in shop writes"
+		suspended := "a failed fake: not run: suspended after 1 evaluations that took too much; tried again in 29s, for objects that mallory in shop writes"
 		expect("it has ended, and is suspended", "mallory", suspended)
 		time.Sleep(31 * time.Second)
 		expect("it is tried again", "mallory", "a passed")

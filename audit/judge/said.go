@@ -74,7 +74,12 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
 			r.OldObject = r.Object
 		}
 		s.begin(stage, &r)
-		if err := stage.engine.Each(ctx, &r, s.hear); err != nil {
+		err := stage.engine.Each(ctx, &r, s.hear)
+		if err == nil && ctx.Err() != nil {
+			// Rules that were not reached have failed; they may have something else to say the next time.
+			err = fmt.Errorf("judge object: %w", context.Cause(ctx))
+		}
+		if err != nil {
 			return s.before(used, p.stages[i:]), err
 		}
 	}
