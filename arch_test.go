@@ -67,7 +67,7 @@ var mayImport = []struct {
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
-	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
+	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "policytest", "rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
@@ -93,7 +93,7 @@ var mayImport = []struct {
 	// Which requests reach a door is what API servers are told to send.
 	{"trial/lockout", []string{".", "api", "fact", "rule", "compile", "index", "engine", "internal/jsonpatch", "internal/webhookconfig"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
+	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
@@ -102,7 +102,7 @@ var mayImport = []struct {
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
-	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/reload"}},
+	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
