@@ -99,7 +99,7 @@ var mayImport = []struct {
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
 	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},

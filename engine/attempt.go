@@ -145,22 +145,21 @@ func (a *attempt) free() {
 
 // wait waits for the evaluation, and reports whether it has ended in time.
 func (a *attempt) wait(ctx context.Context, g *overrun.Goroutine) bool {
-	left := a.remaining(ctx)
+	left := a.remaining(ctx, a.began)
 	for left > 0 {
 		if g.Wait(left) {
 			return true
 		}
-		left = a.remaining(ctx)
+		left = a.remaining(ctx, time.Now())
 	}
 	return false
 }
 
-// remaining returns how long to wait for the evaluation until it may be too late.
-func (a *attempt) remaining(ctx context.Context) time.Duration {
+// remaining returns how long to wait from now for the evaluation until it may be too late.
+func (a *attempt) remaining(ctx context.Context, now time.Time) time.Duration {
 	a.mu.Lock()
 	until := a.until
 	a.mu.Unlock()
-	now := time.Now()
 	if until.IsZero() {
 		until = now.Add(a.engine.options.RuleTimeout)
 	}
@@ -195,19 +194,19 @@ func (a *attempt) leave(ctx context.Context, g *overrun.Goroutine) *attempt {
 	}
 	second.failure = &OverrunError{Limit: a.engine.options.RuleTimeout}
 	if overdue(ctx) {
-		second.failure = a.overdue(ctx)
+		second.failure = a.overdue(ctx, nil)
 	}
 	g.Leave(late)
 	return second
 }
 
-// overdue is the error of a rule when the time of the request is over.
-func (a *attempt) overdue(ctx context.Context) error {
+// overdue is the error of a rule when the time of the request is over. err is that of its program.
+func (a *attempt) overdue(ctx context.Context, err error) error {
 	limit := time.Since(a.began)
 	if at, ok := ctx.Deadline(); ok {
 		limit = max(at.Sub(a.began), 0)
 	}
-	return &OverrunError{Limit: limit.Round(time.Millisecond), Request: true}
+	return &OverrunError{Limit: limit.Round(time.Millisecond), Request: true, Err: err}
 }
 
 // repeats reports whether there is more that the first attempt has found out.

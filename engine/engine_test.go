@@ -276,7 +276,7 @@ func TestAContextThatEndsBlocksNoDeletionWhenMutating(t *testing.T) {
 		}
 		equalDecision(t, usher.Decision{Verdict: usher.Allow, Audit: map[string]string{"failed-by": "P slow spec.rules[0]; P b spec.rules[0]"}}, got)
 		over := "took too long: the request's time of 10ms is over"
-		equalFindings(t, []string{"slow failed ignored fake: " + over, "b failed ignored " + over}, got.Findings)
+		equalFindings(t, []string{"slow failed ignored fake: " + over, "b failed ignored " + over + " before the rule was reached"}, got.Findings)
 	})
 }
 

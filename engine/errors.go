@@ -55,6 +55,9 @@ func (e *OverrunError) Error() string {
 	if e.Request {
 		text = fmt.Sprintf("took too long: the request's time of %s is over", e.Limit)
 	}
+	if errors.Is(e.Err, rule.ErrUnreached) {
+		return text + " before the rule was reached"
+	}
 	if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
 		return text
 	}

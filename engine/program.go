@@ -49,7 +49,7 @@ func run(p rule.Program, f *frame) (out rule.Outcome, err error) {
 // careful runs the program of the step at work on a goroutine that can be left.
 func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, error) {
 	if overdue(ctx) {
-		return rule.Outcome{}, a.attempt.overdue(ctx)
+		return rule.Outcome{}, a.attempt.overdue(ctx, nil)
 	}
 	// The memo is that of the program alone: it may go on using it.
 	var said struct {
@@ -88,10 +88,7 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 	case err == nil || isMissing(err):
 		return err
 	case overdue(ctx):
-		if late, ok := errors.AsType[*OverrunError](a.attempt.overdue(ctx)); ok {
-			late.Err = err
-			return late
-		}
+		return a.attempt.overdue(ctx, err)
 	case a.frame.ctx.Err() != nil && ctx.Err() == nil:
 		return &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
 	}
@@ -134,7 +131,7 @@ func (d *evaluation) unreached(ctx context.Context, r *rule.Rule) (result, usher
 		finding.PodOf = d.workload.String()
 	}
 	if overdue(ctx) {
-		finding.Err = d.attempt.overdue(ctx)
+		finding.Err = d.attempt.overdue(ctx, rule.ErrUnreached)
 		return result{}, finding, nil
 	}
 	finding.Err = ended(ctx, r)
