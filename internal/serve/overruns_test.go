@@ -66,9 +66,13 @@ func TestReadinessTellsOfOverruns(t *testing.T) {
 	t.Parallel()
 	h := start(t, serve.Config{Policies: []string{t.TempDir()}})
 	h.eventually("it is ready", func() bool { return h.status("/readyz") == 200 })
-	end := make(chan struct{})
+	began, end := make(chan struct{}), make(chan struct{})
 	defer close(end)
-	g := h.server.Overruns().Go(func() { <-end })
+	g := h.server.Overruns().Go(func() {
+		close(began)
+		<-end
+	})
+	<-began
 	g.Leave(overrun.Overrun{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "slow"}, Rule: "spec", User: "mallory", Due: time.Now().Add(-time.Minute)})
 	h.eventually("it is late", func() bool { return len(h.server.Overruns().State().Late) == 1 })
 	if text := h.get("/readyz"); h.status("/readyz") != 200 || !strings.Contains(text, "evaluations that go on after their time: 1\n") || strings.Contains(text, "slow") {
