@@ -43,6 +43,8 @@ var mayImport = []struct {
 	{"fact/cluster", []string{".", "fact", "internal/reflector"}},
 	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
+	// Slow programs are suspended for those who make them slow.
+	{"lang/cue", []string{".", "api/...", "fact", "rule/...", "lang/...", "internal/breaker"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"lang/cel/meter", []string{"rule"}},
 	{"lang/cel/closure", []string{"lang/cel/meter"}},
@@ -58,15 +60,15 @@ var mayImport = []struct {
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"index", []string{".", "rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
-	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate"}},
+	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "rule/authz"}},
+	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
-	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
+	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "policytest", "rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
@@ -92,16 +94,16 @@ var mayImport = []struct {
 	// Which requests reach a door is what API servers are told to send.
 	{"trial/lockout", []string{".", "api", "fact", "rule", "compile", "index", "engine", "internal/jsonpatch", "internal/webhookconfig"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/webhookconfig"}},
+	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
-	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/reload"}},
+	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
@@ -119,10 +121,13 @@ var mayImport = []struct {
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "lang/cue"}},
+	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "lang/cue"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
+	{"internal/breaker", nil},
+	// Evaluations that do not end are told with their rules.
+	{"internal/overrun", []string{".", "internal/breaker"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	{"internal/ratelog", nil},

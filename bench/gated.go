@@ -9,6 +9,7 @@ import (
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/overrun"
 )
 
 // gatedHandlers are the webhooks that the gate compares: the door and everything behind it, without
@@ -45,7 +46,8 @@ func (t target) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{}), guard.Options{})
+	overruns := overrun.New(overrun.Options{Idle: overrun.ManyIdle})
+	decider := guard.Wrap(engine.New(index.New(rules), nil, engine.Options{Overruns: overruns}), guard.Options{})
 	options := admission.Options{Log: slog.New(slog.DiscardHandler)}
 	if t.paths[0] == "/mutate" {
 		return admission.Mutate(decider, options), nil

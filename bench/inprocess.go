@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
@@ -166,7 +167,7 @@ func deciding(ctx context.Context, pod *usher.Object) (time.Duration, error) {
 	}
 	r := rule.PodCreation(usher.Validate)
 	r.Object, r.Namespace = pod, "default"
-	e := engine.New(index.New(rules), nil, engine.Options{})
+	e := engine.New(index.New(rules), nil, engine.Options{Overruns: overrun.New(overrun.Options{Idle: overrun.ManyIdle})})
 	return each(2000, func() error {
 		decision, err := e.Decide(ctx, &r)
 		if err == nil && (decision.Verdict != usher.Allow || len(decision.Findings) < 15) {

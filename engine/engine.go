@@ -1,18 +1,20 @@
 // Package engine runs the rules that match a request and combines their outcomes into one decision.
 // It resolves the facts that programs need, and isolates programs that fail, panic or time out.
 //
-// A program is Go code that runs on the request's goroutine: one that ignores its context cannot be
-// interrupted. Languages whose programs can run for long interrupt them themselves.
+// A program is Go code: one that ignores its context cannot be interrupted. So rules run on a goroutine
+// that is left behind if one of them does not end: the decision is made without it, in time.
 package engine
 
 import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -55,6 +57,8 @@ type Options struct {
 	MaxFacts int
 	// Now tells the time at which exemptions are judged; nil means [time.Now].
 	Now func() time.Time
+	// Overruns runs programs, and suspends those that do not end; nil means one for the engine alone.
+	Overruns *overrun.Watch
 }
 
 // An Engine is a [usher.Decider] that decides by rules. It takes no locks, but requests wait for each
@@ -70,6 +74,8 @@ type Engine struct {
 	joins    *joins
 	// inspections has the requests for which existing objects are inspected.
 	inspections chan struct{}
+	// attempts has attempts to be used again.
+	attempts sync.Pool
 }
 
 // New returns an engine for the rules of m, which must not change. If facts is nil, a rule that
@@ -87,10 +93,14 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Overruns == nil {
+		o.Overruns = overrun.New(overrun.Options{})
+	}
 	if facts == nil {
 		facts = fact.ResolverFunc(noFacts)
 	}
 	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}, joins: newJoins(), inspections: make(chan struct{}, maxInspected)}
+	e.attempts.New = func() any { return &attempt{} }
 	e.kinds, _ = m.(kindFilter)
 	e.looker, _ = m.(looker)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
@@ -102,8 +112,9 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 
 // Decide decides the request by the rules that match it.
 //
-// The error is that of ctx if it ended before there was a decision, except for mutation on Delete,
-// which has no effect. Errors in a rule or in the request are part of the decision: a failed rule
+// If the deadline of ctx passes, rules that have not ended fail, and their failure policies decide. The
+// error is that of ctx if it was cancelled, or if the object could not be decoded before the deadline,
+// except for mutation on Delete, which has no effect. Errors in a rule or in the request are part of the decision: a failed rule
 // is a finding, and an object that is not JSON is denied with code 400, unless no rule reads it.
 //
 // For an authorization request it has no opinion: see engine/authz.
@@ -124,7 +135,7 @@ func (e *Engine) Each(ctx context.Context, r *usher.Request, f func(*usher.Findi
 
 // decide decides the request. Unless it is nil, each gets the findings.
 func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.Finding)) (usher.Decision, error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !overdue(ctx) {
 		if r.Phase == usher.Mutate && r.Operation == usher.Delete {
 			return usher.Allowed(), nil
 		}
@@ -145,16 +156,7 @@ func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.
 	if e.looker != nil {
 		looks = e.looker.ReadPaths(r)
 	}
-	tree, err := r.Target().Part(looks)
-	if err != nil {
-		return undecodable(ctx, r, err)
-	}
-	d := newEvaluation(e, r, tree, looks)
-	d.each = each
-	if r.Phase == usher.Mutate {
-		return d.mutate(ctx, passes)
-	}
-	return d.validate(ctx, passes)
+	return e.attempt(ctx, r, looks, passes, each)
 }
 
 // mayMatch reports whether the object has to be decoded. The kind of a request is that of its

@@ -40,15 +40,24 @@ func catch(err *error) {
 	}
 }
 
-// An OverrunError is the error of a rule whose programs ran longer than [Options.RuleTimeout].
+// An OverrunError is the error of a rule whose programs ran longer than [Options.RuleTimeout], or until
+// the request's time was over. Rules that were not reached by then have it, too.
 type OverrunError struct {
 	Limit time.Duration
-	// Err is the program's error.
+	// Request says that the limit is that of the request.
+	Request bool
+	// Err is the program's error, nil if the program has not answered.
 	Err error
 }
 
 func (e *OverrunError) Error() string {
-	text := fmt.Sprintf("overran its time of %v", e.Limit)
+	text := "took too long: overran its time of " + e.Limit.String()
+	if e.Request {
+		text = fmt.Sprintf("took too long: the request's time of %s is over", e.Limit)
+	}
+	if errors.Is(e.Err, rule.ErrUnreached) {
+		return text + " before the rule was reached"
+	}
 	if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
 		return text
 	}
@@ -57,6 +66,10 @@ func (e *OverrunError) Error() string {
 
 // Unwrap returns e.Err.
 func (e *OverrunError) Unwrap() error { return e.Err }
+
+// overdue reports whether the time of a request is over. Its rules then fail, and their failure policies
+// decide. A request that was cancelled is not decided: nobody waits for it.
+func overdue(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // ended is the error of a context that ended before a rule did.
 func ended(ctx context.Context, r *rule.Rule) error {

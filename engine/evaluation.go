@@ -27,6 +27,10 @@ const (
 type evaluation struct {
 	engine  *Engine
 	request *usher.Request
+	// attempt runs the programs; all evaluations of one request have the same.
+	attempt *attempt
+	// begun says that the rules of the first pass are matched.
+	begun bool
 	// tree is the object as the rules so far have left it, decoded at paths; editor changes it, and
 	// is nil until then. applied are the changes: the first kept operations are those of finished
 	// rules, the others of the current one. The tree is broken if an operation failed. old is the
@@ -92,13 +96,17 @@ func (d *evaluation) onCreation(r *usher.Request, object map[string]any, known *
 	r.UID, r.User, r.DryRun, r.Trusted = d.request.UID, d.request.User, d.request.DryRun, d.request.Trusted
 	r.Object, r.Options = usher.TreeObject(object), d.engine.pods.options
 	on := newEvaluation(d.engine, r, object, usher.AllPaths())
-	on.known = known
+	on.known, on.attempt = known, d.attempt
 	return on
 }
 
 // match returns the rules of a pass that match the object in its current state, with everything
 // decoded that they read. The error is that of an object that cannot be decoded.
 func (d *evaluation) match(pass int) ([]*rule.Rule, error) {
+	if d.begun {
+		d.begun = false
+		return d.matched, nil
+	}
 	s := rule.TargetOf(d.request, d.tree)
 	d.now = time.Time{}
 	d.matched = d.engine.matcher.Matching(d.matched[:0], d.request.Phase, pass, &s)
@@ -249,9 +257,8 @@ func (d *evaluation) widenOld(paths *usher.Paths) error {
 // run runs a rule and returns its result and its finding. The error is that of ctx, if it ended
 // before the rule did.
 func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
-	if ctx.Err() != nil {
-		err := ended(ctx, r)
-		return result{}, usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Failed, Err: err, Ignored: d.ignores(r)}, err
+	if d.ended(ctx) {
+		return d.unreached(ctx, r)
 	}
 	start := d.now
 	if start.IsZero() {
@@ -285,7 +292,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 		res = said.silence()
 	case err != nil:
 		finding.Outcome, finding.Err, finding.Ignored = usher.Failed, err, d.ignores(r)
-		if ctx.Err() != nil {
+		if d.ended(ctx) && !overdue(ctx) {
 			return res, finding, ended(ctx, r)
 		}
 	case res.rejected:
@@ -303,7 +310,7 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 
 // hasEffect reports whether what a rule has said has an effect, so that its exemptions are judged.
 func (d *evaluation) hasEffect(ctx context.Context, r *rule.Rule, res *result, err error) bool {
-	if ctx.Err() != nil || d.discards() {
+	if d.ended(ctx) || d.discards() {
 		return false
 	}
 	return res.says() || err != nil && !d.ignores(r)
@@ -339,7 +346,7 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	}
 	if d.each != nil {
 		if told {
-			d.tell(f)
+			d.attempt.tell(d, f)
 		}
 		return
 	}
@@ -357,15 +364,6 @@ func (d *evaluation) record(f usher.Finding, res *result) {
 	for _, a := range res.audit {
 		d.annotate(a)
 	}
-}
-
-// tell calls each with a finding.
-func (d *evaluation) tell(f usher.Finding) {
-	if d.last == nil {
-		d.last = &usher.Finding{}
-	}
-	*d.last = f
-	d.each(d.last)
 }
 
 // annotate adds an audit annotation. Values that are joined are left out when they are too long

@@ -39,6 +39,13 @@ func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool
 		}
 		return
 	}
+	if !d.attempt.inspect() {
+		for _, x := range all {
+			x.finding.Outcome, x.finding.Err, x.finding.Ignored = usher.Failed, errNotInspected, true
+			d.record(x.finding, &x.res)
+		}
+		return
+	}
 	most := inspectionTimeout
 	if at, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(at)/2)
@@ -50,7 +57,8 @@ func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool
 	lists := map[string]listed{}
 	select {
 	case d.engine.inspections <- struct{}{}:
-		defer func() { <-d.engine.inspections }()
+		d.attempt.hold()
+		defer d.attempt.release()
 		lists = d.list(reading, all)
 	case <-reading.Done():
 	}
@@ -80,7 +88,9 @@ func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, obj
 		err = objects.err
 	}
 	found := d.judgeAll(limited, x, objects)
+	d.attempt.start(x.rule, nil, time.Now().Add(d.engine.options.RuleTimeout), nil)
 	x.res.warnings = append(x.res.warnings, x.res.inspect.Tell(ctx, found)...)
+	d.attempt.pause()
 	for _, warning := range x.res.warnings {
 		x.finding.Checks = append(x.finding.Checks, usher.Check{Name: x.rule.Name, Message: warning, Actions: []usher.Action{usher.ActWarn}})
 	}

@@ -58,6 +58,7 @@ func (e *Engine) Project(ctx context.Context, r *usher.Request) (pod *usher.Requ
 		return nil, nil, "", err
 	}
 	d := newEvaluation(e, r, object, usher.AllPaths())
+	d.attempt = e.carefully(r)
 	if err := d.widenOld(usher.AllPaths()); err != nil {
 		return nil, nil, "", err
 	}

@@ -131,18 +131,15 @@ func (r *result) add(out *rule.Outcome) {
 // outcome runs the program of a step, again each time that a fact it lacks is known.
 func (a *ruleRun) outcome(ctx context.Context) (rule.Outcome, error) {
 	for {
-		out, err := a.step.Program.Run(&a.frame.ctx, &a.frame.input)
+		out, err := a.program(ctx)
 		if err == nil {
 			return out, nil
 		}
 		if missing, ok := errors.AsType[*fact.Missing](err); ok {
 			if err := a.resolve(ctx, missing.Ref); err != nil {
-				return rule.Outcome{}, err
+				return rule.Outcome{}, a.overrun(ctx, err)
 			}
 			continue
-		}
-		if a.frame.ctx.Err() != nil && ctx.Err() == nil {
-			err = &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
 		}
 		return rule.Outcome{}, err
 	}
@@ -162,12 +159,15 @@ func (a *ruleRun) resolve(ctx context.Context, ref fact.Ref) error {
 	}
 	a.asked++
 	left := time.Until(a.frame.ctx.At)
-	value, err := a.fetch(ctx, ref)
-	if err != nil {
-		if ctx.Err() != nil {
-			return err
+	value, err, known := a.attempt.nextFact(ref)
+	if !known {
+		if value, err = a.fetch(ctx, ref); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			err = fmt.Errorf("fact %s: %w", ref, err)
 		}
-		err = fmt.Errorf("fact %s: %w", ref, err)
+		a.attempt.keepFact(ref, value, err)
 	}
 	a.facts.Set(ref, value, err)
 	a.frame.ctx.Release()
@@ -187,7 +187,7 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if err := a.rule.Facts.Check(ref); err != nil {
 		return nil, err
 	}
-	value, err := a.engine.resolver.Resolve(ctx, ref)
+	value, err := a.lookUp(ctx, ref)
 	if err == nil {
 		err = a.rule.Facts.CheckValue(ref, value)
 	}

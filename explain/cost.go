@@ -9,6 +9,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -26,7 +27,9 @@ const rounds = 20
 
 // measure runs a rule alone. The result is nil if ctx ends before that.
 func measure(ctx context.Context, r *rule.Rule, request *usher.Request, facts fact.Resolver) *Cost {
-	alone := engine.New(index.New([]rule.Rule{*r}), facts, engine.Options{FailurePolicy: engine.Fail})
+	overruns := overrun.New(overrun.Options{Idle: 1})
+	defer overruns.Close()
+	alone := engine.New(index.New([]rule.Rule{*r}), facts, engine.Options{FailurePolicy: engine.Fail, Overruns: overruns})
 	if _, err := alone.Decide(ctx, request); err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package fact
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 )
 
@@ -29,10 +30,10 @@ type Missing struct {
 func (m *Missing) Error() string { return "fact not known: " + m.Ref.String() }
 
 // Known holds the facts resolved so far for one request, by [Ref.Key]. The zero value
-// knows nothing.
+// knows nothing. It is safe for concurrent use: a program that was given up may still read facts.
 type Known struct {
-	results map[string]result
-	// disclosed is atomic because a program that was given up may still read facts.
+	mu        sync.RWMutex
+	results   map[string]result
 	disclosed atomic.Bool
 }
 
@@ -44,7 +45,10 @@ type result struct {
 // Value returns the fact, the error that resolving it gave, or [*Missing].
 func (k *Known) Value(ref Ref) (any, error) {
 	if k != nil {
-		if r, ok := k.results[ref.Key()]; ok {
+		k.mu.RLock()
+		r, ok := k.results[ref.Key()]
+		k.mu.RUnlock()
+		if ok {
 			if r.err == nil && ref.Confidential() {
 				k.disclosed.Store(true)
 			}
@@ -59,6 +63,8 @@ func (k *Known) Disclosed() bool { return k.disclosed.Load() && k.disclosed.Swap
 
 // Set records what resolving ref gave.
 func (k *Known) Set(ref Ref, value any, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.results == nil {
 		k.results = map[string]result{}
 	}

@@ -25,6 +25,7 @@ import (
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/trial"
@@ -116,6 +117,12 @@ type snapshot struct {
 func New(o Options) *Live {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Engine.Overruns == nil {
+		o.Engine.Overruns = overrun.New(overrun.Options{Log: o.Log})
+	}
+	if o.Access.Overruns == nil {
+		o.Access.Overruns = o.Engine.Overruns
 	}
 	if o.CompileTimeout <= 0 {
 		o.CompileTimeout = 20 * time.Second

@@ -37,6 +37,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	facthttp "github.com/usher-dev/usher/fact/http"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/source"
@@ -141,12 +142,16 @@ func (p *Plugin) ValidateInitialization() error {
 	if err != nil {
 		return fmt.Errorf("initialize admission plugin %s: %w", Name, err)
 	}
+	// It is never done if the server does not say when it is.
+	ctx := wait.ContextForChannel(p.drained)
+	overruns := overrun.New(overrun.Options{Idle: overrun.ManyIdle, Log: p.log})
+	context.AfterFunc(ctx, overruns.Close)
 	facts, watching := p.facts()
 	l := live.New(p.writers(live.Options{
 		Facts:            facts,
 		Quota:            live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
 		LongestExemption: p.config.longestExemption(),
-		Engine:           engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration},
+		Engine:           engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration, Overruns: overruns},
 		Compile:          compile.Options{Limits: limits},
 		Log:              p.log,
 		// Nobody is to see other specs than those that were written.
@@ -162,8 +167,6 @@ func (p *Plugin) ValidateInitialization() error {
 		Covers: l.Covers, Timeout: p.config.RequestTimeout.Duration, Log: p.log,
 	})
 	p.SetReadyFunc(func() bool { return l.Status().Generation > 0 })
-	// It is never done if the server does not say when it is.
-	ctx := wait.ContextForChannel(p.drained)
 	p.follow(ctx, "policies", func() error { return l.Run(ctx, p.sources(ctx)...) })
 	if watching != nil {
 		p.follow(ctx, "facts", func() error { return watching.Run(ctx) })

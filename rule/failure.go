@@ -1,10 +1,14 @@
 package rule
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// ErrUnreached is in the error of a rule that was not run, since the time of the request was over before.
+var ErrUnreached = errors.New("not reached in time")
 
 // A Failure says that a rule fails in service. Values of objects are not in it. Replicas tell it
 // to each other as JSON.

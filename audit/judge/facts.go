@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/usher-dev/usher/fact"
 )
@@ -38,12 +39,25 @@ func (r resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 
 type usageKey struct{}
 
-// A usage is the facts that were used for one object.
-type usage struct{ refs []fact.Ref }
+// A usage is the facts that were used for one object. It is safe for concurrent use: an evaluation that
+// was given up may still ask for one.
+type usage struct {
+	mu   sync.Mutex
+	refs []fact.Ref
+}
 
 func (u *usage) add(ref fact.Ref) {
 	key := ref.Key()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if !slices.ContainsFunc(u.refs, func(known fact.Ref) bool { return known.Key() == key }) {
 		u.refs = append(u.refs, ref)
 	}
+}
+
+// all returns the facts.
+func (u *usage) all() []fact.Ref {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.refs)
 }

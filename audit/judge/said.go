@@ -74,7 +74,12 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
 			r.OldObject = r.Object
 		}
 		s.begin(stage, &r)
-		if err := stage.engine.Each(ctx, &r, s.hear); err != nil {
+		err := stage.engine.Each(ctx, &r, s.hear)
+		if err == nil && ctx.Err() != nil {
+			// Rules that were not reached have failed; they may have something else to say the next time.
+			err = fmt.Errorf("judge object: %w", context.Cause(ctx))
+		}
+		if err != nil {
 			return s.before(used, p.stages[i:]), err
 		}
 	}
@@ -272,7 +277,7 @@ func (s *sayings) before(used *usage, rest []stage) []Said {
 		}
 		said := s.said[i]
 		if said.Policy = ref; s.plan.factual[i] {
-			said.Read = used.refs
+			said.Read = used.all()
 		}
 		all = append(all, said)
 	}
@@ -285,7 +290,7 @@ func (s *sayings) result(used *usage) []Said {
 	for i := range s.said {
 		said := s.said[i]
 		if s.plan.factual[i] {
-			said.Read = used.refs
+			said.Read = used.all()
 		}
 		if len(said.Results)+said.Pass+said.Skip+len(said.Read) == 0 {
 			continue

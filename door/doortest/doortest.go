@@ -56,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T, d usher.Decider) Door) {
 		{"without a decision the request is denied", undecided},
 		{"warnings arrive in a form that can be shown", warnings},
 		{"a decision has a deadline", deadline},
+		{"a policy that never ends is answered for at the deadline", neverEnds},
 		{"requests at the same time do not mix", concurrency},
 	} {
 		t.Run(test.name, func(t *testing.T) {

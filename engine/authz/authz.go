@@ -15,6 +15,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	Scope func(group, resource string) authz.Scope
 	// Now is time.Now if nil.
 	Now func() time.Time
+	// Overruns runs conditions, and suspends those that do not end; nil means one for the engine alone.
+	Overruns *overrun.Watch
 }
 
 // An Engine is a [usher.Decider] for authorization requests.
@@ -56,6 +59,8 @@ type Engine struct {
 	// conditions are the conditions of all entries, which refer to them by index: each source is
 	// evaluated once per request.
 	conditions []authz.Condition
+	// owners are the policies that have the conditions, of several the first.
+	owners []usher.PolicyRef
 	// protected are the built-in ones.
 	protected []authz.Subject
 	options   Options
@@ -66,6 +71,9 @@ type Engine struct {
 func New(m Matcher, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Overruns == nil {
+		o.Overruns = overrun.New(overrun.Options{})
 	}
 	e := &Engine{matcher: m, options: o}
 	if !o.WithoutBuiltin {
@@ -81,19 +89,27 @@ func (e *Engine) Rules() []*authz.Rule { return e.matcher.Rules() }
 
 var errPhase = errors.New("only requests to authorize are decided by access rules")
 
-// Decide decides a request to authorize. Its findings are shared: do not change them. The error is
-// that of ctx if it is done already, or reports that the request is of another phase.
+// Decide decides a request to authorize. Its findings are shared: do not change them. If the deadline of
+// ctx passes, conditions that have not ended fail. The error is that of ctx if it is cancelled already, or
+// reports that the request is of another phase.
 func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	if err := check(ctx, r); err != nil {
 		return usher.Decision{}, err
 	}
 	s := e.states.Get().(*state)
-	defer e.states.Put(s)
-	return s.decide(ctx, r), nil
+	if d, decided := s.quick(ctx, r); decided {
+		e.states.Put(s)
+		return d, nil
+	}
+	d, ended := inTime(ctx, r, s, func(s *state) usher.Decision { return s.decide(ctx, r) })
+	if ended {
+		e.states.Put(s)
+	}
+	return d, nil
 }
 
 func check(ctx context.Context, r *usher.Request) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
 	if r.Phase != usher.Authorize || r.Access == nil {

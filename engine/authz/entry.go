@@ -19,14 +19,14 @@ type entry struct {
 
 func (e *Engine) build(rules []*authz.Rule) {
 	numbers := map[string]int32{}
-	number := func(conditions []authz.Condition) []int32 {
+	number := func(owner usher.PolicyRef, conditions []authz.Condition) []int32 {
 		var places []int32
 		for _, c := range conditions {
 			n, known := numbers[c.Source]
 			if !known {
 				n = int32(len(e.conditions))
 				numbers[c.Source] = n
-				e.conditions = append(e.conditions, c)
+				e.conditions, e.owners = append(e.conditions, c), append(e.owners, owner)
 			}
 			places = append(places, n)
 		}
@@ -35,7 +35,7 @@ func (e *Engine) build(rules []*authz.Rule) {
 	e.entries = make([]entry, len(rules))
 	for i, r := range rules {
 		e.entries[i] = entry{
-			Rule: r, when: number(r.Policy.When), unless: number(r.Policy.Unless),
+			Rule: r, when: number(r.Policy.Ref, r.Policy.When), unless: number(r.Policy.Ref, r.Policy.Unless),
 			decision: decisionBy(r),
 		}
 	}

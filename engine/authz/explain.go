@@ -71,11 +71,15 @@ func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, er
 	if err := check(ctx, r); err != nil {
 		return Explanation{}, err
 	}
-	s := newState(e)
+	x, _ := inTime(ctx, r, newState(e), func(s *state) Explanation { return s.explain(ctx, r) })
+	return x, nil
+}
+
+func (s *state) explain(ctx context.Context, r *usher.Request) Explanation {
 	s.begin(ctx, r)
 	var x Explanation
 	var places []int32
-	e.matcher.Matching(&s.query, func(place int32) bool {
+	s.engine.matcher.Matching(&s.query, func(place int32) bool {
 		places = append(places, place)
 		return true
 	})
@@ -84,7 +88,7 @@ func (e *Engine) Explain(ctx context.Context, r *usher.Request) (Explanation, er
 	}
 	s.nearMatches(&x, places)
 	x.Decision = s.decision()
-	return x, nil
+	return x
 }
 
 // step determines the outcome of a rule, and adds it to the decision.

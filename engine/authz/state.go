@@ -29,6 +29,10 @@ type state struct {
 	// visit is the method of that name with the request's context.
 	visit func(place int32) bool
 	ctx   context.Context
+
+	// unevaluated says that no condition is evaluated: the first one ends the decision, which pends then.
+	unevaluated, pends bool
+	run
 }
 
 func newState(e *Engine) *state {
@@ -59,6 +63,15 @@ func (s *state) decide(ctx context.Context, r *usher.Request) usher.Decision {
 	return s.decision()
 }
 
+// quick is decide without conditions. It reports whether it needs none.
+func (s *state) quick(ctx context.Context, r *usher.Request) (usher.Decision, bool) {
+	s.unevaluated = true
+	d := s.decide(ctx, r)
+	pends := s.pends
+	s.unevaluated, s.pends = false, false
+	return d, !pends
+}
+
 // take evaluates one rule that matches. It reports whether to continue.
 func (s *state) take(ctx context.Context, place int32) bool {
 	entry := &s.engine.entries[place]
@@ -70,6 +83,9 @@ func (s *state) take(ctx context.Context, place int32) bool {
 	}
 	if entry.Policy != s.last && s.weigh(ctx, place, entry) {
 		s.last = entry.Policy
+	}
+	if s.pends {
+		return false
 	}
 	return s.decisive < 0 || s.engine.entries[s.decisive].Policy.Effect != authz.Allow && len(s.findings) < most
 }
@@ -162,27 +178,21 @@ func (s *state) conditions(ctx context.Context, e *entry) (bool, error) {
 // holds evaluates a condition, once per request.
 func (s *state) holds(ctx context.Context, n int32) (bool, error) {
 	m := &s.memo[n]
-	if m.round != s.round {
-		m.round = s.round
-		m.holds, m.err = s.evaluate(ctx, &s.engine.conditions[n])
+	switch {
+	case m.round == s.round:
+	case s.unevaluated:
+		s.pends = true
+		return false, nil
+	default:
+		holds, err := s.evaluate(ctx, n)
+		if err != nil {
+			holds, err = false, fmt.Errorf("evaluate %s: %w", s.engine.conditions[n].Source, err)
+		}
+		s.lock()
+		*m = memo{s.round, holds, err}
+		s.mu.Unlock()
 	}
 	return m.holds, m.err
-}
-
-func (s *state) evaluate(ctx context.Context, c *authz.Condition) (holds bool, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			holds, err = false, fmt.Errorf("evaluate %s: panic: %v", c.Source, r)
-		}
-	}()
-	if ctx.Err() != nil {
-		return false, fmt.Errorf("evaluate %s: %w", c.Source, context.Cause(ctx))
-	}
-	holds, err = c.Predicate.Holds(&s.query)
-	if err != nil {
-		return false, fmt.Errorf("evaluate %s: %w", c.Source, err)
-	}
-	return holds, nil
 }
 
 // ended reports whether a policy has expired.

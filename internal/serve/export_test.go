@@ -22,6 +22,7 @@ import (
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/observe/metrics"
 	"github.com/usher-dev/usher/observe/recent"
@@ -230,3 +231,11 @@ func (a AuditTerm) Kinds(lists []*metav1.APIResourceList, complete bool) (kinds 
 
 // Policies returns the policies that judge objects of a kind.
 func (a AuditTerm) Policies(k result.Kind) []usher.PolicyRef { return a.t.auditor.Policies(k) }
+
+// AwaitSickness waits until the evaluations of a state do not end.
+func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Logger) bool {
+	return awaitSickness(ctx, state, log)
+}
+
+// Overruns runs the evaluations of a server.
+func (s *Server) Overruns() *overrun.Watch { return s.overruns }

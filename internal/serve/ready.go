@@ -37,7 +37,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		b.WriteString("ok\n")
 	}
+	overruns := s.overruns.State()
+	describeOverruns(&b, overruns)
 	if r.URL.Query().Has("verbose") {
+		nameOverruns(&b, overruns)
 		if s.cluster != nil {
 			s.cluster.describe(&b, status)
 		}

@@ -7,6 +7,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,6 +28,7 @@ import (
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/memory"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/lang/cue/worker"
@@ -59,6 +61,8 @@ type Server struct {
 	limits     *limit.Limiter
 	// workers evaluate CUE.
 	workers *worker.Pool
+	// overruns runs the evaluations of all engines.
+	overruns *overrun.Watch
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -149,11 +153,13 @@ func (s *Server) openOthers() (err error) {
 func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
 	s.metrics.Workers(s.workerState)
+	s.overruns = newOverruns(s.config.Log)
+	s.metrics.Overruns(s.overrunState)
 	o := live.Options{
 		Facts:            facts,
 		Compile:          compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
-		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout},
-		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn},
+		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout, Overruns: s.overruns},
+		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.overruns},
 		Quota:            s.config.Quota,
 		LongestExemption: s.config.LongestExemption,
 		Log:              s.config.Log,
@@ -240,6 +246,7 @@ func (s *Server) close() {
 	}
 	s.identity.close()
 	s.workers.Close()
+	s.overruns.Close()
 }
 
 func (s *Server) mux() http.Handler {
@@ -314,7 +321,8 @@ func (s *Server) CAFile() string { return s.identity.caFile }
 
 // Run serves until ctx is done, and then shuts down gracefully: /readyz fails, requests in flight
 // finish, connections close, and what other replicas may take over is released. It returns nil if
-// all requests finished within the grace period. Call it once.
+// all requests finished within the grace period. It also ends, with an error, if evaluations of policies
+// do not end, so that the process is replaced. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	memory.TuneGC()
@@ -346,9 +354,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		defer stop()
-		select {
-		case <-ctx.Done():
-		case <-running.Done():
+		serving, ended := context.WithCancel(running)
+		defer ended()
+		context.AfterFunc(ctx, ended)
+		if awaitSickness(serving, s.overruns.State, s.config.Log) {
+			return errors.Join(errReplaced, s.shutdown())
 		}
 		return s.shutdown()
 	})

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/rule"
 )
@@ -105,7 +106,7 @@ type Program struct {
 	extra     func(*rule.Input) (map[string]any, error)
 	dependsOn rule.Dependencies
 	evaluator *Evaluator
-	breaker   breaker
+	breaker   breaker.Breaker
 
 	analysis
 }
@@ -168,22 +169,12 @@ func (p *Program) DependsOn(usher.Operation) rule.Dependencies {
 	return p.dependsOn
 }
 
-// writerOf names who writes the object of a request: the user, in the namespace of the object,
-// since the controllers of a cluster write in all of them.
+// writerOf names who writes the object of a request.
 func writerOf(in *rule.Input) string {
 	if in.Request == nil {
 		return ""
 	}
-	return in.Request.User.Name + "\x00" + in.Request.Namespace
-}
-
-// writerName writes what writerOf returns for a reader.
-func writerName(writer string) string {
-	user, namespace, _ := strings.Cut(writer, "\x00")
-	if namespace == "" {
-		return user
-	}
-	return user + " in " + namespace
+	return breaker.Writer(in.Request.User.Name, in.Request.Namespace)
 }
 
 // question calls an evaluator. It has a copy of the parameters, so that those of [Program.Run] stay

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/lang/cue/worker"
 )
 
@@ -17,7 +18,7 @@ var (
 	ErrOverrun = errors.New("no answer within its limits")
 	// ErrSuspended is the error of a program that is not run for a while, because it has
 	// overrun its limits repeatedly.
-	ErrSuspended = errors.New("suspended")
+	ErrSuspended = breaker.ErrSuspended
 	// ErrTooLarge is the error of an input or result that is too large.
 	ErrTooLarge = errors.New("too large")
 	// ErrNoEvaluator is the error of an evaluation in a program that has no evaluator: see [Main].
@@ -136,12 +137,12 @@ func (e *Evaluator) ask(ctx context.Context, tenant string, limit time.Duration,
 
 // evaluate runs p on an input of this writer, unless p is suspended.
 func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *request) (*response, error) {
-	trial, err := p.breaker.allow(e.now(), writer)
+	retry, err := p.breaker.Allow(e.now(), writer)
 	if err != nil {
 		return nil, fmt.Errorf("evaluate cue: %w", err)
 	}
 	answer, took, err := e.ask(ctx, tenantOf(p, writer), e.limits.Timeout, r, p.source)
-	p.breaker.report(e.now(), e.limits, writer, trial, verdictOf(err, took, e.limits.Timeout))
+	p.breaker.Report(e.now(), breaker.Limits{Overruns: e.limits.Overruns, Suspension: e.limits.Suspension}, writer, retry, verdictOf(err, took, e.limits.Timeout))
 	if err == nil && answer.Error != "" {
 		err = errors.New(answer.Error)
 	}
@@ -154,21 +155,21 @@ func (e *Evaluator) evaluate(ctx context.Context, p *Program, writer string, r *
 // verdictOf returns what an evaluation shows about its program. A timeout of its caller is an
 // overrun only if the evaluation had a fair share of the time; a caller that disconnected shows
 // nothing.
-func verdictOf(err error, took, limit time.Duration) verdict {
+func verdictOf(err error, took, limit time.Duration) breaker.Verdict {
 	switch {
 	case errors.Is(err, worker.ErrStarved):
-		return unknown
+		return breaker.Unknown
 	case errors.Is(err, ErrOverrun):
-		return overran
+		return breaker.Overran
 	case took == 0, errors.Is(err, context.Canceled):
-		return unknown
+		return breaker.Unknown
 	case errors.Is(err, context.DeadlineExceeded):
 		if took >= limit/4 {
-			return overran
+			return breaker.Overran
 		}
-		return unknown
+		return breaker.Unknown
 	}
-	return answered
+	return breaker.Answered
 }
 
 // Workers are a place: processes that are killed when they exceed their limits.

@@ -110,7 +110,7 @@ func (t *Tracker) drop(gone func(usher.PolicyRef, *entry) bool) {
 }
 
 // Wrap returns a decider that decides like d, and records which rules fail. Facts that are not read
-// in a dry run do not count as failures.
+// in a dry run do not count as failures, nor do rules that were not reached in time.
 func (t *Tracker) Wrap(d usher.Decider) usher.Decider {
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		decision, err := d.Decide(ctx, r)
@@ -129,6 +129,7 @@ func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
 	switch {
 	case f.Written:
 	case f.Outcome == usher.Failed && r.DryRun && errors.Is(f.Err, fact.ErrDryRun):
+	case f.Outcome == usher.Failed && errors.Is(f.Err, rule.ErrUnreached):
 	case f.Outcome == usher.Failed, f.Failure() != nil:
 		if e == nil {
 			e = t.begin(f.Policy)

@@ -91,6 +91,7 @@ func TestFailures(t *testing.T) {
 		{pod(), []usher.Finding{{Policy: team, Rule: "binding b", Outcome: usher.Passed, Checks: []usher.Check{{Message: "at most 3"}, {Message: "no such key: x", Failed: true}}}},
 			"uid-require-team/3 binding b 1: CREATE Pod shop/cart: no such key: x", "a part that fails, whatever follows from that"},
 		{dry, []usher.Finding{failed(fmt.Errorf("fact: %w", fact.ErrDryRun))}, "", "what is not requested in a dry run"},
+		{pod(), []usher.Finding{failed(fmt.Errorf("took too long: %w", rule.ErrUnreached))}, "", "a rule that was not reached, since others took the time"},
 		{dry, []usher.Finding{failed(errors.New("x"))},
 			"uid-require-team/3 spec.validateRules[0] 1: CREATE Pod shop/cart: x", "a dry run shows other failures, too"},
 		{pod(), []usher.Finding{written}, "", "a policy that is written"},

@@ -46,6 +46,7 @@ type Metrics struct {
 	cluster    cluster
 	limits     limits
 	workers    workers
+	overruns   overruns
 	exemptions exemptions
 	audit      audit
 	recent     recentState
@@ -94,6 +95,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		"Dry-run writes of the leader, by result: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
 	m.workers.init(m)
+	m.overruns.init(m)
 	m.exemptions.init(m)
 	m.recent.init(m)
 	m.audit.init(m)
@@ -104,7 +106,7 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
 		"Duration of fetches of facts.",
 		"kind")
-	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
+	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.overruns, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
 	return m
 }
 

@@ -262,6 +262,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Workers(func() metrics.WorkerState {
 		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}
 	})
+	m.Overruns(func() metrics.OverrunState { return metrics.OverrunState{Total: 1} })
 	m.Exemptions(func() []metrics.Exemption {
 		return []metrics.Exemption{{Ref: team, Expires: time.Now().Add(time.Hour)}}
 	})

@@ -1,27 +1,45 @@
-package cue
+// Package breaker suspends programs that take too long, for those who write the objects on which they
+// do: an object that makes a policy slow costs its sender, and nobody else loses the policy.
+package breaker
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
 
-// A verdict is what one evaluation shows about its program.
-type verdict int
+// ErrSuspended is the error of a program that is not run for a while, because it has overrun its limits.
+var ErrSuspended = errors.New("suspended")
 
+// Limits say when a program is suspended, and for how long.
+type Limits struct {
+	// Overruns is how many evaluations on the objects of one writer may overrun, within ten times
+	// Suspension, before the program is suspended for this writer.
+	Overruns int
+	// Suspension is for how long. Then one evaluation is tried; if it overruns again, the next
+	// suspension is twice as long, up to 16 times.
+	Suspension time.Duration
+}
+
+// A Verdict is what one evaluation shows about its program.
+type Verdict int
+
+// The verdicts.
 const (
-	unknown verdict = iota
-	answered
-	overran
+	Unknown Verdict = iota
+	Answered
+	Overran
 )
 
-// A breaker suspends a program that exceeds its limits repeatedly, for the writers of the objects
-// on which it does. It is never suspended for others: slow evaluations wait in the queue of their
-// own tenant (see [worker.Pool]). The zero breaker never suspends.
+// A Breaker suspends a program that exceeds its limits repeatedly, for the writers of the objects
+// on which it does. It is never suspended for others. The zero Breaker is ready to use, and safe for
+// concurrent use.
 //
 // Successful evaluations in between do not end a suspension: the sender of an object may control
 // which object takes long.
-type breaker struct {
+type Breaker struct {
 	mu      sync.Mutex
 	writers map[string]*suspension
 }
@@ -46,12 +64,25 @@ const (
 	mostWriters = 256
 )
 
-// Trial is the suspension that an evaluation may end, nil for other evaluations.
-type trial = *suspension
+// A Retry is the suspension that an evaluation may end, nil for other evaluations.
+type Retry = *suspension
 
-// allow returns ErrSuspended with what to expect, or nil and whether this is the
-// evaluation that decides whether a suspension ends.
-func (b *breaker) allow(now time.Time, writer string) (trial, error) {
+// Writer names who writes an object: the user, in the namespace of the object, since the controllers of
+// a cluster write in all of them.
+func Writer(user, namespace string) string { return user + "\x00" + namespace }
+
+// writerName writes what Writer returns for a reader.
+func writerName(writer string) string {
+	user, namespace, _ := strings.Cut(writer, "\x00")
+	if namespace == "" {
+		return user
+	}
+	return user + " in " + namespace
+}
+
+// Allow returns ErrSuspended with what to expect, or nil and whether this is the
+// evaluation that decides whether a suspension ends. Report is then called once.
+func (b *Breaker) Allow(now time.Time, writer string) (Retry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.writers[writer]
@@ -65,7 +96,7 @@ func (b *breaker) allow(now time.Time, writer string) (trial, error) {
 	return t, err
 }
 
-func (s *suspension) allow(now time.Time) (trial, error) {
+func (s *suspension) allow(now time.Time) (Retry, error) {
 	if s.until.IsZero() {
 		return nil, nil
 	}
@@ -81,29 +112,29 @@ func (s *suspension) allow(now time.Time) (trial, error) {
 	return s, nil
 }
 
-// report records how an evaluation that allow permitted ended.
-func (b *breaker) report(now time.Time, l Limits, writer string, t trial, v verdict) {
+// Report records how an evaluation that Allow permitted ended.
+func (b *Breaker) Report(now time.Time, l Limits, writer string, t Retry, v Verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t != nil {
 		t.trying = false
 		switch v {
-		case answered:
+		case Answered:
 			*t = suspension{}
-		case overran:
+		case Overran:
 			t.overruns++
 			t.suspend(now, l)
-		case unknown:
+		case Unknown:
 		}
 		return
 	}
-	if v == overran {
+	if v == Overran {
 		b.of(now, l, writer).overrun(now, l)
 	}
 }
 
 // of returns the suspension of a writer. If there are too many writers, that of another one ends.
-func (b *breaker) of(now time.Time, l Limits, writer string) *suspension {
+func (b *Breaker) of(now time.Time, l Limits, writer string) *suspension {
 	if own := b.writers[writer]; own != nil {
 		return own
 	}

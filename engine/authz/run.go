@@ -1,0 +1,118 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/breaker"
+	"github.com/usher-dev/usher/internal/overrun"
+)
+
+const (
+	// limit is the time of a request that has no deadline.
+	limit = time.Second
+	// grace is how long a condition has to return after the deadline. The doors reserve more for the
+	// response.
+	grace = 20 * time.Millisecond
+)
+
+// errTooLong is the error of a condition that has not ended in time, or was not reached.
+var errTooLong = errors.New("took too long: the request's time is over")
+
+// A run is what a state tells the one who waits for its decision, and may leave it: a condition has no
+// context and may never end.
+type run struct {
+	// late says that another run has not ended in time: what it has not found out fails.
+	late bool
+
+	mu   sync.Mutex
+	left bool
+	// working is the condition at work plus 1, or 0.
+	working int32
+	retry   breaker.Retry
+}
+
+// inTime has f decide on a goroutine that is left behind if a condition does not end. Then f decides again
+// by the conditions that have ended; the others fail. It reports whether s can be used again.
+func inTime[T any](ctx context.Context, r *usher.Request, s *state, f func(*state) T) (T, bool) {
+	at, limited := ctx.Deadline()
+	if !limited {
+		at = time.Now().Add(limit)
+	}
+	var said T
+	g := s.engine.options.Overruns.Go(func() { said = f(s) })
+	if g.Wait(time.Until(at.Add(grace))) {
+		return said, true
+	}
+	return f(s.leave(g, r, at)), false
+}
+
+// leave leaves the goroutine behind, and returns the state that decides instead.
+func (s *state) leave(g *overrun.Goroutine, r *usher.Request, due time.Time) *state {
+	next := newState(s.engine)
+	next.late = true
+	what := overrun.Overrun{User: r.User.Name, Namespace: r.Namespace, Due: due}
+	s.mu.Lock()
+	s.left = true
+	next.memo = slices.Clone(s.memo)
+	// The next decision is another round.
+	next.round = s.round - 1
+	if s.working > 0 {
+		what.Policy, what.Rule, what.Retry = s.engine.owners[s.working-1], s.engine.conditions[s.working-1].Name, s.retry
+	}
+	s.mu.Unlock()
+	g.Leave(what)
+	return next
+}
+
+// lock locks s for its goroutine, which ends here if it was left behind.
+func (s *state) lock() {
+	s.mu.Lock()
+	if s.left {
+		s.mu.Unlock()
+		runtime.Goexit()
+	}
+}
+
+// evaluate evaluates a condition.
+func (s *state) evaluate(ctx context.Context, n int32) (bool, error) {
+	switch {
+	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return false, context.Cause(ctx)
+	case s.late || ctx.Err() != nil:
+		return false, errTooLong
+	}
+	watch, owner, c := s.engine.options.Overruns, s.engine.owners[n], &s.engine.conditions[n]
+	user, namespace := s.query.User.Name, s.query.Namespace.Text
+	retry, err := watch.Allow(owner, c.Name, user, namespace)
+	if err != nil {
+		return false, err
+	}
+	s.lock()
+	s.working, s.retry = n+1, retry
+	s.mu.Unlock()
+	holds, err := s.ask(n)
+	s.lock()
+	s.working, s.retry = 0, nil
+	s.mu.Unlock()
+	if retry != nil {
+		watch.Ended(owner, c.Name, user, namespace, retry)
+	}
+	return holds, err
+}
+
+// ask turns a panic of a condition into an error.
+func (s *state) ask(n int32) (holds bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			holds, err = false, fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return s.engine.conditions[n].Predicate.Holds(&s.query)
+}
