@@ -23,16 +23,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/usher-dev/usher/internal/limit"
-	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 const (
@@ -112,42 +106,38 @@ func Reasons() []Reason { return []Reason{NoCredentials, WrongCredentials} }
 
 // An API is a handler for everything below [Root].
 type API struct {
-	options Options
+	*reviewer
+
 	ca      *dynamiccertificates.ConfigMapCAController
-	callers authenticator.Request
-	rights  authorizer.Authorizer
 	limited http.Handler
-	log     *ratelog.Logger
 }
 
 // New returns an API. It does not call the API server yet.
 func New(o Options) (*API, error) {
-	o.TTL, o.MaxWatch = cmp.Or(o.TTL, defaultTTL), cmp.Or(o.MaxWatch, defaultMaxWatch)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultInFlight)
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o = o.withDefaults()
+	o.MaxWatch, o.MaxInFlight = cmp.Or(o.MaxWatch, defaultMaxWatch), cmp.Or(o.MaxInFlight, defaultInFlight)
 	if len(o.Audiences) == 0 {
 		return nil, errors.New("no audiences: any token of the cluster would be accepted")
 	}
-	a := &API{options: o, log: ratelog.New(o.Log)}
-	var err error
-	if a.ca, err = clientCA(o.Client); err != nil {
+	ca, err := clientCA(o.Client)
+	if err != nil {
 		return nil, fmt.Errorf("watch client CA: %w", err)
 	}
-	a.callers = newAuthenticator(o, a.ca)
-	a.rights, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: o.Client.AuthorizationV1(),
-		AllowCacheTTL:             o.TTL, DenyCacheTTL: o.TTL,
-		// The caller tries again.
-		WebhookRetryBackoff: &wait.Backoff{Steps: 1},
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("delegate authorization: %w", err)
+	a := &API{ca: ca}
+	if a.reviewer, err = newReviewer(o, ca); err != nil {
+		return nil, err
 	}
 	limits := limit.New(limit.Options{Slots: o.MaxInFlight, Bytes: int64(o.MaxInFlight) * memoryOfOneCaller, Log: o.Log})
 	a.limited = limits.Handler(http.HandlerFunc(a.answer))
 	return a, nil
+}
+
+func (o Options) withDefaults() Options {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
 }
 
 // Run keeps the CA of client certificates current until ctx is done.
@@ -234,25 +224,9 @@ func enter(r *http.Request) error {
 
 // authorize returns the status for a request that is not allowed.
 func (a *API) authorize(ctx context.Context, request Request) error {
-	allowed, reason, err := a.allowed(ctx, request)
+	allowed, reason, err := a.allowed(ctx, request.attributes())
 	if err != nil || allowed {
 		return err
 	}
 	return forbidden(request, reason)
-}
-
-func (a *API) allowed(ctx context.Context, request Request) (allowed bool, reason string, err error) {
-	decision, reason, err := a.rights.Authorize(ctx, request.attributes())
-	if err != nil {
-		return false, "", a.unavailable(ctx, "access review", err)
-	}
-	return decision == authorizer.DecisionAllow, reason, nil
-}
-
-// unavailable is the status if the API server does not respond. Only the log has the reason.
-func (a *API) unavailable(ctx context.Context, what string, err error) error {
-	a.log.Warn(ctx, what, "API server does not answer, request refused", "error", err)
-	status := apierrors.NewServiceUnavailable("the API server, which knows who may do what, does not answer: try again later")
-	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return status
 }
