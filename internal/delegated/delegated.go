@@ -80,7 +80,8 @@ type Options struct {
 	TTL time.Duration
 	// MaxWatch is how long a watch may last; 0 means 5 minutes.
 	MaxWatch time.Duration
-	// MaxInFlight is how many requests are served at the same time; 0 means 64.
+	// MaxInFlight is how many requests are served at the same time; 0 means 64. No user has more than
+	// a quarter of them.
 	MaxInFlight int
 
 	// Answered, which may be nil, is called for each response. The resource is "access" for
@@ -110,6 +111,7 @@ type API struct {
 
 	ca      *dynamiccertificates.ConfigMapCAController
 	limited http.Handler
+	slots   slots
 }
 
 // New returns an API. It does not call the API server yet.
@@ -123,7 +125,7 @@ func New(o Options) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch client CA: %w", err)
 	}
-	a := &API{ca: ca}
+	a := &API{ca: ca, slots: slots{most: max(o.MaxInFlight/4, 1)}}
 	if a.reviewer, err = newReviewer(o, ca); err != nil {
 		return nil, err
 	}
@@ -166,6 +168,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	counted.Header().Set("Cache-Control", "no-store")
 	counted.Header().Set("X-Content-Type-Options", "nosniff")
+	writeUntil(w, reviewTimeout+requestTimeout)
 	request, err := parse(r)
 	if err == nil {
 		err = a.serve(counted, r, request)
@@ -190,6 +193,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, request Request) err
 	if request.User, err = a.authenticate(ctx, r); err != nil {
 		return err
 	}
+	give, err := a.slots.take(Owner(request.User))
+	if err != nil {
+		return err
+	}
+	defer give()
 	if request.Resource == "" {
 		return a.access(ctx, w, request)
 	}
@@ -206,8 +214,15 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, request Request) err
 	}
 	handled, done := context.WithTimeout(r.Context(), longest)
 	defer done()
+	writeUntil(w, longest)
 	handler.ServeHTTP(w, withRequest(handled, r, request))
 	return nil
+}
+
+// writeUntil ends the connection of a client that has not received the response by then. It also
+// replaces what the request before left on the connection.
+func writeUntil(w http.ResponseWriter, timeout time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 }
 
 // enter waits for a slot. There is nothing to say in a body.
