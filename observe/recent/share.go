@@ -34,7 +34,7 @@ func shareOf(r *usher.Request) uint8 {
 			owner, _, _ = strings.Cut(rest, ":")
 		}
 	}
-	return uint8(maphash.String(seed, owner)) // #nosec G115 -- It is one of 256.
+	return uint8(maphash.String(seed, owner))
 }
 
 // A share has the last decisions of some namespaces that are not in the line any more. The zero share
