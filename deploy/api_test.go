@@ -52,7 +52,6 @@ func rightsIn(objects []runtime.Object) []string {
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	asks := []string{
-		"ClusterRole [authentication.k8s.io][tokenreviews][][create]",
 		"Role in kube-system: extension-apiserver-authentication-reader",
 	}
 	roles := []string{

@@ -163,6 +163,21 @@ func TestManifestsAreTheDefaultChart(t *testing.T) {
 	}
 }
 
+// The namespace of the manifests has the labels of Pod Security, which its pods meet: TestPodsAreConfined.
+func TestNamespaceIsRestricted(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("manifests/usher.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := one[*corev1.Namespace](t, decode(t, text))
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		if got := space.Labels["pod-security.kubernetes.io/"+mode]; got != "restricted" {
+			t.Errorf("%s is %q, want restricted", mode, got)
+		}
+	}
+}
+
 func names(t *testing.T, objects []runtime.Object) []string {
 	t.Helper()
 	var found []string

@@ -18,8 +18,12 @@ func TestNetworkPolicy(t *testing.T) {
 		args   []string
 		want   map[string]string
 	}{
-		{"nobody asked for one", nil, nil},
-		{"it is on", []string{"--set", "networkPolicy.enabled=true"}, map[string]string{"webhooks": anybody, "metrics": anybody}},
+		{"by default, no address is shut out, since nobody knows those of API servers", nil, map[string]string{"webhooks": anybody, "metrics": anybody}},
+		{"it is off", []string{"--set", "networkPolicy.enabled=false"}, nil},
+		{
+			"ports that flags open stay open", []string{"--set", "extraArgs={--authorization-address=0.0.0.0:8444,--rule-timeout=1s,--api-address=:9445,--port=9443,--metrics-bind-address=0}"},
+			map[string]string{"webhooks": anybody, "8444": anybody, "9445": anybody, "9443": anybody, "metrics": anybody},
+		},
 		{"no metrics", []string{"--set", "networkPolicy.enabled=true,metrics.enabled=false"}, map[string]string{"webhooks": anybody}},
 		{
 			"API servers at some addresses", []string{"--set", "networkPolicy.enabled=true,networkPolicy.apiServerCIDRs={10.0.0.0/24,10.0.1.7/32}"},
@@ -27,7 +31,7 @@ func TestNetworkPolicy(t *testing.T) {
 		},
 		{
 			"everything", []string{"--values", everything},
-			map[string]string{"api": "map[kubernetes.io/metadata.name:console] ", "webhooks": "10.0.0.0/8 ", "8444": "10.0.0.0/8 ", "metrics": "map[kubernetes.io/metadata.name:monitoring] "},
+			map[string]string{"api": "map[kubernetes.io/metadata.name:console] ", "webhooks": "10.0.0.0/8 map[kubernetes.io/metadata.name:monitoring] ", "8444": "10.0.0.0/8 ", "metrics": "map[kubernetes.io/metadata.name:monitoring] "},
 		},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
@@ -38,7 +42,7 @@ func TestNetworkPolicy(t *testing.T) {
 				got = map[string]string{}
 				for _, rule := range policy.Spec.Ingress {
 					for _, port := range rule.Ports {
-						got[port.Port.String()] = peersOf(rule.From)
+						got[port.Port.String()] += peersOf(rule.From)
 					}
 				}
 			}

@@ -14,6 +14,10 @@ import (
 // rightsByDefault are all rights of the replicas and of the Job that uninstalls, by role.
 const rightsByDefault = registration + uninstallation + getOwners + readAdmission + `
 ClusterRole usher: create subjectaccessreviews.authorization.k8s.io
+ClusterRole usher: create tokenreviews.authentication.k8s.io
+ClusterRole usher: get /readyz/verbose
+ClusterRole usher-metrics: get /metrics
+ClusterRole usher-metrics: get /readyz/verbose
 ClusterRole usher: create,patch clustervalidatepolicies.policy.kcloudlabs.io usher-probe
 ClusterRole usher: create,patch events
 ClusterRole usher: get,list,watch authorizationpolicies.usher.dev
@@ -126,7 +130,6 @@ func TestEachRightHasItsValue(t *testing.T) {
 		{"by default", "", rightsByDefault, ""},
 		{"callers of the API are asked about, and may get roles", "api.enabled=true", `
 ClusterRole usher-admin: get,list,watch recordings.usher.dev
-ClusterRole usher-api: create tokenreviews.authentication.k8s.io
 ClusterRole usher-edit: get,list,watch decisions.usher.dev
 ClusterRole usher-view: get,list,watch auditresults.usher.dev`, ""},
 		{"one kind is audited", "audit.enabled=true,reports.enabled=false,audit.resources[0].apiGroups={example.com},audit.resources[0].resources={widgets}", "ClusterRole usher: list,watch widgets.example.com", ""},
@@ -190,6 +193,9 @@ func rights(objects []runtime.Object) map[string]bool {
 			names := rule.ResourceNames
 			if len(names) == 0 {
 				names = []string{""}
+			}
+			for _, path := range rule.NonResourceURLs {
+				all[role+": "+strings.Join(rule.Verbs, ",")+" "+path] = true
 			}
 			for _, resource := range rule.Resources {
 				if group := strings.Join(rule.APIGroups, ","); group != "" {

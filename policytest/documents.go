@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -127,11 +128,36 @@ func (d Document) plain() ([]byte, error) {
 	return stdjson.Marshal(tree)
 }
 
-// readDocuments returns the documents of a YAML or JSON file.
-func readDocuments(file string) ([]Document, error) {
-	content, err := os.ReadFile(file)
+// maxFile is the largest file that is read, in bytes.
+const maxFile = 64 << 20
+
+// readReferenced returns the documents of a file that a test names, relative to its own. Tests may
+// come from others than those who run them: a device or pipe that they name has no end.
+func readReferenced(from, name string) ([]Document, error) {
+	file := filepath.Join(filepath.Dir(from), name)
+	info, err := os.Stat(file)
 	if err != nil {
 		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("load cases: %s is not a regular file", file)
+	}
+	return readDocuments(file)
+}
+
+// readDocuments returns the documents of a YAML or JSON file.
+func readDocuments(file string) ([]Document, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	defer func() { _ = opened.Close() }()
+	content, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("load cases: %s is larger than %d MiB", file, maxFile>>20)
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var documents []Document

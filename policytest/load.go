@@ -96,7 +96,7 @@ func decodeCase(document []byte, file string) (*Case, error) {
 
 func (c *Case) readPolicyFiles() error {
 	for _, name := range c.PolicyFiles {
-		documents, err := readDocuments(filepath.Join(filepath.Dir(c.File), name))
+		documents, err := readReferenced(c.File, name)
 		if err != nil {
 			return err
 		}

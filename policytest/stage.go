@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	usher "github.com/usher-dev/usher"
@@ -119,7 +118,7 @@ func (s *AccessSuite) policies() ([]api.Policy, error) {
 func (s *AccessSuite) documents(raw json.RawMessage) ([][]byte, error) {
 	var file string
 	if json.Unmarshal(raw, &file) == nil {
-		read, err := readDocuments(filepath.Join(filepath.Dir(s.file), file))
+		read, err := readReferenced(s.file, file)
 		documents := make([][]byte, len(read))
 		for i, d := range read {
 			documents[i] = d.json

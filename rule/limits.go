@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -140,6 +141,31 @@ func (e *Excluded) Has(apiVersion, kind string) bool {
 	group, _ := split(apiVersion)
 	gk := schema.GroupKind{Group: group, Kind: kind}
 	return e.Kinds.Has(gk) && !e.But.Has(gk)
+}
+
+// HasResource reports whether requests for a resource, or a subresource of it, are excluded. The
+// resource may be "*" or "*/*" of a group.
+func (e *Excluded) HasResource(group, resource string) bool {
+	if e == nil {
+		return false
+	}
+	name, _, _ := strings.Cut(resource, "/")
+	if group == "" && resource == "serviceaccounts/token" {
+		// A token is of a kind of another group.
+		group, name = "authentication.k8s.io", "tokenrequests"
+	}
+	return e.Kinds.hasResource(group, name) && !e.But.hasResource(group, name)
+}
+
+// hasResource reports whether a resource, or all of a group, are those of kinds in k.
+func (k Kinds) hasResource(group, resource string) bool {
+	return slices.ContainsFunc(k, func(gk schema.GroupKind) bool {
+		if gk.Group != group && gk.Group != "*" {
+			return false
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(gk.WithVersion("v1"))
+		return gk.Kind == "*" || plural.Resource == resource
+	})
 }
 
 // Kinds are kinds of objects. The kind, or the group and the kind, may be "*".

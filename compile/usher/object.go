@@ -106,6 +106,7 @@ func (o *Object) compile(
 	c := composer{Compilation: &spec.Compilation{}, object: o, compiler: compiler}
 	limits := &compiler.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
+	o.noteExcluded(c.Compilation, &s.MatchConstraints)
 	if s.FailurePolicy != "" {
 		o.ignore = c.FailurePolicy(&s.FailurePolicy)
 	}

@@ -31,7 +31,7 @@ func (a *API) access(ctx context.Context, w http.ResponseWriter, request Request
 		about := ResourceAccess{Group: Group, Name: resource, Served: a.options.Handlers[resource] != nil, Verbs: []string{}}
 		for _, verb := range Verbs() {
 			request.Resource, request.Verb = resource, verb
-			allowed, _, err := a.allowed(ctx, request)
+			allowed, _, err := a.allowed(ctx, request.attributes())
 			if err != nil {
 				return err
 			}

@@ -23,16 +23,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/usher-dev/usher/internal/limit"
-	"github.com/usher-dev/usher/internal/ratelog"
 )
 
 const (
@@ -86,7 +80,8 @@ type Options struct {
 	TTL time.Duration
 	// MaxWatch is how long a watch may last; 0 means 5 minutes.
 	MaxWatch time.Duration
-	// MaxInFlight is how many requests are served at the same time; 0 means 64.
+	// MaxInFlight is how many requests are served at the same time; 0 means 64. No user has more than
+	// a quarter of them.
 	MaxInFlight int
 
 	// Answered, which may be nil, is called for each response. The resource is "access" for
@@ -112,42 +107,39 @@ func Reasons() []Reason { return []Reason{NoCredentials, WrongCredentials} }
 
 // An API is a handler for everything below [Root].
 type API struct {
-	options Options
+	*reviewer
+
 	ca      *dynamiccertificates.ConfigMapCAController
-	callers authenticator.Request
-	rights  authorizer.Authorizer
 	limited http.Handler
-	log     *ratelog.Logger
+	slots   slots
 }
 
 // New returns an API. It does not call the API server yet.
 func New(o Options) (*API, error) {
-	o.TTL, o.MaxWatch = cmp.Or(o.TTL, defaultTTL), cmp.Or(o.MaxWatch, defaultMaxWatch)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultInFlight)
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o = o.withDefaults()
+	o.MaxWatch, o.MaxInFlight = cmp.Or(o.MaxWatch, defaultMaxWatch), cmp.Or(o.MaxInFlight, defaultInFlight)
 	if len(o.Audiences) == 0 {
 		return nil, errors.New("no audiences: any token of the cluster would be accepted")
 	}
-	a := &API{options: o, log: ratelog.New(o.Log)}
-	var err error
-	if a.ca, err = clientCA(o.Client); err != nil {
+	ca, err := clientCA(o.Client)
+	if err != nil {
 		return nil, fmt.Errorf("watch client CA: %w", err)
 	}
-	a.callers = newAuthenticator(o, a.ca)
-	a.rights, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: o.Client.AuthorizationV1(),
-		AllowCacheTTL:             o.TTL, DenyCacheTTL: o.TTL,
-		// The caller tries again.
-		WebhookRetryBackoff: &wait.Backoff{Steps: 1},
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("delegate authorization: %w", err)
+	a := &API{ca: ca, slots: slots{most: max(o.MaxInFlight/4, 1)}}
+	if a.reviewer, err = newReviewer(o, ca); err != nil {
+		return nil, err
 	}
 	limits := limit.New(limit.Options{Slots: o.MaxInFlight, Bytes: int64(o.MaxInFlight) * memoryOfOneCaller, Log: o.Log})
 	a.limited = limits.Handler(http.HandlerFunc(a.answer))
 	return a, nil
+}
+
+func (o Options) withDefaults() Options {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
 }
 
 // Run keeps the CA of client certificates current until ctx is done.
@@ -176,6 +168,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	counted.Header().Set("Cache-Control", "no-store")
 	counted.Header().Set("X-Content-Type-Options", "nosniff")
+	writeUntil(w, reviewTimeout+requestTimeout)
 	request, err := parse(r)
 	if err == nil {
 		err = a.serve(counted, r, request)
@@ -200,6 +193,11 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, request Request) err
 	if request.User, err = a.authenticate(ctx, r); err != nil {
 		return err
 	}
+	give, err := a.slots.take(Owner(request.User))
+	if err != nil {
+		return err
+	}
+	defer give()
 	if request.Resource == "" {
 		return a.access(ctx, w, request)
 	}
@@ -216,8 +214,15 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, request Request) err
 	}
 	handled, done := context.WithTimeout(r.Context(), longest)
 	defer done()
+	writeUntil(w, longest)
 	handler.ServeHTTP(w, withRequest(handled, r, request))
 	return nil
+}
+
+// writeUntil ends the connection of a client that has not received the response by then. It also
+// replaces what the request before left on the connection.
+func writeUntil(w http.ResponseWriter, timeout time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 }
 
 // enter waits for a slot. There is nothing to say in a body.
@@ -234,25 +239,9 @@ func enter(r *http.Request) error {
 
 // authorize returns the status for a request that is not allowed.
 func (a *API) authorize(ctx context.Context, request Request) error {
-	allowed, reason, err := a.allowed(ctx, request)
+	allowed, reason, err := a.allowed(ctx, request.attributes())
 	if err != nil || allowed {
 		return err
 	}
 	return forbidden(request, reason)
-}
-
-func (a *API) allowed(ctx context.Context, request Request) (allowed bool, reason string, err error) {
-	decision, reason, err := a.rights.Authorize(ctx, request.attributes())
-	if err != nil {
-		return false, "", a.unavailable(ctx, "access review", err)
-	}
-	return decision == authorizer.DecisionAllow, reason, nil
-}
-
-// unavailable is the status if the API server does not respond. Only the log has the reason.
-func (a *API) unavailable(ctx context.Context, what string, err error) error {
-	a.log.Warn(ctx, what, "API server does not answer, request refused", "error", err)
-	status := apierrors.NewServiceUnavailable("the API server, which knows who may do what, does not answer: try again later")
-	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return status
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,4 +161,60 @@ func TestAudiencesAreNeeded(t *testing.T) {
 	if _, err := delegated.New(delegated.Options{Client: delegatedtest.NewCluster(t).Client}); err == nil {
 		t.Error("an API accepts tokens for any audience")
 	}
+}
+
+// Somebody who reads slowly from many connections keeps nobody else from reading.
+func TestNoUserTakesAllSlots(t *testing.T) {
+	t.Parallel()
+	cluster := delegatedtest.NewCluster(t)
+	for _, user := range []string{"mallory", "system:serviceaccount:team:a", "system:serviceaccount:team:b", "alice"} {
+		cluster.Grant(user, "list", delegated.Decisions, "")
+	}
+	served, release := make(chan string, 64), make(chan struct{})
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		request, _ := delegated.RequestOf(r.Context())
+		served <- request.User.GetName()
+		<-release
+	})
+	api, err := delegated.New(delegated.Options{
+		Client: cluster.Client, Audiences: []string{delegatedtest.Audience}, MaxInFlight: 16,
+		Handlers: map[string]http.Handler{delegated.Decisions: slow}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	ask := func(user string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/usher/v1/decisions", nil)
+		r.Header.Set("Authorization", "Bearer "+cluster.Token(user, delegatedtest.Audience))
+		api.ServeHTTP(w, r)
+		return w
+	}
+	serve := func(user string) {
+		reading.Go(func() {
+			if w := ask(user); w.Code != http.StatusOK {
+				t.Errorf("%s gets status %d: %s", user, w.Code, w.Body)
+			}
+		})
+		if got := <-served; got != user {
+			t.Errorf("%s is served, want %s", got, user)
+		}
+	}
+	for range 4 {
+		serve("mallory")
+	}
+	if w := ask("mallory"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a fifth request of 16 gets status %d: %s", w.Code, w.Body)
+	}
+	for _, robot := range []string{"a", "b", "a", "b"} {
+		serve("system:serviceaccount:team:" + robot)
+	}
+	if w := ask("system:serviceaccount:team:a"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("ServiceAccounts of a namespace count as several: status %d", w.Code)
+	}
+	serve("alice")
+	close(release)
+	reading.Wait()
+	serve("mallory")
+	reading.Wait()
 }

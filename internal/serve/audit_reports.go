@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/observe/metrics"
@@ -23,7 +22,7 @@ func (t *term) report(ctx context.Context) {
 }
 
 // describeReports writes whether the reports are what the audit says.
-func (a *auditing) describeReports(b *strings.Builder) {
+func (a *auditing) describeReports(b *page) {
 	if a.reports == nil {
 		b.WriteString("reports: off\n")
 		return
@@ -33,7 +32,7 @@ func (a *auditing) describeReports(b *strings.Builder) {
 	case !s.Running:
 		return
 	case s.Err != nil:
-		fmt.Fprintf(b, "reports: not written since %s: %v\n", s.Since.Format(time.RFC3339), s.Err)
+		b.either("reports: not written since %s: %v\n", "reports: not written\n", s.Since.Format(time.RFC3339), s.Err)
 		return
 	case s.Waiting:
 		b.WriteString("reports: written when all kinds have been audited\n")
@@ -46,16 +45,19 @@ func (a *auditing) describeReports(b *strings.Builder) {
 	if s.Foreign > 0 {
 		fmt.Fprintf(b, "  reports of others with names of Usher's, which are left alone: %d\n", s.Foreign)
 	}
+	if !b.named && len(s.Blocked) > 0 {
+		fmt.Fprintf(b, "  not written for namespaces: %d\n", len(s.Blocked))
+	}
 	for i, blocked := range s.Blocked {
 		if i == blockedShown {
-			fmt.Fprintf(b, "  and %d more namespaces\n", len(s.Blocked)-blockedShown)
+			b.names("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
 			return
 		}
 		where := "namespace " + blocked.Namespace
 		if blocked.Namespace == "" {
 			where = "cluster-scoped objects"
 		}
-		fmt.Fprintf(b, "  not written for %s: %v\n", where, blocked.Err)
+		b.names("  not written for %s: %v\n", where, blocked.Err)
 	}
 }
 

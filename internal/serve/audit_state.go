@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/audit/result"
@@ -32,13 +31,13 @@ func (a *auditing) api() auditapi.Options {
 }
 
 // describe writes how far the audit has come, and which kinds it cannot read.
-func (a *auditing) describe(b *strings.Builder) {
+func (a *auditing) describe(b *page) {
 	if a == nil {
 		return
 	}
 	auditor := a.current.Load()
 	if auditor == nil {
-		fmt.Fprintf(b, "audit: by the replica that leads, %s\n", cmp.Or(a.leader(), "which is not known yet"))
+		b.either("audit: by the replica that leads, %s\n", "audit: by the replica that leads\n", cmp.Or(a.leader(), "which is not known yet"))
 		return
 	}
 	kinds := auditor.Kinds()
@@ -57,10 +56,15 @@ func (a *auditing) describe(b *strings.Builder) {
 	if omitted > 0 {
 		fmt.Fprintf(b, "  %d objects are left out, since the memory does not suffice: increase --audit-memory\n", omitted)
 	}
+	troubled := 0
 	for i := range kinds {
 		if text := trouble(&kinds[i], time.Now()); text != "" {
-			fmt.Fprintf(b, "  %s: %s\n", name(kinds[i].Kind), text)
+			troubled++
+			b.names("  %s: %s\n", name(kinds[i].Kind), text)
 		}
+	}
+	if troubled > 0 && !b.named {
+		fmt.Fprintf(b, "  kinds whose results are not current or not complete: %d\n", troubled)
 	}
 	a.describeReports(b)
 }

@@ -84,7 +84,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	}
 	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
 	known.CountFailedHandshakes(a.server.Server)
-	a.server.Handler = s.authorizationMux(a.server, c, known)
+	a.server.Handler = s.authorizationMux(a, c)
 	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
 	a.server.TLSConfig = known.ConfigureTLS(&tls.Config{
 		MinVersion:     s.config.TLSMinVersion,
@@ -94,14 +94,14 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	return a, nil
 }
 
-func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, known *clientauth.Authenticator) http.Handler {
+func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler {
 	options := authorization.Options{
 		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}
 	// Each endpoint has slots of its own, and API servers do not wait for one.
 	limits := s.limits.Beside(limit.Options{Slots: -1, Turn: -1, Log: s.config.Log})
 	limited := limits.Handler
-	if known != nil {
+	if a.callers != nil {
 		limited = limits.Proven
 	}
 	mux := http.NewServeMux()
@@ -122,10 +122,10 @@ func (s *Server) authorizationMux(server *graceful.Server, c *Authorization, kno
 			decider = s.cluster.failing.Wrap(decider)
 		}
 		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
-		mux.Handle(endpoint.path, known.Require(server.Count(answers)))
+		mux.Handle(endpoint.path, a.callers.Require(a.server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /readyz", s.ready(a.listener))
 	return mux
 }
 

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/internal/probe"
@@ -57,7 +56,7 @@ func (m *clusterRuntime) areCalled() (called, known bool) {
 }
 
 // describeCalls writes whether API servers call the webhooks, for people.
-func (m *clusterRuntime) describeCalls(b *strings.Builder) {
+func (m *clusterRuntime) describeCalls(b *page) {
 	if m.prober == nil {
 		return
 	}
@@ -69,9 +68,11 @@ func (m *clusterRuntime) describeCalls(b *strings.Builder) {
 	case result.State == probe.Called:
 		fmt.Fprintf(b, "calls of API servers: verified since %s, last %s ago\n", since, time.Since(result.At).Round(time.Second))
 	case result.State == probe.NotCalled:
-		fmt.Fprintf(b, "calls of API servers: NONE since %s, policies are not enforced\n  %s\n", since, result.Message)
+		fmt.Fprintf(b, "calls of API servers: NONE since %s, policies are not enforced\n", since)
+		b.reason(result.Message)
 	case result.State == probe.Unknown:
-		fmt.Fprintf(b, "calls of API servers: cannot be verified, since %s\n  %s\n", since, result.Message)
+		fmt.Fprintf(b, "calls of API servers: cannot be verified, since %s\n", since)
+		b.reason(result.Message)
 	default:
 		b.WriteString("calls of API servers: not verified yet\n")
 	}

@@ -32,6 +32,9 @@ type Clients struct {
 	// Reviews authenticates and authorizes the callers of the server's own API. It has a separate
 	// rate limit, because callers control the number of its requests.
 	Reviews kubernetes.Interface
+	// Readers does the same for callers of the webhook port who read names: anybody who reaches the
+	// port controls the number of its requests. It may be nil: nobody is known then.
+	Readers kubernetes.Interface
 	// Access asks what users may do, for policies that ask. It has a rate limit of its own, since
 	// users whose requests are decided control the number of its requests.
 	Access kubernetes.Interface
@@ -58,6 +61,12 @@ func Connect(c *rest.Config) (*Clients, error) {
 	asking := rest.CopyConfig(c)
 	asking.QPS, asking.Burst = 50, 100
 	reviews, err := kubernetes.NewForConfigAndClient(asking, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API server: %w", err)
+	}
+	reading := rest.CopyConfig(c)
+	reading.QPS, reading.Burst = 10, 20
+	readers, err := kubernetes.NewForConfigAndClient(reading, transport)
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
 	}
@@ -91,7 +100,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 	return &Clients{
 		Audit:  audit,
 		Probe:  probe.Through(probes, connections),
-		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Access: access,
+		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Readers: readers, Access: access,
 		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discover)),
 		Schemas: kube.Discovery().OpenAPIV3(),
 	}, nil

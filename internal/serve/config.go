@@ -34,8 +34,10 @@ type Config struct {
 	// BindAddress is 127.0.0.1 if empty; Port 0 lets the system choose.
 	BindAddress string
 	Port        int
-	// MetricsAddress is host:port, or "0" (or empty) for no metrics. Profile also serves profiles
-	// of the process at /debug/pprof.
+	// MetricsAddress is host:port, or "0" (or empty) for no metrics. Unless it is a loopback address,
+	// these metrics are without names of policies and namespaces: users of Cluster who may get /metrics
+	// read all at the port of the webhooks. Profile also serves profiles of the process at
+	// /debug/pprof.
 	MetricsAddress string
 	Profile        bool
 
@@ -93,6 +95,9 @@ type Config struct {
 
 	// ShutdownGrace limits how long requests in flight may take to finish; 0 means 10 s.
 	ShutdownGrace time.Duration
+
+	// exposed says that ports are reached from other machines, whatever their addresses.
+	exposed bool
 
 	// Log is slog.Default if nil.
 	Log *slog.Logger

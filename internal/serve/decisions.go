@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/observe/recent"
@@ -81,9 +80,10 @@ func (a *decisionsAPI) list(w http.ResponseWriter, r *http.Request, filter *rece
 		return
 	}
 	out := &paced{w: w, control: http.NewResponseController(w), timeout: a.writeTimeout}
+	out.end, _ = r.Context().Deadline()
 	out.printf(`{"apiVersion":"usher.dev/v1","kind":"DecisionList","items":[`)
 	end := a.ring.Next()
-	cursor := a.ring.Read(a.ring.Last(last, filter), filter)
+	cursor := a.ring.Last(last, filter)
 	separator, missed := "", uint64(0)
 	buffer := make([]*recent.Decision, 0, batch)
 	for {
@@ -110,11 +110,11 @@ func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request del
 	if r.Method == http.MethodHead {
 		return
 	}
-	from, seen := a.resume(r.Header.Get("Last-Event-ID"))
-	if !seen {
-		from = a.ring.Last(last, filter)
+	cursor := a.ring.Last(last, filter)
+	if from, seen := a.resume(r.Header.Get("Last-Event-ID")); seen {
+		cursor = a.ring.Read(from, filter)
 	}
-	s, err := a.ring.Subscribe(ownerOf(request.User.GetName()), from, filter)
+	s, err := a.ring.Subscribe(delegated.Owner(request.User), cursor)
 	if err != nil {
 		delegated.WriteStatus(w, refusal(err))
 		return
@@ -168,15 +168,6 @@ func (a *decisionsAPI) follow(r *http.Request, s *recent.Subscription, e *events
 	}
 }
 
-// ownerOf returns who shares the places of subscribers: a user, or the ServiceAccounts of a
-// namespace, of which some users can create any number.
-func ownerOf(user string) string {
-	if namespace, _, err := serviceaccount.SplitUsername(user); err == nil {
-		return serviceaccount.MakeNamespaceGroupName(namespace)
-	}
-	return user
-}
-
 // refusal is the status for a subscriber that is not served.
 func refusal(err error) error {
 	if errors.Is(err, recent.ErrTooMany) {
@@ -205,12 +196,13 @@ func line(d *recent.Decision) []byte {
 	return text
 }
 
-// A paced writes to a client that has to receive each part within a timeout. The first error ends
-// it.
+// A paced writes to a client that has to receive each part within a timeout, and all until the end,
+// if there is one. The first error ends it.
 type paced struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	end     time.Time
 	err     error
 	dirty   bool
 }
@@ -221,7 +213,11 @@ func (p *paced) printf(format string, args ...any) {
 	}
 	if !p.dirty {
 		// Connections that have no deadlines end otherwise.
-		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout))
+		until := time.Now().Add(p.timeout)
+		if !p.end.IsZero() && p.end.Before(until) {
+			until = p.end
+		}
+		_ = p.control.SetWriteDeadline(until)
 	}
 	p.dirty = true
 	_, p.err = fmt.Fprintf(p.w, format, args...) //nolint:gosec // It is JSON or events, and no sniffing is allowed.

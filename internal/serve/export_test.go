@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -149,7 +148,7 @@ func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
 
 // Describe is what people are told.
 func (u *ProofsUnderTest) Describe(counts map[api.ProofState]int) string {
-	var b strings.Builder
+	b := page{named: true}
 	u.p.describe(&b, DefaultProofSecret, counts)
 	return b.String()
 }
@@ -170,7 +169,7 @@ func (u PolicyKinds) Count() map[string]int { return u.k.count() }
 
 // Describe returns what /readyz?verbose says.
 func (u PolicyKinds) Describe() string {
-	var b strings.Builder
+	b := page{named: true}
 	u.k.describe(&b)
 	return b.String()
 }
@@ -215,7 +214,7 @@ func NewAuditTerm(compiled []compile.Compiled) AuditTerm {
 func (a AuditTerm) Follow(ctx context.Context, lists []*metav1.APIResourceList, complete bool) (string, *metrics.AuditState, []result.Result) {
 	a.t.scopes.lists.Store(&discovered{lists: lists, complete: complete})
 	a.t.follow(ctx)
-	var ready strings.Builder
+	ready := page{named: true}
 	a.t.describe(&ready)
 	results, _ := a.t.auditor.Namespace("")
 	return ready.String(), a.t.state(), results
@@ -239,3 +238,9 @@ func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Lo
 
 // Overruns runs the evaluations of a server.
 func (s *Server) Overruns() *overrun.Watch { return s.overruns }
+
+// Exposed returns a configuration whose ports count as reached from other machines.
+func Exposed(c Config) Config {
+	c.exposed = true
+	return c
+}

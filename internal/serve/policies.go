@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/live"
@@ -49,7 +48,7 @@ func (m *clusterRuntime) learn(ctx context.Context, l *live.Live) error {
 }
 
 // describeAdmission writes how the admission policies of the API server are read.
-func (m *clusterRuntime) describeAdmission(b *strings.Builder, status live.Status) {
+func (m *clusterRuntime) describeAdmission(b *page, status live.Status) {
 	switch {
 	case m.admission == nil:
 		b.WriteString("admission policies of the API server: not read\n")
@@ -62,8 +61,10 @@ func (m *clusterRuntime) describeAdmission(b *strings.Builder, status live.Statu
 	for _, r := range m.admission.Readings() {
 		fmt.Fprintf(b, "  %s: ", r.Kind.Kind)
 		switch {
+		case r.Err != nil && !b.named:
+			b.WriteString("not read\n")
 		case r.Err != nil:
-			fmt.Fprintf(b, "%v\n", r.Err)
+			b.names("%v\n", r.Err)
 		case r.Version == "":
 			b.WriteString("not read yet\n")
 		case m.enforcesAdmission():

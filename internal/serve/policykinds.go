@@ -223,10 +223,12 @@ func (k *policyKinds) count() map[string]int {
 }
 
 // describe writes which kinds differ from those of this version.
-func (k *policyKinds) describe(b *strings.Builder) {
+func (k *policyKinds) describe(b *page) {
 	for _, r := range k.readings() {
-		if _, text := k.state(&r); text != "" {
-			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, text)
+		if state, text := k.state(&r); text != "" && b.named {
+			b.names("  %s: %s\n", r.Kind.Kind, text)
+		} else if text != "" {
+			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, state)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -295,20 +294,20 @@ func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 }
 
 // describe writes the state of proofs as text.
-func (p *proofs) describe(b *strings.Builder, secret string, counts map[api.ProofState]int) {
+func (p *proofs) describe(b *page, secret string, counts map[api.ProofState]int) {
 	p.mu.Lock()
 	keys, state, err := p.keys, p.prover.State(), p.err
 	p.mu.Unlock()
 	if state == nil {
 		return
 	}
-	fmt.Fprintf(b, "policy proofs: by %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
+	b.either("policy proofs: by %s, made %s, in Secret %s\n", "policy proofs\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
 	fmt.Fprintf(b, "  policies: %d proven, %d from before proofs, %d unproven\n", counts[api.Proven], counts[api.Recorded], counts[api.Unproven])
 	if !keys.Previous.IsZero() {
-		fmt.Fprintf(b, "  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
+		b.names("  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
 	}
 	if state.Sign != keys.Current {
-		fmt.Fprintf(b, "  it is used when every live replica has read it; until then %s is\n", state.Sign)
+		b.names("  it is used when every live replica has read it; until then %s is\n", state.Sign)
 	}
 	switch r := state.Record; {
 	case r.Made == nil:
@@ -319,6 +318,6 @@ func (p *proofs) describe(b *strings.Builder, secret string, counts map[api.Proo
 		fmt.Fprintf(b, "  there was no place to record %d policies: have them adopted with 'usher authz adopt'\n", r.LeftOut)
 	}
 	if err != nil {
-		fmt.Fprintf(b, "  %v\n", err)
+		b.reason(err)
 	}
 }

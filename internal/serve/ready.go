@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,13 +20,35 @@ func health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
+// verbosePath is what callers need the right to get to read names at /readyz?verbose. Everybody may
+// get /readyz itself in a cluster; below it only monitoring may.
+const verbosePath = "/readyz/verbose"
+
 // ready responds whether requests should be sent here: policies are loaded and the server is not
 // shutting down. Problems with policies do not make it unready, because the last good version of
-// each is in force. With ?verbose it lists them.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+// each is in force. With ?verbose it lists them, by name for callers that may know names.
+func (s *Server) ready(at net.Listener) http.HandlerFunc {
+	plain := func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page{}) }
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page{named: true}) })
+	if s.isConfined(at) {
+		return named
+	}
+	if s.readers == nil {
+		return plain
+	}
+	guarded := s.readers.Require(verbosePath, named)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("verbose") && r.Header.Get("Authorization") != "" {
+			guarded.ServeHTTP(w, r)
+			return
+		}
+		plain(w, r)
+	}
+}
+
+func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page) {
 	status := s.live.Status()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	var b strings.Builder
 	code := http.StatusOK
 	switch {
 	case s.webhooks.Ending():
@@ -38,24 +61,71 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		b.WriteString("ok\n")
 	}
 	overruns := s.overruns.State()
-	describeOverruns(&b, overruns)
+	describeOverruns(b, overruns)
 	if r.URL.Query().Has("verbose") {
-		nameOverruns(&b, overruns)
-		if s.cluster != nil {
-			s.cluster.describe(&b, status)
-		}
-		if s.protection.killSwitchOn() {
-			fmt.Fprintf(&b, "authorization policies deny nothing, since %s exists\n", s.protection.KillSwitchFile)
-		}
-		s.describeWorkers(&b)
-		describe(&b, status)
+		nameOverruns(b, overruns)
+		s.describe(b, status)
 	}
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, b.String())
 }
 
+// A page is what /readyz?verbose says. Everybody may read which parts work, and numbers. Names are
+// those of namespaces, policies, other objects and servers, and errors, which quote them.
+type page struct {
+	strings.Builder
+
+	named bool
+}
+
+// names writes what has names.
+func (p *page) names(format string, args ...any) {
+	if p.named {
+		fmt.Fprintf(p, format, args...)
+	}
+}
+
+// either writes what has names, or a line instead.
+func (p *page) either(format, instead string, args ...any) {
+	if !p.named {
+		p.WriteString(instead)
+	}
+	p.names(format, args...)
+}
+
+// reason writes why the line before is as it is.
+func (p *page) reason(why any) { p.either("  %v\n", "  reason withheld\n", why) }
+
+// list writes how many there are of something, if there are any, and which.
+func list[T any](p *page, what string, all []T) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(p, "%s: %d\n", what, len(all))
+	for _, one := range all {
+		p.names("  %v\n", one)
+	}
+}
+
+// describe writes all that there is to say.
+func (s *Server) describe(b *page, status live.Status) {
+	if s.cluster != nil {
+		s.cluster.describe(b, status)
+	}
+	if s.protection.killSwitchOn() {
+		b.either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", s.protection.KillSwitchFile)
+	}
+	s.describeWorkers(b)
+	describe(b, status)
+	if !b.named && s.readers != nil {
+		b.WriteString("names are withheld: send a bearer token of somebody who may get " + verbosePath + "\n")
+	} else if !b.named {
+		b.WriteString("names are withheld: the server is reached from other machines, and no cluster says who may know them\n")
+	}
+}
+
 // describe writes a status as text.
-func describe(b *strings.Builder, status live.Status) {
+func describe(b *page, status live.Status) {
 	if status.Generation == 0 {
 		return
 	}
@@ -64,39 +134,19 @@ func describe(b *strings.Builder, status live.Status) {
 		fmt.Fprintf(b, "  %s: %d\n", kind, status.Policies[kind])
 	}
 	fmt.Fprintf(b, "rules: %d\n", status.Rules)
-	fmt.Fprintf(b, "problems: %d\n", len(status.Problems))
-	for _, problem := range status.Problems {
-		fmt.Fprintf(b, "  %s\n", problem)
+	if len(status.Problems) == 0 {
+		b.WriteString("problems: 0\n")
 	}
-	if len(status.Pending) > 0 {
-		fmt.Fprintf(b, "not compiled yet: %d\n", len(status.Pending))
-		for _, policy := range status.Pending {
-			fmt.Fprintf(b, "  %s\n", policy)
-		}
-	}
-	if len(status.Surplus) > 0 {
-		fmt.Fprintf(b, "not in force, since their namespace has too many: %d\n", len(status.Surplus))
-		for _, policy := range status.Surplus {
-			fmt.Fprintf(b, "  %s\n", policy)
-		}
-	}
-	if len(status.OnLastGood) > 0 {
-		b.WriteString("enforced in their last good version:\n")
-		for _, policy := range status.OnLastGood {
-			fmt.Fprintf(b, "  %s\n", policy)
-		}
-	}
-	if len(status.NotEnforced) > 0 {
-		b.WriteString("not enforced, since they never compiled or are not proven:\n")
-		for _, policy := range status.NotEnforced {
-			fmt.Fprintf(b, "  %s\n", policy)
-		}
-	}
+	list(b, "problems", status.Problems)
+	list(b, "not compiled yet", status.Pending)
+	list(b, "not in force, since their namespace has too many", status.Surplus)
+	list(b, "enforced in their last good version", status.OnLastGood)
+	list(b, "not enforced, since they never compiled or are not proven", status.NotEnforced)
 }
 
 // describe writes the state of the server in the cluster as text.
-func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
-	fmt.Fprintf(b, "cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
+func (m *clusterRuntime) describe(b *page, status live.Status) {
+	b.names("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
 	m.kinds.describe(b)
 	m.describeAdmission(b, status)
@@ -108,36 +158,36 @@ func (m *clusterRuntime) describe(b *strings.Builder, status live.Status) {
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {
 		version, name := kind.Kind.ToAPIVersionAndKind()
-		fmt.Fprintf(b, "  %s %s: %d objects", version, name, kind.Objects)
+		b.names("  %s %s: %d objects", version, name, kind.Objects)
 		switch {
 		case kind.Err != nil:
-			fmt.Fprintf(b, ", each is read when it is needed: %v", kind.Err)
+			b.names(", each is read when it is needed: %v", kind.Err)
 		case !kind.Current:
-			b.WriteString(", not complete yet")
+			b.names(", not complete yet")
 		}
-		b.WriteString("\n")
+		b.names("\n")
 	}
 }
 
-func (m *clusterRuntime) describeWebhookConfig(b *strings.Builder) {
+func (m *clusterRuntime) describeWebhookConfig(b *page) {
 	if m.webhookConfig == nil {
 		b.WriteString("registration: left to others\n")
 		return
 	}
 	state := m.webhookConfig.status()
-	name := cmp.Or(m.WebhookConfig.Name, "usher")
+	b.either("registration %s: ", "registration: ", cmp.Or(m.WebhookConfig.Name, "usher"))
 	switch {
 	case state.since.IsZero():
-		fmt.Fprintf(b, "registration %s: not made yet\n", name)
+		b.WriteString("not made yet\n")
 	case state.done:
-		fmt.Fprintf(b, "registration %s: as the policies need it, since %s\n", name, state.since.Format(time.RFC3339))
+		fmt.Fprintf(b, "as the policies need it, since %s\n", state.since.Format(time.RFC3339))
 	default:
-		fmt.Fprintf(b, "registration %s: fails, since %s\n", name, state.since.Format(time.RFC3339))
+		fmt.Fprintf(b, "fails, since %s\n", state.since.Format(time.RFC3339))
 	}
 	if state.err != nil {
-		fmt.Fprintf(b, "  %v\n", state.err)
+		b.reason(state.err)
 	}
 	keys, chosen := m.routes.table.Load().keys, m.routes.chosen.Load()
-	fmt.Fprintf(b, "webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
-	fmt.Fprintf(b, "  registered: %s, since %s\n", chosen.name, chosen.reason)
+	b.names("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
+	b.names("  registered: %s, since %s\n", chosen.name, chosen.reason)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"strconv"
 	"time"
@@ -25,6 +24,7 @@ import (
 	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/clientauth"
+	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/memory"
@@ -51,6 +51,8 @@ type Server struct {
 	// cluster is nil if the server has no cluster.
 	cluster *clusterRuntime
 	callers *clientauth.Authenticator
+	// readers lets those callers through who may read names; nil if there is no cluster to say who may.
+	readers *delegated.Guard
 	// authorizer is nil if authorization webhooks are not served.
 	authorizer *authorizer
 	// api is nil if the server's own API is not served.
@@ -217,9 +219,12 @@ func (s *Server) observe(status live.Status) {
 	}
 }
 
-func (s *Server) listen() error {
+// listen opens the ports for admission and metrics, and finds out who may read names there.
+func (s *Server) listen() (err error) {
+	if s.readers, err = s.newReaders(); err != nil {
+		return err
+	}
 	address := net.JoinHostPort(s.config.BindAddress, strconv.Itoa(s.config.Port))
-	var err error
 	if s.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("open webhook port: %w", err)
 	}
@@ -252,7 +257,10 @@ func (s *Server) close() {
 func (s *Server) mux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /readyz", s.ready(s.listener))
+	if s.readers != nil && s.meterListener != nil {
+		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
+	}
 	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(recent.Wrap(s.live, s.decisions), s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
@@ -289,19 +297,6 @@ func (s *Server) loaded(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) meteringMux() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.metrics.Handler())
-	if s.config.Profile {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
-	return mux
 }
 
 // URL returns the URL of the webhooks.

@@ -37,7 +37,7 @@ func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
 	verbose := h.get("/readyz?verbose")
 	for _, want := range []string{
 		"ok\n", "problems: 1\n", "spec.overrideRules[0].overriders.cue: ",
-		"last good version:\n  ClusterOverridePolicy label\n",
+		"last good version: 1\n  ClusterOverridePolicy label\n",
 	} {
 		if !strings.Contains(verbose, want) {
 			t.Errorf("/readyz?verbose has no %q:\n%s", want, verbose)

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/lang/cue/worker"
@@ -30,7 +29,7 @@ func ended(state worker.Stats) map[string]int {
 const mostNamed = 20
 
 // describeWorkers writes the state of the CUE worker processes as text.
-func (s *Server) describeWorkers(b *strings.Builder) {
+func (s *Server) describeWorkers(b *page) {
 	state := s.workers.Stats()
 	fmt.Fprintf(b, "processes for CUE: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
 	fmt.Fprintf(b, "  answered: %d, waiting now: %d, waited in all: %s\n", state.Answered, state.Waiting, state.Waited.Round(time.Millisecond))
@@ -40,14 +39,17 @@ func (s *Server) describeWorkers(b *strings.Builder) {
 	if state.Refused > 0 {
 		fmt.Fprintf(b, "  refused, since too many of the same tenant waited: %d\n", state.Refused)
 	}
+	if !b.named && len(state.LowTenants) > 0 {
+		fmt.Fprintf(b, "  slow, so that others come first: %d\n", len(state.LowTenants))
+	}
 	for i, tenant := range state.LowTenants {
 		if i == mostNamed {
-			fmt.Fprintf(b, "  and %d more\n", len(state.LowTenants)-i)
+			b.names("  and %d more\n", len(state.LowTenants)-i)
 			break
 		}
 		if tenant == "" {
 			tenant = "policies of the cluster"
 		}
-		fmt.Fprintf(b, "  slow, so that others come first: %s\n", tenant)
+		b.names("  slow, so that others come first: %s\n", tenant)
 	}
 }

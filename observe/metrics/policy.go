@@ -18,6 +18,9 @@ type policies struct {
 	// series is replaced whole, under mutex, when a policy comes or goes.
 	series atomic.Pointer[map[usher.PolicyRef]*series]
 	mutex  sync.Mutex
+	// deleted has what the policies that are gone had counted, by kind: sums over all policies of a
+	// kind must not fall. It is under mutex.
+	deleted map[string]*series
 }
 
 // series are the counters of one policy.
@@ -38,6 +41,7 @@ func (p *policies) init(m *Metrics) {
 	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels...)
 	p.duration = m.counter("policy_duration_seconds_total", "Total run time of rules of the policy.", labels...)
 	p.series.Store(&map[usher.PolicyRef]*series{})
+	p.deleted = map[string]*series{}
 }
 
 // count adds up what the rules of one decision did.
@@ -103,7 +107,26 @@ func (p *policies) keep(current []usher.PolicyRef) {
 			next[policy] = &series{}
 		}
 	}
+	for policy, s := range known {
+		if next[policy] != nil {
+			continue
+		}
+		if p.deleted[policy.Kind] == nil {
+			p.deleted[policy.Kind] = &series{}
+		}
+		p.deleted[policy.Kind].add(s)
+	}
 	p.series.Store(&next)
+}
+
+func (s *series) add(other *series) {
+	for _, pair := range [][2]*atomic.Uint64{
+		{&s.evaluations, &other.evaluations}, {&s.denials, &other.denials}, {&s.wouldDeny, &other.wouldDeny},
+		{&s.exempted, &other.exempted}, {&s.patches, &other.patches}, {&s.errors, &other.errors},
+	} {
+		pair[0].Add(pair[1].Load())
+	}
+	s.nanoseconds.Add(other.nanoseconds.Load())
 }
 
 // Describe implements prometheus.Collector.
@@ -115,18 +138,37 @@ func (p *policies) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (p *policies) Collect(metrics chan<- prometheus.Metric) {
-	sent := scrape(metrics)
 	for policy, s := range *p.series.Load() {
-		send := func(desc *prometheus.Desc, value float64) {
-			sent.count(desc, value, policy.Kind, policy.Namespace, policy.Name)
-		}
-		send(p.evaluations, float64(s.evaluations.Load()))
-		send(p.denials, float64(s.denials.Load()))
-		send(p.wouldDeny, float64(s.wouldDeny.Load()))
-		send(p.spared, float64(s.wouldDeny.Load()))
-		send(p.exempted, float64(s.exempted.Load()))
-		send(p.patches, float64(s.patches.Load()))
-		send(p.errors, float64(s.errors.Load()))
-		send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))
+		p.send(metrics, policy, s)
+	}
+}
+
+func (p *policies) send(metrics chan<- prometheus.Metric, policy usher.PolicyRef, s *series) {
+	sent := scrape(metrics)
+	send := func(desc *prometheus.Desc, value float64) {
+		sent.count(desc, value, policy.Kind, policy.Namespace, policy.Name)
+	}
+	send(p.evaluations, float64(s.evaluations.Load()))
+	send(p.denials, float64(s.denials.Load()))
+	send(p.wouldDeny, float64(s.wouldDeny.Load()))
+	send(p.spared, float64(s.wouldDeny.Load()))
+	send(p.exempted, float64(s.exempted.Load()))
+	send(p.patches, float64(s.patches.Load()))
+	send(p.errors, float64(s.errors.Load()))
+	send(p.duration, math.Max(0, float64(s.nanoseconds.Load())/1e9))
+}
+
+// deletedPolicies collects what policies that are gone had counted.
+type deletedPolicies struct{ of *policies }
+
+// Describe implements prometheus.Collector. The descriptions are those of policies.
+func (deletedPolicies) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (d deletedPolicies) Collect(metrics chan<- prometheus.Metric) {
+	d.of.mutex.Lock()
+	defer d.of.mutex.Unlock()
+	for kind, s := range d.of.deleted {
+		d.of.send(metrics, usher.PolicyRef{Kind: kind}, s)
 	}
 }

@@ -56,6 +56,8 @@ type kept struct {
 	phase   uint8
 	verdict uint8
 	flags   flags
+	// share is where it goes when it is no longer among the last ones of all.
+	share uint8
 }
 
 type flags uint8
@@ -93,8 +95,11 @@ type keptShort struct {
 const sizeOfKept, sizeOfRule, sizeOfName = 144, 16, 8
 
 // size returns what the kept takes of memory, without the names of policies, which all have in
-// common.
+// common; 0 for nil.
 func (k *kept) size() int64 {
+	if k == nil {
+		return 0
+	}
 	return int64(sizeOfKept + cap(k.text) + sizeOfRule*cap(k.rules) + sizeOfName*cap(k.names))
 }
 
@@ -170,7 +175,9 @@ func flagsOf(r *usher.Request, d *usher.Decision) (f flags) {
 func copied(all *[texts]string) *kept {
 	total := 0
 	for i := range all {
-		all[i] = cut(all[i], longest[i])
+		if len(all[i]) > longest[i] {
+			all[i] = cut(all[i], longest[i])
+		}
 		total += len(all[i])
 	}
 	var k *kept
@@ -285,7 +292,12 @@ func (k *kept) addRule(f *usher.Finding) {
 }
 
 // own bounds a name of a policy.
-func own(text string) string { return cut(text, longestName) }
+func own(text string) string {
+	if len(text) <= longestName {
+		return text
+	}
+	return cut(text, longestName)
+}
 
 // decision returns the decision for readers.
 func (k *kept) decision() *Decision {

@@ -25,7 +25,7 @@ func fixed(d usher.Decision, err error) usher.Decider {
 // last returns the last decision of a ring.
 func last(t *testing.T, ring *recent.Ring) *recent.Decision {
 	t.Helper()
-	all, _ := ring.Read(ring.Last(1, nil), nil).Next(make([]*recent.Decision, 0, 1))
+	all, _ := ring.Last(1, nil).Next(make([]*recent.Decision, 0, 1))
 	if len(all) != 1 {
 		t.Fatal("nothing is kept")
 	}
@@ -251,15 +251,17 @@ func typical() (*usher.Request, usher.Decision) {
 	}, d
 }
 
-// TestMemory: the ring holds as many decisions as it promises, if they are as usual.
+// TestMemory: the ring holds as many decisions as it promises, if they are as usual, of enough
+// namespaces.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	r, d := typical()
 	ring := &recent.Ring{}
-	for range recent.Size + 100 {
+	for i := range 8 * recent.Size {
+		r.Namespace = fmt.Sprintf("team-shop-production-%d", i%2048)
 		ring.Add(r, &d, nil, time.Now())
 	}
-	all, lost := ring.Read(100, nil).Next(make([]*recent.Decision, 0, recent.Size))
+	all, lost := ring.Last(recent.Size, nil).Next(make([]*recent.Decision, 0, recent.Size))
 	if len(all) != recent.Size || lost != 0 {
 		t.Errorf("%d are kept and %d lost, in %d bytes", len(all), lost, ring.Bytes())
 	}

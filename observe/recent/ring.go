@@ -2,6 +2,7 @@ package recent
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,20 +16,25 @@ const (
 	// MaxBytes is how much memory they take at most. If names are so long that they would take more,
 	// fewer are kept.
 	MaxBytes = 4 << 20
-	// shared is how many of the last decisions readers have in common.
-	shared = 256
+	// lineSize is how many of them are the last ones of all, and lineBytes what these take at most.
+	lineSize, lineBytes = Size / 2, MaxBytes / 2
+	// readSize is how many of the last decisions readers have in common.
+	readSize = 256
 )
 
-// A Ring has the last [Size] decisions. The zero Ring is empty. It is safe for concurrent use.
+// A Ring has the last decisions, and the last ones of each namespace: [Size] together. The zero Ring
+// is empty. It is safe for concurrent use.
 type Ring struct {
 	next  atomic.Uint64
-	slots [Size]atomic.Pointer[kept]
-	// tail is the sequence number of the oldest decision that is kept, if there is no newer one in
-	// its slot. Bytes is what all that are kept take.
+	slots [lineSize]atomic.Pointer[kept]
+	// tail is the sequence number of the oldest decision in slots, if there is no newer one in its
+	// slot. Bytes is what all in slots take.
 	tail  atomic.Uint64
 	bytes atomic.Int64
+	// shares have older decisions.
+	shares [shares]share
 	// read are decisions in the form for readers, of whom most read the same ones at the same time.
-	read [shared]atomic.Pointer[Decision]
+	read [readSize]atomic.Pointer[Decision]
 
 	subscribers
 	mu sync.Mutex
@@ -42,15 +48,16 @@ func (r *Ring) Add(request *usher.Request, d *usher.Decision, err error, start t
 	if k == nil {
 		return
 	}
+	k.share = shareOf(request)
 	k.sequence = r.next.Add(1) - 1
 	r.store(k)
 	r.wake()
 }
 
 // store puts a decision into its slot, unless a goroutine that was faster by a whole round has put a
-// later one there, and removes the oldest ones if all take too much memory.
+// later one there, and moves the oldest ones to their shares if all take too much memory.
 func (r *Ring) store(k *kept) {
-	slot := &r.slots[k.sequence%Size]
+	slot := &r.slots[k.sequence%lineSize]
 	for {
 		before := slot.Load()
 		if before != nil && before.sequence > k.sequence {
@@ -61,12 +68,12 @@ func (r *Ring) store(k *kept) {
 			break
 		}
 	}
-	for r.bytes.Load() > MaxBytes {
+	for r.bytes.Load() > lineBytes {
 		oldest := r.oldest(k.sequence + 1)
 		if oldest >= k.sequence {
 			return
 		}
-		slot := &r.slots[oldest%Size]
+		slot := &r.slots[oldest%lineSize]
 		before := slot.Load()
 		if tail := r.tail.Load(); tail <= oldest && r.tail.CompareAndSwap(tail, oldest+1) &&
 			before != nil && before.sequence == oldest && slot.CompareAndSwap(before, nil) {
@@ -75,42 +82,55 @@ func (r *Ring) store(k *kept) {
 	}
 }
 
+// account counts what was added to the line, and moves what was removed to its share.
 func (r *Ring) account(added, removed *kept) {
-	n := int64(0)
-	if added != nil {
-		n += added.size()
-	}
+	r.bytes.Add(added.size() - removed.size())
 	if removed != nil {
-		n -= removed.size()
+		r.shares[removed.share].put(removed)
 	}
-	r.bytes.Add(n)
 }
 
-// oldest returns the sequence number of the oldest decision that is kept when next is the next one.
+// oldest returns the sequence number of the oldest decision in the line when next is the next one.
 func (r *Ring) oldest(next uint64) uint64 {
-	return max(next-min(next, Size), r.tail.Load())
+	return max(next-min(next, lineSize), r.tail.Load())
 }
 
 // Next returns the sequence number of the decision that is added next.
 func (r *Ring) Next() uint64 { return r.next.Load() }
 
-// Last returns the sequence number from which on there are n decisions that a filter selects, or as
-// many as are kept.
-func (r *Ring) Last(n int, f *Filter) uint64 {
+// Last returns a cursor for the last n decisions that a filter selects, or as many as are kept, and
+// those after them.
+func (r *Ring) Last(n int, f *Filter) *Cursor {
 	next := r.next.Load()
 	oldest := r.oldest(next)
 	at := next
 	for ; at > oldest && n > 0; at-- {
-		k := r.slots[(at-1)%Size].Load()
+		k := r.slots[(at-1)%lineSize].Load()
 		if k != nil && k.sequence == at-1 && f.selects(k) {
 			n--
 		}
 	}
-	return at
+	if n > 0 {
+		for _, k := range slices.Backward(r.shared(0, oldest)) {
+			if f.selects(k) {
+				at = k.sequence
+				if n--; n == 0 {
+					break
+				}
+			}
+		}
+	}
+	return &Cursor{ring: r, filter: f, at: at, gone: oldest}
 }
 
 // Bytes returns what the decisions take of memory.
-func (r *Ring) Bytes() int64 { return r.bytes.Load() }
+func (r *Ring) Bytes() int64 {
+	n := r.bytes.Load()
+	for i := range r.shares {
+		n += r.shares[i].bytes.Load()
+	}
+	return n
+}
 
 // A Cursor reads the decisions of a ring in order. It is for one goroutine.
 type Cursor struct {
@@ -118,6 +138,9 @@ type Cursor struct {
 	filter *Filter
 	// at is the sequence number of the next decision to read.
 	at uint64
+	// gone is a sequence number: decisions before it that are not kept were gone when the cursor was
+	// made. They are not lost.
+	gone uint64
 }
 
 // Read returns a cursor for the decisions that a filter selects, from a sequence number on.
@@ -134,11 +157,12 @@ func (c *Cursor) Until(dst []*Decision, end uint64) (all []*Decision, lost uint6
 	next := min(c.ring.next.Load(), end)
 	for len(dst) < cap(dst) && c.at < next {
 		if oldest := c.ring.oldest(c.ring.next.Load()); c.at < oldest {
-			lost += oldest - c.at
-			c.at = oldest
+			var missed uint64
+			dst, missed = c.older(dst, min(oldest, next))
+			lost += missed
 			continue
 		}
-		k := c.ring.slots[c.at%Size].Load()
+		k := c.ring.slots[c.at%lineSize].Load()
 		switch {
 		case k == nil && c.at < c.ring.tail.Load():
 			continue
@@ -158,17 +182,43 @@ func (c *Cursor) Until(dst []*Decision, end uint64) (all []*Decision, lost uint6
 	return dst, lost
 }
 
+// older appends decisions that are in shares, up to the capacity of dst, or until it arrives at the
+// oldest decision in the line. Those that are in neither are lost.
+func (c *Cursor) older(dst []*Decision, oldest uint64) (all []*Decision, lost uint64) {
+	for _, k := range c.ring.shared(c.at, oldest) {
+		if len(dst) == cap(dst) {
+			return dst, lost
+		}
+		lost += c.pass(k.sequence)
+		c.at++
+		if c.filter.selects(k) {
+			dst = append(dst, c.ring.decision(k))
+		}
+	}
+	if len(dst) < cap(dst) {
+		lost += c.pass(oldest)
+	}
+	return dst, lost
+}
+
+// pass goes on to a sequence number, and returns how many decisions are lost on the way.
+func (c *Cursor) pass(to uint64) (lost uint64) {
+	lost = max(to, c.gone) - max(c.at, c.gone)
+	c.at = to
+	return lost
+}
+
 // At returns the sequence number of the next decision to read.
 func (c *Cursor) At() uint64 { return c.at }
 
 // decision returns a decision in the form for readers.
 func (r *Ring) decision(k *kept) *Decision {
-	slot := &r.read[k.sequence%shared]
+	slot := &r.read[k.sequence%readSize]
 	if d := slot.Load(); d != nil && d.Sequence == k.sequence {
 		return d
 	}
 	d := k.decision()
-	if k.sequence+shared >= r.next.Load() {
+	if k.sequence+readSize >= r.next.Load() {
 		slot.Store(d)
 	}
 	return d

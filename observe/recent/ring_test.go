@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func namesOf(all []*recent.Decision) (names []string) {
 func TestLast(t *testing.T) {
 	t.Parallel()
 	ring := &recent.Ring{}
-	if got := ring.Last(10, nil); got != 0 {
+	if got := ring.Last(10, nil).At(); got != 0 {
 		t.Errorf("the last ones of an empty ring are from %d on", got)
 	}
 	for i := range recent.Size + 5 {
@@ -37,7 +38,7 @@ func TestLast(t *testing.T) {
 		add(ring, r, usher.Allowed())
 	}
 	read := func(n int, f *recent.Filter) []string {
-		all, lost := ring.Read(ring.Last(n, f), f).Next(make([]*recent.Decision, 0, 2*recent.Size))
+		all, lost := ring.Last(n, f).Next(make([]*recent.Decision, 0, 2*recent.Size))
 		if lost > 0 {
 			t.Errorf("%d are lost", lost)
 		}
@@ -46,8 +47,9 @@ func TestLast(t *testing.T) {
 	if diff := cmp.Diff([]string{fmt.Sprint(recent.Size + 3), fmt.Sprint(recent.Size + 4)}, read(2, nil)); diff != "" {
 		t.Errorf("the last two: -want +got:\n%s", diff)
 	}
-	if got := len(read(2*recent.Size, nil)); got != recent.Size {
-		t.Errorf("%d decisions are kept, want %d", got, recent.Size)
+	// Half of the decisions are the last ones of all, others those of two namespaces.
+	if got := len(read(2*recent.Size, nil)); got < recent.Size/2+16 || got > recent.Size/2+32 {
+		t.Errorf("%d decisions are kept, want %d", got, recent.Size/2+32)
 	}
 	if diff := cmp.Diff([]string{fmt.Sprint(recent.Size + 2), fmt.Sprint(recent.Size + 4)}, read(2, &recent.Filter{Namespace: "even"})); diff != "" {
 		t.Errorf("the last two of some: -want +got:\n%s", diff)
@@ -58,7 +60,7 @@ func TestLast(t *testing.T) {
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	ring := &recent.Ring{}
-	s, err := ring.Subscribe("ann", 0, nil)
+	s, err := ring.Subscribe("ann", ring.Read(0, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,19 +112,20 @@ func TestLostAreCounted(t *testing.T) {
 	t.Parallel()
 	ring := &recent.Ring{}
 	filter := &recent.Filter{Namespace: "shop"}
-	s, err := ring.Subscribe("ann", ring.Next(), filter)
+	s, err := ring.Subscribe("ann", ring.Read(ring.Next(), filter))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range recent.Size + 7 {
+	const line = recent.Size / 2
+	for i := range line + 16 + 7 {
 		r := named(fmt.Sprint(i))
-		if i >= recent.Size {
+		if i >= line+16 {
 			r.Namespace = "shop"
 		}
 		add(ring, r, usher.Allowed())
 	}
 	all, lost := s.Next(make([]*recent.Decision, 0, 2*recent.Size))
-	if lost != 7 || len(all) != 7 || all[0].Sequence != recent.Size {
+	if lost != 7 || len(all) != 7 || all[0].Sequence != line+16 {
 		t.Errorf("%d are lost and %d read, want 7 and 7", lost, len(all))
 	}
 }
@@ -133,7 +136,7 @@ func TestSubscribersAreFair(t *testing.T) {
 	ring := &recent.Ring{}
 	subscribe := func(owner string) *recent.Subscription {
 		t.Helper()
-		s, err := ring.Subscribe(owner, 0, nil)
+		s, err := ring.Subscribe(owner, ring.Read(0, nil))
 		if err != nil {
 			t.Fatalf("%s: %v", owner, err)
 		}
@@ -143,13 +146,13 @@ func TestSubscribersAreFair(t *testing.T) {
 	for range recent.MostSubscribers {
 		greedy = append(greedy, subscribe("greedy"))
 	}
-	if _, err := ring.Subscribe("greedy", 0, nil); !errors.Is(err, recent.ErrTooMany) {
+	if _, err := ring.Subscribe("greedy", ring.Read(0, nil)); !errors.Is(err, recent.ErrTooMany) {
 		t.Errorf("one more of the same owner gets %v", err)
 	}
 	for range recent.MostSubscribers / 2 {
 		subscribe("ann")
 	}
-	if _, err := ring.Subscribe("ann", 0, nil); !errors.Is(err, recent.ErrTooMany) {
+	if _, err := ring.Subscribe("ann", ring.Read(0, nil)); !errors.Is(err, recent.ErrTooMany) {
 		t.Errorf("more than half for one of two: %v", err)
 	}
 	for i, s := range greedy {
@@ -170,7 +173,7 @@ func TestSubscribersAreFair(t *testing.T) {
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	ring := &recent.Ring{}
-	s, err := ring.Subscribe("ann", 0, nil)
+	s, err := ring.Subscribe("ann", ring.Read(0, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +182,7 @@ func TestEnd(t *testing.T) {
 	if !errors.Is(s.Err(), recent.ErrEnded) {
 		t.Errorf("it ends because of %v", s.Err())
 	}
-	if _, err := ring.Subscribe("ann", 0, nil); !errors.Is(err, recent.ErrEnded) {
+	if _, err := ring.Subscribe("ann", ring.Read(0, nil)); !errors.Is(err, recent.ErrEnded) {
 		t.Errorf("after the end: %v", err)
 	}
 	add(ring, named("a"), usher.Allowed())
@@ -245,5 +248,62 @@ func TestFilter(t *testing.T) {
 	}
 	if _, err := recent.ParseFilter(url.Values{"outcome": {"bad"}}); err == nil {
 		t.Error("an outcome that there is not is accepted")
+	}
+}
+
+// TestShares: many decisions in one namespace, or of one user about none, leave others their last ones,
+// also if these are dry runs, and they are in order.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	robot := func(name string) usher.User { return usher.User{Name: "system:serviceaccount:mallory:" + name} }
+	for _, test := range []struct {
+		reason string
+		flood  func(i int) usher.Request
+	}{
+		{"in a namespace", func(int) usher.Request {
+			return usher.Request{Phase: usher.Validate, Namespace: "mallory", DryRun: true}
+		}},
+		{"of many users in a namespace", func(i int) usher.Request {
+			return usher.Request{Phase: usher.Validate, Namespace: "mallory", User: robot(fmt.Sprint(i))}
+		}},
+		{"about cluster-scoped objects", func(i int) usher.Request { return usher.Request{Phase: usher.Validate, User: robot(fmt.Sprint(i))} }},
+		{"about access to namespaces of which there are none", func(i int) usher.Request {
+			return usher.Request{Phase: usher.Authorize, Namespace: fmt.Sprint(i), User: robot("a"), Access: &usher.Access{Verb: "get"}}
+		}},
+		{"with long names", func(int) usher.Request {
+			return usher.Request{Phase: usher.Validate, Namespace: "mallory", Name: strings.Repeat("x", 300), UID: strings.Repeat("y", 64)}
+		}},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			const namespaces, each = 20, 8
+			// Namespaces share by hash, so that one or the other of twenty may lose what it has.
+			kept, full := 0, 0
+			ring := &recent.Ring{}
+			for i := range namespaces * each {
+				add(ring, usher.Request{Phase: usher.Validate, Namespace: fmt.Sprint("team-", i%namespaces), Name: fmt.Sprint(i)}, usher.Allowed())
+			}
+			for i := range 2 * recent.Size {
+				add(ring, test.flood(i), usher.Denied("no"))
+			}
+			if got := ring.Bytes(); got > recent.MaxBytes {
+				t.Errorf("%d bytes are kept, want at most %d", got, recent.MaxBytes)
+			}
+			for i := range namespaces {
+				filter := &recent.Filter{Namespace: fmt.Sprint("team-", i)}
+				all, lost := ring.Last(100, filter).Next(make([]*recent.Decision, 0, 100))
+				for j := range all {
+					if want := uint64(namespaces*(each-len(all)+j) + i); all[j].Sequence != want || lost > 0 {
+						t.Errorf("%s: decision %d is at %d, want %d; %d are lost", filter.Namespace, all[j].Sequence, j, want, lost)
+					}
+				}
+				if kept += len(all); len(all) == each {
+					full++
+				}
+			}
+			if full < namespaces*3/4 {
+				t.Errorf("%d of %d namespaces have all of their last decisions, which are %d", full, namespaces, kept)
+			}
+		})
 	}
 }

@@ -68,10 +68,9 @@ type Subscription struct {
 	err  error
 }
 
-// Subscribe returns a subscription to the decisions that a filter selects, from a sequence number
-// on. Close it. If there are too many, it ends the last subscription of the owner who has most, if
+// Subscribe returns a subscription to what a cursor of the ring reads. Close it. If there are too many, it ends the last subscription of the owner who has most, if
 // that leaves them with no fewer than this owner.
-func (r *Ring) Subscribe(owner string, from uint64, f *Filter) (*Subscription, error) {
+func (r *Ring) Subscribe(owner string, from *Cursor) (*Subscription, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -86,7 +85,7 @@ func (r *Ring) Subscribe(owner string, from uint64, f *Filter) (*Subscription, e
 		surplus.end(ErrDisplaced)
 		all = without(all, surplus)
 	}
-	s := &Subscription{cursor: r.Read(from, f), owner: owner, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Subscription{cursor: from, owner: owner, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	r.replace(append(slices.Clone(all), s))
 	return s, nil
 }

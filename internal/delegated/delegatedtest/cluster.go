@@ -29,6 +29,9 @@ import (
 // Audience is that of the tokens of [Cluster.Token].
 const Audience = "usher.dev"
 
+// ServerAudience is the audience of tokens for the API server itself.
+const ServerAudience = "https://kubernetes.default.svc"
+
 // anyAudience is that of tokens that are not checked for audiences: those of webhook
 // authenticators, in API servers that do not support audiences. They are valid for the API server.
 const anyAudience = "*"
@@ -102,6 +105,15 @@ func (c *Cluster) Grant(user, verb, resource, namespace string) {
 	c.rights = append(c.rights, authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: "usher.dev", Resource: resource, Namespace: namespace,
 	}})
+}
+
+// GrantPath allows a user to get a path.
+func (c *Cluster) GrantPath(user, path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rights = append(c.rights, authorizationv1.SubjectAccessReviewSpec{
+		User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: path},
+	})
 }
 
 // Deny removes all rights of a user.
@@ -180,7 +192,11 @@ func (c *Cluster) reviewToken(w http.ResponseWriter, r *http.Request) {
 	known, ok := c.tokens[review.Spec.Token]
 	c.mu.Unlock()
 	// As in API servers, a token is valid if it has one of the requested audiences.
-	common := slices.DeleteFunc(slices.Clone(known.audiences), func(a string) bool { return !slices.Contains(review.Spec.Audiences, a) })
+	expected := review.Spec.Audiences
+	if len(expected) == 0 {
+		expected = []string{ServerAudience}
+	}
+	common := slices.DeleteFunc(slices.Clone(known.audiences), func(a string) bool { return !slices.Contains(expected, a) })
 	switch {
 	case slices.Contains(known.audiences, anyAudience):
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: known.user}
@@ -201,7 +217,11 @@ func (c *Cluster) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	review.Status.Allowed = slices.ContainsFunc(c.rights, func(right authorizationv1.SubjectAccessReviewSpec) bool {
 		granted := right.ResourceAttributes
-		return right.User == review.Spec.User && granted.Verb == asked.Verb && granted.Group == asked.Group && granted.Resource == asked.Resource &&
+		if right.User != review.Spec.User || granted == nil || asked == nil {
+			return right.User == review.Spec.User && granted == nil && asked == nil &&
+				*right.NonResourceAttributes == *review.Spec.NonResourceAttributes
+		}
+		return granted.Verb == asked.Verb && granted.Group == asked.Group && granted.Resource == asked.Resource &&
 			(granted.Namespace == "" || granted.Namespace == asked.Namespace)
 	})
 	c.mu.Unlock()

@@ -119,7 +119,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
 	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
 	flags.IntVar(&c.Port, "port", 8443, "port to listen on; 0 selects a free port")
-	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics; 0 disables them")
+	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics, which has names of policies only at loopback addresses; 0 disables them")
 	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles at /debug/pprof on the metrics address, without authentication")
 	flags.StringVar(&c.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
 	flags.StringVar(&c.KeyFile, "tls-private-key-file", "", "PEM file with the private key of --tls-cert-file")

@@ -4,6 +4,7 @@ package packs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -69,14 +70,29 @@ func read(folder string) ([]library.Pack, error) {
 	}
 	defer root.Close() //nolint:errcheck // nothing was written
 	if _, err := root.Stat(library.File); err == nil {
-		pack, err := library.LoadPack(root.FS(), filepath.Base(filepath.Clean(folder)))
+		pack, err := library.LoadPack(regular{root}, filepath.Base(filepath.Clean(folder)))
 		return []library.Pack{pack}, err
 	}
-	found, err := library.Load(root.FS())
+	found, err := library.Load(regular{root})
 	if err == nil && len(found) == 0 {
 		err = errors.New("no pack: expected a pack.yaml, or folders that have one")
 	}
 	return found, err
+}
+
+// A regular opens folders and regular files only: a pipe that a pack has would never end.
+type regular struct{ root *os.Root }
+
+// Open implements [fs.FS].
+func (r regular) Open(name string) (fs.File, error) {
+	info, err := r.root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	return r.root.FS().Open(name)
 }
 
 // Select returns the policies of the packs and policies that names name, and their settings, which
