@@ -12,7 +12,9 @@ import (
 )
 
 // unanswered is a review that failed, and refused one that was answered.
-func unanswered(context.Context, *usher.Request) (bool, error) { return false, context.DeadlineExceeded }
+func unanswered(context.Context, *usher.Request) (bool, error) {
+	return false, context.DeadlineExceeded
+}
 
 func refused(context.Context, *usher.Request) (bool, error) { return false, nil }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 // protectedUsersFlag names the file of the protected users.

@@ -122,6 +122,9 @@ func New(o Options) *Pool {
 	return p
 }
 
+// Shared returns the pool of programs that configure none.
+var Shared = sync.OnceValue(func() *Pool { return New(Options{}) })
+
 // startOnOneThread runs starts on a thread that ends with the pool.
 func (p *Pool) startOnOneThread() {
 	holdThread()
@@ -177,11 +180,14 @@ func (p *Pool) endIdle(at priority) {
 
 // A Job is a request to a worker.
 type Job struct {
+	// Kind says which handler of the worker gets it.
+	Kind Kind
 	// Tenant is the tenant to which its processor time is attributed.
 	Tenant string
 	// Background jobs have the low priority.
 	Background bool
-	// Limit is how long it may take; less if earlier jobs of the tenant took longer.
+	// Limit is how long it may take; less if earlier jobs of the tenant took longer, unless it is a
+	// background job: its result is kept.
 	Limit time.Duration
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
 	// done again.
@@ -193,6 +199,9 @@ type Job struct {
 // tenant. Do returns how long the caller waited for the answer of the worker; 0 means that the
 // request was not sent. The error is that of ctx, one of this package, or that of the payload.
 func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
+	if p.options.program == "" && !Installed(job.Kind) {
+		return nil, 0, fmt.Errorf("%w: %w", ErrUnavailable, errNotInstalled)
+	}
 	// A job that is repeated has the low priority, so that no other request needs its worker.
 	for range 3 {
 		reply, took, err := p.try(ctx, &job)
@@ -224,7 +233,7 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 	results := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		reply, err := p.ask(w, turn, payload, job.Limit)
+		reply, err := p.ask(w, turn, job, payload)
 		results <- result{reply, err}
 	}()
 	select {
@@ -236,16 +245,16 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 }
 
 // ask sends a request to a worker, and releases the worker afterwards.
-func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]byte, error) {
+func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, error) {
 	p.mu.Lock()
-	limit := p.lanes.limit(t.lane, most)
+	limit := p.lanes.limit(t.lane, job.Limit)
 	p.mu.Unlock()
 	begin, cpu := time.Now(), w.cpu()
 	if w.priority == normal && p.options.Workers > 1 {
 		timer := p.watch(w, t, cpu)
 		defer timer.Stop()
 	}
-	reply, last, err := w.ask(payload, limit)
+	reply, last, err := w.ask(job.Kind, payload, limit)
 	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
 	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
@@ -377,5 +386,8 @@ func (p *Pool) log(lane *lane, o outcome) {
 		return
 	}
 	lane.logged = p.lastUse
-	p.options.Log.Warn("a worker for CUE was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
+	p.options.Log.Warn("a worker was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
 }
+
+// Memory returns the memory limit of each worker for its requests, in bytes.
+func (p *Pool) Memory() int64 { return p.options.Memory }
