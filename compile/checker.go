@@ -86,7 +86,7 @@ func (o Options) without(p api.Policy, problem rule.Problem) Compiled {
 // Stopped returns why compiling the policy was stopped; the zero value if it was not.
 func (c *Compiled) Stopped() rule.Stopped {
 	for i := range c.Problems {
-		if stopped := c.Problems[i].Stopped; stopped != (rule.Stopped{}) {
+		if stopped := c.Problems[i].Stopped; stopped != (rule.Stopped{}) && c.Problems[i].Severity == rule.Error {
 			return stopped
 		}
 	}

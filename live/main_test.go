@@ -4,11 +4,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/trial/isolated"
 )
 
-// TestMain lets the evaluator of CUE run in processes of its own.
+// TestMain lets CUE be evaluated, and policies be compiled, in processes of their own.
 func TestMain(m *testing.M) {
-	isolated.Main()
+	worker.Main(map[worker.Kind]worker.Handler{worker.CUE: cue.Handler(), worker.Policies: isolated.Handler(harm)})
 	os.Exit(m.Run())
 }
