@@ -32,7 +32,7 @@ const (
 type Checked struct {
 	// Problem is why the policy must not be compiled here; it is empty if it may be.
 	Problem rule.Problem
-	// Took is how long that took, without the time until it began.
+	// Took is how much processor time that took.
 	Took time.Duration
 }
 

@@ -17,8 +17,8 @@ import (
 const (
 	// updateTimeout is how long an update after the first waits for policies to be compiled.
 	updateTimeout = 2 * time.Second
-	// namespaceBudget is how long compiling the policies of one namespace may take before an update
-	// leaves the others of the namespace to the background.
+	// namespaceBudget is how much processor time compiling the policies of one namespace may take before
+	// an update leaves the others of the namespace to the background. One that was stopped takes all.
 	namespaceBudget = time.Second
 	// lateFor is how long no update waits for a namespace that has used up its budget.
 	lateFor = time.Minute
@@ -67,7 +67,7 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 		compiled := l.options.Compile.Policy(ctx, policies[i])
 		l.settler.put(compiled)
 		*spent[namespace] += compiled.Took
-		if *spent[namespace] < namespaceBudget {
+		if *spent[namespace] < namespaceBudget && compiled.Stopped() == (rule.Stopped{}) {
 			return true
 		}
 		l.settler.late(namespace)

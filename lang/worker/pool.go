@@ -189,6 +189,8 @@ type Job struct {
 	// Limit is how long it may take; less if earlier jobs of the tenant took longer, unless it is a
 	// background job: its result is kept.
 	Limit time.Duration
+	// Used, unless nil, is told how much processor time a worker has used for it, before Do returns.
+	Used func(cpu time.Duration)
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
 	// done again.
 	Payload func() ([]byte, error)
@@ -228,16 +230,20 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 	}
 	type result struct {
 		reply []byte
+		cpu   time.Duration
 		err   error
 	}
 	results := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		reply, err := p.ask(w, turn, job, payload)
-		results <- result{reply, err}
+		reply, cpu, err := p.ask(w, turn, job, payload)
+		results <- result{reply, cpu, err}
 	}()
 	select {
 	case r := <-results:
+		if job.Used != nil {
+			job.Used(r.cpu)
+		}
 		return r.reply, max(time.Since(begin), 1), r.err
 	case <-ctx.Done():
 		return nil, max(time.Since(begin), 1), fmt.Errorf("given up: %w", Ended(ctx))
@@ -245,7 +251,7 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 }
 
 // ask sends a request to a worker, and releases the worker afterwards.
-func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, error) {
+func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.Duration, error) {
 	p.mu.Lock()
 	limit := p.lanes.limit(t.lane, job.Limit)
 	p.mu.Unlock()
@@ -259,7 +265,7 @@ func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, error
 	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
 	}
-	return reply, p.release(w, t, o)
+	return reply, o.cpu, p.release(w, t, o)
 }
 
 // Ended returns why ctx is done, as its error and its cause.
@@ -388,6 +394,3 @@ func (p *Pool) log(lane *lane, o outcome) {
 	lane.logged = p.lastUse
 	p.options.Log.Warn("a worker was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
 }
-
-// Memory returns the memory limit of each worker for its requests, in bytes.
-func (p *Pool) Memory() int64 { return p.options.Memory }

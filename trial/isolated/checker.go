@@ -70,8 +70,10 @@ func (c *Checker) Check(ctx context.Context, p api.Policy, depth compile.Depth) 
 	if v, ok := c.recall(p.Object, q); ok {
 		return compile.Checked{Problem: c.problem(q, v, nil)}
 	}
-	_, took, err := c.pool.Do(ctx, worker.Job{
-		Kind: worker.Policies, Tenant: p.Object.GetNamespace(), Background: true, Limit: c.options.Timeout, Payload: q.encode,
+	var took time.Duration
+	_, _, err = c.pool.Do(ctx, worker.Job{
+		Kind: worker.Policies, Tenant: p.Object.GetNamespace(), Background: true, Limit: c.options.Timeout,
+		Used: func(cpu time.Duration) { took += cpu }, Payload: q.encode,
 	})
 	v := verdict{depth: depth, reason: reasonOf(err), until: c.options.Now().Add(c.options.Again)}
 	if err != nil && v.reason == "" {
