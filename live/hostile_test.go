@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -248,4 +249,37 @@ func TestReadyBesideHostilePolicies(t *testing.T) {
 	if spec.Reason != v1alpha1.ReasonCompileTimeout {
 		t.Fatalf("no policy was stopped: %+v", spec)
 	}
+}
+
+// A stopped policy is tried again after a while, and is in force if it compiles then.
+func TestStoppedPoliciesAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, begin := newScript(), time.Now()
+		h := startWith(t, live.Options{Compile: compile.Options{Checker: checkerFunc(func(ctx context.Context) compile.Checked {
+			switch {
+			case ctx.Err() != nil:
+				return compile.Checked{Problem: rule.Problem{Pending: true, What: "not yet"}}
+			case time.Since(begin) < compile.Again:
+				return compile.Checked{Problem: rule.Problem{What: "it takes too long", Stopped: rule.Stopped{Reason: v1alpha1.ReasonCompileTimeout, Spec: "0123"}}}
+			}
+			return compile.Checked{}
+		})}}, a)
+		a.update(set(object("shop", "p", "m")))
+		if status := h.next(); len(status.NotEnforced) != 1 || len(status.Pending) != 0 {
+			t.Errorf("not enforced %v, pending %v", status.NotEnforced, status.Pending)
+		}
+		time.Sleep(2 * compile.Again)
+		synctest.Wait()
+		status := h.live.Status()
+		if status.Generation != 2 || len(status.NotEnforced)+len(status.Problems) != 0 {
+			t.Errorf("generation %d, not enforced %v, problems %v", status.Generation, status.NotEnforced, status.Problems)
+		}
+	})
+}
+
+type checkerFunc func(context.Context) compile.Checked
+
+func (f checkerFunc) Check(ctx context.Context, _ api.Policy, _ compile.Depth) compile.Checked {
+	return f(ctx)
 }
