@@ -114,7 +114,9 @@ func inNamespaces(refs []usher.PolicyRef, f func(int) bool) {
 		var next atomic.Int64
 		for range workers {
 			group.Go(func() {
-				for i := int(next.Add(1)) - 1; i < len(all) && f(all[i]); i = int(next.Add(1)) - 1 {
+				for more := true; more; {
+					i := int(next.Add(1)) - 1
+					more = i < len(all) && f(all[i])
 				}
 			})
 		}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -71,9 +72,7 @@ func (s *settler) expect(versions []*version) {
 func (s *settler) tryAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for namespace, stopped := range s.stopped {
-		s.again[namespace] = stopped
-	}
+	maps.Copy(s.again, s.stopped)
 }
 
 // begin returns the namespaces whose pending policies nobody compiles yet, and expects the caller to.

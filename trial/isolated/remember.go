@@ -113,13 +113,12 @@ var build = sync.OnceValue(func() string {
 	if !ok {
 		return ""
 	}
-	text := info.Main.Version
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			text += " " + setting.Value
+			return info.Main.Version + " " + setting.Value
 		}
 	}
-	return text
+	return info.Main.Version
 })
 
 // recorded returns why the policy with this digest was stopped, according to its status, which the
