@@ -91,6 +91,8 @@ var mayImport = []struct {
 	{"audit", []string{".", "audit/judge", "audit/result", "compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "kind"}},
+	// Policies are compiled and tried in processes that can be killed.
+	{"trial/isolated", []string{"api/...", "rule", "compile", "lang/cue", "lang/worker", "trial"}},
 	// Which requests reach a door is what API servers are told to send.
 	{"trial/lockout", []string{".", "api", "fact", "rule", "compile", "index", "engine", "internal/jsonpatch", "internal/webhookconfig"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
@@ -103,15 +105,16 @@ var mayImport = []struct {
 	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
-	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
+	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "lang/worker", "live", "observe/decisionlog", "rule", "source/...", "trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
 		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report/...", "trial/...", "convert", "kind", "library",
-		// A process can be a worker that evaluates CUE and does nothing else; main finds out.
-		"lang/cue/...",
+		// A process can be a worker that evaluates CUE, or compiles policies, and does nothing else; main
+		// finds out.
+		"lang/cue/...", "lang/worker",
 		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
 	}},
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "samples", "webhook", "cmd/internal/cli"}},
@@ -121,7 +124,7 @@ var mayImport = []struct {
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "lang/cue"}},
+	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "trial/isolated"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},

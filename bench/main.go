@@ -25,11 +25,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func main() {
-	cue.Main()
+	isolated.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {

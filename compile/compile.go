@@ -48,6 +48,9 @@ type Compiled struct {
 	// Elsewhere says that API servers enforce the policy themselves: they know no exemptions.
 	Elsewhere bool
 	Problems  []rule.Problem
+	// Took is how much processor time compiling it took where that could be stopped; if it was compiled
+	// here only, how long that took.
+	Took time.Duration
 }
 
 // Options are where policies are compiled, and where their programs run. The zero Options works.
@@ -56,6 +59,10 @@ type Options struct {
 	CUE *cue.Evaluator
 	// Limits say what policies may do.
 	Limits rule.Limits
+	// Checker compiles policies where that can be stopped, before they are compiled here, and Depth
+	// says whether it tries them as well. Nil means that they are compiled here at once.
+	Checker Checker
+	Depth   Depth
 }
 
 // Policy is the Policy of the zero [Options], without end.
@@ -63,9 +70,28 @@ func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(
 
 // Policy compiles one policy, independently of others. CUE takes a tenth of a millisecond and more:
 // keep the result as long as the policy does not change. What could not be checked before ctx is
-// done is a problem that is Pending.
-func (o Options) Policy(ctx context.Context, p api.Policy) Compiled {
-	c := Compiled{Policy: p, Ref: Ref(p.Object)}
+// done is a problem that is Pending. A panic of a compiler is a problem of the policy.
+func (o Options) Policy(ctx context.Context, p api.Policy) (c Compiled) {
+	c, refused := o.checked(ctx, p)
+	if refused {
+		return c
+	}
+	took, begin := c.Took, time.Now()
+	c = o.compile(ctx, p)
+	if c.Took = took; took == 0 {
+		c.Took = time.Since(begin)
+	}
+	return c
+}
+
+// compile compiles a policy here.
+func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			c = crashed(p, panicked)
+		}
+	}()
+	c = Compiled{Policy: p, Ref: Ref(p.Object)}
 	compiler := kcloudlabs.Compiler{CUE: o.CUE, Limits: o.Limits}
 	var problems []rule.Problem
 	switch object := p.Object.(type) {

@@ -146,10 +146,10 @@ func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, statu
 // guard returns the options for checking written policies: protected users stay protected, without
 // other exceptions.
 func (o Options) guard(all usage) guard.Options {
-	access := o.Access
-	access.KillSwitch = nil
+	access, compiling := o.Access, o.Compile
+	access.KillSwitch, compiling.Depth = nil, compile.Trying
 	return guard.Options{
-		Compile: o.Compile, May: o.May, Proofs: o.Proofs, Places: o.Places,
+		Compile: compiling, May: o.May, Proofs: o.Proofs, Places: o.Places,
 		Check: func(policy, old api.Object) []rule.Problem { return o.Quota.check(policy, old, all) },
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)

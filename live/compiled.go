@@ -46,7 +46,7 @@ func (o *others) compiled(policies []api.Policy, enforced []compile.Compiled, op
 		}
 		c := o.known[ref]
 		if c == nil || !(&version{newest: *c}).holds(policy) {
-			newest := compilePolicy(context.Background(), policy, options)
+			newest := options.Policy(context.Background(), policy)
 			newest.Elsewhere = true
 			c = &newest
 		}

@@ -37,9 +37,14 @@ func start(t testing.TB, sources ...source.Source) *harness {
 func startWith(t testing.TB, o live.Options, sources ...source.Source) *harness {
 	t.Helper()
 	h := &harness{t: t, log: &recorder{}, updates: make(chan live.Status, 1)}
-	o.Log, o.OnUpdate = slog.New(slog.NewJSONHandler(h.log, nil)), func(s live.Status) { h.updates <- s }
-	h.live = live.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
+	o.Log, o.OnUpdate = slog.New(slog.NewJSONHandler(h.log, nil)), func(s live.Status) {
+		select {
+		case h.updates <- s:
+		case <-ctx.Done():
+		}
+	}
+	h.live = live.New(o)
 	ended := make(chan error, 1)
 	go func() { ended <- h.live.Run(ctx, sources...) }()
 	t.Cleanup(func() {

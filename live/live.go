@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ type Live struct {
 	others    others
 	lengths   lengths
 	index     *index.Index
-	settler   settler
+	settler   *settler
 	tries     *tries
 	params    *params
 	uses      *uses
@@ -210,10 +211,7 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	for i, s := range sources {
 		group.Go(func() error {
 			return s.Run(following, func(set source.Set) {
-				l.updating.Lock()
-				defer l.updating.Unlock()
-				l.sets[i] = merge(l.sets[i], set)
-				l.update(l.sets)
+				l.load(following, i, set)
 			})
 		})
 	}
@@ -222,6 +220,20 @@ func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// load puts a set of the source with this index into force. What is in force is not locked while
+// its policies are compiled.
+func (l *Live) load(ctx context.Context, index int, set source.Set) {
+	l.updating.Lock()
+	sets := slices.Clone(l.sets)
+	l.updating.Unlock()
+	sets[index] = merge(sets[index], set)
+	l.prepare(ctx, sets)
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	l.sets[index] = sets[index]
+	l.update(l.sets)
 }
 
 // update replaces the snapshot if the sets lead to another state.

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/lang/worker"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
-// TestMain lets the evaluator of CUE run in processes of its own.
+// TestMain lets CUE be evaluated, and policies be compiled, in processes of their own.
 func TestMain(m *testing.M) {
-	cue.Main()
+	worker.Main(map[worker.Kind]worker.Handler{worker.CUE: cue.Handler(), worker.Policies: isolated.Handler(harm)})
 	os.Exit(m.Run())
 }

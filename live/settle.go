@@ -11,42 +11,96 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/rule"
 )
 
 const (
 	// updateTimeout is how long an update after the first waits for policies to be compiled.
 	updateTimeout = 2 * time.Second
-	// settleTimeout is how long one policy may take to compile in the background.
+	// namespaceBudget is how much processor time compiling the policies of one namespace may take before
+	// an update leaves the others of the namespace to the background. One that was stopped takes all.
+	namespaceBudget = time.Second
+	// lateFor is how long no update waits for a namespace that has used up its budget.
+	lateFor = time.Minute
+	// settleTimeout is how long one policy may take to compile in the background, the wait for its
+	// turn included.
 	settleTimeout = 10 * time.Second
 	// settlePause is how long to wait before policies that could not be compiled in that time are
 	// compiled again.
 	settlePause = 5 * time.Second
+	// publishPause is the minimum time between two updates with what was compiled in the background.
+	publishPause = time.Second
+	// stoppedPause is how often policies whose compilation was stopped are looked at: one of them is
+	// tried again after [compile.Again].
+	stoppedPause = compile.Again / 6
 )
 
-// versions compiles the new policies: all namespaces concurrently, so that policies of a namespace
-// wait only for each other.
-func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
-	timeout := updateTimeout
-	if l.current.Load().status.Generation == 0 {
+// prepare compiles the new policies of sets for the next update. It does so without the lock of
+// updates, so that nobody waits for it but the source of the sets: all namespaces concurrently, so
+// that policies of a namespace wait only for each other.
+func (l *Live) prepare(ctx context.Context, sets []*merged) {
+	l.updating.Lock()
+	refs, policies := l.missing(sets)
+	l.updating.Unlock()
+	if len(refs) == 0 {
+		return
+	}
+	timeout, first := updateTimeout, l.current.Load().status.Generation == 0
+	if first {
 		timeout = l.options.CompileTimeout
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	versions := make([]*version, len(policies))
-	inNamespaces(refs, func(i int) {
-		versions[i] = l.known[refs[i]].next(policies[i], func(policy api.Policy) compile.Compiled {
-			if compiled, ok := l.settler.take(refs[i], policy); ok {
-				return compiled
-			}
-			return compilePolicy(ctx, policy, l.options.Compile)
-		}, l.settler.has(refs[i]))
+	spent := make(map[string]*time.Duration)
+	for _, ref := range refs {
+		spent[ref.Namespace] = new(time.Duration)
+	}
+	inNamespaces(refs, func(i int) bool {
+		namespace := refs[i].Namespace
+		if namespace == "" {
+			l.settler.put(l.options.Compile.Policy(ctx, policies[i]))
+			return true
+		}
+		if !first && l.settler.isLate(namespace) {
+			return false
+		}
+		compiled := l.options.Compile.Policy(ctx, policies[i])
+		l.settler.put(compiled)
+		*spent[namespace] += compiled.Took
+		if *spent[namespace] < namespaceBudget && compiled.Stopped() == (rule.Stopped{}) {
+			return true
+		}
+		l.settler.late(namespace)
+		return false
 	})
+}
+
+// missing returns the policies of the sets that are not compiled.
+func (l *Live) missing(sets []*merged) ([]usher.PolicyRef, []api.Policy) {
+	c := l.choose(slices.DeleteFunc(slices.Clone(sets), func(m *merged) bool { return m == nil }))
+	var refs []usher.PolicyRef
+	var policies []api.Policy
+	for i, policy := range c.policies {
+		if v := l.known[c.refs[i]]; v != nil && v.holds(policy) || l.settler.has(c.refs[i], policy) {
+			continue
+		}
+		refs, policies = append(refs, c.refs[i]), append(policies, policy)
+	}
+	return refs, policies
+}
+
+// versions returns the versions of the policies. Those that have not been compiled are pending.
+func (l *Live) versions(refs []usher.PolicyRef, policies []api.Policy) []*version {
+	versions := make([]*version, len(policies))
+	for i, ref := range refs {
+		versions[i] = l.known[ref].next(policies[i], l.settler.take(ref, policies[i]), l.options.Compile.Pending)
+	}
 	return versions
 }
 
 // inNamespaces calls f for the index of each policy: sequentially for the policies of a namespace,
-// and one per processor at a time for cluster policies.
-func inNamespaces(refs []usher.PolicyRef, f func(int)) {
+// until f returns false, and one per processor at a time for cluster policies.
+func inNamespaces(refs []usher.PolicyRef, f func(int) bool) {
 	indices := map[string][]int{}
 	for i, ref := range refs {
 		indices[ref.Namespace] = append(indices[ref.Namespace], i)
@@ -60,8 +114,9 @@ func inNamespaces(refs []usher.PolicyRef, f func(int)) {
 		var next atomic.Int64
 		for range workers {
 			group.Go(func() {
-				for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
-					f(all[i])
+				for more := true; more; {
+					i := int(next.Add(1)) - 1
+					more = i < len(all) && f(all[i])
 				}
 			})
 		}
@@ -69,133 +124,77 @@ func inNamespaces(refs []usher.PolicyRef, f func(int)) {
 	group.Wait()
 }
 
-// A settler holds the policies that are compiled in the background.
-type settler struct {
-	state *settlerState
-	wake  chan struct{}
-}
-
-type settlerState struct {
-	mu      sync.Mutex
-	pending []*version
-	settled map[usher.PolicyRef]compile.Compiled
-}
-
-func newSettler() settler {
-	return settler{&settlerState{settled: map[usher.PolicyRef]compile.Compiled{}}, make(chan struct{}, 1)}
-}
-
-// expect records the pending versions.
-func (s *settler) expect(versions []*version) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.pending = nil
-	settled := s.state.settled
-	s.state.settled = map[usher.PolicyRef]compile.Compiled{}
-	for _, v := range versions {
-		if !v.pending {
-			continue
-		}
-		s.state.pending = append(s.state.pending, v)
-		if compiled, ok := settled[v.newest.Ref]; ok {
-			s.state.settled[v.newest.Ref] = compiled
-		}
-	}
-	if len(s.state.pending) > 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *settler) put(compiled compile.Compiled) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.settled[compiled.Ref] = compiled
-}
-
-// has reports whether there is a result to take.
-func (s *settler) has(ref usher.PolicyRef) bool {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	_, ok := s.state.settled[ref]
-	return ok
-}
-
-// take returns the result of a compilation in the background, if the policy is still the same.
-func (s *settler) take(ref usher.PolicyRef, policy api.Policy) (compile.Compiled, bool) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	compiled, ok := s.state.settled[ref]
-	delete(s.state.settled, ref)
-	return compiled, ok && (&version{newest: compiled}).holds(policy)
-}
-
-func (s *settler) list() []*version {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return slices.Clone(s.state.pending)
-}
-
 // settle compiles, in the background, policies that took too long for an update, until ctx is done.
+// No namespace waits for another one.
 func (l *Live) settle(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { l.publishSettled(ctx) })
+	ticker := time.NewTicker(stoppedPause)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-l.settler.wake:
 		case <-ctx.Done():
 			return
+		case <-l.settler.wake:
+		case <-ticker.C:
+			l.settler.tryAgain()
 		}
-		l.settleOnce(ctx)
-		if len(l.settler.list()) == 0 {
+		for _, namespace := range l.settler.begin() {
+			running.Go(func() { l.settleNamespace(ctx, namespace) })
+		}
+	}
+}
+
+// settleNamespace compiles the policies of a namespace that are pending, until there are none.
+func (l *Live) settleNamespace(ctx context.Context, namespace string) {
+	for {
+		pending := l.settler.list(namespace)
+		if len(pending) == 0 || ctx.Err() != nil {
+			return
+		}
+		settled := false
+		for _, v := range pending {
+			if !l.settler.expects(v) {
+				continue
+			}
+			compiling, cancel := context.WithTimeout(ctx, settleTimeout)
+			compiled := l.options.Compile.Policy(compiling, v.newest.Policy)
+			cancel()
+			if !v.pending && compiled.Stopped() != (rule.Stopped{}) {
+				// Nothing has changed for a policy that was stopped before.
+				continue
+			}
+			if l.settler.put(compiled) {
+				signal(l.settler.fresh)
+				settled = true
+			}
+		}
+		if settled {
 			continue
 		}
 		select {
 		case <-time.After(settlePause):
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-func (l *Live) settleOnce(ctx context.Context) {
-	pending := l.settler.list()
-	refs := make([]usher.PolicyRef, len(pending))
-	for i, v := range pending {
-		refs[i] = v.newest.Ref
-	}
-	var settled atomic.Int64
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		inNamespaces(refs, func(i int) {
-			compiling, cancel := context.WithTimeout(ctx, settleTimeout)
-			defer cancel()
-			compiled := compilePolicy(compiling, pending[i].newest.Policy, l.options.Compile)
-			if !compiled.Pending() {
-				l.settler.put(compiled)
-				settled.Add(1)
-			}
-		})
-	}()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for ended := false; !ended; {
+// publishSettled puts into force what was compiled in the background, until ctx is done.
+func (l *Live) publishSettled(ctx context.Context) {
+	for {
 		select {
-		case <-ticker.C:
-		case <-done:
-			ended = true
+		case <-ctx.Done():
+			return
+		case <-l.settler.fresh:
 		}
-		if settled.Swap(0) > 0 {
-			l.updating.Lock()
-			l.update(l.sets)
-			l.updating.Unlock()
-		}
-	}
-	if len(l.settler.list()) > 0 {
+		l.updating.Lock()
+		l.update(l.sets)
+		l.updating.Unlock()
 		select {
-		case l.settler.wake <- struct{}{}:
-		default:
+		case <-ctx.Done():
+			return
+		case <-time.After(publishPause):
 		}
 	}
 }

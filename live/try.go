@@ -1,12 +1,14 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/trial"
 )
@@ -96,9 +98,7 @@ func (l *Live) tryStored(ctx context.Context) {
 			if ctx.Err() != nil || !l.tries.due(v, again) {
 				continue
 			}
-			trying, cancel := context.WithTimeout(ctx, tryTimeout)
-			changed = l.tries.put(v, l.options.Stored.Try(trying, v.newest)) || changed
-			cancel()
+			changed = l.tries.put(v, l.try(ctx, v)) || changed
 		}
 		if changed {
 			l.publishTries()
@@ -106,7 +106,23 @@ func (l *Live) tryStored(ctx context.Context) {
 	}
 }
 
-// tryable returns the versions that compile.
+// try tries one version: where it can be stopped, if there is such a place, and then here.
+func (l *Live) try(ctx context.Context, v *version) trial.Result {
+	if checker := l.options.Compile.Checker; checker != nil {
+		checking, cancel := context.WithTimeout(ctx, settleTimeout)
+		problem := checker.Check(checking, v.newest.Policy, compile.Trying).Problem
+		cancel()
+		if problem != (rule.Problem{}) {
+			problem.Severity = rule.Warning
+			return trial.Result{Problems: []rule.Problem{v.newest.Place(problem)}, Unsettled: problem.Pending}
+		}
+	}
+	trying, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	return l.options.Stored.Try(trying, v.newest)
+}
+
+// tryable returns the versions that compile: the first of each namespace, then the second, and so on.
 func (l *Live) tryable() []*version {
 	l.updating.Lock()
 	defer l.updating.Unlock()
@@ -116,6 +132,13 @@ func (l *Live) tryable() []*version {
 			versions = append(versions, v)
 		}
 	}
+	slices.SortFunc(versions, func(a, b *version) int { return cmp.Compare(a.newest.Ref.String(), b.newest.Ref.String()) })
+	turns, next := make(map[*version]int, len(versions)), map[string]int{}
+	for _, v := range versions {
+		turns[v] = next[v.newest.Ref.Namespace]
+		next[v.newest.Ref.Namespace]++
+	}
+	slices.SortStableFunc(versions, func(a, b *version) int { return cmp.Compare(turns[a], turns[b]) })
 	return versions
 }
 

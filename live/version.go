@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -30,12 +29,17 @@ type version struct {
 }
 
 // next returns the version of policy that follows v, which may be nil. It returns v itself if
-// neither the policy nor the result of a pending compilation has changed.
-func (v *version) next(policy api.Policy, compiled func(api.Policy) compile.Compiled, settled bool) *version {
-	if v != nil && v.holds(policy) && !(v.pending && settled) {
+// the policy has not changed, and was not compiled again. If it was not compiled, it is pending.
+func (v *version) next(policy api.Policy, compiled *compile.Compiled, pending func(api.Policy) compile.Compiled) *version {
+	if compiled == nil && v != nil && v.holds(policy) {
 		return v
 	}
-	next := &version{newest: compiled(policy)}
+	next := &version{}
+	if compiled != nil {
+		next.newest = *compiled
+	} else {
+		next.newest = pending(policy)
+	}
 	next.pending = next.newest.Pending()
 	sound := len(rule.Errors(next.newest.Problems)) == 0
 	next.withheld = (sound || next.pending) && withheld(next.newest)
@@ -109,21 +113,6 @@ func ours(object api.Object) map[string]string {
 	annotations := maps.Clone(object.GetAnnotations())
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "usher.dev/") })
 	return annotations
-}
-
-// compilePolicy compiles a policy. A panic of a compiler affects only this policy.
-func compilePolicy(ctx context.Context, policy api.Policy, o compile.Options) (compiled compile.Compiled) {
-	defer func() {
-		if r := recover(); r != nil {
-			ref, position := compile.Ref(policy.Object), policy.Position("")
-			compiled = compile.Compiled{Policy: policy, Ref: ref, Problems: []rule.Problem{{
-				Policy: ref, Severity: rule.Error, File: position.File, Line: position.Line,
-				What: fmt.Sprintf("compiling it crashes: %v", r),
-				Do:   "report this as a bug of Usher, with the policy",
-			}}}
-		}
-	}()
-	return o.Policy(ctx, policy)
 }
 
 // duplicate returns the problem of a policy that another source has, too.

@@ -38,11 +38,13 @@ import (
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 	"github.com/usher-dev/usher/source/dir"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 // Name is what the plugin is called on the command line and in configuration files.
@@ -152,7 +154,7 @@ func (p *Plugin) ValidateInitialization() error {
 		Quota:            live.Quota{Policies: p.config.NamespacePolicies, Bytes: p.config.NamespacePolicyBytes},
 		LongestExemption: p.config.longestExemption(),
 		Engine:           engine.Options{FailurePolicy: p.config.FailurePolicy, RuleTimeout: p.config.RuleTimeout.Duration, Overruns: overruns},
-		Compile:          compile.Options{Limits: limits},
+		Compile:          compile.Options{Limits: limits, Checker: isolated.New(worker.Shared(), isolated.Options{})},
 		Log:              p.log,
 		// Nobody is to see other specs than those that were written.
 		KeepSpecs: true,

@@ -57,6 +57,16 @@ func TestStatus(t *testing.T) {
 			},
 		},
 		{
+			"compiling it was stopped", rule.State{Generation: 2, Problems: []rule.Problem{{
+				Severity: rule.Error, What: "it takes longer than 2s to compile", Do: "shorten it", Stopped: rule.Stopped{Reason: "CompileTimeout", Spec: "0123456789abcdef"},
+			}}},
+			[]string{
+				"Compiled False CompileTimeout 2: it takes longer than 2s to compile; shorten it; it is tried again when it changes, or once an hour (spec 0123456789abcdef)",
+				"Enforced False DoesNotCompile 2: nothing of this policy is in force: correct what status.problems names",
+				"error it takes longer than 2s to compile shorten it", "last error it takes longer than 2s to compile; shorten it",
+			},
+		},
+		{
 			"it used to compile", rule.State{Generation: 5, Enforced: true, EnforcedGeneration: 3, Problems: failure[1:2]},
 			[]string{
 				"Compiled False DoesNotCompile 5: spec.x: wrong; right it",

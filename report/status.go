@@ -127,6 +127,11 @@ func compiledCondition(p *rule.State) *metav1.Condition {
 		if more := len(rule.Errors(p.Problems)) - 1; more > 0 {
 			c.Message += fmt.Sprintf(" (and %s: see status.problems)", count(more, "more error"))
 		}
+		if stopped := stopped(p.Problems); stopped.Reason != "" {
+			// Replicas that start read this, and do not try again.
+			c.Reason = stopped.Reason
+			c.Message += fmt.Sprintf("; it is tried again when it changes, or once an hour (spec %s)", stopped.Spec)
+		}
 	case warnings > 0:
 		c.Message += fmt.Sprintf(", with %s: see status.problems", count(warnings, "warning"))
 	}
@@ -134,6 +139,16 @@ func compiledCondition(p *rule.State) *metav1.Condition {
 		c.Message += short("; it runs on CUE's evaluator, slowly (" + p.Slow + ")")
 	}
 	return c
+}
+
+// stopped returns why compiling the policy was stopped; the zero value if it was not.
+func stopped(problems []rule.Problem) rule.Stopped {
+	for i := range problems {
+		if problems[i].Severity == rule.Error && problems[i].Stopped.Reason != "" {
+			return problems[i].Stopped
+		}
+	}
+	return rule.Stopped{}
 }
 
 // provenCondition returns nil if the policy needs no proof.

@@ -39,6 +39,17 @@ type Problem struct {
 	Column int    `json:"column,omitempty"`
 	// Pending says that the policy could not be checked now: a later try may tell otherwise.
 	Pending bool `json:"pending,omitempty"`
+	// Stopped says that compiling the policy was stopped; it is empty otherwise.
+	Stopped Stopped `json:"stopped,omitzero"`
+}
+
+// Stopped says why compiling a policy was stopped, so that this is not tried again before the policy
+// or Usher changes.
+type Stopped struct {
+	// Reason is that of the condition Compiled: CompileTimeout, CompileMemory or CompileCrash.
+	Reason string `json:"reason"`
+	// Spec identifies what was compiled, and by which version of Usher.
+	Spec string `json:"spec"`
 }
 
 // String is the problem in one line; what concerns no policy, such as a file that cannot

@@ -12,12 +12,12 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func main() {
 	// Some processes of this program do nothing but evaluate CUE.
-	cue.Main()
+	isolated.Main()
 	os.Exit(run())
 }
 

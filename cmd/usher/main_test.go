@@ -12,11 +12,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func TestMain(m *testing.M) {
-	cue.Main()
+	isolated.Main()
 	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(run()) }, "ask": ask})
 }
 

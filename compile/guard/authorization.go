@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -32,43 +31,42 @@ func (g *guard) stamp(object api.Object) usher.Patch {
 // authorize decides on a policy that compiles: whether a Deny would harm the cluster, and whether
 // the writer has the rights that the policy needs. If it refuses the policy, d says why.
 func (g *guard) authorize(ctx context.Context, r *usher.Request, c compile.Compiled) (warnings []string, d usher.Decision, refused bool) {
-	var why string
+	var why refusal
 	if len(c.Access) > 0 {
-		warnings, why = g.replay(ctx, c.Access[0].Policy, c.Access)
+		var harm string
+		warnings, harm = g.replay(ctx, c.Access[0].Policy, c.Access)
+		why = because(harm)
 	}
-	if why == "" {
+	if why == (refusal{}) {
 		why = g.missing(ctx, r, c)
 	}
-	if why == "" {
+	if why == (refusal{}) {
 		if len(c.Access) > 0 {
 			warnings = append(warnings, beginning(c.Access[0].Policy)...)
 		}
 		return warnings, usher.Decision{}, false
 	}
-	d = usher.Denied("%s: %s", c.Ref, why)
-	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: c.Ref, Written: true, Rule: "spec", Outcome: usher.Rejected, Message: why}}
-	return warnings, d, true
+	return warnings, why.denial(usher.Finding{Policy: c.Ref, Written: true, Rule: "spec"}), true
 }
 
-// missing returns the right that the writer of a policy lacks; empty if there is none, or if rights
+// missing returns the right that the writer of a policy lacks; nothing if there is none, or if rights
 // are not checked. Nobody has the right to an exemption that ends too late.
-func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) string {
+func (g *guard) missing(ctx context.Context, r *usher.Request, c compile.Compiled) refusal {
 	if why := g.tooLong(c.Policy.Object); why != "" {
-		return why
+		return because(why)
 	}
 	if g.options.May == nil {
-		return ""
+		return refusal{}
 	}
 	rights, err := RightsOf(ctx, r.User, c, g.options.Places)
 	if err != nil {
-		return fmt.Sprintf("which rights it needs cannot be told for now: %v", err)
+		return unless("", fmt.Errorf("could not check which rights it needs: %w, try again", err))
 	}
 	if r.Operation == usher.Update && deniesForPlatform(r.OldObject) != nil {
 		// A change of the tier or the effect deletes the platform denial.
 		rights = append(rights, useTier(r.User, authz.Platform))
 	}
-	return rights.Missing(ctx, g.options.May)
+	return unless(rights.Missing(ctx, g.options.May))
 }
 
 // beginning returns advice for users who start to deny.

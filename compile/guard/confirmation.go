@@ -2,12 +2,9 @@ package guard
 
 import (
 	"context"
-	"net/http"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/rule"
 )
 
 // confirmation refuses to change when a Deny ends if the user may not write the policy: two
@@ -26,20 +23,15 @@ func (g *guard) confirmation(ctx context.Context, r *usher.Request) (d usher.Dec
 		return usher.Decision{}, false
 	}
 	compiled := g.options.Compile.Policy(ctx, policy)
-	why := ""
-	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
-		why = sentence(errs[0])
-	} else {
+	why := broken(&compiled)
+	if why == (refusal{}) {
 		why = g.missing(ctx, r, compiled)
 	}
-	if why == "" {
+	if why == (refusal{}) {
 		return usher.Decision{}, false
 	}
-	why = "its annotations " + v1alpha1.AnnotationConfirmed + " and " + v1alpha1.AnnotationSince + " say when it ends: " + why
-	d = usher.Denied("%s: %s", compile.Ref(policy.Object), why)
-	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: compiled.Ref, Written: true, Rule: "metadata.annotations", Outcome: usher.Rejected, Message: why}}
-	return d, true
+	why.why = "its annotations " + v1alpha1.AnnotationConfirmed + " and " + v1alpha1.AnnotationSince + " say when it ends: " + why.why
+	return why.denial(usher.Finding{Policy: compiled.Ref, Written: true, Rule: "metadata.annotations"}), true
 }
 
 // endsAlike reports whether two versions of a policy with the same spec end at the same time.

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	usher "github.com/usher-dev/usher"
@@ -26,15 +25,12 @@ func (g *guard) deletion(ctx context.Context, r *usher.Request) (usher.Decision,
 	if denial == nil || g.options.May == nil || exemptFromDeletion(r.User) {
 		return usher.Allowed(), asked
 	}
-	why := (Rights{useTier(r.User, authz.Platform)}).Missing(ctx, g.options.May)
-	if why == "" {
+	why := unless((Rights{useTier(r.User, authz.Platform)}).Missing(ctx, g.options.May))
+	if why == (refusal{}) {
 		return usher.Allowed(), asked
 	}
-	ref := compile.Ref(denial)
-	d := usher.Denied("%s: to delete it: %s", ref, why)
-	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: ref, Written: true, Rule: "spec.tier", Outcome: usher.Rejected, Message: why}}
-	return d, true
+	why.why = "to delete it: " + why.why
+	return why.denial(usher.Finding{Policy: compile.Ref(denial), Written: true, Rule: "spec.tier"}), true
 }
 
 // deniesForPlatform decodes an object and returns the policy if it denies in the tier platform; nil

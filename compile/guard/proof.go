@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/proof"
-	"github.com/usher-dev/usher/rule"
 )
 
 // Proofs makes and checks proofs that writers of policies had the right to write them.
@@ -75,7 +75,7 @@ func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (
 		return d, nil
 	}
 	want, why := p.proof(ctx)
-	if why != "" {
+	if why != (refusal{}) {
 		return p.refuse(why), nil
 	}
 	if patch := annotate(p.object, want); len(patch) > 0 {
@@ -89,7 +89,7 @@ func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (
 
 // proof returns the new value of the policy's annotation. If the policy is refused, why is the
 // reason.
-func (p *proving) proof(ctx context.Context) (text, why string) {
+func (p *proving) proof(ctx context.Context) (text string, why refusal) {
 	stored := ""
 	if p.old != nil {
 		stored = p.old.GetAnnotations()[proof.Annotation]
@@ -98,25 +98,32 @@ func (p *proving) proof(ctx context.Context) (text, why string) {
 	case p.same && p.request.Trusted && p.Prove(ctx, p.old) == "":
 		return p.make()
 	case p.same && !p.adopts():
-		return stored, ""
+		return stored, refusal{}
 	case p.same:
-		if why := p.adoption(ctx); why != "" {
+		if why := p.adoption(ctx); why != (refusal{}) {
 			return "", why
 		}
 		return p.make()
-	case !p.request.Trusted || p.rights(ctx) != "":
+	case !p.request.Trusted:
+		return "", refusal{}
+	}
+	why = p.rights(ctx)
+	switch {
+	case why.unknown:
+		return "", why
+	case why != (refusal{}):
 		// In the validating phase the writer learns which right is missing.
-		return "", ""
+		return "", refusal{}
 	}
 	return p.make()
 }
 
-func (p *proving) make() (text, why string) {
+func (p *proving) make() (text string, why refusal) {
 	text, err := p.options.Proofs.Make(p.object)
 	if err != nil {
-		return "", "the right to write it cannot be proven for now: " + err.Error()
+		return "", unless("", fmt.Errorf("the right to write it could not be proven: %w, try again", err))
 	}
-	return text, ""
+	return text, refusal{}
 }
 
 // Prove returns the reason why a policy has no valid proof.
@@ -134,28 +141,28 @@ func (p *proving) adopts() bool {
 
 // adoption returns the reason why the writer may not adopt the policy; empty if they may. Adopting
 // needs the verb escalate, and the rights to write the policy.
-func (p *proving) adoption(ctx context.Context) string {
+func (p *proving) adoption(ctx context.Context) refusal {
 	if !p.request.Trusted {
-		return untrusted
+		return because(untrusted)
 	}
 	kind, _ := api.KindOf(p.object)
 	escalate := ask(p.request.User, "escalate", kind.Resource)
 	escalate.Resource.Group = kind.Group
 	escalate.Name, escalate.Namespace = p.object.GetName(), p.object.GetNamespace()
-	if why := (Rights{{What: "to adopt a policy needs", Ask: escalate}}).Missing(ctx, p.options.May); why != "" {
+	if why := unless((Rights{{What: "to adopt a policy needs", Ask: escalate}}).Missing(ctx, p.options.May)); why != (refusal{}) {
 		return why
 	}
 	return p.rights(ctx)
 }
 
-// rights returns the right that the writer lacks; empty if none.
-func (p *proving) rights(ctx context.Context) string {
+// rights returns the right that the writer lacks; nothing if none.
+func (p *proving) rights(ctx context.Context) refusal {
 	if p.options.May == nil || p.request.User.Name == "" {
-		return "whether its writer may write it cannot be asked"
+		return because("whether its writer may write it cannot be asked")
 	}
 	compiled := p.options.Compile.Policy(ctx, api.Policy{Object: p.object})
-	if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
-		return sentence(errs[0])
+	if why := broken(&compiled); why != (refusal{}) {
+		return why
 	}
 	return p.missing(ctx, p.request, compiled)
 }
@@ -169,19 +176,20 @@ func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) 
 	if p == nil {
 		return d, nil
 	}
-	why := p.Prove(ctx, p.object)
+	unproven := p.Prove(ctx, p.object)
+	why := because(unproven)
 	switch {
 	case p.same:
-		why = p.kept(ctx, why)
-	case why == "":
+		why = p.kept(ctx, unproven)
+	case unproven == "":
 	case !r.Trusted:
-		why = untrusted
+		why.why = untrusted
 	case p.object.GetAnnotations()[proof.Annotation] == "":
-		why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
+		why.why = "it has not got the proof that it needs, as Usher was not asked to mutate it; if Usher is being upgraded, try again"
 	default:
-		why += "; what wrote it after Usher, such as another webhook, has to leave policies alone"
+		why.why += "; what wrote it after Usher, such as another webhook, has to leave policies alone"
 	}
-	if why == "" {
+	if why == (refusal{}) {
 		return d, nil
 	}
 	refused := p.refuse(why)
@@ -191,24 +199,24 @@ func (g *guard) proven(ctx context.Context, r *usher.Request, d usher.Decision) 
 
 // kept returns the reason to refuse the proof of a policy after a write that changes nothing else;
 // why says what is wrong with the proof.
-func (p *proving) kept(ctx context.Context, why string) string {
+func (p *proving) kept(ctx context.Context, why string) refusal {
 	stored := p.old.GetAnnotations()[proof.Annotation]
 	unproven := p.Prove(ctx, p.old) != ""
 	switch {
 	case p.object.GetDeletionTimestamp() != nil:
 		// A policy can always be deleted.
-		return ""
+		return refusal{}
 	case why == "" && unproven:
 		// The policy was adopted: check that here too, because the proof may come from elsewhere.
 		return p.adoption(ctx)
 	case why == "" || p.object.GetAnnotations()[proof.Annotation] == stored:
-		return ""
+		return refusal{}
 	case unproven && !strings.HasPrefix(p.object.GetAnnotations()[proof.Annotation], proof.Adopt):
-		return ""
+		return refusal{}
 	case !p.request.Trusted:
-		return untrusted
+		return because(untrusted)
 	}
-	return "its annotation " + proof.Annotation + " was changed after Usher set it; what wrote it, such as another webhook, has to leave policies alone"
+	return because("its annotation " + proof.Annotation + " was changed after Usher set it; what wrote it, such as another webhook, has to leave policies alone")
 }
 
 // generated refuses a policy whose name is still to be generated.
@@ -222,12 +230,8 @@ func (g *guard) generated(r *usher.Request) usher.Decision {
 	return d
 }
 
-func (p *proving) refuse(why string) usher.Decision {
-	ref := compile.Ref(p.object)
-	d := usher.Denied("%s: %s", ref, why)
-	d.Code, d.Reason = http.StatusForbidden, d.Message
-	d.Findings = []usher.Finding{{Policy: ref, Rule: "metadata.annotations", Outcome: usher.Rejected, Message: why}}
-	return d
+func (p *proving) refuse(why refusal) usher.Decision {
+	return why.denial(usher.Finding{Policy: compile.Ref(p.object), Rule: "metadata.annotations"})
 }
 
 // names returns the name of an object, and whether the API server still has to generate it.

@@ -68,33 +68,46 @@ func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places P
 }
 
 // Missing checks the rights in order. If one is missing, it returns why the policy may not be
-// written; otherwise the empty text. A right that cannot be checked counts as missing.
-func (rs Rights) Missing(ctx context.Context, may Asker) string {
+// written; otherwise the empty text. An error means that this is not known, because a question was
+// not answered.
+func (rs Rights) Missing(ctx context.Context, may Asker) (why string, err error) {
 	var last *usher.Request
-	instead := false
-	for _, right := range rs {
+	var instead bool
+	var unknown error
+	for i := range rs {
+		right := &rs[i]
 		if right.Or != nil && right.Or != last {
-			allowed, err := may(ctx, right.Or)
-			last, instead = right.Or, err == nil && allowed
+			last = right.Or
+			instead, unknown = check(ctx, may, right.Or)
 		}
 		if right.Or != nil && instead {
 			continue
 		}
-		if why := right.missing(ctx, may); why != "" {
-			return why
+		allowed, err := check(ctx, may, right.Ask)
+		switch {
+		case err != nil:
+			return "", err
+		case allowed:
+		case right.Or != nil && unknown != nil:
+			return "", unknown
+		default:
+			return right.lacks(), nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
-func (r *Right) missing(ctx context.Context, may Asker) string {
-	allowed, err := may(ctx, r.Ask)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s permission to %s, which cannot be asked for now: %v", r.What, asked(r.Ask), err)
-	case allowed:
-		return ""
+// check asks one question. Its error is a sentence for the writer.
+func check(ctx context.Context, may Asker, r *usher.Request) (bool, error) {
+	allowed, err := may(ctx, r)
+	if err != nil {
+		return false, fmt.Errorf("could not check whether %s may %s: %w, try again", r.User.Name, asked(r), err)
 	}
+	return allowed, nil
+}
+
+// lacks returns why a user without the right may not write the policy.
+func (r *Right) lacks() string {
 	why := fmt.Sprintf("%s permission to %s, which %s does not have", r.What, asked(r.Ask), r.Ask.User.Name)
 	if r.Help != "" {
 		why += " (" + r.Help + ")"

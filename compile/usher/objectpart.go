@@ -57,7 +57,7 @@ func (c *composer) validation(ctx context.Context, at string, v *v1alpha1.Valida
 
 // mutation compiles a mutation.
 func (c *composer) mutation(ctx context.Context, at string, m *v1alpha1.Mutation) admission.Mutation {
-	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: failing{}}
+	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: failing{"the mutation does not compile"}}
 	other := m.ApplyConfiguration != nil || m.JSONPatch != nil
 	switch m.PatchType {
 	case v1alpha1.PatchTypeMergePatch:
@@ -98,12 +98,12 @@ func (c *composer) alone(at string, of v1alpha1.PatchType, others bool) {
 	}
 }
 
-// A failing program is in the place of one that does not compile.
-type failing struct{}
+// A failing program is in the place of one that does not compile, and says why.
+type failing struct{ why string }
 
 // Run implements [rule.Program].
-func (failing) Run(context.Context, *rule.Input) (rule.Outcome, error) {
-	return rule.Outcome{}, errors.New("the mutation does not compile")
+func (f failing) Run(context.Context, *rule.Input) (rule.Outcome, error) {
+	return rule.Outcome{}, errors.New(f.why)
 }
 
 // DependsOn implements [rule.Dependent].

@@ -25,13 +25,13 @@ import (
 
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
-	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/plugin"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func main() {
 	// Policies may need CUE's evaluator, which runs in processes of its own.
-	cue.Main()
+	isolated.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {

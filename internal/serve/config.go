@@ -11,7 +11,7 @@ import (
 
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/rule"
 )

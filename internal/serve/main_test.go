@@ -4,11 +4,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 // TestMain lets the evaluator of CUE run in processes of its own.
 func TestMain(m *testing.M) {
-	cue.Main()
+	isolated.Main()
 	os.Exit(m.Run())
 }

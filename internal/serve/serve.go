@@ -31,7 +31,7 @@ import (
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/lang/cue"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
@@ -40,6 +40,7 @@ import (
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/trial/isolated"
 	"github.com/usher-dev/usher/trial/lockout"
 )
 
@@ -61,10 +62,11 @@ type Server struct {
 	decisions  *recent.Ring
 	protection *protection
 	limits     *limit.Limiter
-	// workers evaluate CUE.
+	// workers evaluate CUE, and compile policies before this process does.
 	workers *worker.Pool
 	// overruns runs the evaluations of all engines.
 	overruns *overrun.Watch
+	checker *isolated.Checker
 
 	webhooks *graceful.Server
 	metering *http.Server
@@ -154,12 +156,15 @@ func (s *Server) openOthers() (err error) {
 // policies returns how to load and enforce policies.
 func (s *Server) policies(facts fact.Resolver) live.Options {
 	s.workers = worker.New(s.config.CUE)
+	s.checker = isolated.New(s.workers, isolated.Options{})
 	s.metrics.Workers(s.workerState)
 	s.overruns = newOverruns(s.config.Log)
 	s.metrics.Overruns(s.overrunState)
 	o := live.Options{
-		Facts:            facts,
-		Compile:          compile.Options{CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits},
+		Facts: facts,
+		Compile: compile.Options{
+			CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits, Checker: s.checker,
+		},
 		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout, Overruns: s.overruns},
 		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.overruns},
 		Quota:            s.config.Quota,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -15,7 +15,7 @@ func (s *Server) workerState() metrics.WorkerState {
 		Running:    map[string]int{"normal": state.Workers - state.LowPriority, "low": state.LowPriority},
 		Ended:      ended(state),
 		LowTenants: len(state.LowTenants), Waiting: state.Waiting, Waited: state.Waited,
-		Answered: state.Answered, Refused: state.Refused,
+		Answered: state.Answered, Refused: state.Refused, Stopped: s.checker.Stopped(),
 	}
 }
 
@@ -31,10 +31,10 @@ const mostNamed = 20
 // describeWorkers writes the state of the CUE worker processes as text.
 func (s *Server) describeWorkers(b *page) {
 	state := s.workers.Stats()
-	fmt.Fprintf(b, "processes for CUE: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
+	fmt.Fprintf(b, "worker processes: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
 	fmt.Fprintf(b, "  answered: %d, waiting now: %d, waited in all: %s\n", state.Answered, state.Waiting, state.Waited.Round(time.Millisecond))
 	if n := state.Overran + state.OutOfMemory + state.Crashed; n > 0 {
-		fmt.Fprintf(b, "  evaluations that were ended: %d, %d after their time, %d out of memory, %d crashed\n", n, state.Overran, state.OutOfMemory, state.Crashed)
+		fmt.Fprintf(b, "  requests that were ended: %d, %d after their time, %d out of memory, %d crashed\n", n, state.Overran, state.OutOfMemory, state.Crashed)
 	}
 	if state.Refused > 0 {
 		fmt.Fprintf(b, "  refused, since too many of the same tenant waited: %d\n", state.Refused)

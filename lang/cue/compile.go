@@ -7,7 +7,7 @@ import (
 
 	"github.com/usher-dev/usher/lang/cue/internal/closure"
 	"github.com/usher-dev/usher/lang/cue/internal/syntax"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/rule"
 
 	"cuelang.org/go/cue/ast"

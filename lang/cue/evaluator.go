@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/breaker"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 var (
@@ -116,12 +116,12 @@ func InProcess(l Limits) *Evaluator {
 func None() *Evaluator { return newEvaluator(Limits{}, nil) }
 
 // shared is the evaluator of programs that bring none.
-var shared = sync.OnceValue(func() *Evaluator { return OnWorkers(worker.New(worker.Options{}), Limits{}) })
+var shared = sync.OnceValue(func() *Evaluator { return OnWorkers(worker.Shared(), Limits{}) })
 
 // Default returns the evaluator that the whole process shares: on workers if the program has
 // called [Main], otherwise one that evaluates nothing.
 func Default() *Evaluator {
-	if worker.Installed() {
+	if worker.Installed(worker.CUE) {
 		return shared()
 	}
 	return None()
@@ -192,7 +192,7 @@ func (w *workers) do(ctx context.Context, tenant string, limit time.Duration, r 
 }
 
 func (w *workers) send(ctx context.Context, tenant string, limit time.Duration, r *request) (*response, time.Duration, error) {
-	job := worker.Job{Tenant: tenant, Background: r.Check, Limit: limit, Payload: r.encode}
+	job := worker.Job{Kind: worker.CUE, Tenant: tenant, Background: r.Check, Limit: limit, Payload: r.encode}
 	reply, took, err := w.pool.Do(ctx, job)
 	switch {
 	case errors.Is(err, worker.ErrTimeout), errors.Is(err, worker.ErrMemory), errors.Is(err, worker.ErrCrashed):

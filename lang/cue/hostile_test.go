@@ -13,7 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/attack"
 	"github.com/usher-dev/usher/lang/cue"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/rule"
 )
 

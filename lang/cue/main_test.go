@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/usher-dev/usher/lang/cue"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 func TestMain(m *testing.M) {

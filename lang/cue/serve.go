@@ -6,7 +6,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -14,10 +14,14 @@ import (
 // it first in main, before anything with an effect: in such a process it does not return. In tests,
 // call it in TestMain.
 //
-// A program that does not call it runs CUE as closures only, unless it allows [InProcess].
-func Main() {
+// A program that does not call it runs CUE as closures only, unless it allows [InProcess]. One that
+// compiles policies of others has more to do there: see package trial/isolated.
+func Main() { worker.Main(map[worker.Kind]worker.Handler{worker.CUE: Handler()}) }
+
+// Handler returns what answers requests of the kind [worker.CUE].
+func Handler() worker.Handler {
 	s := newServer()
-	worker.Main(s.handle)
+	return s.handle
 }
 
 // A server answers requests, one after the other. It keeps the programs that it has been sent.

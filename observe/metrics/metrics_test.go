@@ -260,7 +260,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 		DroppedEvents: func() int64 { return 3 },
 	})
 	m.Workers(func() metrics.WorkerState {
-		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}}
+		return metrics.WorkerState{Running: map[string]int{"low": 1}, Ended: map[string]int{"timeout": 1}, Stopped: map[string]int{"timeout": 1}}
 	})
 	m.Overruns(func() metrics.OverrunState { return metrics.OverrunState{Total: 1} })
 	m.Exemptions(func() []metrics.Exemption {

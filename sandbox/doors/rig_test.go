@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/door/transport"
-	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/source/dir"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	cue.Main()
+	isolated.Main()
 	// The tests wait for most of their time. The flag on the command line still counts.
 	_ = flag.Set("test.parallel", "6")
 	os.Exit(m.Run())

@@ -65,6 +65,13 @@ const (
 	// ReasonDoesNotCompile: the newest version does not compile. On Enforced, it also means that no
 	// version is in force.
 	ReasonDoesNotCompile = "DoesNotCompile"
+	// ReasonCompileTimeout, ReasonCompileMemory and ReasonCompileCrash: compiling the newest version
+	// was stopped, because it took too long or too much memory, or because it crashed. The message
+	// ends with what identifies the version, which is not compiled again before it changes, or before
+	// an hour is over.
+	ReasonCompileTimeout = "CompileTimeout"
+	ReasonCompileMemory  = "CompileMemory"
+	ReasonCompileCrash   = "CompileCrash"
 	// ReasonPending: the newest version is not compiled yet. On Enforced, it also means that until
 	// then every evaluation of the policy fails, and the failure policy applies.
 	ReasonPending = "Pending"

@@ -15,12 +15,12 @@ import (
 	"k8s.io/component-base/cli"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func main() {
 	// An API server with the plugin in it evaluates CUE in processes of its own.
-	cue.Main()
+	isolated.Main()
 	// Under the names of the binaries that envtest expects, it behaves like them.
 	switch filepath.Base(os.Args[0]) {
 	case "kube-apiserver":

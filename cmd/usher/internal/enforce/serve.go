@@ -21,7 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 // protectedUsersFlag names the file of the protected users.
@@ -137,8 +137,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "timeout of requests that do not specify one")
 	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "maximum size of a review, in bytes; larger ones are rejected")
 	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "maximum number of concurrent admission requests; excess requests wait up to 1s, then get 429")
-	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "number of processes that evaluate CUE that cannot be compiled; 0 means one per processor, at most 4")
-	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each CUE worker, in addition to the 15Mi that it uses at startup")
+	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "number of processes that compile policies, and evaluate CUE that cannot be compiled; 0 means one per processor, at most 4")
+	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each of these processes, in addition to the 15Mi that it uses at startup")
 	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
 	flags.DurationVar(&c.LongestExemption, "max-exemption-duration", 90*24*time.Hour, "maximum time from writing an exemption until it expires; 0 means no limit")

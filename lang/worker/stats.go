@@ -63,3 +63,6 @@ func (p *Pool) count(o outcome) {
 		p.counts.Crashed++
 	}
 }
+
+// Memory returns the memory limit of each worker for its requests, in bytes.
+func (p *Pool) Memory() int64 { return p.options.Memory }

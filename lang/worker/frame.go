@@ -16,13 +16,12 @@ type frame struct {
 	payload []byte
 }
 
+// Requests have the kinds of [Kind], which differ from these.
 type kind byte
 
 const (
 	// hello is the first frame of a worker, which says that it is ready.
 	hello kind = 'h'
-	// request is the only kind that workers get.
-	request kind = 'r'
 	// answer is the response to the request with the same id, and so is lastAnswer, after which the
 	// worker must be replaced.
 	answer     kind = 'a'

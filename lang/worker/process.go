@@ -121,12 +121,12 @@ func closeAll(files ...*os.File) {
 
 // ask sends a request and returns the answer, and whether the worker must be replaced. After an
 // error, which is one of this package, the worker is dead.
-func (p *process) ask(payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
+func (p *process) ask(of Kind, payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
 	deadline := time.Now().Add(limit)
 	_ = p.in.SetWriteDeadline(deadline)
 	_ = p.out.SetReadDeadline(deadline)
 	p.last++
-	err = writeFrame(p.in, frame{id: p.last, kind: request, payload: payload})
+	err = writeFrame(p.in, frame{id: p.last, kind: kind(of), payload: payload})
 	var f frame
 	if err == nil {
 		f, err = readFrame(p.out, largestAnswer)

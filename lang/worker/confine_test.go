@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 // attempt does what no evaluation does, and tells how that went.

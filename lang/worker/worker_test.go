@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 func TestMain(m *testing.M) {
 	if log := os.Getenv(forgetful); log != "" {
 		forget(log)
 	}
-	worker.Main(behave)
+	worker.Main(map[worker.Kind]worker.Handler{worker.CUE: behave})
 	os.Exit(m.Run())
 }
 
@@ -125,7 +125,7 @@ const limit = time.Minute
 
 func do(ctx context.Context, p *worker.Pool, tenant string, limit time.Duration, request string) ([]byte, time.Duration, error) {
 	return p.Do(ctx, worker.Job{
-		Tenant: tenant, Limit: limit, Payload: func() ([]byte, error) { return []byte(request), nil },
+		Kind: worker.CUE, Tenant: tenant, Limit: limit, Payload: func() ([]byte, error) { return []byte(request), nil },
 	})
 }
 

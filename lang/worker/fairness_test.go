@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usher-dev/usher/lang/cue/worker"
+	"github.com/usher-dev/usher/lang/worker"
 )
 
 // The requests of one tenant wait behind its own; the others are answered meanwhile.
@@ -148,7 +148,7 @@ func TestBackgroundJobs(t *testing.T) {
 	for i := range 4 {
 		group.Go(func() {
 			_, _, _ = p.Do(ctx, worker.Job{
-				Tenant: fmt.Sprint(i % 2), Background: true, Limit: limit, Payload: func() ([]byte, error) { return []byte("hang"), nil },
+				Kind: worker.CUE, Tenant: fmt.Sprint(i % 2), Background: true, Limit: limit, Payload: func() ([]byte, error) { return []byte("hang"), nil },
 			})
 		})
 	}
@@ -282,7 +282,7 @@ func TestPayloadsAreMadeLate(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			_, _, _ = p.Do(ctx, worker.Job{Limit: limit, Payload: func() ([]byte, error) {
+			_, _, _ = p.Do(ctx, worker.Job{Kind: worker.CUE, Limit: limit, Payload: func() ([]byte, error) {
 				made.Add(1)
 				return []byte("hang"), nil
 			}})
@@ -295,11 +295,11 @@ func TestPayloadsAreMadeLate(t *testing.T) {
 
 	broken := errors.New("cannot be made")
 	q := pool(t, worker.Options{Workers: 1})
-	_, took, err := q.Do(t.Context(), worker.Job{Limit: limit, Payload: func() ([]byte, error) { return nil, broken }})
+	_, took, err := q.Do(t.Context(), worker.Job{Kind: worker.CUE, Limit: limit, Payload: func() ([]byte, error) { return nil, broken }})
 	if !errors.Is(err, broken) || took != 0 {
 		t.Errorf("took %s, error is %v", took, err)
 	}
-	if _, _, err := q.Do(t.Context(), worker.Job{Limit: limit, Payload: func() ([]byte, error) { return make([]byte, 33<<20), nil }}); err == nil ||
+	if _, _, err := q.Do(t.Context(), worker.Job{Kind: worker.CUE, Limit: limit, Payload: func() ([]byte, error) { return make([]byte, 33<<20), nil }}); err == nil ||
 		!strings.Contains(err.Error(), "at most") {
 		t.Errorf("a request that is too large: %v", err)
 	}

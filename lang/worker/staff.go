@@ -186,9 +186,6 @@ func (p *Pool) start(at priority) {
 func (p *Pool) launch(at priority) (w *process, err error) {
 	path := p.options.program
 	if path == "" {
-		if !Installed() {
-			return nil, errNotInstalled
-		}
 		if path, err = self(); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)
 		}
@@ -218,7 +215,7 @@ func (p *Pool) fail(at priority, err error) {
 	p.failure = err
 	wait := min(100*time.Millisecond<<min(p.failures-1, 10), 10*time.Second)
 	p.retry = time.Now().Add(wait)
-	p.options.Log.Error("cannot start a worker for CUE", "err", err, "retry", wait)
+	p.options.Log.Error("cannot start a worker", "err", err, "retry", wait)
 	if p.workers[at].total == 0 {
 		p.lanes.fail(at, fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}

@@ -303,8 +303,12 @@ func (l *lanes) lower(lane *lane) {
 }
 
 // limit returns how long a request of a lane may take: half as long for each recently killed
-// request before it, but at least an eighth.
+// request before it, but at least an eighth. Background jobs have all the time: what they find out
+// about a policy must not depend on the policies before it.
 func (l *lanes) limit(lane *lane, most time.Duration) time.Duration {
+	if lane.background {
+		return most
+	}
 	return most >> min(int(lane.overruns*lane.fade(l.now())+0.1), 3)
 }
 

@@ -2,12 +2,13 @@
 // and which have a memory limit.
 //
 // A worker is another process of the same program. It reads requests from its standard input and
-// writes answers to its standard output, one at a time. Programs with workers must call [Main] at
-// the start of main.
+// writes answers to its standard output, one at a time, whatever their kind. Programs with workers
+// must call [Main] at the start of main.
 package worker
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -20,7 +21,7 @@ import (
 
 const (
 	// name is the only argument of a worker, and what ps shows.
-	name = "usher-cue-worker"
+	name = "usher-worker"
 	// memoryVariable is the only variable in the environment of a worker: its memory in bytes.
 	memoryVariable = "USHER_WORKER_MEMORY"
 	// largestRequest and largestAnswer limit the size of messages in each direction.
@@ -28,21 +29,36 @@ const (
 	largestAnswer  = 4 << 20
 )
 
-// installed is set when Main has returned: this shows that the program can be started as a worker.
-var installed atomic.Bool
+// A Kind says what a request is about, and so which handler answers it.
+type Kind byte
 
-// Installed reports whether the program has called [Main].
-func Installed() bool { return installed.Load() }
+const (
+	// CUE is the kind of requests to evaluate CUE.
+	CUE Kind = 'c'
+	// Policies is the kind of requests to compile and try policies.
+	Policies Kind = 'p'
+)
 
-// Main turns the process into a worker if it was started as one: it answers requests with handle,
-// and does not return. In all other processes it returns at once.
-//
-// The argument and the result of handle belong to it and to the caller, respectively, until the
-// next call.
-func Main(handle func(request []byte) []byte) {
+// A Handler answers requests. Its argument and its result belong to it and to the caller,
+// respectively, until the next call.
+type Handler func(request []byte) []byte
+
+// installed are the handlers when Main has returned: this shows that the program can be started as a
+// worker.
+var installed atomic.Pointer[map[Kind]Handler]
+
+// Installed reports whether the program has called [Main], with a handler for this kind of requests.
+func Installed(kind Kind) bool {
+	handlers := installed.Load()
+	return handlers != nil && (*handlers)[kind] != nil
+}
+
+// Main turns the process into a worker if it was started as one: it answers requests by the handler
+// of their kind, and does not return. In all other processes it returns at once.
+func Main(handlers map[Kind]Handler) {
 	memory, err := strconv.ParseInt(os.Getenv(memoryVariable), 10, 64)
 	if len(os.Args) != 1 || os.Args[0] != name || err != nil {
-		installed.Store(true)
+		installed.Store(&handlers)
 		return
 	}
 	confine(memory)
@@ -53,7 +69,7 @@ func Main(handle func(request []byte) []byte) {
 	// Output that is printed by accident must not become an answer.
 	os.Stdout = os.Stderr
 	go watchParent()
-	if err := serve(os.Stdin, out, handle, memory/2); err != nil {
+	if err := serve(os.Stdin, out, handlers, memory/2); err != nil {
 		_, _ = io.WriteString(os.Stderr, "worker: "+err.Error()+"\n")
 		os.Exit(1)
 	}
@@ -62,7 +78,7 @@ func Main(handle func(request []byte) []byte) {
 
 // serve answers requests until in ends. If the process holds more than mostHeld bytes after an
 // answer, it marks that answer as its last.
-func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int64) error {
+func serve(in io.Reader, out io.Writer, handlers map[Kind]Handler, mostHeld int64) error {
 	if err := writeFrame(out, frame{kind: hello}); err != nil {
 		return err
 	}
@@ -73,6 +89,10 @@ func serve(in io.Reader, out io.Writer, handle func([]byte) []byte, mostHeld int
 		}
 		if err != nil {
 			return err
+		}
+		handle := handlers[Kind(f.kind)]
+		if handle == nil {
+			return fmt.Errorf("a request of the unknown kind %q", f.kind)
 		}
 		reply := frame{id: f.id, kind: answer, payload: handle(f.payload)}
 		if held() > mostHeld {

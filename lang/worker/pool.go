@@ -122,6 +122,9 @@ func New(o Options) *Pool {
 	return p
 }
 
+// Shared returns the pool of programs that configure none.
+var Shared = sync.OnceValue(func() *Pool { return New(Options{}) })
+
 // startOnOneThread runs starts on a thread that ends with the pool.
 func (p *Pool) startOnOneThread() {
 	holdThread()
@@ -177,12 +180,17 @@ func (p *Pool) endIdle(at priority) {
 
 // A Job is a request to a worker.
 type Job struct {
+	// Kind says which handler of the worker gets it.
+	Kind Kind
 	// Tenant is the tenant to which its processor time is attributed.
 	Tenant string
 	// Background jobs have the low priority.
 	Background bool
-	// Limit is how long it may take; less if earlier jobs of the tenant took longer.
+	// Limit is how long it may take; less if earlier jobs of the tenant took longer, unless it is a
+	// background job: its result is kept.
 	Limit time.Duration
+	// Used, unless nil, is told how much processor time a worker has used for it, before Do returns.
+	Used func(cpu time.Duration)
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
 	// done again.
 	Payload func() ([]byte, error)
@@ -193,6 +201,9 @@ type Job struct {
 // tenant. Do returns how long the caller waited for the answer of the worker; 0 means that the
 // request was not sent. The error is that of ctx, one of this package, or that of the payload.
 func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
+	if p.options.program == "" && !Installed(job.Kind) {
+		return nil, 0, fmt.Errorf("%w: %w", ErrUnavailable, errNotInstalled)
+	}
 	// A job that is repeated has the low priority, so that no other request needs its worker.
 	for range 3 {
 		reply, took, err := p.try(ctx, &job)
@@ -219,16 +230,20 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 	}
 	type result struct {
 		reply []byte
+		cpu   time.Duration
 		err   error
 	}
 	results := make(chan result, 1)
 	begin := time.Now()
 	go func() {
-		reply, err := p.ask(w, turn, payload, job.Limit)
-		results <- result{reply, err}
+		reply, cpu, err := p.ask(w, turn, job, payload)
+		results <- result{reply, cpu, err}
 	}()
 	select {
 	case r := <-results:
+		if job.Used != nil {
+			job.Used(r.cpu)
+		}
 		return r.reply, max(time.Since(begin), 1), r.err
 	case <-ctx.Done():
 		return nil, max(time.Since(begin), 1), fmt.Errorf("given up: %w", Ended(ctx))
@@ -236,21 +251,21 @@ func (p *Pool) try(ctx context.Context, job *Job) ([]byte, time.Duration, error)
 }
 
 // ask sends a request to a worker, and releases the worker afterwards.
-func (p *Pool) ask(w *process, t *turn, payload []byte, most time.Duration) ([]byte, error) {
+func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.Duration, error) {
 	p.mu.Lock()
-	limit := p.lanes.limit(t.lane, most)
+	limit := p.lanes.limit(t.lane, job.Limit)
 	p.mu.Unlock()
 	begin, cpu := time.Now(), w.cpu()
 	if w.priority == normal && p.options.Workers > 1 {
 		timer := p.watch(w, t, cpu)
 		defer timer.Stop()
 	}
-	reply, last, err := w.ask(payload, limit)
+	reply, last, err := w.ask(job.Kind, payload, limit)
 	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
 	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
 	}
-	return reply, p.release(w, t, o)
+	return reply, o.cpu, p.release(w, t, o)
 }
 
 // Ended returns why ctx is done, as its error and its cause.
@@ -377,5 +392,5 @@ func (p *Pool) log(lane *lane, o outcome) {
 		return
 	}
 	lane.logged = p.lastUse
-	p.options.Log.Warn("a worker for CUE was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
+	p.options.Log.Warn("a worker was ended", "tenant", lane.tenant, "after", o.took, "err", o.err)
 }
