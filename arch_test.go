@@ -60,10 +60,10 @@ var mayImport = []struct {
 	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "rule/authz"}},
+	{"engine/authz", []string{".", "internal/printable", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
-	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
+	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
 	{"door/doortest", []string{".", "internal/answer", "internal/jsonpatch", "policytest"}},
 	// No API server applies the patch for these doors: they apply it themselves.
@@ -71,7 +71,7 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
-	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
+	{"observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "internal/deadline", "rule"}},
 	{"report/openreports", []string{".", "audit/result", "internal/deadline"}},
 	// What is said about objects that exist.
@@ -113,7 +113,7 @@ var mayImport = []struct {
 	}},
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.
-	{"cmd/internal/cli", nil},
+	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
@@ -124,11 +124,13 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
+	// Text of others, for terminals, responses and headers.
+	{"internal/printable", nil},
 	{"internal/ratelog", nil},
 	// Both webhook doors read large JSON and need little of it.
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// The answers of the admission doors, in each protocol.
-	{"internal/answer", []string{"."}},
+	{"internal/answer", []string{".", "internal/printable"}},
 	{"internal/withhold", []string{".", "fact"}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
