@@ -8,7 +8,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
@@ -47,7 +46,7 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 	if len(r.Decisions) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, r.Denied)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

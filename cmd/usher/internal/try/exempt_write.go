@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 var (
@@ -311,7 +310,7 @@ func printExemptions(w io.Writer, written []exemption) error {
 		if seen[namespace+"/"+name]++; seen[namespace+"/"+name] > 1 {
 			metadata["name"] = fmt.Sprintf("%s-%d", name, seen[namespace+"/"+name])
 		}
-		text, err := yaml.Marshal(written[i].tree)
+		text, err := printable.YAML(written[i].tree)
 		if err != nil {
 			return fmt.Errorf("encode exemption: %w", err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/explain"
 )
 
@@ -22,7 +21,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		}
 		r.Explained[i].print(&b, p)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

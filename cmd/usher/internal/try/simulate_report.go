@@ -10,7 +10,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -49,7 +48,7 @@ func (r *simulateReport) print(w io.Writer, p cli.Palette, all bool) error {
 	if len(r.Requests) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d admitted, %d refused\n", cli.Count(len(r.Requests), "object", "objects"), r.Admitted, r.Refused)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -17,8 +17,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate/authz"
 )
@@ -196,7 +196,7 @@ func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 	}
 	r.printCoverage(&b, p)
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -256,11 +256,12 @@ func (r testReport) junit(w io.Writer) error {
 	var total time.Duration
 	for _, c := range r.Cases {
 		total += c.Took
-		entry := junitCase{Name: c.Name, File: c.File, Time: seconds(c.Took)}
-		first, _, _ := strings.Cut(c.Message, "\n")
+		entry := junitCase{Name: printable.Line(c.Name), File: printable.Line(c.File), Time: seconds(c.Took)}
+		message := printable.Lines(c.Message)
+		first, _, _ := strings.Cut(message, "\n")
 		switch c.Status {
 		case policytest.Failed:
-			entry.Failure = &junitMessage{Message: first, Text: c.Message}
+			entry.Failure = &junitMessage{Message: first, Text: message}
 		case policytest.Skipped:
 			entry.Skipped = &junitMessage{Message: first}
 		case policytest.Passed:

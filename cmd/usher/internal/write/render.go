@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -19,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/policytest"
 )
 
@@ -170,7 +170,7 @@ func printDocuments(w io.Writer, documents []map[string]any) error {
 				return err
 			}
 		}
-		encoded, err := yaml.Marshal(document)
+		encoded, err := printable.YAML(document)
 		if err != nil {
 			return fmt.Errorf("encode output: %w", err)
 		}
