@@ -163,7 +163,7 @@ var mayImport = []struct {
 	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1", "internal/deadline"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
-	{"internal/yamldiff", nil},
+	{"internal/yamldiff", []string{"internal/printable"}},
 	{"internal/podtemplate", []string{"."}},
 	// Computes what API servers send from what rules match; policies are always sent.
 	{"internal/webhookconfig", []string{".", "api/...", "rule"}},

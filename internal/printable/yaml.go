@@ -31,6 +31,7 @@ func YAML(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yamlnodes.NewEncoder(&b)
 	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
 	if err := encoder.Encode(&document); err != nil {
 		return nil, fmt.Errorf("escape characters: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/library"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
@@ -103,7 +104,7 @@ func Paint(problem rule.Problem, p cli.Palette) string {
 		colour = p.Red
 	}
 	severity := string(problem.Severity) + ":"
-	text := strings.Replace(problem.String(), severity, cli.Paint(colour, severity), 1)
+	text := strings.Replace(printable.Line(problem.String()), severity, cli.Paint(colour, severity), 1)
 	if picture := problem.At.Picture(); picture != "" {
 		text += "\n    " + strings.ReplaceAll(picture, "\n", "\n    ")
 	}

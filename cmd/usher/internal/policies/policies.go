@@ -17,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -93,7 +94,7 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 	if !cli.ForMachines(cmd) {
 		for _, p := range errs {
-			fmt.Fprintln(s.Err, p)
+			fmt.Fprintln(s.Err, printable.Line(p.String()))
 		}
 	}
 	err := fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))

@@ -294,11 +294,13 @@ func aboutRequest(r *usher.Request) string {
 	if name.Name == "" {
 		name.Namespace, name.Name = r.Namespace, r.Name
 	}
-	return string(r.Operation) + " " + name.String()
+	return oneLine(string(r.Operation) + " " + name.String())
 }
 
 // oneLine returns a text for a comment: objects and messages may have lines of their own.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string {
+	return printable.Line(strings.Join(strings.Fields(text), " "))
+}
 
 // printExemptions writes exemptions as YAML documents, each below the denial that it is for.
 func printExemptions(w io.Writer, written []exemption) error {
@@ -328,7 +330,7 @@ func printExemptions(w io.Writer, written []exemption) error {
 // title is the first line of an exemption: the denial that it is for.
 func (x *exemption) title() string {
 	if x.refusal == "" {
-		return oneLine(x.about) + " is refused"
+		return x.about + " is refused"
 	}
-	return oneLine(x.about) + " is refused: " + oneLine(x.refusal)
+	return x.about + " is refused: " + oneLine(x.refusal)
 }

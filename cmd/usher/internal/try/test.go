@@ -187,11 +187,11 @@ func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 	for _, c := range r.Cases {
 		switch {
 		case c.Status == policytest.Failed:
-			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), c.Name, c.File, strings.ReplaceAll(c.Message, "\n", "\n    "))
+			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), printable.Line(c.Name), printable.Line(c.File), strings.ReplaceAll(c.Message, "\n", "\n    "))
 		case c.Status == policytest.Skipped:
-			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), c.Name, c.File, c.Message)
+			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), printable.Line(c.Name), printable.Line(c.File), below("", c.Message))
 		case verbose:
-			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), c.Name, c.Took.Round(time.Millisecond))
+			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), printable.Line(c.Name), c.Took.Round(time.Millisecond))
 		}
 	}
 	r.printCoverage(&b, p)

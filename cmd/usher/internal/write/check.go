@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
@@ -258,7 +259,7 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 		}
 	}
 	for _, skipped := range r.NotTried {
-		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, skipped.Why); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, printable.Line(skipped.Why)); err != nil {
 			return err
 		}
 	}
@@ -269,7 +270,7 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	}
 	for _, step := range r.Slow {
 		_, err := fmt.Fprintf(s.Out, "%s %s: %s: %s runs on the CUE evaluator: %s\n",
-			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, step.Why)
+			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, printable.Line(step.Why))
 		if err != nil {
 			return err
 		}

@@ -196,7 +196,7 @@ func printPrograms(w io.Writer, rendered []map[string]any) error {
 					continue
 				}
 				printed = true
-				if _, err := fmt.Fprintf(w, "// %s %v spec.%s[%d]\n%s\n", kind, metadata["name"], list, i, program); err != nil {
+				if _, err := fmt.Fprintf(w, "// %s %v spec.%s[%d]\n%s\n", printable.Line(kind), printable.Line(fmt.Sprint(metadata["name"])), list, i, program); err != nil {
 					return err
 				}
 			}
