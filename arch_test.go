@@ -57,7 +57,7 @@ var mayImport = []struct {
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"index", []string{".", "rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
-	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate"}},
+	{"engine", []string{".", "fact", "rule", "internal/deadline", "internal/jsonpatch", "internal/podtemplate", "internal/stall"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
 	{"engine/authz", []string{".", "internal/printable", "rule/authz"}},
@@ -97,9 +97,9 @@ var mayImport = []struct {
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch"}},
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
 	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "live", "observe/decisionlog", "rule", "source/...", "internal/proof", "internal/keyring", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
@@ -124,6 +124,8 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
+	// Commands give up what engines and programs do not.
+	{"internal/stall", nil},
 	// Text of others, for terminals, responses and headers.
 	{"internal/printable", nil},
 	{"internal/ratelog", nil},

@@ -13,6 +13,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -150,7 +151,7 @@ func (e *Engine) decide(ctx context.Context, r *usher.Request, each func(*usher.
 		return undecodable(ctx, r, err)
 	}
 	d := newEvaluation(e, r, tree, looks)
-	d.each = each
+	d.each, d.work = each, stall.Of(ctx)
 	if r.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

@@ -80,3 +80,50 @@ func TestSignalsEndCommands(t *testing.T) {
 		})
 	}
 }
+
+// TestHostileFilesEnd: whatever a policy and an object make rules compute, a command tells of both.
+func TestHostileFilesEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	hostile := func(expression string) string {
+		return "apiVersion: usher.dev/v1alpha1\nkind: ClusterObjectPolicy\nmetadata: {name: hostile}\nspec:\n  matchConstraints: " +
+			"{resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}\n" +
+			"  validations:\n  - expression: |\n      " + expression + "\n  bindings: [{name: all, validationActions: [Deny]}]\n"
+	}
+	object := write("object.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: '1e-999999999'}\n")
+	runs := write("runs.yaml", hostile("quantity(object.data.a).isGreaterThan(quantity('1'))"))
+	folds := write("folds.yaml", hostile("isQuantity('1e-999999999')"))
+	for _, row := range []struct {
+		reason string
+		args   []string
+	}{
+		{"an expression that runs long", []string{"decide", "-p", runs, object}},
+		{"when it is explained", []string{"explain", "-p", runs, object}},
+		{"when objects are audited", []string{"audit", "-p", runs, object}},
+		{"when it is tried", []string{"check", "-f", object, runs}},
+		{"a constant that is computed", []string{"check", folds}},
+		{"before a decision", []string{"decide", "-p", folds, object}},
+		{"before it is rendered", []string{"render", "--to", "vap", folds}},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			command := exec.CommandContext(ctx, "usher", append(row.args, "--policy-timeout", "1s")...)
+			output, _ := command.CombinedOutput()
+			if status := command.ProcessState.ExitCode(); status < 0 || status > 2 {
+				t.Errorf("exit status %d", status)
+			}
+			if !strings.Contains(string(output), "hostile") {
+				t.Errorf("the policy is not named:\n%s", output)
+			}
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -80,14 +79,13 @@ func isBesidePolicies(file string) bool {
 	})
 }
 
-// Problems compiles a set and returns all problems of it, sorted and not nil.
-func Problems(set source.Set, limits rule.Limits) []rule.Problem {
+// Problems returns all problems of a set that was compiled, sorted and not nil.
+func Problems(set source.Set, compiled []compile.Compiled) []rule.Problem {
 	problems := []rule.Problem{}
 	for _, u := range set.Unreadable {
 		problems = append(problems, unreadable(u))
 	}
-	_, found := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
-	problems = append(problems, found...)
+	problems = append(problems, compile.Problems(compiled)...)
 	rule.SortProblems(problems)
 	return problems
 }

@@ -79,7 +79,7 @@ run at all.`,
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print more: the cases that pass, too")
 	extent.register(cmd.Flags())
-	limits.Register(cmd)
+	limits.RegisterWithTimeout(cmd)
 	output.Register(cmd, "text", "json", "yaml", "junit")
 	color.Register(cmd)
 	return cmd
@@ -101,7 +101,7 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
-			cases = append(cases, c.WithLimits(allowed).WithRoles(roles))
+			cases = append(cases, c.WithLimits(allowed).WithRoles(roles).WithTimeout(limits.Timeout()))
 		}
 	}
 	if len(cases) == 0 {
