@@ -62,8 +62,10 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 // noteSkipped prints which files have no policies, if others have some. It ignores test cases and
 // descriptions of packs, which may be in the same folder as their policies.
 func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
-	files := slices.DeleteFunc(slices.Clone(set.Skipped), isBesidePolicies)
-	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
+	if len(set.Policies)+len(set.Unreadable) == 0 {
+		return
+	}
+	if files := slices.DeleteFunc(slices.Clone(set.Skipped), isBesidePolicies); len(files) > 0 {
 		cli.Notef(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
 	}
 }

@@ -2,11 +2,13 @@
 package write
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/kind"
@@ -219,14 +222,7 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	definitions := objects
-	for _, path := range paths {
-		// Reading the policies reports the problems of other files.
-		if found, err := object.Load(path); err == nil && path != "-" {
-			definitions = slices.Concat(definitions, found)
-		}
-	}
-	defined, err := kind.Defined(definitions)
+	defined, err := kind.Defined(slices.Concat(objects, definitions(paths)))
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +233,23 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 			return recorded.With(defined)
 		},
 	}), nil
+}
+
+// definitions returns the objects of the files that have CustomResourceDefinitions. Reading the
+// policies reports the problems of files.
+func definitions(paths []string) []map[string]any {
+	var all []map[string]any
+	files, _ := manifest.Files(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == "-" })...)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(content, []byte("CustomResourceDefinition")) {
+			continue
+		}
+		if found, err := object.Decode(content); err == nil {
+			all = append(all, found...)
+		}
+	}
+	return all
 }
 
 // longestTrial limits the time to try a policy.
