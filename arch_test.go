@@ -60,13 +60,13 @@ var mayImport = []struct {
 	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"index", []string{".", "rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
-	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate"}},
+	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate", "internal/stall"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "rule/authz"}},
+	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
-	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
+	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
 	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "policytest", "rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
@@ -74,7 +74,7 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
-	{"observe/failing", []string{".", "fact", "internal/withhold", "rule"}},
+	{"observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "rule"}},
 	{"report", []string{".", "api/...", "internal/deadline", "rule"}},
 	{"report/openreports", []string{".", "audit/result", "internal/deadline"}},
 	// What is said about objects that exist.
@@ -102,9 +102,9 @@ var mayImport = []struct {
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun"}},
+	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest"}},
+	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
 	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "lang/worker", "live", "observe/decisionlog", "rule", "source/...", "trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
@@ -119,7 +119,7 @@ var mayImport = []struct {
 	}},
 	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.
-	{"cmd/internal/cli", nil},
+	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
@@ -133,11 +133,15 @@ var mayImport = []struct {
 	{"internal/overrun", []string{".", "internal/breaker"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
+	// Commands give up what engines and programs do not.
+	{"internal/stall", nil},
+	// Text of others, for terminals, responses and headers.
+	{"internal/printable", nil},
 	{"internal/ratelog", nil},
 	// Both webhook doors read large JSON and need little of it.
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// The answers of the admission doors, in each protocol.
-	{"internal/answer", []string{"."}},
+	{"internal/answer", []string{".", "internal/printable"}},
 	{"internal/withhold", []string{".", "fact"}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
@@ -170,7 +174,7 @@ var mayImport = []struct {
 	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1", "internal/deadline"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
-	{"internal/yamldiff", nil},
+	{"internal/yamldiff", []string{"internal/printable"}},
 	{"internal/podtemplate", []string{"."}},
 	// Computes what API servers send from what rules match; policies are always sent.
 	{"internal/webhookconfig", []string{".", "api/...", "rule"}},

@@ -175,16 +175,23 @@ func (o Options) Policies(ctx context.Context, ps []api.Policy) ([]rule.Rule, []
 // All compiles all policies, each independently, and returns all problems.
 func (o Options) All(ctx context.Context, ps []api.Policy) ([]Compiled, []rule.Problem) {
 	compiled := make([]Compiled, len(ps))
-	var problems []rule.Problem
 	for i, p := range ps {
 		compiled[i] = o.Policy(ctx, p)
+	}
+	return compiled, Problems(compiled)
+}
+
+// Problems returns all problems of policies, including those between them.
+func Problems(compiled []Compiled) []rule.Problem {
+	var problems []rule.Problem
+	for i := range compiled {
 		problems = append(problems, compiled[i].Problems...)
 	}
 	problems = append(problems, Duplicates(compiled)...)
 	problems = append(problems, Unbound(compiled)...)
 	problems = append(problems, Ineffective(compiled, nil, time.Now())...)
 	rule.SortProblems(problems)
-	return compiled, problems
+	return problems
 }
 
 // Order returns the rules of all policies and the built-in ones in the order in which they are

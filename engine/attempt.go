@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -126,6 +127,7 @@ func (e *Engine) evaluation(r *usher.Request, looks *usher.Paths, each func(*ush
 }
 
 func (d *evaluation) decide(ctx context.Context, passes []int) (usher.Decision, error) {
+	d.work = stall.Of(ctx)
 	if d.request.Phase == usher.Mutate {
 		return d.mutate(ctx, passes)
 	}

@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -79,6 +80,8 @@ type evaluation struct {
 	last *usher.Finding
 	// annotated are the values that rules have for the audit log.
 	annotated map[rule.Annotation]bool
+	// work, unless nil, is told which rule runs.
+	work *stall.Work
 	// now is when the rule before ended, and the next one begins; zero for the first of a
 	// pass.
 	now time.Time
@@ -263,6 +266,9 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 	start := d.now
 	if start.IsZero() {
 		start = time.Now()
+	}
+	if d.work != nil {
+		d.work.At(r.Policy.String() + ": " + r.Name)
 	}
 	res, err := runRule(ctx, d, r, start)
 	if err != nil || res.rejected {

@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -113,10 +114,12 @@ func Of(ctx context.Context, rules []rule.Rule, r *usher.Request, d usher.Decisi
 			return e, err
 		}
 	}
+	work := stall.Of(ctx)
 	for _, pass := range passes(rules, r.Phase) {
 		subject := rule.TargetOf(r, x.tree)
 		for i := range rules {
 			if rules[i].Phase == r.Phase && rules[i].Pass == pass {
+				work.At(rules[i].Policy.String() + ": " + rules[i].Name)
 				e.Rules = append(e.Rules, x.rule(ctx, &rules[i], &subject))
 			}
 		}

@@ -132,7 +132,7 @@ func (s *subject) notices(ctx context.Context, m policyMutant, shared *memo) boo
 		changed.memo = shared
 		ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 		defer cancel()
-		return len(recovered(ctx, changed.wrongAnswers)) > 0
+		return len(recovered(ctx, changed.timeout, changed.wrongAnswers)) > 0
 	})
 }
 

@@ -55,6 +55,8 @@ type Case struct {
 	files []string
 	// memo has the policies of the cases that were loaded with it.
 	memo *memo
+	// timeout is how long each of its rules and policies may take; 0 is none.
+	timeout time.Duration
 	// Limits say what policies may do, as the operator of the cluster decides.
 	Limits rule.Limits `json:"-"`
 	// Roles returns what answers about access by the roles and bindings among objects, for cases

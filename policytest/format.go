@@ -11,6 +11,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -24,6 +25,8 @@ type Test struct {
 
 	// faults are all the ways in which the test does not hold.
 	faults func(context.Context) []string
+	// timeout is how long each rule may take; 0 is none.
+	timeout time.Duration
 	// suite is what the test is one of, if that can tell what its tests exercise; else nil.
 	suite *AccessSuite
 	// access is the case of a suite, else nil.
@@ -53,6 +56,18 @@ func (t Test) WithRoles(roles func(objects []map[string]any) (usher.Decider, err
 	return c.test()
 }
 
+// WithTimeout returns the test with a limit of the time that each rule and policy may take, and after
+// which the test fails and names it, whether or not it looks at its context. Zero is none.
+func (t Test) WithTimeout(timeout time.Duration) Test {
+	if t.admission == nil {
+		t.timeout = timeout
+		return t
+	}
+	c := *t.admission
+	c.timeout = timeout
+	return c.test()
+}
+
 // Run finds out whether the test holds. Several tests can run at the same time.
 func (t Test) Run(ctx context.Context) Result {
 	result := Result{Name: t.Name, File: t.File, Status: Skipped, Message: t.Skip}
@@ -62,7 +77,7 @@ func (t Test) Run(ctx context.Context) Result {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 	defer cancel()
-	faults := recovered(ctx, t.faults)
+	faults := recovered(ctx, t.timeout, t.faults)
 	result.Took = time.Since(start)
 	result.Status = Passed
 	if len(faults) > 0 {
@@ -72,14 +87,20 @@ func (t Test) Run(ctx context.Context) Result {
 	return result
 }
 
-// recovered turns a panic into a fault.
-func recovered(ctx context.Context, find func(context.Context) []string) (faults []string) {
-	defer func() {
-		if r := recover(); r != nil {
-			faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
-		}
-	}()
-	return find(ctx)
+// recovered turns a panic, and a rule that takes longer than a timeout, into a fault.
+func recovered(ctx context.Context, timeout time.Duration, find func(context.Context) []string) []string {
+	faults, err := stall.Within(ctx, timeout, func(ctx context.Context) (faults []string, err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				faults = []string{fmt.Sprintf("panic: %v\n%s", r, debug.Stack())}
+			}
+		}()
+		return find(ctx), nil
+	})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return faults
 }
 
 // A format is a form that documents with tests have. Each is in a file of its own.

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -49,7 +50,7 @@ type Result struct {
 func (c *Case) Run(ctx context.Context) Result { return c.test().Run(ctx) }
 
 func (c *Case) test() Test {
-	return Test{Name: c.Name, File: c.File, Skip: c.Skip, faults: c.faults, admission: c}
+	return Test{Name: c.Name, File: c.File, Skip: c.Skip, timeout: c.timeout, faults: c.faults, admission: c}
 }
 
 // A Setup is what a case runs on, for callers that send the request in another way than [Case.Run],
@@ -180,7 +181,12 @@ func (s *stage) store(ctx context.Context, c *Case) error {
 	if err := c.setParams(documents); err != nil {
 		return err
 	}
+	work := stall.Of(ctx)
 	for i, document := range documents {
+		if work != nil {
+			metadata, _ := c.Policies[i]["metadata"].(map[string]any)
+			work.At(fmt.Sprint(c.Policies[i]["kind"], " ", metadata["name"]))
+		}
 		stored := c.memo.stored(ctx, s.options, document, c.renders())
 		if stored.err != nil {
 			return fmt.Errorf("policies[%d]: %w", i, stored.err)

@@ -3,26 +3,14 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// A second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
-	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	return cli.Execute(ctx, newRoot(s), s, os.Args[1:])
-}
+func main() { os.Exit(cli.Main(newRoot)) }
 
 func newRoot(s cli.Streams) *cobra.Command {
 	root := &cobra.Command{

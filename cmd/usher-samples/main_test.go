@@ -13,11 +13,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/cert"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"usher-samples": func() { os.Exit(run()) }, "ask": ask, "certs": certs})
+	testscript.Main(m, map[string]func(){"usher-samples": func() { os.Exit(cli.Main(newRoot)) }, "ask": ask, "certs": certs})
 }
 
 func TestScripts(t *testing.T) {

@@ -51,8 +51,8 @@ same flags, and has the same webhooks at the same paths.
 /readyz and /metrics are beside them. Each is an ordinary Go type in package samples: read
 them before you write your own, and docs/sdk.md.
 
-Without certificate it makes one of its own, for localhost. On SIGTERM requests in flight
-are finished, and the exit status is 0.`,
+Without certificate it makes one of its own, for localhost. On SIGTERM or SIGINT requests
+in flight are finished, and the exit status is 0. A second signal ends the process at once.`,
 		Example: `  usher-samples webhook --port 8444
   usher certs --dns webhook.default.svc --out certs
   usher-samples webhook --tls-cert-file certs/tls.crt --tls-private-key-file certs/tls.key --port 8444 -v=4
@@ -63,6 +63,7 @@ are finished, and the exit status is 0.`,
 		},
 	}
 	f.register(cmd.Flags())
+	cli.EndlessWithGrace(cmd)
 	cmd.Flags().StringVar(&o.SidecarImage, "sidecar-image", "", "image of the container that /mutating-pods-sidecar adds; without an image it denies every pod")
 	return cmd
 }
@@ -98,8 +99,8 @@ At /crdconvert it converts objects of the group stable.example.com: what v1 has 
 hostPort: "host:port", v2 has as host and port. /readyz is beside it. A converter of your
 own is one Go method, too: see package door/conversion.
 
-Without certificate it makes one of its own, for localhost. On SIGTERM requests in flight
-are finished, and the exit status is 0.`,
+Without certificate it makes one of its own, for localhost. On SIGTERM or SIGINT requests
+in flight are finished, and the exit status is 0. A second signal ends the process at once.`,
 		Example: `  usher-samples crd-conversion-webhook --port 8444
   usher-samples crd-conversion-webhook --tls-cert-file certs/tls.crt --tls-private-key-file certs/tls.key --port 8444 -v=4`,
 		Args: cobra.NoArgs,
@@ -112,6 +113,7 @@ are finished, and the exit status is 0.`,
 		},
 	}
 	f.register(cmd.Flags())
+	cli.EndlessWithGrace(cmd)
 	return cmd
 }
 

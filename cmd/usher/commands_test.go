@@ -103,7 +103,7 @@ func execute(t *testing.T, args []string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, err bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &err}
-	status = cli.Execute(t.Context(), newRoot(s), s, args)
+	status = cli.Execute(t.Context(), newRoot, s, args)
 	return out.String(), err.String(), status
 }
 

@@ -12,12 +12,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func TestMain(m *testing.M) {
 	isolated.Main()
-	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(run()) }, "ask": ask})
+	testscript.Main(m, map[string]func(){"usher": func() { os.Exit(cli.Main(newRoot)) }, "ask": ask})
 }
 
 func TestScripts(t *testing.T) {

@@ -33,7 +33,10 @@ func newRoot(s cli.Streams) *cobra.Command {
 		Use:   "usher",
 		Short: "Decide what may enter a Kubernetes cluster",
 		Long: `Usher is a policy engine for Kubernetes. Policies say what to change about objects as
-they are written, which writes to refuse, and who may do what.`,
+they are written, which writes to refuse, and who may do what.
+
+On SIGINT or SIGTERM commands end within a second, with exit status 130 or 143, and serve as its
+help says.`,
 		Example: `  # what is wrong with these policies?
   usher check policies/
 

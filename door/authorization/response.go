@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // maxText is the longest reason and the longest error in a response, in bytes. An API server
@@ -89,7 +88,7 @@ func appendText(out []byte, text string) []byte {
 		out = append(out, text...)
 		return append(out, '"')
 	}
-	encoded, err := json.Marshal(cut(oneLine(text), maxText))
+	encoded, err := json.Marshal(cut(printable.Blank(text), maxText))
 	if err != nil {
 		// Strings can always be encoded.
 		return append(out, `""`...)
@@ -106,17 +105,6 @@ func plain(text string) bool {
 		}
 	}
 	return true
-}
-
-// oneLine replaces characters that do not print, or that make text look different.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
-	return strings.TrimSpace(text)
 }
 
 // cut returns text, which is valid UTF-8, in at most limit bytes.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -66,16 +67,6 @@ func sentence(p *authz.Policy) string {
 	if p.Message != "" && p.Effect != authz.Allow {
 		text += ": " + p.Message
 	}
-	return strings.Map(printable, text)
-}
-
-// printable replaces characters that a terminal or a web page could interpret.
-func printable(r rune) rune {
-	switch {
-	case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0:
-		return ' '
-	case r == '<' || r == '>':
-		return '\''
-	}
-	return r
+	// Pages show it, too.
+	return strings.NewReplacer("<", "'", ">", "'").Replace(printable.Blank(text))
 }

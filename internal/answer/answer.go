@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // Limits of a response: messages of rules can have any content and length.
@@ -207,7 +208,7 @@ func Warnings(warnings []string) []string {
 	var clean []string
 	total := 0
 	for _, warning := range warnings {
-		warning = oneLine(warning)
+		warning = printable.Blank(warning)
 		if warning == "" || slices.Contains(clean, warning) {
 			continue
 		}
@@ -229,17 +230,6 @@ func Warnings(warnings []string) []string {
 		}
 	}
 	return clean
-}
-
-// oneLine replaces characters that are invalid in a header.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
-	return strings.TrimSpace(text)
 }
 
 func cutRunes(text string, limit int) string {

@@ -7,16 +7,18 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
-	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/printable"
 )
 
-// Of is a unified diff of two objects as YAML, without file names; empty if they are equal.
+// Of is a unified diff of two objects as YAML, without file names, and with escapes in place of
+// characters that are not printed; empty if they are equal.
 func Of(before, after map[string]any) (string, error) {
-	old, err := yaml.Marshal(before)
+	old, err := printable.YAML(before)
 	if err != nil {
 		return "", fmt.Errorf("encode object: %w", err)
 	}
-	changed, err := yaml.Marshal(after)
+	changed, err := printable.YAML(after)
 	if err != nil {
 		return "", fmt.Errorf("encode object: %w", err)
 	}

@@ -16,12 +16,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/withhold"
 	"github.com/usher-dev/usher/rule"
 )
@@ -239,11 +239,6 @@ func example(r *usher.Request) string {
 	case r.Name != "":
 		words = append(words, r.Name)
 	}
-	text := strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return ' '
-		}
-		return c
-	}, strings.Join(words, " "))
+	text := printable.Blank(strings.Join(words, " "))
 	return strings.ToValidUTF8(text[:min(len(text), longestExample)], "")
 }

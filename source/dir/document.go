@@ -8,9 +8,12 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -28,12 +31,37 @@ func parse(path string, content []byte) []found {
 	if filepath.Ext(path) == ".json" {
 		return parseJSON(path, content)
 	}
-	var all []found
-	for _, d := range split(content) {
-		d.file = path
-		all = append(all, parseYAML(d)...)
+	documents := split(content)
+	if len(documents) > maxDocuments {
+		return broken(api.Position{File: path}, fmt.Errorf("read policies: file has %d documents, more than %d: make several files of it", len(documents), maxDocuments))
 	}
-	return all
+	// One after the other takes seconds for as many as there may be.
+	parts := make([][]found, len(documents))
+	parallel(len(documents), func(i int) {
+		documents[i].file = path
+		parts[i] = parseYAML(documents[i])
+	})
+	return slices.Concat(parts...)
+}
+
+// maxDocuments is how many documents a file may have.
+const maxDocuments = 100_000
+
+// parallel calls do for each of n numbers, on all processors.
+func parallel(n int, do func(i int)) {
+	const share = 64
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), (n+share-1)/share) {
+		group.Go(func() {
+			for from := next.Add(share) - share; from < int64(n); from = next.Add(share) - share {
+				for i := from; i < min(from+share, int64(n)); i++ {
+					do(int(i))
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // A document is one of possibly several in a file.
@@ -219,7 +247,7 @@ func examine(raw []byte, p *places, prefix string) []found {
 	case isAdmissionPolicy(kind):
 		return []found{unsupported(raw, kind, p.position(prefix, "kind"))}
 	case head.APIVersion == "":
-		return examineUnversioned(head.Kind, p.position(prefix, "kind"))
+		return examineUnversioned(head.Kind, func() api.Position { return p.position(prefix, "kind") })
 	}
 	return nil
 }
@@ -241,11 +269,11 @@ func ofList(item json.RawMessage, list schema.GroupVersionKind) json.RawMessage 
 }
 
 // examineUnversioned reports a policy without an apiVersion, which would be ignored otherwise.
-func examineUnversioned(kind string, at api.Position) []found {
+func examineUnversioned(kind string, at func() api.Position) []found {
 	for _, known := range api.Kinds() {
 		if known.Kind == kind {
 			err := fmt.Errorf("%s: apiVersion is missing, it should be %s", kind, known.GroupVersion())
-			return broken(at, err)
+			return broken(at(), err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package dir_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -337,7 +338,7 @@ func TestLoadLimitsFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.yaml")
-	write(t, folder, map[string]string{"a.yaml": ""})
+	write(t, folder, map[string]string{"a.yaml": "", "b.yaml": strings.Repeat("---\na: b\n", 100_001)})
 	if err := os.Truncate(path, 16<<20+1); err != nil {
 		t.Fatal(err)
 	}
@@ -345,8 +346,30 @@ func TestLoadLimitsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"! a.yaml: read policies: file is larger than 16 MiB"}
+	want := []string{
+		"! a.yaml: read policies: file is larger than 16 MiB",
+		"! b.yaml: read policies: file has 100001 documents, more than 100000: make several files of it",
+	}
 	if diff := cmp.Diff(want, summary(set, folder)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestLoadKeepsOrder: documents are parsed at the same time, and stay in their order.
+func TestLoadKeepsOrder(t *testing.T) {
+	t.Parallel()
+	const many = 1000
+	var text strings.Builder
+	for i := range many {
+		fmt.Fprintf(&text, "---\napiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: {name: p%d}\n", i)
+	}
+	set := dir.Parse("a.yaml", []byte(text.String()))
+	if len(set.Policies) != many {
+		t.Fatalf("%d policies, want %d: %v", len(set.Policies), many, set.Unreadable)
+	}
+	for i, p := range set.Policies {
+		if want := fmt.Sprintf("p%d", i); p.Object.GetName() != want || p.Position("").Line != 4*i+2 {
+			t.Fatalf("policy %d is %s at line %d, want %s at line %d", i, p.Object.GetName(), p.Position("").Line, want, 4*i+2)
+		}
 	}
 }

@@ -30,11 +30,24 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Execute runs a command line, whose command is root, and returns the exit status.
-func Execute(ctx context.Context, root *cobra.Command, s Streams, args []string) int {
+// Execute runs a command line, whose command newRoot returns, and returns the exit status. What the
+// command prints passes through a [Screen].
+func Execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Streams, args []string) int {
+	s.Out, s.Err = NewScreen(s.Out), NewScreen(s.Err)
+	return execute(ctx, newRoot, s, args, func(*cobra.Command) {})
+}
+
+// execute is [Execute] on screens. It calls started before the command runs.
+func execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Streams, args []string, started func(*cobra.Command)) int {
+	for _, w := range []io.Writer{s.Out, s.Err} {
+		if screen, ok := w.(*Screen); ok {
+			defer screen.Flush()
+		}
+	}
+	root := newRoot(s)
 	root.SetIn(s.In)
 	// Cobra prints warnings where the output goes, or on the standard error if nothing says where.
-	if s.Out != os.Stdout {
+	if fileOf(s.Out) != os.Stdout {
 		root.SetOut(s.Out)
 	}
 	root.SetErr(s.Err)
@@ -49,9 +62,16 @@ func Execute(ctx context.Context, root *cobra.Command, s Streams, args []string)
 		return &UsageError{Command: cmd.CommandPath(), Err: err}
 	})
 	explainArguments(root)
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { warnDeprecated(cmd, s) }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		started(cmd)
+		warnDeprecated(cmd, s)
+	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	if told := signalOf(ctx, cmd); told != nil {
+		printError(cmd, s, args, told)
+		return told.status
+	}
 	switch {
 	case err == nil:
 		return ExitOK

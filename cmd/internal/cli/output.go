@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // An OutputFlag is the -o flag of a command.
@@ -60,17 +62,28 @@ func (o *OutputFlag) Report(w io.Writer, report any, text func() error) error {
 // Encode writes value as JSON or YAML.
 func (o *OutputFlag) Encode(w io.Writer, value any) error {
 	if o.Value == "yaml" {
-		encoded, err := yaml.Marshal(value)
+		encoded, err := printable.YAML(value)
 		if err != nil {
 			return fmt.Errorf("encode output: %w", err)
 		}
 		_, err = w.Write(encoded)
 		return err
 	}
-	encoder := json.NewEncoder(w)
+	return EncodeJSON(w, value, "  ")
+}
+
+// EncodeJSON writes value as JSON, with escapes in place of characters that are not printed. An empty
+// indent means one line.
+func EncodeJSON(w io.Writer, value any, indent string) error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(b.Bytes()))
+	return err
 }
 
 // A ColorFlag is the --color flag of a command.
@@ -100,42 +113,37 @@ func (c *ColorFlag) Type() string { return "when" }
 
 // Palette returns the colours for what is written to w.
 func (c *ColorFlag) Palette(w io.Writer) Palette {
-	switch c.value {
-	case "always":
-		return colours
-	case "auto":
-		if os.Getenv("NO_COLOR") == "" && IsTerminal(w) {
-			return colours
-		}
+	if c.value != "always" && (c.value != "auto" || os.Getenv("NO_COLOR") != "" || !IsTerminal(w)) {
+		return Palette{}
 	}
-	return Palette{}
+	begin := escapeOf(w)
+	return Palette{
+		Red: begin + "[31m", Green: begin + "[32m", Yellow: begin + "[33m", Cyan: begin + "[36m", Bold: begin + "[1m", Faint: begin + "[2m",
+	}
 }
 
-// A Palette paints text; the zero palette leaves it as it is.
+// A Palette paints text for the writer that it is of; the zero palette leaves it as it is.
 type Palette struct{ Red, Green, Yellow, Cyan, Bold, Faint string }
-
-var colours = Palette{
-	Red: "\x1b[31m", Green: "\x1b[32m", Yellow: "\x1b[33m", Cyan: "\x1b[36m", Bold: "\x1b[1m", Faint: "\x1b[2m",
-}
 
 // Paint returns text in a colour of a [Palette].
 func Paint(colour, text string) string {
 	if colour == "" {
 		return text
 	}
-	return colour + text + "\x1b[0m"
+	begin, _, _ := strings.Cut(colour, "[")
+	return colour + text + begin + "[0m"
 }
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	file := fileOf(w)
+	return file != nil && term.IsTerminal(int(file.Fd()))
 }
 
 // Width returns the width of w in characters; 0 if w is not a terminal.
 func Width(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok {
+	file := fileOf(w)
+	if file == nil {
 		return 0
 	}
 	width, _, err := term.GetSize(int(file.Fd()))

@@ -12,6 +12,9 @@ func ShowProgress(w io.Writer, text func() string) (stop func()) {
 	if !IsTerminal(w) {
 		return func() {}
 	}
+	begin := escapeOf(w)
+	// To the first column, and nothing after it.
+	erase := begin + "[G" + begin + "[K"
 	quit, finished := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -20,10 +23,10 @@ func ShowProgress(w io.Writer, text func() string) (stop func()) {
 		for {
 			select {
 			case <-quit:
-				fmt.Fprint(w, "\r\x1b[K")
+				fmt.Fprint(w, erase)
 				return
 			case <-ticker.C:
-				fmt.Fprintf(w, "\r\x1b[K%s", text())
+				fmt.Fprint(w, erase+text())
 			}
 		}
 	}()

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -121,7 +120,5 @@ func asksForJSON(args []string) bool {
 
 // encodeLine writes what cannot fail to encode; the stream is the last one there is to tell.
 func encodeLine(w io.Writer, value any) {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
+	_ = EncodeJSON(w, value, "")
 }

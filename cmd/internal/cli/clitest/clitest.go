@@ -67,6 +67,7 @@ func shared() map[string]meaning {
 		"out":                   one("", "string", "folder to write the files to"),
 		"output":                {"o", []string{"format"}, []string{"output format: text, json, yaml", "output format: line, json"}},
 		"policy":                one("", "string", ""),
+		"policy-timeout":        one("", "duration", "how long a policy may take to compile, to be tried, or to decide a request"),
 		"path-secret":           one("", "string", "Secret in --namespace with the keys of the URL paths"),
 		"policies":              one("p", "stringArray", "file or folder with policies"),
 		"port":                  one("", "int", "port to listen on; 0 selects a free port"),

@@ -110,6 +110,7 @@ On SIGTERM /readyz fails, in-flight requests complete, and the exit status is 0.
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &f.config
+	cli.EndlessWithGrace(cmd)
 	f.legacy.Register(flags)
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)
@@ -148,7 +149,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
 	flags.StringVar(&f.traceAnnotation, "trace-annotation", "", "explain requests about objects with this annotation in the log: key or key=value")
-	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM")
+	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM or SIGINT; a second signal ends the process at once")
 	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	cli.Offer(cmd, "admission-policies", string(serve.ReadAdmissionPolicies), string(serve.EnforceAdmissionPolicies), string(serve.IgnoreAdmissionPolicies))

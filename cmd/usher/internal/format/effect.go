@@ -10,6 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // An Effect is what policies that are not in force would change. The results of its [Report] are
@@ -144,7 +145,7 @@ func (t *text) effect(e *Effect) {
 	table := tabwriter.NewWriter(t, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "REFUSED\tWARNED\tNO RESULT\tRESOLVED\t  NAMESPACE, POLICY")
 	for _, row := range e.Where {
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t  %s, %s\n", row.Refused, row.Warned, row.NoResult, row.Resolved, Clean(namespaceOf(row)), policyName(row.Policy))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t  %s, %s\n", row.Refused, row.Warned, row.NoResult, row.Resolved, printable.Line(namespaceOf(row)), policyName(row.Policy))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()

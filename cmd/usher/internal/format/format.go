@@ -12,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/judge"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // A Report is the results of one audit.
@@ -78,7 +79,7 @@ func policyName(ref usher.PolicyRef) string {
 	if ref == (usher.PolicyRef{}) {
 		return "(no policy)"
 	}
-	return Clean(ref.String())
+	return printable.Line(ref.String())
 }
 
 // Sort puts the results and policies in their order: results by object, then the worst first. In a
@@ -129,7 +130,7 @@ func title(o result.Object) string {
 	if o.Namespace != "" {
 		name = o.Namespace + "/" + name
 	}
-	return Clean(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
+	return printable.Line(strings.TrimSpace(o.APIVersion + " " + o.Kind + " " + name))
 }
 
 // place is the file and the line of a result; empty if it has none.
@@ -138,9 +139,9 @@ func (r *Result) place() string {
 	case r.File == "" || r.File == "-":
 		return ""
 	case r.Line == 0:
-		return Clean(r.File)
+		return printable.Line(r.File)
 	}
-	return Clean(r.File) + ":" + strconv.Itoa(r.Line)
+	return printable.Line(r.File) + ":" + strconv.Itoa(r.Line)
 }
 
 // sentence is what a result says, with the field first.

@@ -9,6 +9,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // The JUnit format, as far as CI systems agree on it.
@@ -75,15 +76,15 @@ func JUnit(w io.Writer, r *Report) error {
 func junitSuiteOf(p Policy, results []*Result) junitSuite {
 	suite := junitSuite{Name: policyName(p.PolicyRef)}
 	for _, r := range results {
-		c := junitCase{Name: strings.TrimSpace(title(r.Object) + " " + Clean(r.Rule)), Class: suite.Name}
+		c := junitCase{Name: strings.TrimSpace(title(r.Object) + " " + printable.Line(r.Rule)), Class: suite.Name}
 		if r.place() != "" {
-			c.File = Clean(r.File)
+			c.File = printable.Line(r.File)
 			if r.Line > 0 {
 				c.Line = strconv.Itoa(r.Line)
 			}
 		}
-		text := Clean(r.sentence())
-		message := &junitMessage{Message: text, Type: Clean(string(r.Severity)), Text: text}
+		text := printable.Line(r.sentence())
+		message := &junitMessage{Message: text, Type: printable.Line(string(r.Severity)), Text: text}
 		switch r.Status {
 		case result.Fail:
 			c.Failure = message

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -96,7 +97,7 @@ const markup = "\\`*_[]<>&|~$.:"
 // escape returns text as Markdown that shows it: no links, no HTML, no mentions of users.
 func escape(text string) string {
 	var b strings.Builder
-	for _, r := range Clean(text) {
+	for _, r := range printable.Line(text) {
 		switch {
 		case r == '@' || r == '#':
 			// A word joiner, without which these mention users and issues.
@@ -114,7 +115,7 @@ func escape(text string) string {
 // code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
 // the cell.
 func code(text string) string {
-	text = shorten(strings.ReplaceAll(Clean(text), "|", `\x7c`), maxName)
+	text = shorten(strings.ReplaceAll(printable.Line(text), "|", `\x7c`), maxName)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"

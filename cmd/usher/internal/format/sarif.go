@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"io"
 	"net/url"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // The part of SARIF 2.1.0 that an audit uses.
@@ -125,10 +126,7 @@ func SARIF(w io.Writer, r *Report, version string) error {
 		}
 		run.Results = append(run.Results, sarifResultOf(one, id, at))
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(sarifLog{sarifSchema, "2.1.0", []sarifRun{run}})
+	return cli.EncodeJSON(w, sarifLog{sarifSchema, "2.1.0", []sarifRun{run}}, "  ")
 }
 
 // ruleID names the part of a policy that a result is of.
@@ -136,22 +134,22 @@ func ruleID(r *Result) string {
 	if r.Policy == (usher.PolicyRef{}) {
 		return "audit"
 	}
-	return Clean(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
+	return printable.Line(strings.Join(slices.DeleteFunc([]string{r.Policy.Kind, r.Policy.Namespace, r.Policy.Name, cmp.Or(r.Validation, r.Rule)}, func(s string) bool { return s == "" }), "/"))
 }
 
 func sarifRuleOf(id string, r *Result) sarifRule {
 	about := sarifRule{
 		ID:               id,
-		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + Clean(r.Rule))},
+		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))},
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
 	if r.Severity != "" {
-		about.Properties["severity"] = Clean(string(r.Severity))
+		about.Properties["severity"] = printable.Line(string(r.Severity))
 	}
 	if r.Category != "" {
-		about.Properties["category"] = Clean(r.Category)
-		about.Properties["tags"] = []string{Clean(r.Category)}
+		about.Properties["category"] = printable.Line(r.Category)
+		about.Properties["tags"] = []string{printable.Line(r.Category)}
 	}
 	return about
 }
@@ -159,16 +157,16 @@ func sarifRuleOf(id string, r *Result) sarifRule {
 func sarifResultOf(r *Result, id string, index int) sarifResult {
 	about := sarifResult{
 		RuleID: id, RuleIndex: index, Kind: "fail", Level: level(r), Message: sarifMessage(r.sentence()),
-		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{Clean(r.Object.Name), title(r.Object), "resource"}}}},
+		Locations:    []sarifLocation{{Physical: physical(r), Logical: []sarifLogical{{printable.Line(r.Object.Name), title(r.Object), "resource"}}}},
 		Fingerprints: map[string]string{"usherResult/v1": fingerprint(r, id)},
 		Properties:   map[string]any{"status": r.Status},
 	}
 	if r.Field != "" {
-		about.Properties["field"] = Clean(r.Field)
+		about.Properties["field"] = printable.Line(r.Field)
 	}
 	switch {
 	case r.Exemption != nil:
-		about.Suppressions = []sarifSuppression{{"external", Clean(r.Exemption.String() + ": " + r.Exemption.Reason)}}
+		about.Suppressions = []sarifSuppression{{"external", printable.Line(r.Exemption.String() + ": " + r.Exemption.Reason)}}
 	case r.Status == result.Skip:
 		about.Kind, about.Level = "notApplicable", "none"
 	case r.Status == result.Pass:
@@ -230,7 +228,7 @@ var placeholder = regexp.MustCompile(`\{(\d+)\}`)
 
 // sarifMessage returns text so that viewers find no links and no placeholders in it.
 func sarifMessage(text string) sarifText {
-	text = Clean(text)
+	text = printable.Line(text)
 	if strings.Contains(text, "](") {
 		text = strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`).Replace(text)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/audit/judge"
 	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // Layout is how a report is printed for people. The zero Layout works.
@@ -65,14 +66,14 @@ func (t *text) byObject(results []Result) {
 		}
 		heading := title(first.Object)
 		if first.File != "" && first.File != "-" {
-			heading += " (" + Clean(first.File) + ")"
+			heading += " (" + printable.Line(first.File) + ")"
 		}
 		t.WriteString(cli.Paint(t.Palette.Bold, heading) + "\n")
 		for i := range results[from:to] {
 			one := &results[from+i]
-			sentence := Clean(one.sentence())
+			sentence := printable.Line(one.sentence())
 			if one.Policy.Name != "" {
-				sentence += " (" + Clean(one.Policy.String()) + ")"
+				sentence += " (" + printable.Line(one.Policy.String()) + ")"
 			}
 			if one.Line > 0 {
 				sentence = fmt.Sprintf("line %d: %s", one.Line, sentence)
@@ -99,7 +100,7 @@ func (t *text) byPolicy(results []Result) {
 		if place := one.place(); place != "" {
 			object += " (" + place + ")"
 		}
-		t.result(one, object+": "+Clean(one.sentence()))
+		t.result(one, object+": "+printable.Line(one.sentence()))
 	}
 	if len(sorted) > 0 {
 		t.WriteByte('\n')
@@ -108,7 +109,7 @@ func (t *text) byPolicy(results []Result) {
 
 // result prints one result: its status and severity in columns, then the text.
 func (t *text) result(r *Result, sentence string) {
-	plain := fmt.Sprintf("%-5s  %-8s", r.Status, cmp.Or(Clean(string(r.Severity)), "-"))
+	plain := fmt.Sprintf("%-5s  %-8s", r.Status, cmp.Or(printable.Line(string(r.Severity)), "-"))
 	t.wrap("  ", cli.Paint(t.colour(r.Status), plain[:5])+plain[5:], plain, sentence)
 }
 
@@ -160,7 +161,7 @@ func fold(sentence string, width int) []string {
 // notJudged prints the rules that say nothing of objects, and why.
 func (t *text) notJudged(rules []judge.Unjudged) {
 	for _, r := range rules {
-		t.wrap("", cli.Paint(t.Palette.Yellow, "not judged:"), "not judged:", Clean(r.Policy.String()+" "+r.Rule+": "+r.Reason))
+		t.wrap("", cli.Paint(t.Palette.Yellow, "not judged:"), "not judged:", printable.Line(r.Policy.String()+" "+r.Rule+": "+r.Reason))
 	}
 	if len(rules) > 0 {
 		t.WriteByte('\n')
@@ -182,7 +183,7 @@ func (t *text) policies(all []Policy) {
 	fmt.Fprintln(table, "ERROR\tFAIL\tWARN\tSKIP\tPASS\t  POLICY")
 	for _, p := range rows {
 		s := p.Summary
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, Clean(p.String()))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t  %s\n", s.Error, s.Fail, s.Warn, s.Skip, s.Pass, printable.Line(p.String()))
 	}
 	// Writing to a strings.Builder cannot fail.
 	_ = table.Flush()
@@ -194,13 +195,13 @@ func (t *text) end(r *Report) {
 	if unmatched := r.Unmatched(); len(unmatched) > 0 {
 		names := make([]string, 0, len(unmatched))
 		for _, ref := range unmatched {
-			names = append(names, Clean(ref.String()))
+			names = append(names, printable.Line(ref.String()))
 		}
 		t.wrap("", cli.Paint(t.Palette.Yellow, "for none of the objects:"), "for none of the objects:", strings.Join(names, ", "))
 	}
 	for _, k := range r.Kinds {
 		if !k.Complete && k.Error == "" {
-			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", Clean(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
+			t.wrap("", cli.Paint(t.Palette.Yellow, "not complete:"), "not complete:", printable.Line(k.String())+": "+cli.Count(k.Objects, "object", "objects")+" so far, "+strconv.Itoa(k.Backlog)+" to be judged")
 		}
 	}
 	if listed := r.Summary.Error + r.Summary.Fail + r.Summary.Warn - r.listed(); r.Effect == nil && listed > 0 {

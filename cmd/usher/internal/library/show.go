@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -63,7 +63,7 @@ func show(w io.Writer, p *library.Policy) error {
 	}
 	fmt.Fprintf(w, "%s (pack %s %s%s, severity %s)\n\n%s\n", p.Name, p.Pack, p.Version, from, p.Spec.Severity, wrap(p.Spec.Description, 100))
 	if len(p.Params) > 0 {
-		params, err := yaml.Marshal(p.Params)
+		params, err := printable.YAML(p.Params)
 		if err != nil {
 			return fmt.Errorf("print params: %w", err)
 		}

@@ -89,7 +89,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
 	f.facts.Register(flags)
 	flags.BoolVar(&f.http, "ask-http", false, "let rules call HTTP services for each object; otherwise rules that do are not judged")
-	f.limits.Register(cmd)
+	f.limits.RegisterWithTimeout(cmd)
 	flags.Var(&f.failOn, "fail-on", "results that make the exit status 1: "+strings.Join(allowedFailures(), ", "))
 	cli.Offer(cmd, "fail-on", allowedFailures()...)
 	flags.Var(&f.groupBy, "group-by", "how to group the results in text: object or policy")

@@ -99,7 +99,7 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 	if err != nil {
 		return nil, err
 	}
-	sc := newScan(cmd.Context(), set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: engine.Fail}})
+	sc := newScan(set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: engine.Fail}})
 	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
 	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, inForce policies.Se
 		}
 		whatIf = &set
 	}
-	sc := newScan(cmd.Context(), inForce, whatIf, f.judging(resolver))
+	sc := newScan(inForce, whatIf, f.judging(resolver))
 	if !sc.only(f.policy) {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy %s: there is no such policy", f.policy)}
 	}

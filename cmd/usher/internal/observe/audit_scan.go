@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,15 @@ func namespacesOf(objects []object) []string {
 	return names
 }
 
+// String names the object in errors.
+func (o *object) String() string {
+	n := name(o)
+	if n.Namespace != "" {
+		n.Name = n.Namespace + "/" + n.Name
+	}
+	return n.Kind + " " + n.Name
+}
+
 // name names an object. One whose name the API server makes has the prefix with a star.
 func name(o *object) result.Object {
 	metadata, _ := o.tree["metadata"].(map[string]any)
@@ -59,6 +69,9 @@ type scan struct {
 	named func(usher.PolicyRef) bool
 	// selected are the policies to show; nil for all.
 	selected func(usher.PolicyRef) bool
+
+	// timeout is how long a rule may take for an object; 0 is any time.
+	timeout time.Duration
 
 	// done counts objects; read and total count kinds.
 	done, read, total atomic.Int64
@@ -95,11 +108,11 @@ func (d *side) in(versions judge.Versions) {
 	clear(d.plans)
 }
 
-func newScan(ctx context.Context, inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
-	compiled := inForce.Compiled(ctx)
-	sc := &scan{inForce: newSide(judge.New(compiled, o), inForce.Deciding())}
+func newScan(inForce policies.Set, whatIf *policies.Set, o judge.Options) *scan {
+	compiled := inForce.Compiled()
+	sc := &scan{timeout: inForce.Timeout(), inForce: newSide(judge.New(compiled, o), inForce.Deciding())}
 	if whatIf != nil {
-		changed, refs := sc.inForce.judge.Update(whatIf.Compiled(ctx))
+		changed, refs := sc.inForce.judge.Update(whatIf.Compiled())
 		sc.whatIf, sc.changed = newSide(changed, whatIf.Deciding()), refs
 		sc.named = whatIf.FromFile
 	}
@@ -166,7 +179,9 @@ func (sc *scan) judge(ctx context.Context, objects []object) error {
 			}
 			group.Go(func() error {
 				var err error
-				said[i], err = plan.Judge(ctx, objects[i].tree, some)
+				said[i], err = policies.Within(ctx, sc.timeout, "judge "+objects[i].String(), func(ctx context.Context) ([]judge.Said, error) {
+					return plan.Judge(ctx, objects[i].tree, some)
+				})
 				sc.done.Add(1)
 				return err
 			})

@@ -106,10 +106,13 @@ func (r *rig) audit(user string, args ...string) (stdout, stderr string, status 
 	r.t.Helper()
 	var out, err bytes.Buffer
 	s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &err}
-	root := &cobra.Command{Use: "usher"}
-	root.AddCommand(observe.Audit(s))
+	newRoot := func(s cli.Streams) *cobra.Command {
+		root := &cobra.Command{Use: "usher"}
+		root.AddCommand(observe.Audit(s))
+		return root
+	}
 	args = append([]string{"audit", "--ca-file", filepath.Join(r.dir, "ca.crt"), "--token-file", filepath.Join(r.dir, user)}, args...)
-	status = cli.Execute(r.t.Context(), root, s, args)
+	status = cli.Execute(r.t.Context(), newRoot, s, args)
 	return out.String(), err.String(), status
 }
 

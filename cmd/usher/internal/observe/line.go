@@ -1,17 +1,16 @@
 package observe
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/observe/recent"
 )
 
@@ -31,14 +30,14 @@ type printer struct {
 // programs.
 func (p *printer) print(i item) error {
 	if i.notice != "" {
-		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %s\n", clean(i.replica), clean(i.notice))
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %s\n", printable.Line(i.replica), printable.Line(i.notice))
 		return err
 	}
 	if p.flags.output.Value == "json" {
 		return p.json(i)
 	}
 	if i.decision == nil {
-		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", clean(i.replica), i.lost)
+		_, err := fmt.Fprintf(p.streams.Err, "usher watch: replica %s: %d decisions are lost: they were overwritten before they were read\n", printable.Line(i.replica), i.lost)
 		return err
 	}
 	text := p.line(i)
@@ -50,18 +49,16 @@ func (p *printer) print(i item) error {
 }
 
 func (p *printer) json(i item) error {
-	encoder := json.NewEncoder(p.streams.Out)
-	encoder.SetEscapeHTML(false)
 	if i.decision == nil {
-		return encoder.Encode(struct {
+		return cli.EncodeJSON(p.streams.Out, struct {
 			Replica string `json:"replica"`
 			Lost    uint64 `json:"lost"`
-		}{i.replica, i.lost})
+		}{i.replica, i.lost}, "")
 	}
-	return encoder.Encode(struct {
+	return cli.EncodeJSON(p.streams.Out, struct {
 		Replica string `json:"replica"`
 		*recent.Decision
-	}{i.replica, i.decision})
+	}{i.replica, i.decision}, "")
 }
 
 // line returns a decision as one line.
@@ -71,7 +68,7 @@ func (p *printer) line(i item) string {
 	at := d.Time.Local() //nolint:gosmopolitan // It is for the person at this terminal.
 	parts := []string{
 		cli.Paint(p.palette.Faint, at.Format("15:04:05.000")), cli.Paint(colour, fmt.Sprintf("%-7s", word)),
-		clean(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, clean(d.User)),
+		printable.Line(d.Operation), cli.Paint(p.palette.Bold, what(d)), cli.Paint(p.palette.Cyan, printable.Line(d.User)),
 	}
 	if marks := marks(d); len(marks) > 0 {
 		parts = append(parts, cli.Paint(p.palette.Yellow, "["+strings.Join(marks, ", ")+"]"))
@@ -80,7 +77,7 @@ func (p *printer) line(i item) string {
 		parts = append(parts, policies)
 	}
 	if p.replicas > 1 {
-		parts = append(parts, cli.Paint(p.palette.Faint, "("+clean(i.replica)+")"))
+		parts = append(parts, cli.Paint(p.palette.Faint, "("+printable.Line(i.replica)+")"))
 	}
 	return strings.Join(parts, " ") + "\n"
 }
@@ -104,7 +101,7 @@ func what(d *recent.Decision) string {
 		kind = d.Resource
 	}
 	if d.Path != "" {
-		return clean(d.Path)
+		return printable.Line(d.Path)
 	}
 	if d.Subresource != "" {
 		kind += "/" + d.Subresource
@@ -119,7 +116,7 @@ func what(d *recent.Decision) string {
 		}
 		name = d.Namespace + "/" + name
 	}
-	return strings.TrimSpace(clean(kind) + " " + clean(name))
+	return strings.TrimSpace(printable.Line(kind) + " " + printable.Line(name))
 }
 
 func marks(d *recent.Decision) (all []string) {
@@ -143,7 +140,7 @@ func marks(d *recent.Decision) (all []string) {
 func policiesOf(d *recent.Decision) string {
 	var all []string
 	for _, r := range d.Rules {
-		if name := clean(r.Policy.String()); !slices.Contains(all, name) {
+		if name := printable.Line(r.Policy.String()); !slices.Contains(all, name) {
 			all = append(all, name)
 		}
 	}
@@ -158,15 +155,15 @@ func (p *printer) explain(i item) string {
 	d := i.decision
 	var b strings.Builder
 	for _, r := range d.Rules {
-		fmt.Fprintf(&b, "    %s %s: %s", clean(r.Policy.String()), clean(r.Rule), clean(string(r.Outcome)))
+		fmt.Fprintf(&b, "    %s %s: %s", printable.Line(r.Policy.String()), printable.Line(r.Rule), printable.Line(string(r.Outcome)))
 		if r.Ignored {
 			b.WriteString(" (ignored)")
 		}
 		if len(r.Validations) > 0 {
-			b.WriteString(" by " + clean(strings.Join(r.Validations, ", ")))
+			b.WriteString(" by " + printable.Line(strings.Join(r.Validations, ", ")))
 		}
 		if len(r.Exemptions) > 0 {
-			b.WriteString("; exemption: " + clean(strings.Join(r.Exemptions, ", ")))
+			b.WriteString("; exemption: " + printable.Line(strings.Join(r.Exemptions, ", ")))
 		}
 		b.WriteString("\n")
 	}
@@ -174,7 +171,7 @@ func (p *printer) explain(i item) string {
 		fmt.Fprintf(&b, "    and %s\n", cli.Count(d.Omitted, "more rule", "more rules"))
 	}
 	took := time.Duration(d.TookSeconds * float64(time.Second)).Round(time.Microsecond)
-	more := fmt.Sprintf("took %s, uid %s, replica %s", took, clean(d.UID), clean(i.replica))
+	more := fmt.Sprintf("took %s, uid %s, replica %s", took, printable.Line(d.UID), printable.Line(i.replica))
 	if d.Code != 0 {
 		more = fmt.Sprintf("code %d, ", d.Code) + more
 	}
@@ -208,25 +205,9 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
 
 // quote returns a text as one word of a shell.
 func quote(text string) string {
-	text = clean(text)
+	text = printable.Line(text)
 	if plain.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
-// clean returns a text without characters that terminals act on: users choose names.
-func clean(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsGraphic(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/observe/recent"
 )
 
@@ -80,6 +81,7 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 	flags.BoolVar(&f.explain, "explain", false, "show what each rule did that made a difference, and how to explain the whole decision")
 	f.output.Register(cmd, "line", "json")
 	f.color.Register(cmd)
+	cli.Endless(cmd)
 	return cmd
 }
 
@@ -104,7 +106,7 @@ func (f *watchFlags) validate() error {
 		return fmt.Errorf("--last %d: expected a number from 0 to %d, which is what a replica keeps", f.last, recent.Size)
 	}
 	if f.namespace != "" && len(validation.IsDNS1123Label(f.namespace)) > 0 {
-		return fmt.Errorf("-n %s: not the name of a namespace", clean(f.namespace))
+		return fmt.Errorf("-n %s: not the name of a namespace", printable.Line(f.namespace))
 	}
 	return nil
 }

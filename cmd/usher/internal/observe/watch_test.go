@@ -257,7 +257,7 @@ func TestWatchDenied(t *testing.T) {
 		{"all namespaces", nil, "User cannot watch; name a namespace with -n"},
 		{"a namespace", []string{"-n", "shop"}, "grant you watch on decisions.usher.dev in namespace shop"},
 		{"without following", []string{"--once"}, "grant you list on decisions.usher.dev"},
-		{"not a namespace", []string{"-n", "Shop\x1b[31m"}, `-n Shop\u001b[31m: not the name of a namespace`},
+		{"not a namespace", []string{"-n", "Shop\x1b[31m"}, `-n Shop\x1b[31m: not the name of a namespace`},
 		{"too many", []string{"--last", "9999"}, "--last 9999: expected a number from 0 to 8192"},
 	} {
 		w := watch(t, "wrong", []*replica{r}, row.args...)
@@ -300,7 +300,7 @@ func TestWatchLines(t *testing.T) {
     and 2 more rules
     code 422, took 1.5ms, uid u-1, replica URL
     with messages and values: usher explain --from-cluster OBJECT.yaml --operation CREATE --as system:serviceaccount:ci:robot
-12:00:01.000 allowed UPDATE Pod shop/a\u001b[2J\u000ab\u202e x'; rm -rf ~ [changed, warned]
+12:00:01.000 allowed UPDATE Pod shop/a\x1b[2J b\u202e x'; rm -rf ~ [changed, warned]
     took 0s, uid , replica URL
     with messages and values: usher explain --from-cluster OBJECT.yaml --operation UPDATE --as 'x'\''; rm -rf ~'
 12:00:02.000 denied  list secrets shop/* jane

@@ -103,9 +103,18 @@ func (p Set) Elsewhere(stored []api.Policy) Set {
 	return p
 }
 
+// stored returns the policies of the set as they were read.
+func (p Set) stored() []api.Policy {
+	all := make([]api.Policy, len(p.compiled))
+	for i := range p.compiled {
+		all[i] = p.compiled[i].Policy
+	}
+	return all
+}
+
 // Replaced returns the set with the policies in files, also in place of those with the same name.
 func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
-	with, err := UsableWith(cmd, s, paths, p.policies, flags)
+	with, err := UsableWith(cmd, s, paths, p.stored(), flags)
 	with.elsewhere = p.elsewhere
 	return with, err
 }
@@ -114,7 +123,7 @@ func (p Set) Replaced(cmd *cobra.Command, s cli.Streams, paths []string, flags *
 // after them: of two with one name that in the file counts. Policies of the cluster that do not
 // compile are left out, with a note.
 func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.Policy, flags *Limits) (Set, error) {
-	limits, err := flags.Limits()
+	compiler, err := flags.Compiler()
 	if err != nil {
 		return Set{}, err
 	}
@@ -124,29 +133,36 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 			return Set{}, err
 		}
 	}
-	if errs := rule.Errors(Problems(set, limits)); len(errs) > 0 {
+	all, err := compiler.All(cmd.Context(), set.Policies)
+	if err != nil {
+		return Set{}, err
+	}
+	if errs := rule.Errors(Problems(set, all)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
-	o := compile.Options{Limits: limits}
 	known := map[usher.PolicyRef]bool{}
-	for i := range set.Policies {
-		known[compile.Ref(set.Policies[i].Object)] = true
+	for i := range all {
+		known[all[i].Ref] = true
 	}
 	for _, policy := range stored {
 		ref := compile.Ref(policy.Object)
 		if known[ref] {
 			continue
 		}
-		compiled := o.Policy(cmd.Context(), policy)
+		compiled, err := compiler.Policy(cmd.Context(), policy)
+		if err != nil {
+			return Set{}, err
+		}
 		if errs := rule.Errors(compiled.Problems); len(errs) > 0 {
 			cli.Notef(cmd, s, "warning", "%s is left out, since it does not compile: %s", ref, errs[0].Text())
 			continue
 		}
-		set.Policies = append(set.Policies, policy)
+		all = append(all, compiled)
 	}
-	if len(set.Policies) == 0 {
+	if len(all) == 0 {
 		return Set{}, errors.New("the cluster has no policies that could be used")
 	}
-	rules, _ := o.Policies(cmd.Context(), set.Policies)
-	return Set{Rules: rules, limits: limits, policies: set.Policies, files: known}, nil
+	with := compiler.set(all)
+	with.files = known
+	return with, nil
 }

@@ -1,6 +1,8 @@
 package policies
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
@@ -11,9 +13,10 @@ import (
 type Limits struct {
 	http, namespacedHTTP, kinds, references []string
 	release                                 string
+	timeout                                 time.Duration
 }
 
-// Register adds the flags.
+// Register adds the flags, but not that of the time: servers have limits of their own.
 func (l *Limits) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&l.http, "http-facts", []string{"*"}, "hosts that cluster policies may ask for facts, such as cmdb.example, cmdb.example:8443 or *.example; * for all, off for none")
@@ -27,6 +30,20 @@ func (l *Limits) Register(cmd *cobra.Command) {
 	}
 	cli.Offer(cmd, "kube-version", releases...)
 }
+
+// RegisterWithTimeout adds the flags, and that of the time.
+func (l *Limits) RegisterWithTimeout(cmd *cobra.Command) {
+	l.Register(cmd)
+	l.RegisterTimeout(cmd)
+}
+
+// RegisterTimeout adds the flag that limits how long policies may take.
+func (l *Limits) RegisterTimeout(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&l.timeout, "policy-timeout", 10*time.Second, "how long a policy may take to compile, to be tried, or to decide a request; 0 for any time")
+}
+
+// Timeout returns how long a policy may take; 0 is any time.
+func (l *Limits) Timeout() time.Duration { return l.timeout }
 
 // Limits returns the limits that the flags set.
 func (l *Limits) Limits() (rule.Limits, error) {

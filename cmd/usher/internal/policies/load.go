@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/library"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
@@ -62,8 +62,10 @@ func ReadSome(cmd *cobra.Command, s cli.Streams, paths []string) (source.Set, er
 // noteSkipped prints which files have no policies, if others have some. It ignores test cases and
 // descriptions of packs, which may be in the same folder as their policies.
 func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
-	files := slices.DeleteFunc(slices.Clone(set.Skipped), isBesidePolicies)
-	if len(files) > 0 && len(set.Policies)+len(set.Unreadable) > 0 {
+	if len(set.Policies)+len(set.Unreadable) == 0 {
+		return
+	}
+	if files := slices.DeleteFunc(slices.Clone(set.Skipped), isBesidePolicies); len(files) > 0 {
 		cli.Notef(cmd, s, "note", "skipped %s without policies: %s", cli.Count(len(files), "file", "files"), strings.Join(files, ", "))
 	}
 }
@@ -79,14 +81,13 @@ func isBesidePolicies(file string) bool {
 	})
 }
 
-// Problems compiles a set and returns all problems of it, sorted and not nil.
-func Problems(set source.Set, limits rule.Limits) []rule.Problem {
+// Problems returns all problems of a set that was compiled, sorted and not nil.
+func Problems(set source.Set, compiled []compile.Compiled) []rule.Problem {
 	problems := []rule.Problem{}
 	for _, u := range set.Unreadable {
 		problems = append(problems, unreadable(u))
 	}
-	_, found := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
-	problems = append(problems, found...)
+	problems = append(problems, compile.Problems(compiled)...)
 	rule.SortProblems(problems)
 	return problems
 }
@@ -103,7 +104,7 @@ func Paint(problem rule.Problem, p cli.Palette) string {
 		colour = p.Red
 	}
 	severity := string(problem.Severity) + ":"
-	text := strings.Replace(problem.String(), severity, cli.Paint(colour, severity), 1)
+	text := strings.Replace(printable.Line(problem.String()), severity, cli.Paint(colour, severity), 1)
 	if picture := problem.At.Picture(); picture != "" {
 		text += "\n    " + strings.ReplaceAll(picture, "\n", "\n    ")
 	}

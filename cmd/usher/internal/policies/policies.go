@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -24,8 +26,9 @@ import (
 type Set struct {
 	Rules []rule.Rule
 
-	limits   rule.Limits
-	policies []api.Policy
+	compiler Compiler
+	// compiled has the rules of Rules.
+	compiled []compile.Compiled
 	// files are the policies that come from files; nil if all do.
 	files map[usher.PolicyRef]bool
 	// elsewhere are the policies that API servers enforce themselves.
@@ -34,18 +37,26 @@ type Set struct {
 
 // None returns a set without policies.
 func None(flags *Limits) (Set, error) {
-	limits, err := flags.Limits()
-	return Set{limits: limits}, err
+	compiler, err := flags.Compiler()
+	return Set{compiler: compiler}, err
+}
+
+// set returns the set of compiled policies.
+func (c Compiler) set(compiled []compile.Compiled) Set {
+	return Set{Rules: compile.Order(compiled), compiler: c, compiled: compiled}
 }
 
 // Compiled returns the policies as they are compiled.
-func (p Set) Compiled(ctx context.Context) []compile.Compiled {
-	compiled, _ := compile.Options{Limits: p.limits}.All(ctx, p.policies)
+func (p Set) Compiled() []compile.Compiled {
+	compiled := slices.Clone(p.compiled)
 	for i := range compiled {
 		compiled[i].Elsewhere = p.elsewhere[compiled[i].Ref]
 	}
 	return compiled
 }
+
+// Timeout returns how long one of the policies may take for an object; 0 is any time.
+func (p Set) Timeout() time.Duration { return p.compiler.Timeout }
 
 // FromFile reports whether a policy comes from a file, and not from a cluster or another set.
 func (p Set) FromFile(ref usher.PolicyRef) bool { return p.files == nil || p.files[ref] }
@@ -63,19 +74,22 @@ func (p Set) Deciding() []usher.PolicyRef {
 
 // With returns the set with one more policy, or the errors of that policy: those for which it would
 // be refused if it were written now.
-func (p Set) With(ctx context.Context, more api.Policy) (Set, []rule.Problem) {
-	o := compile.Options{Limits: p.limits}
-	if errs := rule.Errors(rule.Written(o.Policy(ctx, more).Problems)); len(errs) > 0 {
-		return Set{}, errs
+func (p Set) With(ctx context.Context, more api.Policy) (Set, []rule.Problem, error) {
+	compiled, err := p.compiler.Policy(ctx, more)
+	if err != nil {
+		return Set{}, nil, err
 	}
-	p.policies = append(slices.Clone(p.policies), more)
-	p.Rules, _ = o.Policies(ctx, p.policies)
-	return p, nil
+	if errs := rule.Errors(rule.Written(compiled.Problems)); len(errs) > 0 {
+		return Set{}, errs, nil
+	}
+	p.compiled = append(slices.Clone(p.compiled), compiled)
+	p.Rules = compile.Order(p.compiled)
+	return p, nil, nil
 }
 
 // Usable reads policies for cmd, and returns their errors if there are any.
 func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (Set, error) {
-	limits, err := flags.Limits()
+	compiler, err := flags.Compiler()
 	if err != nil {
 		return Set{}, err
 	}
@@ -83,17 +97,20 @@ func Usable(cmd *cobra.Command, s cli.Streams, paths []string, flags *Limits) (S
 	if err != nil {
 		return Set{}, err
 	}
-	if errs := rule.Errors(Problems(set, limits)); len(errs) > 0 {
+	compiled, err := compiler.All(cmd.Context(), set.Policies)
+	if err != nil {
+		return Set{}, err
+	}
+	if errs := rule.Errors(Problems(set, compiled)); len(errs) > 0 {
 		return Set{}, invalid(cmd, s, errs)
 	}
-	rules, _ := compile.Options{Limits: limits}.Policies(context.Background(), set.Policies)
-	return Set{Rules: rules, limits: limits, policies: set.Policies}, nil
+	return compiler.set(compiled), nil
 }
 
 func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 	if !cli.ForMachines(cmd) {
 		for _, p := range errs {
-			fmt.Fprintln(s.Err, p)
+			fmt.Fprintln(s.Err, printable.Line(p.String()))
 		}
 	}
 	err := fmt.Errorf("%s in the policies: correct them first, see 'usher check'", cli.Count(len(errs), "error", "errors"))
@@ -103,9 +120,20 @@ func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 // Decider returns a decider for the policies, which also decides writes of policies.
 func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
-		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail})
+		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail, RuleTimeout: p.compiler.ruleTimeout()})
 	}
-	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: compile.Options{Limits: p.limits}, KeepSpecs: true}), by)
+	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: p.compiler.Options, KeepSpecs: true}), by)
+}
+
+// longestRule is how long servers let a rule run.
+const longestRule = time.Second
+
+// ruleTimeout is how long a rule may run that looks at its context.
+func (c Compiler) ruleTimeout() time.Duration {
+	if c.Timeout > 0 {
+		return min(c.Timeout, longestRule)
+	}
+	return longestRule
 }
 
 // HTTPFacts returns a resolver that calls HTTP services; local includes those on loopback and

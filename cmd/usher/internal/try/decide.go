@@ -93,7 +93,7 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 	cli.DeprecatedFlag(flags, "as-group", "group")
 	f.facts.Register(flags)
 	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
-	f.limits.Register(cmd)
+	f.limits.RegisterWithTimeout(cmd)
 }
 
 func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
@@ -110,16 +110,25 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	}
 	f.store.Assume(namespacesOf(requests))
 	report := decideReport{}
+	var late error
 	for _, r := range requests {
-		j := Judge(cmd.Context(), decider, rules, r)
+		var j Judgement
+		if j, late = judgeWithin(cmd.Context(), f.limits.Timeout(), decider, rules, r); late != nil {
+			// The policy takes as long for the next one.
+			break
+		}
 		j.MissingFacts = f.store.TakeMissing()
 		report.add(j)
 	}
-	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.server == "") })
-	if err == nil && report.Denied > 0 {
+	if late == nil || len(report.Decisions) > 0 {
+		if err := f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.server == "") }); err != nil {
+			return err
+		}
+	}
+	if late == nil && report.Denied > 0 {
 		return cli.ErrNegative
 	}
-	return err
+	return late
 }
 
 func (f *decideFlags) validate() error {

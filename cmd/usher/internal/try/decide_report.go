@@ -8,7 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
 
@@ -47,17 +47,17 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 	if len(r.Decisions) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, r.Denied)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
-	fmt.Fprintf(b, "%s: %s %s: %s\n", j.File, j.Operation, cli.Paint(p.Bold, j.Name.String()), j.verdict(p))
+	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(j.File), j.Operation, cli.Paint(p.Bold, printable.Line(j.Name.String())), j.verdict(p))
 	if j.Message != "" || j.Reason != "" {
-		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, cmp.Or(j.Message, j.Reason)))
+		fmt.Fprintf(b, "  %s\n", cli.Paint(p.Red, below("  ", cmp.Or(j.Message, j.Reason))))
 	}
 	for _, warning := range j.Warnings {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), below("  ", warning))
 	}
 	if rules {
 		j.printRules(b, p)
@@ -94,10 +94,10 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 		r := &j.Rules[i]
 		fmt.Fprintf(b, "  %s %s %s", outcome(r, p), r.Policy, r.Rule)
 		if r.PodOf != "" {
-			fmt.Fprintf(b, " (the pod of %s)", r.PodOf)
+			fmt.Fprintf(b, " (the pod of %s)", printable.Line(r.PodOf))
 		}
 		if detail := cmp.Or(r.Error, r.Message); detail != "" {
-			fmt.Fprintf(b, ": %s", detail)
+			fmt.Fprintf(b, ": %s", below("  ", detail))
 		}
 		b.WriteByte('\n')
 		printFindingExemptions(b, "    ", r.Exemptions, r.NotExempt)
@@ -110,7 +110,7 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 	}
 	b.WriteString("  nearly matched:\n")
 	for _, n := range j.NearMatches {
-		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, n.Mismatch))
+		fmt.Fprintf(b, "    %s %s: %s\n", n.Policy, n.Rule, cli.Paint(p.Faint, printable.Line(n.Mismatch)))
 	}
 }
 
@@ -118,8 +118,14 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 func printChecks(b *strings.Builder, checks []usher.Check) {
 	for i := range checks {
 		c := &checks[i]
-		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), c.Message)
+		fmt.Fprintf(b, "    %s: %s\n", cmp.Or(c.Field, c.Validation, c.Name), below("    ", c.Message))
 	}
+}
+
+// below returns text that others wrote, with the lines after the first one indented: none looks like
+// one of the report.
+func below(indent, text string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+indent+"  ")
 }
 
 func outcome(r *ruleResult, p cli.Palette) string {
@@ -174,6 +180,7 @@ func paintDiff(changes string, p cli.Palette) string {
 // printMissing tells which facts were taken to be absent.
 func printMissing(b *strings.Builder, indent string, names []string, p cli.Palette) {
 	for _, name := range names {
+		name = printable.Line(name)
 		what := name + " is not known: name a file that has it"
 		if kind, ok := strings.CutSuffix(name, " *"); ok {
 			what = "no " + kind + " is known: name a file that has them"

@@ -163,11 +163,18 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 			with := set
 			for _, policy := range more {
 				var errs []rule.Problem
-				if with, errs = with.With(ctx, policy); len(errs) > 0 {
+				var err error
+				if with, errs, err = with.With(ctx, policy); err != nil {
+					return nil, usher.Decision{}, err
+				}
+				if len(errs) > 0 {
 					return nil, usher.Decision{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
 				}
 			}
-			j := Judge(ctx, with.Decider(facts), with.Rules, q)
+			j, err := judgeWithin(ctx, f.limits.Timeout(), with.Decider(facts), with.Rules, q)
+			if err != nil {
+				return nil, usher.Decision{}, err
+			}
 			if len(j.asked) == 0 {
 				return nil, usher.Decision{}, errors.New(j.Message)
 			}

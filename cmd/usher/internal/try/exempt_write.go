@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 var (
@@ -295,11 +294,13 @@ func aboutRequest(r *usher.Request) string {
 	if name.Name == "" {
 		name.Namespace, name.Name = r.Namespace, r.Name
 	}
-	return string(r.Operation) + " " + name.String()
+	return oneLine(string(r.Operation) + " " + name.String())
 }
 
 // oneLine returns a text for a comment: objects and messages may have lines of their own.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string {
+	return printable.Line(strings.Join(strings.Fields(text), " "))
+}
 
 // printExemptions writes exemptions as YAML documents, each below the denial that it is for.
 func printExemptions(w io.Writer, written []exemption) error {
@@ -311,7 +312,7 @@ func printExemptions(w io.Writer, written []exemption) error {
 		if seen[namespace+"/"+name]++; seen[namespace+"/"+name] > 1 {
 			metadata["name"] = fmt.Sprintf("%s-%d", name, seen[namespace+"/"+name])
 		}
-		text, err := yaml.Marshal(written[i].tree)
+		text, err := printable.YAML(written[i].tree)
 		if err != nil {
 			return fmt.Errorf("encode exemption: %w", err)
 		}
@@ -329,7 +330,7 @@ func printExemptions(w io.Writer, written []exemption) error {
 // title is the first line of an exemption: the denial that it is for.
 func (x *exemption) title() string {
 	if x.refusal == "" {
-		return oneLine(x.about) + " is refused"
+		return x.about + " is refused"
 	}
-	return oneLine(x.about) + " is refused: " + oneLine(x.refusal)
+	return x.about + " is refused: " + oneLine(x.refusal)
 }

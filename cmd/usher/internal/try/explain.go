@@ -14,6 +14,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/explain"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
@@ -142,7 +143,10 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 	}
 	f.store.Assume(namespacesOf(requests))
 	for _, q := range requests {
-		j := Judge(cmd.Context(), atEntry(set.Decider(facts)), nil, q)
+		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), atEntry(set.Decider(facts)), nil, q)
+		if err != nil {
+			return err
+		}
 		one := explained{File: q.File, Name: j.Name.String(), Operation: j.Operation, Allowed: j.Allowed, MissingFacts: f.store.TakeMissing()}
 		if err := f.explain(cmd.Context(), report, one, set.Rules, facts, j.asked); err != nil {
 			return fmt.Errorf("%s: %w", q.File, err)
@@ -167,7 +171,10 @@ func (f *explainFlags) explainCases(ctx context.Context, report *explainReport, 
 		return err
 	}
 	for _, c := range cases {
-		if err := f.explainCase(ctx, report, c); err != nil {
+		_, err := policies.Within(ctx, f.limits.Timeout(), "explain it", func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, f.explainCase(ctx, report, c)
+		})
+		if err != nil {
 			return fmt.Errorf("%s: case %s: %w", c.File, c.Name, err)
 		}
 	}
@@ -201,7 +208,9 @@ func (f *explainFlags) explain(ctx context.Context, report *explainReport, one e
 		request := *a.request
 		request.Entry = live.EntryOf(a.request)
 		at, _ := rule.ParseEntry(request.Entry)
-		e, err := explain.Of(ctx, at.Of(rules), &request, a.decision, options)
+		e, err := policies.Within(ctx, f.limits.Timeout(), "explain it", func(ctx context.Context) (explain.Explanation, error) {
+			return explain.Of(ctx, at.Of(rules), &request, a.decision, options)
+		})
 		if err != nil {
 			return err
 		}

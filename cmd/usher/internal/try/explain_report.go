@@ -10,8 +10,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/explain"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 func (r *explainReport) print(w io.Writer, p cli.Palette) error {
@@ -22,7 +22,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		}
 		r.Explained[i].print(&b, p)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -31,7 +31,7 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 	if !e.Allowed {
 		verdict = cli.Paint(p.Red, "denied")
 	}
-	fmt.Fprintf(b, "%s: %s %s: %s\n", e.File, e.Operation, cli.Paint(p.Bold, e.Name), verdict)
+	fmt.Fprintf(b, "%s: %s %s: %s\n", printable.Line(e.File), e.Operation, cli.Paint(p.Bold, printable.Line(e.Name)), verdict)
 	for i := range e.Phases {
 		printPhase(b, &e.Phases[i], p)
 	}
@@ -41,11 +41,11 @@ func (e *explained) print(b *strings.Builder, p cli.Palette) {
 func printPhase(b *strings.Builder, e *explain.Explanation, p cli.Palette) {
 	fmt.Fprintf(b, "  %s%s: %s", e.Entry, conversion(e), e.Verdict)
 	if e.Verdict == usher.Deny {
-		fmt.Fprintf(b, ": %s", cli.Paint(p.Red, cmp.Or(e.Message, e.Reason, "without a word")))
+		fmt.Fprintf(b, ": %s", cli.Paint(p.Red, below("  ", cmp.Or(e.Message, e.Reason, "without a word"))))
 	}
 	b.WriteByte('\n')
 	for _, warning := range e.Warnings {
-		fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+		fmt.Fprintf(b, "    %s %s\n", cli.Paint(p.Yellow, "warning:"), below("    ", warning))
 	}
 	for i := range e.Rules {
 		printExplained(b, &e.Rules[i], p)
@@ -67,7 +67,7 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 		name = r.Policy.String() + " " + r.Name
 	}
 	if !r.Matched {
-		fmt.Fprintf(b, "    %s %s: %s\n", cli.Paint(p.Faint, fmt.Sprintf("%-9s", "no match")), name, cli.Paint(p.Faint, r.Clause))
+		fmt.Fprintf(b, "    %s %s: %s\n", cli.Paint(p.Faint, fmt.Sprintf("%-9s", "no match")), name, cli.Paint(p.Faint, printable.Line(r.Clause)))
 		return
 	}
 	word := string(cmp.Or(r.Outcome, "not run"))
@@ -76,11 +76,11 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 	}
 	fmt.Fprintf(b, "    %s %s", paintOutcome(r.Outcome, fmt.Sprintf("%-9s", word), r.Ignored, p), name)
 	if detail := cmp.Or(r.Error, r.Message, r.Unrun); detail != "" {
-		fmt.Fprintf(b, ": %s", detail)
+		fmt.Fprintf(b, ": %s", below("    ", detail))
 	}
-	fmt.Fprintf(b, "\n      matched by %s\n", r.Clause)
+	fmt.Fprintf(b, "\n      matched by %s\n", printable.Line(r.Clause))
 	if r.PodOf != "" {
-		fmt.Fprintf(b, "      for the pod that %s would make\n", r.PodOf)
+		fmt.Fprintf(b, "      for the pod that %s would make\n", printable.Line(r.PodOf))
 	}
 	if r.Unmutated != "" {
 		fmt.Fprintf(b, "      the pod is %s\n", cli.Paint(p.Yellow, r.Unmutated))
@@ -89,7 +89,7 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 		printProgram(b, &s, p)
 	}
 	for _, c := range r.Checks {
-		fmt.Fprintf(b, "      %s: %s\n", c.Name, cli.Paint(p.Yellow, c.Message))
+		fmt.Fprintf(b, "      %s: %s\n", c.Name, cli.Paint(p.Yellow, below("      ", c.Message)))
 	}
 	printFindingExemptions(b, "      ", r.Exemptions, r.NotExempt)
 	for _, op := range r.Patch {
@@ -107,10 +107,10 @@ func printExplained(b *strings.Builder, r *explain.Rule, p cli.Palette) {
 // printFindingExemptions tells which exemptions applied to a rule, and why others did not.
 func printFindingExemptions(b *strings.Builder, indent string, applied []usher.Exemption, not []usher.NotExempt) {
 	for _, x := range applied {
-		fmt.Fprintf(b, "%sexempt until %s: %s, owner %s: %s\n", indent, x.ExpiresAt.UTC().Format(time.RFC3339), x.PolicyRef, x.Owner, x.Reason)
+		fmt.Fprintf(b, "%sexempt until %s: %s, owner %s: %s\n", indent, x.ExpiresAt.UTC().Format(time.RFC3339), x.PolicyRef, printable.Line(x.Owner), printable.Line(x.Reason))
 	}
 	for _, x := range not {
-		fmt.Fprintf(b, "%snot exempt: %s: %s\n", indent, x.PolicyRef, strings.Join(x.Why, "; "))
+		fmt.Fprintf(b, "%snot exempt: %s: %s\n", indent, x.PolicyRef, printable.Line(strings.Join(x.Why, "; ")))
 	}
 }
 
@@ -128,15 +128,15 @@ func printProgram(b *strings.Builder, s *explain.Step, p cli.Palette) {
 		}
 	}
 	if s.Error != "" {
-		fmt.Fprintf(b, "        %s\n", cli.Paint(p.Yellow, s.Error))
+		fmt.Fprintf(b, "        %s\n", cli.Paint(p.Yellow, below("        ", s.Error)))
 	}
 }
 
 func opText(op usher.PatchOp) string {
 	if op.Op == "remove" {
-		return op.Op + " " + op.Path
+		return op.Op + " " + printable.Line(op.Path)
 	}
-	return op.Op + " " + op.Path + " " + valueText(op.Value, false)
+	return op.Op + " " + printable.Line(op.Path) + " " + valueText(op.Value, false)
 }
 
 // maxValue is the length to which values are cut, so that large ones do not hide the rest.

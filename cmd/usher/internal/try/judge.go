@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/rule"
 )
@@ -100,6 +102,13 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 		j.lookForOtherOperations(rules, q.Request, result)
 	}
 	return j
+}
+
+// judgeWithin is [Judge], on no rule of which it spends more than a timeout.
+func judgeWithin(ctx context.Context, timeout time.Duration, d usher.Decider, rules []rule.Rule, q Question) (Judgement, error) {
+	return policies.Within(ctx, timeout, "decide "+aboutRequest(q.Request), func(ctx context.Context) (Judgement, error) {
+		return Judge(ctx, d, rules, q), nil
+	})
 }
 
 // ask sends the request to one phase and records the result.

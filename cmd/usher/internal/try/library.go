@@ -26,6 +26,7 @@ type libraryFlags struct {
 
 	cluster bool
 	facts   facts.Flags
+	limits  policies.Limits
 	output  cli.OutputFlag
 	color   cli.ColorFlag
 }
@@ -63,6 +64,7 @@ a kind cannot be read, and 2 if policies or objects cannot be used.`,
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it; the objects are its own")
 	f.Flags.Register(cmd)
 	f.RegisterSettings(cmd)
+	f.limits.RegisterTimeout(cmd)
 	f.facts.Register(cmd.Flags())
 	f.output.Register(cmd, "text", "json", "yaml")
 	f.color.Register(cmd)
@@ -81,7 +83,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	set, err := policies.UsableWith(cmd, s, nil, stored, &policies.Limits{})
+	set, err := policies.UsableWith(cmd, s, nil, stored, &f.limits)
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,10 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 	known.Assume(namespacesOf(requests))
 	decider := set.Decider(resolver)
 	for _, r := range requests {
-		j := Judge(cmd.Context(), decider, set.Rules, r)
+		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), decider, set.Rules, r)
+		if err != nil {
+			return err
+		}
 		report.add(&j)
 	}
 	report.Read = len(requests)

@@ -31,7 +31,7 @@ func (f *libraryFlags) validateReading(cmd *cobra.Command, args []string) error 
 
 // readingFlags are the flags that go with --cluster.
 func readingFlags() []string {
-	return []string{"cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color"}
+	return []string{"cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "policy-timeout"}
 }
 
 var errNoPolicies = errors.New("name packs or policies: 'usher library list' has their names")

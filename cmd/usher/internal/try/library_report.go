@@ -10,7 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // add adds what the policies say about one object.
@@ -103,7 +103,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		r.Objects[i].print(&b, p)
 	}
 	for _, why := range r.Unread {
-		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), format.Clean(why))
+		fmt.Fprintf(&b, "%s %s\n", cli.Paint(p.Yellow, "not tried:"), printable.Line(why))
 	}
 	r.printNotJudged(&b, p)
 	printMissing(&b, "", r.MissingFacts, p)
@@ -112,7 +112,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD CHANGE")
 		for _, row := range r.Policies {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(format.Clean(row.Namespace), "-"), row.Refused, row.Changed)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.Changed)
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	}
 	fmt.Fprintf(&b, "%s tried on %s: %d would be refused, %d changed\n",
 		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, r.Changed)
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -144,9 +144,9 @@ func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 		return
 	}
 	if o.File != "" {
-		fmt.Fprintf(b, "%s: ", format.Clean(o.File))
+		fmt.Fprintf(b, "%s: ", printable.Line(o.File))
 	}
-	fmt.Fprintln(b, cli.Paint(p.Bold, format.Clean(o.Name.String())))
+	fmt.Fprintln(b, cli.Paint(p.Bold, printable.Line(o.Name.String())))
 	for _, s := range o.Says {
 		word, colour := "would refuse", p.Red
 		if s.Failed {
@@ -157,7 +157,7 @@ func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 			text = s.Field + ": " + text
 		}
 		// Names and messages have what others wrote: nothing of it controls the terminal.
-		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, format.Clean(text))
+		fmt.Fprintf(b, "  %s  %s: %s\n", cli.Paint(colour, word), s.Policy, printable.Line(text))
 	}
 	if len(o.Changes) > 0 {
 		fmt.Fprintf(b, "  %s  %s\n", cli.Paint(p.Cyan, "would change"), strings.Join(o.Changes, ", "))

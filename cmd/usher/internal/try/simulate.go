@@ -2,6 +2,7 @@ package try
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,7 +103,7 @@ func (f *simulateFlags) registerIn(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "timeout of the whole request")
 	flags.StringArrayVar(&f.services, "service-url", nil, "URL at which to call a Service, as NAMESPACE/NAME[:PORT]=URL (repeatable)")
 	cli.DeprecatedFlag(flags, "service-url", "service")
-	f.limits.Register(cmd)
+	f.limits.RegisterWithTimeout(cmd)
 	flags.BoolVar(&f.localFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses")
 	flags.StringVar(&f.record, "record", "", "file to write the answers of the webhooks to; it contains whole objects")
 	flags.StringVar(&f.replay, "replay", "", "file written by --record, to answer for the webhooks")
@@ -129,7 +130,9 @@ func (f *simulateFlags) run(cmd *cobra.Command, s cli.Streams, args []string) er
 	}
 	report := simulateReport{}
 	for _, r := range requests {
-		trace, err := simulator.Run(cmd.Context(), r.request)
+		trace, err := policies.Within(cmd.Context(), f.limits.Timeout(), "simulate it", func(ctx context.Context) (*simulate.Trace, error) {
+			return simulator.Run(ctx, r.request)
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.file, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/simulate"
 )
 
@@ -49,7 +49,7 @@ func (r *simulateReport) print(w io.Writer, p cli.Palette, all bool) error {
 	if len(r.Requests) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d admitted, %d refused\n", cli.Count(len(r.Requests), "object", "objects"), r.Admitted, r.Refused)
 	}
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -58,12 +58,12 @@ func (s *simulated) print(b *strings.Builder, p cli.Palette, all bool) error {
 	if s.Namespace != "" && s.Kind != "v1 Namespace" {
 		name = s.Namespace + "/" + cmp.Or(name, "*")
 	}
-	fmt.Fprintf(b, "%s: %s %s %s as %s: %s\n", s.File, s.Operation, s.Resource, cli.Paint(p.Bold, name), s.User, s.verdict(p))
+	fmt.Fprintf(b, "%s: %s %s %s as %s: %s\n", printable.Line(s.File), s.Operation, printable.Line(s.Resource), cli.Paint(p.Bold, printable.Line(name)), printable.Line(s.User), s.verdict(p))
 	if s.Error != nil {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "error:"), s.Error.Message)
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Red, "error:"), below("  ", s.Error.Message))
 	}
 	for _, warning := range s.Warnings {
-		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+		fmt.Fprintf(b, "  %s %s\n", cli.Paint(p.Yellow, "warning:"), below("  ", warning))
 	}
 	s.printSteps(b, p, all)
 	s.printAudit(b, p, all)
@@ -116,9 +116,9 @@ func printStep(b *strings.Builder, s *simulate.Step, p cli.Palette, all bool) {
 	}
 	switch {
 	case s.Message != "":
-		fmt.Fprintf(b, ": %s", s.Message)
+		fmt.Fprintf(b, ": %s", below("    ", s.Message))
 	case !s.Called && s.Why != "":
-		fmt.Fprintf(b, ": %s", cli.Paint(p.Faint, s.Why))
+		fmt.Fprintf(b, ": %s", cli.Paint(p.Faint, printable.Line(s.Why)))
 	}
 	b.WriteByte('\n')
 	if all && s.Called && s.Why != "" {
@@ -134,7 +134,7 @@ func printStep(b *strings.Builder, s *simulate.Step, p cli.Palette, all bool) {
 		printCheck(b, &check, p, all)
 	}
 	for _, warning := range s.Warnings {
-		fmt.Fprintf(b, "      %s %s\n", cli.Paint(p.Yellow, "warning:"), warning)
+		fmt.Fprintf(b, "      %s %s\n", cli.Paint(p.Yellow, "warning:"), below("      ", warning))
 	}
 	b.WriteString(indent(indent(paintDiff(s.Diff, p))))
 }
@@ -147,7 +147,7 @@ func printCheck(b *strings.Builder, c *simulate.Check, p cli.Palette, all bool) 
 	}
 	fmt.Fprintf(b, "      %s is %s: %s\n", c.Name, c.Value, cli.Paint(p.Faint, strings.Join(strings.Fields(c.Expression), " ")))
 	if c.Message != "" && c.Value == "error" {
-		fmt.Fprintf(b, "        %s\n", c.Message)
+		fmt.Fprintf(b, "        %s\n", below("        ", c.Message))
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *simulated) printAudit(b *strings.Builder, p cli.Palette, all bool) {
 	}
 	b.WriteString("  audit annotations\n")
 	for _, key := range keys {
-		fmt.Fprintf(b, "    %s: %s\n", key, cli.Paint(p.Faint, s.Audit[key]))
+		fmt.Fprintf(b, "    %s: %s\n", printable.Line(key), cli.Paint(p.Faint, below("    ", s.Audit[key])))
 	}
 }
 

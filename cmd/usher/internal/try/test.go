@@ -17,8 +17,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/simulate/authz"
 )
@@ -79,7 +79,7 @@ run at all.`,
 	cmd.Flags().StringVar(&pattern, "run", "", "run only cases whose name matches this regular expression")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print more: the cases that pass, too")
 	extent.register(cmd.Flags())
-	limits.Register(cmd)
+	limits.RegisterWithTimeout(cmd)
 	output.Register(cmd, "text", "json", "yaml", "junit")
 	color.Register(cmd)
 	return cmd
@@ -101,7 +101,7 @@ func selectCases(paths []string, pattern string, limits *policies.Limits) ([]pol
 	var cases []policytest.Test
 	for _, c := range all {
 		if wanted.MatchString(c.Name) {
-			cases = append(cases, c.WithLimits(allowed).WithRoles(roles))
+			cases = append(cases, c.WithLimits(allowed).WithRoles(roles).WithTimeout(limits.Timeout()))
 		}
 	}
 	if len(cases) == 0 {
@@ -187,16 +187,16 @@ func (r testReport) print(w io.Writer, p cli.Palette, verbose bool) error {
 	for _, c := range r.Cases {
 		switch {
 		case c.Status == policytest.Failed:
-			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), c.Name, c.File, strings.ReplaceAll(c.Message, "\n", "\n    "))
+			fmt.Fprintf(&b, "%s %s (%s)\n    %s\n", cli.Paint(p.Red, "FAIL"), printable.Line(c.Name), printable.Line(c.File), strings.ReplaceAll(c.Message, "\n", "\n    "))
 		case c.Status == policytest.Skipped:
-			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), c.Name, c.File, c.Message)
+			fmt.Fprintf(&b, "%s %s (%s): %s\n", cli.Paint(p.Yellow, "skip"), printable.Line(c.Name), printable.Line(c.File), below("", c.Message))
 		case verbose:
-			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), c.Name, c.Took.Round(time.Millisecond))
+			fmt.Fprintf(&b, "%s %s (%s)\n", cli.Paint(p.Green, "pass"), printable.Line(c.Name), c.Took.Round(time.Millisecond))
 		}
 	}
 	r.printCoverage(&b, p)
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped\n", r.Passed, r.Failed, r.Skipped)
-	_, err := io.WriteString(w, format.Lines(b.String()))
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
@@ -256,11 +256,12 @@ func (r testReport) junit(w io.Writer) error {
 	var total time.Duration
 	for _, c := range r.Cases {
 		total += c.Took
-		entry := junitCase{Name: c.Name, File: c.File, Time: seconds(c.Took)}
-		first, _, _ := strings.Cut(c.Message, "\n")
+		entry := junitCase{Name: printable.Line(c.Name), File: printable.Line(c.File), Time: seconds(c.Took)}
+		message := printable.Lines(c.Message)
+		first, _, _ := strings.Cut(message, "\n")
 		switch c.Status {
 		case policytest.Failed:
-			entry.Failure = &junitMessage{Message: first, Text: c.Message}
+			entry.Failure = &junitMessage{Message: first, Text: message}
 		case policytest.Skipped:
 			entry.Skipped = &junitMessage{Message: first}
 		case policytest.Passed:

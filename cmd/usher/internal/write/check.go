@@ -2,9 +2,13 @@
 package write
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -16,6 +20,9 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/manifest"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
@@ -78,7 +85,7 @@ check. Warnings are errors with --strict.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
-	f.limits.Register(cmd)
+	f.limits.RegisterWithTimeout(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
@@ -97,25 +104,29 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 	if err != nil {
 		return err
 	}
-	o := compile.Options{}
-	if o.Limits, err = f.limits.Limits(); err != nil {
+	compiler, err := f.limits.Compiler()
+	if err != nil {
+		return err
+	}
+	compiled, err := compiler.All(cmd.Context(), set.Policies)
+	if err != nil {
 		return err
 	}
 	if f.reads {
-		return f.printReads(cmd.Context(), s, set, o)
+		return f.printReads(s, compiled)
 	}
 	try, err := newTrial(f.files, f.paths)
 	if err != nil {
 		return err
 	}
 	f.lockout.on = f.lockout.on || f.strict
-	report, err := newCheckReport(cmd.Context(), set, o, try, &f.lockout)
+	report, err := f.report(cmd.Context(), set, compiled, try)
 	if err != nil {
 		return err
 	}
 	report.listLockout = f.verbose
 	if f.verbose {
-		report.Slow = slowSteps(set, o)
+		report.Slow = slowSteps(compiled)
 	}
 	err = f.output.Report(s.Out, report, func() error { return report.print(s, f.color.Palette(s.Out)) })
 	if err == nil && (report.Errors > 0 || f.strict && report.Warnings > 0) {
@@ -125,8 +136,7 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 }
 
 // printReads prints what policies read. CustomResourceDefinitions say what resources are called.
-func (f *checkFlags) printReads(ctx context.Context, s cli.Streams, set source.Set, o compile.Options) error {
-	compiled, _ := o.All(ctx, set.Policies)
+func (f *checkFlags) printReads(s cli.Streams, compiled []compile.Compiled) error {
 	report, err := newReadsReport(compiled, slices.Concat(f.paths, f.files))
 	if err != nil {
 		return err
@@ -165,8 +175,8 @@ type slowStep struct {
 }
 
 // slowSteps returns the steps that run on the CUE evaluator, in the order of the rules.
-func slowSteps(set source.Set, o compile.Options) []slowStep {
-	rules, _ := o.Policies(context.Background(), set.Policies)
+func slowSteps(compiled []compile.Compiled) []slowStep {
+	rules := compile.Order(compiled)
 	var slow []slowStep
 	for i := range rules {
 		steps := rules[i].SlowPath()
@@ -177,18 +187,21 @@ func slowSteps(set source.Set, o compile.Options) []slowStep {
 	return slow
 }
 
-func newCheckReport(ctx context.Context, set source.Set, o compile.Options, try *trial.Trial, f *lockoutFlag) (checkReport, error) {
-	compiled, _ := o.All(ctx, set.Policies)
-	found, skipped := tried(ctx, compiled, try)
+// report tries policies that were compiled, and returns all that is wrong with them.
+func (f *checkFlags) report(ctx context.Context, set source.Set, compiled []compile.Compiled, try *trial.Trial) (checkReport, error) {
+	found, skipped, err := tried(ctx, f.limits.Timeout(), compiled, try)
+	if err != nil {
+		return checkReport{}, err
+	}
 	var refused []lockout.Finding
-	if f.on {
-		findings, more, err := f.try(ctx, compiled)
+	if f.lockout.on {
+		findings, more, err := f.lockout.try(ctx, f.limits.Timeout(), compiled)
 		if err != nil {
 			return checkReport{}, err
 		}
 		refused, found = findings, slices.Concat(found, more)
 	}
-	problems := slices.Concat(policies.Problems(set, o.Limits), compile.Unscaled(compiled), found)
+	problems := slices.Concat(policies.Problems(set, compiled), compile.Unscaled(compiled), found)
 	problems = rule.Written(problems)
 	rule.SortProblems(problems)
 	errs := len(rule.Errors(problems))
@@ -209,14 +222,7 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	definitions := objects
-	for _, path := range paths {
-		// Reading the policies reports the problems of other files.
-		if found, err := object.Load(path); err == nil && path != "-" {
-			definitions = slices.Concat(definitions, found)
-		}
-	}
-	defined, err := kind.Defined(definitions)
+	defined, err := kind.Defined(slices.Concat(objects, definitions(paths)))
 	if err != nil {
 		return nil, err
 	}
@@ -229,26 +235,54 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 	}), nil
 }
 
+// definitions returns the objects of the files that have CustomResourceDefinitions. Reading the
+// policies reports the problems of files.
+func definitions(paths []string) []map[string]any {
+	var all []map[string]any
+	files, _ := manifest.Files(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == "-" })...)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(content, []byte("CustomResourceDefinition")) {
+			continue
+		}
+		if found, err := object.Decode(content); err == nil {
+			all = append(all, found...)
+		}
+	}
+	return all
+}
+
 // longestTrial limits the time to try a policy.
 const longestTrial = time.Second
 
-// tried tries policies without errors and returns the findings.
-func tried(ctx context.Context, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried) {
+// tried tries policies without errors and returns the findings. A policy that takes too long gets that
+// as a problem. The error is that of ctx.
+func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried, error) {
 	var problems []rule.Problem
 	var skipped []notTried
-	for _, c := range compiled {
+	for i := range compiled {
+		c := &compiled[i]
 		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
 			continue
 		}
-		trying, cancel := context.WithTimeout(ctx, longestTrial)
-		result := try.Try(trying, c)
-		cancel()
+		result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Result, error) {
+			trying, cancel := context.WithTimeout(ctx, longestTrial)
+			defer cancel()
+			return try.Try(trying, *c), nil
+		})
+		if late, ok := errors.AsType[*stall.Error](err); ok {
+			// It is as slow wherever else it is tried.
+			c.Problems, err = append(slices.Clip(c.Problems), policies.Late(c, "trying it", late)), nil
+		}
+		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
+			return nil, nil, err
+		}
 		problems = append(problems, result.Problems...)
 		for _, why := range result.Skipped {
 			skipped = append(skipped, notTried{c.Ref, why})
 		}
 	}
-	return problems, skipped
+	return problems, skipped, nil
 }
 
 func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
@@ -258,7 +292,7 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 		}
 	}
 	for _, skipped := range r.NotTried {
-		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, skipped.Why); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", cli.Paint(p.Yellow, "not tried:"), skipped.Policy, printable.Line(skipped.Why)); err != nil {
 			return err
 		}
 	}
@@ -269,7 +303,7 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	}
 	for _, step := range r.Slow {
 		_, err := fmt.Fprintf(s.Out, "%s %s: %s: %s runs on the CUE evaluator: %s\n",
-			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, step.Why)
+			cli.Paint(p.Yellow, "slow:"), step.Policy, step.Rule, step.Step, printable.Line(step.Why))
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/convert"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
@@ -33,12 +35,12 @@ func (f *renderFlags) convert(cmd *cobra.Command, s cli.Streams, inputs []object
 		return err
 	}
 	kinds := kind.Recorded().With(defined)
-	var conversions []convert.Conversion
-	if len(f.to) > 0 {
-		conversions, err = f.export(read)
-	} else {
-		conversions, err = convert.From(read, others, kinds)
-	}
+	conversions, err := policies.Within(cmd.Context(), f.limits.Timeout(), "convert policies", func(context.Context) ([]convert.Conversion, error) {
+		if len(f.to) > 0 {
+			return f.export(read)
+		}
+		return convert.From(read, others, kinds)
+	})
 	if err != nil {
 		return err
 	}
@@ -54,7 +56,9 @@ func (f *renderFlags) convert(cmd *cobra.Command, s cli.Streams, inputs []object
 			continue
 		}
 		if len(c.Lost) == 0 {
-			comparison, err := convert.Compare(cmd.Context(), c, others, kinds)
+			comparison, err := policies.Within(cmd.Context(), f.limits.Timeout(), "compare both forms", func(ctx context.Context) (convert.Comparison, error) {
+				return convert.Compare(ctx, c, others, kinds)
+			})
 			if err == nil && comparison.Difference != nil {
 				err = comparison.Difference
 			}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	"github.com/usher-dev/usher/rule"
@@ -43,7 +45,8 @@ func (f *lockoutFlag) options() (lockout.Options, error) {
 }
 
 // try returns the findings about the policies that compile, and the problems that these are.
-func (f *lockoutFlag) try(ctx context.Context, compiled []compile.Compiled) ([]lockout.Finding, []rule.Problem, error) {
+// None of their rules may take longer than timeout for a request.
+func (f *lockoutFlag) try(ctx context.Context, timeout time.Duration, compiled []compile.Compiled) ([]lockout.Finding, []rule.Problem, error) {
 	o, err := f.options()
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +54,9 @@ func (f *lockoutFlag) try(ctx context.Context, compiled []compile.Compiled) ([]l
 	sound := slices.DeleteFunc(slices.Clone(compiled), func(c compile.Compiled) bool {
 		return len(rule.Errors(rule.Written(c.Problems))) > 0
 	})
-	results, err := lockout.All(ctx, sound, o)
+	results, err := policies.Within(ctx, timeout, "try policies", func(ctx context.Context) ([]lockout.Result, error) {
+		return lockout.All(ctx, sound, o)
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("check lock-out: %w", err)
 	}

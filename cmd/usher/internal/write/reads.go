@@ -16,7 +16,6 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 )
@@ -59,14 +58,7 @@ type resourceValues struct {
 
 // newReadsReport finds what policies read. The paths may have CustomResourceDefinitions.
 func newReadsReport(compiled []compile.Compiled, paths []string) (*readsReport, error) {
-	var definitions []map[string]any
-	for _, path := range paths {
-		// Reading the policies reports the problems of other files.
-		if found, err := object.Load(path); err == nil && path != "-" {
-			definitions = append(definitions, found...)
-		}
-	}
-	defined, err := kind.Defined(definitions)
+	defined, err := kind.Defined(definitions(paths))
 	if err != nil {
 		return nil, err
 	}

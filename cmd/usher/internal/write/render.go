@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -19,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/policytest"
 )
 
@@ -27,6 +27,7 @@ type renderFlags struct {
 	to          []string
 	programs    bool
 	partial     bool
+	limits      policies.Limits
 }
 
 // Render returns usher render.
@@ -66,6 +67,7 @@ be read, rendered or converted.`,
 	flags.StringSliceVar(&f.to, "to", nil, "kinds to convert ClusterObjectPolicies to: vap, map or both")
 	flags.BoolVar(&f.partial, "partial", false, "with --to, leave out what cannot be expressed")
 	cli.Offer(cmd, "to", targetNames()...)
+	f.limits.RegisterTimeout(cmd)
 	return cmd
 }
 
@@ -84,7 +86,7 @@ func (f *renderFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 	if len(f.from)+len(f.to) > 0 {
 		return f.convert(cmd, s, inputs)
 	}
-	rendered, err := renderPolicies(cmd.Context(), inputs)
+	rendered, err := f.render(cmd.Context(), inputs)
 	if err != nil {
 		return err
 	}
@@ -111,8 +113,8 @@ func (f *renderFlags) validate() error {
 	return nil
 }
 
-// renderPolicies returns the policies among inputs as a cluster would store them.
-func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]any, error) {
+// render returns the policies among inputs as a cluster would store them.
+func (f *renderFlags) render(ctx context.Context, inputs []objects.Input) ([]map[string]any, error) {
 	var rendered []map[string]any
 	untouched := errors.New("there is no policy to render")
 	for _, in := range inputs {
@@ -125,7 +127,9 @@ func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]a
 		if !api.IsPolicy(schema.FromAPIVersionAndKind(apiVersion, kind)) {
 			continue
 		}
-		policy, err := renderPolicy(ctx, in.Object)
+		policy, err := policies.Within(ctx, f.limits.Timeout(), kind+" "+nameIn(in.Object), func(ctx context.Context) (map[string]any, error) {
+			return renderPolicy(ctx, in.Object)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", in.File, err)
 		}
@@ -135,6 +139,13 @@ func renderPolicies(ctx context.Context, inputs []objects.Input) ([]map[string]a
 		return nil, untouched
 	}
 	return rendered, nil
+}
+
+// nameIn returns the name of an object.
+func nameIn(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	return name
 }
 
 func renderPolicy(ctx context.Context, policy map[string]any) (map[string]any, error) {
@@ -170,7 +181,7 @@ func printDocuments(w io.Writer, documents []map[string]any) error {
 				return err
 			}
 		}
-		encoded, err := yaml.Marshal(document)
+		encoded, err := printable.YAML(document)
 		if err != nil {
 			return fmt.Errorf("encode output: %w", err)
 		}
@@ -196,7 +207,7 @@ func printPrograms(w io.Writer, rendered []map[string]any) error {
 					continue
 				}
 				printed = true
-				if _, err := fmt.Fprintf(w, "// %s %v spec.%s[%d]\n%s\n", kind, metadata["name"], list, i, program); err != nil {
+				if _, err := fmt.Fprintf(w, "// %s %v spec.%s[%d]\n%s\n", printable.Line(kind), printable.Line(fmt.Sprint(metadata["name"])), list, i, program); err != nil {
 					return err
 				}
 			}

@@ -1,0 +1,101 @@
+// Package printable shows text that others wrote, such as the names of objects, without characters
+// that control terminals, that reverse the direction of text, or that cannot be seen.
+package printable
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// lines are the characters that lay out text.
+const lines = "\n\t"
+
+// Line returns text on one line, with escapes in place of characters that are not printed.
+func Line(text string) string {
+	if plain(text, "") {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if r == '\n' || r == '\t' || r == '\r' {
+			b.WriteByte(' ')
+		} else {
+			b.WriteString(Escaped(text[:size]))
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// Lines is [Line] of text that keeps its lines and tabs.
+func Lines(text string) string {
+	if plain(text, lines) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		_, size := utf8.DecodeRuneInString(text)
+		b.WriteString(Escaped(text[:size]))
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// Blank returns text on one line, valid UTF-8, with spaces in place of characters that control
+// terminals or the direction of text: what becomes part of a response, or of a header.
+func Blank(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && (unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+	return strings.TrimSpace(text)
+}
+
+// JSON returns JSON with escapes in place of characters that are not printed. It means the same.
+func JSON(encoded []byte) []byte {
+	return []byte(Lines(string(encoded)))
+}
+
+// plain reports whether all of text is printed, or among others.
+func plain(text, others string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < ' ' || c > '~') && strings.IndexByte(others, c) < 0 {
+			return !strings.ContainsFunc(text[i:], func(r rune) bool {
+				return r == utf8.RuneError || !Printed(r) && !strings.ContainsRune(others, r)
+			})
+		}
+	}
+	return true
+}
+
+// Printed reports whether a character is printed as it is: a space, or one that can be seen. Lines and
+// tabs are not.
+func Printed(r rune) bool { return unicode.IsPrint(r) }
+
+// Escaped returns one character, or a byte that is none, as it is printed. Lines and tabs stay. Escapes
+// of characters that JSON may contain are those of JSON.
+func Escaped(character string) string {
+	r, size := utf8.DecodeRuneInString(character)
+	switch {
+	case r == utf8.RuneError && size <= 1:
+		return fmt.Sprintf(`\x%02x`, character)
+	case Printed(r) || strings.ContainsRune(lines, r):
+		return character
+	case r == '\r':
+		return `\r`
+	case r == '\a':
+		return `\a`
+	case r < ' ':
+		return fmt.Sprintf(`\x%02x`, r)
+	case r > 0xffff:
+		high, low := utf16.EncodeRune(r)
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
