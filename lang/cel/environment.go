@@ -8,6 +8,7 @@ package cel
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -27,6 +28,8 @@ type Environment struct {
 
 	interpreter interpreter.Interpreter
 	closures    closure.Compiler
+	// parsers are those that are not in use.
+	parsers sync.Pool
 }
 
 // Kubernetes returns the environment of API servers, with more options, one after the other.
@@ -63,18 +66,6 @@ func New(env *cel.Env) (*Environment, error) {
 		interpreter: interpreter.NewInterpreter(dispatcher, env.Container, provider, adapter, attributes),
 		closures:    closure.Compiler{Dispatcher: dispatcher, Adapter: adapter, Provider: provider, Container: env.Container, Regexes: regexes()},
 	}, nil
-}
-
-// Check parses and checks an expression. The error is a panic of the compiler, which does not survive
-// [?object.x], for example.
-func (e *Environment) Check(text string) (ast *cel.Ast, issues *cel.Issues, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("the compiler panicked: %v", panicked)
-		}
-	}()
-	ast, issues = e.Compile(text)
-	return ast, issues, nil
 }
 
 // standard are the options of all programs, in the order of cel-go.

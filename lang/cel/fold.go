@@ -22,7 +22,7 @@ func foldConstants(i interpreter.Interpretable) (interpreter.Interpretable, erro
 		if !ok {
 			return i, nil
 		}
-		if text, ok := constant.Value().(types.String); ok && len(text) > maxFolded {
+		if text, ok := constant.Value().(types.String); ok && (len(text) > maxFolded || !QuantityParses(string(text))) {
 			return i, nil
 		}
 	}
