@@ -45,6 +45,7 @@ var mayImport = []struct {
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"lang/cel/closure", nil},
+	{"lang/cel/celtest", nil},
 	// Types of expressions are checked against the schemas of kinds.
 	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
 	// Each mutation sees the result of those before.

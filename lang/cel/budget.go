@@ -16,7 +16,7 @@ const compileBudget = 3_000_000
 // What parts of compiling take, in these units.
 const (
 	// expressionEffort is that of an expression, however short: its program, and what is known of it.
-	expressionEffort = 500
+	expressionEffort = 1000
 	byteEffort       = 4
 	nodeEffort       = 40
 	// parameterEffort is that of a type parameter of which the checker makes a copy.

@@ -9,6 +9,9 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
+// Checking returns an environment with the declarations of env that makes no programs.
+func Checking(env *cel.Env) *Environment { return &Environment{Env: env} }
+
 // Check parses and checks an expression, within a budget. What the checker and what comes after it
 // take is estimated before. The error is that of [Budget.Done], or a panic of the compiler, which does not
 // survive [?object.x], for example.
@@ -18,7 +21,7 @@ func (e *Environment) Check(b *Budget, text string) (ast *cel.Ast, issues *cel.I
 	if err != nil || issues != nil {
 		return nil, issues, err
 	}
-	if err := e.admit(b, parsed.NativeRep().Expr()); err != nil {
+	if err := e.Admit(b, parsed.NativeRep().Expr()); err != nil {
 		return nil, nil, err
 	}
 	if ast, issues = e.Env.Check(parsed); issues.Err() != nil {

@@ -8,17 +8,21 @@ import (
 	"github.com/google/cel-go/common/operators"
 )
 
-// admit takes from a budget what checking an expression takes, and what is done with it afterwards.
+// Admit takes from a budget what checking a parsed expression takes, and what is done with it afterwards.
+// The error is that of [Budget.Done].
 //
 // The checker is not linear. It copies what it knows of type parameters for each overload of each
 // call, and formats types at each level of them; {a: a} doubles the type of a.
-func (e *Environment) admit(b *Budget, parsed celast.Expr) error {
+func (e *Environment) Admit(b *Budget, parsed celast.Expr) error {
+	if err := b.Done(); err != nil {
+		return err
+	}
 	w := weighing{budget: b, environment: e, largest: 1}
 	w.expression(parsed)
 	if w.links > 0 && w.err == nil {
-		// What a type parameter becomes is known only in the end, and each variable with one may
-		// multiply the type of another.
-		w.spend(float64(w.nodes) * square(math.Pow(w.largest, float64(1+w.links))))
+		// What a type parameter becomes is known only in the end: the type of each of these variables
+		// may contain that of another, and a map twice.
+		w.spend(float64(w.nodes) * square(w.largest*float64(1+w.links)*math.Pow(2, float64(w.doubles))))
 	}
 	return w.err
 }
@@ -53,7 +57,9 @@ type weighing struct {
 	largest    float64
 	// links are the variables in the expression whose types are open.
 	links int
-	err   error
+	// doubles are the maps that may contain an open type twice.
+	doubles int
+	err     error
 }
 
 // A weighed is a variable of a loop.
@@ -172,6 +178,9 @@ func (w *weighing) mapping(m celast.MapExpr) shape {
 		keys, values = append(keys, entry.AsMapEntry().Key()), append(values, entry.AsMapEntry().Value())
 	}
 	key, value := w.same(keys), w.same(values)
+	if key.open && value.open {
+		w.doubles++
+	}
 	return shape{weight: 1 + key.weight + value.weight, open: key.open || value.open}
 }
 
@@ -230,6 +239,9 @@ func (w *weighing) call(c celast.CallExpr) shape {
 		of.closed = !of.open && c.FunctionName() == operators.Add
 	}
 	if s.pair {
+		if of.open {
+			w.doubles++
+		}
 		of.weight = max(of.weight, s.extra+sum)
 	}
 	return of

@@ -208,7 +208,7 @@ func (c *compilation) named(p *Program) {
 		c.environments.variables.Fields[v.Name] = required(v.Name, declaredType(output))
 		c.budget.Variable(v.Name, cmp.Or(output, celgo.DynType))
 		c.optionals[v.Name] = output != nil && output.TypeName() == optionalType
-		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
+		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.has(v.Name, p.variables)})
 	}
 	for i := range p.variables {
 		p.identify(&p.variables[i].expression, &c.defined[i], i)
@@ -218,6 +218,17 @@ func (c *compilation) named(p *Program) {
 		p.identify(&compiled, &c.added[len(c.added)-1], len(p.variables))
 		p.conditions = append(p.conditions, compiled)
 	}
+}
+
+// has makes the last expression a variable, and returns what its value depends on. After the end of
+// the budget nothing reads variables.
+func (c *compilation) has(name string, before []variable) has {
+	if c.ended == "" {
+		return c.variable(name, before)
+	}
+	last := len(c.added) - 1
+	c.added, c.defined = c.added[:last], append(c.defined, c.added[last])
+	return 0
 }
 
 type compilation struct {

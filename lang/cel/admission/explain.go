@@ -1,17 +1,19 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -56,8 +58,8 @@ type part struct {
 	decides bool
 	// other is a program of another language in place of the expression.
 	other rule.Program
-	env   *cel.Env
-	ast   *cel.Ast
+	env   *celgo.Env
+	ast   *celgo.Ast
 	err   string
 }
 
@@ -71,13 +73,18 @@ func (x *explanation) compile() error {
 		return err
 	}
 	naming, texts, deciding, patching := envs[0], envs[1], envs[2], envs[3]
-	add := func(to *[]part, env *cel.Env, p part) *part {
-		var issues *cel.Issues
-		if p.env = env; p.text == "" {
+	budget := &cel.Budget{}
+	add := func(to *[]part, env *cel.Environment, p part) *part {
+		var issues *celgo.Issues
+		var err error
+		if p.env = env.Env; p.text == "" {
 			*to = append(*to, p)
 			return &(*to)[len(*to)-1]
 		}
-		if p.ast, issues = env.Compile(p.text); issues != nil {
+		switch p.ast, issues, err = env.Check(budget, p.text); {
+		case err != nil:
+			p.err = "compilation failed: " + err.Error()
+		case issues != nil:
 			p.err = "compilation failed: " + objections(p.text, issues)
 		}
 		*to = append(*to, p)
@@ -90,10 +97,11 @@ func (x *explanation) compile() error {
 	}
 	for i, v := range source.Variables {
 		compiled := add(&x.variables, deciding, part{field: fmt.Sprintf("spec.variables[%d].expression", i), name: v.Name, text: v.Expression})
-		var output *cel.Type
+		var output *celgo.Type
 		if compiled.err == "" {
 			output = compiled.ast.OutputType()
 		}
+		budget.Variable(v.Name, cmp.Or(output, celgo.DynType))
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
 	}
 	for i, c := range source.Conditions {
@@ -118,7 +126,7 @@ func (x *explanation) compile() error {
 
 // remembering returns the environments of names, messages, decisions and mutations, which remember
 // macros.
-func remembering(e *environments, s *Source) (envs [4]*cel.Env, err error) {
+func remembering(e *environments, s *Source) (envs [4]*cel.Environment, err error) {
 	data := len(s.Data) > 0
 	for i, d := range []declared{
 		{}, {params: s.Params, data: data}, {params: s.Params, data: data, authorizer: true},
@@ -128,9 +136,11 @@ func remembering(e *environments, s *Source) (envs [4]*cel.Env, err error) {
 		if err != nil {
 			return envs, err
 		}
-		if envs[i], err = env.Extend(cel.EnableMacroCallTracking()); err != nil {
+		tracking, err := env.Extend(celgo.EnableMacroCallTracking())
+		if err != nil {
 			return envs, fmt.Errorf("make CEL environment: %w", err)
 		}
+		envs[i] = cel.Checking(tracking)
 	}
 	return envs, nil
 }
