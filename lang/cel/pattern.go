@@ -45,10 +45,10 @@ func PatternSize(pattern string) float64 {
 
 func instructions(of *syntax.Regexp) float64 {
 	n := 2.0
-	switch of.Op {
-	case syntax.OpLiteral:
+	if of.Op == syntax.OpLiteral {
 		n = float64(len(of.Rune))
-	case syntax.OpRepeat:
+	}
+	if of.Op == syntax.OpRepeat {
 		// One that is bounded below only ends in a loop.
 		times := of.Max
 		if times < 0 {

@@ -27,7 +27,7 @@ func QuantityParses(text string) bool {
 	}
 	// As suffix.go of k8s.io/apimachinery/pkg/api/resource does it, which keeps 32 bits.
 	exponent, err := strconv.ParseInt(suffix[1:], 10, 64)
-	short := int32(exponent) //nolint:gosec // what is lost there is lost here
+	short := int32(exponent)
 	return err != nil || -mostDigits <= short && short <= mostDigits
 }
 
