@@ -47,9 +47,12 @@ var mayImport = []struct {
 	{"lang/cue", []string{".", "api/...", "fact", "rule/...", "lang/...", "internal/breaker"}},
 	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
 	{"lang/cel/meter", []string{"rule"}},
+	// What can be parsed, for objects in any language.
+	{"lang/quantity", nil},
 	{"lang/cel/closure", []string{"lang/cel/meter"}},
+	{"lang/cel/celtest", nil},
 	// Types of expressions are checked against the schemas of kinds.
-	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "kind"}},
+	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "lang/cel/meter", "kind"}},
 	// Each mutation sees the result of those before.
 	{"lang/cel/admission", []string{".", "fact", "rule", "lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.

@@ -102,13 +102,13 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 	case *v1alpha1.ClusterValidatePolicy:
 		c.Rules, problems = compiler.ClusterValidatePolicy(ctx, object)
 	case *usherv1alpha1.ClusterAuthorizationPolicy:
-		c.Access, problems = compileusher.ClusterAuthorizationPolicy(object, p.Position("").File != "")
+		c.Access, problems = compileusher.ClusterAuthorizationPolicy(ctx, object, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
-		c.Access, problems = compileusher.AuthorizationPolicy(object)
+		c.Access, problems = compileusher.AuthorizationPolicy(ctx, object)
 	case *usherv1alpha1.ClusterPolicyExemption:
-		c.Exemption, problems = compileusher.ClusterPolicyExemption(object)
+		c.Exemption, problems = compileusher.ClusterPolicyExemption(ctx, object)
 	case *usherv1alpha1.PolicyExemption:
-		c.Exemption, problems = compileusher.PolicyExemption(object)
+		c.Exemption, problems = compileusher.PolicyExemption(ctx, object)
 	case *usherv1alpha1.ClusterObjectPolicy:
 		c.Object, problems = compileusher.ClusterObjectPolicy(ctx, object, compiler)
 		c.Rules = c.Object.Rules()
@@ -116,11 +116,11 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 		c.Object, problems = compileusher.ObjectPolicy(ctx, object, compiler)
 		c.Rules = c.Object.Rules()
 	case *admissionv1.MutatingAdmissionPolicy:
-		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(object)
+		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(ctx, object)
 	case *admissionv1.MutatingAdmissionPolicyBinding:
 		c.Binding, problems = admissionregistration.MutatingAdmissionPolicyBinding(object)
 	case *admissionv1.ValidatingAdmissionPolicy:
-		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(object)
+		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(ctx, object)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
 		c.Binding, problems = admissionregistration.ValidatingAdmissionPolicyBinding(object)
 	default:

@@ -36,8 +36,9 @@ func (c *Compiled) lacking(r rule.Release) []rule.Problem {
 			Do: "let Usher enforce it, or write an older version",
 		})
 	}
+	var portability admission.Portability
 	for _, e := range c.expressions() {
-		what, first, err := admission.Lacks(r, e.Text)
+		what, first, err := portability.Lacks(r, e.Text)
 		switch {
 		case err != nil:
 			problems = append(problems, rule.Problem{Severity: rule.Error, Field: e.Field, What: err.Error(), Do: "report this as a defect"})

@@ -6,6 +6,7 @@
 package admissionregistration
 
 import (
+	"context"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -13,6 +14,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
@@ -44,8 +46,8 @@ type Binding struct {
 func (b *Binding) Policy() usher.PolicyRef { return usher.PolicyRef{Kind: b.kind, Name: b.policy} }
 
 // ValidatingAdmissionPolicy compiles a policy. Problems have no Policy and no File.
-func ValidatingAdmissionPolicy(p *admissionv1.ValidatingAdmissionPolicy) (*Policy, []rule.Problem) {
-	var c spec.Compilation
+func ValidatingAdmissionPolicy(ctx context.Context, p *admissionv1.ValidatingAdmissionPolicy) (*Policy, []rule.Problem) {
+	c := spec.Compilation{Budget: cel.Budget{Context: ctx}}
 	compiled := &Policy{kind: validatingKind, name: p.Name, params: p.Spec.ParamKind}
 	source := compiled.head(&c, p.Spec.MatchConstraints, p.Spec.FailurePolicy)
 	source.Variables, source.Conditions = c.Variables(p.Spec.Variables), c.Conditions(p.Spec.MatchConditions)
@@ -69,7 +71,7 @@ func (p *Policy) head(c *spec.Compilation, constraints *admissionv1.MatchResourc
 
 // compile compiles the expressions, and returns all problems.
 func (p *Policy) compile(c *spec.Compilation, source admission.Source) []rule.Problem {
-	program, problems := admission.Compile(source)
+	program, problems := admission.CompileWithin(&c.Budget, source)
 	p.program = program
 	return append(c.Problems, problems...)
 }

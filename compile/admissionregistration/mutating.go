@@ -1,9 +1,11 @@
 package admissionregistration
 
 import (
+	"context"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/usher-dev/usher/compile/spec"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -20,8 +22,8 @@ const (
 )
 
 // MutatingAdmissionPolicy compiles a policy. Problems have no Policy and no File.
-func MutatingAdmissionPolicy(p *admissionv1.MutatingAdmissionPolicy) (*Policy, []rule.Problem) {
-	var c spec.Compilation
+func MutatingAdmissionPolicy(ctx context.Context, p *admissionv1.MutatingAdmissionPolicy) (*Policy, []rule.Problem) {
+	c := spec.Compilation{Budget: cel.Budget{Context: ctx}}
 	compiled := &Policy{kind: mutatingKind, name: p.Name, params: p.Spec.ParamKind}
 	source := compiled.head(&c, p.Spec.MatchConstraints, p.Spec.FailurePolicy)
 	c.Writes("spec.matchConstraints", &compiled.match)

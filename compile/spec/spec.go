@@ -18,7 +18,11 @@ import (
 )
 
 // A Compilation gathers what is wrong with one object.
-type Compilation struct{ Problems []rule.Problem }
+type Compilation struct {
+	Problems []rule.Problem
+	// Budget is that of all expressions of the object.
+	Budget cel.Budget
+}
 
 // Fail adds an error.
 func (c *Compilation) Fail(field, what, do string) {

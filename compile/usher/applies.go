@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
@@ -95,7 +96,7 @@ type conditions struct {
 	object, old *usher.Paths
 }
 
-func conditionsOf(all []admission.Named) (*conditions, []rule.Problem) {
+func conditionsOf(budget *cel.Budget, all []admission.Named) (*conditions, []rule.Problem) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -106,7 +107,7 @@ func conditionsOf(all []admission.Named) (*conditions, []rule.Problem) {
 		source.Validations = append(source.Validations, admission.Validation{Expression: named.Expression})
 	}
 	var problems []rule.Problem
-	c.program, problems = admission.Compile(source)
+	c.program, problems = admission.CompileWithin(budget, source)
 	for i := range problems {
 		problems[i].Field = strings.Replace(problems[i].Field, "spec.validations", "spec.matchConditions", 1)
 	}

@@ -21,7 +21,7 @@ func (c *compilation) conditions(field string, written []v1alpha1.Condition) []a
 			c.fail(at+".cel", "the condition has no expression", "write one such as 'mfa' in request.groups")
 			continue
 		}
-		predicate, problems := authorization.Compile(source)
+		predicate, problems := authorization.CompileWithin(&c.budget, source)
 		for _, p := range problems {
 			p.Field = at + ".cel"
 			c.problems = append(c.problems, p)

@@ -1,6 +1,7 @@
 package usher
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,20 +14,21 @@ import (
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/compile/spec"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
 // ClusterPolicyExemption compiles an exemption for the whole cluster; nil if it has errors. Problems
 // have no Policy and no File.
-func ClusterPolicyExemption(x *v1alpha1.ClusterPolicyExemption) (*rule.Exemption, []rule.Problem) {
-	c := newExempting(usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: x.Name})
+func ClusterPolicyExemption(ctx context.Context, x *v1alpha1.ClusterPolicyExemption) (*rule.Exemption, []rule.Problem) {
+	c := newExempting(ctx, usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: x.Name})
 	return c.compile(&x.ObjectMeta, &x.Spec)
 }
 
 // PolicyExemption compiles an exemption for its own namespace; nil if it has errors, or no
 // namespace. Problems have no Policy and no File.
-func PolicyExemption(x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Problem) {
-	c := newExempting(usher.PolicyRef{Kind: "PolicyExemption", Namespace: x.Namespace, Name: x.Name})
+func PolicyExemption(ctx context.Context, x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Problem) {
+	c := newExempting(ctx, usher.PolicyRef{Kind: "PolicyExemption", Namespace: x.Namespace, Name: x.Name})
 	// What its author may not read, its conditions do not read either.
 	c.facts = &fact.Bounds{Namespace: x.Namespace}
 	compiled, problems := c.compile(&x.ObjectMeta, &x.Spec)
@@ -44,8 +46,8 @@ type exempting struct {
 	facts *fact.Bounds
 }
 
-func newExempting(ref usher.PolicyRef) *exempting {
-	return &exempting{to: &rule.Exemption{Ref: ref}}
+func newExempting(ctx context.Context, ref usher.PolicyRef) *exempting {
+	return &exempting{Compilation: spec.Compilation{Budget: cel.Budget{Context: ctx}}, to: &rule.Exemption{Ref: ref}}
 }
 
 func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSpec) (*rule.Exemption, []rule.Problem) {
@@ -165,7 +167,7 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 	}
 	a.read()
 	c.apply(a)
-	conditions, problems := conditionsOf(c.Conditions(s.MatchConditions))
+	conditions, problems := conditionsOf(&c.Budget, c.Conditions(s.MatchConditions))
 	c.Problems = append(c.Problems, problems...)
 	if conditions != nil {
 		c.apply(conditions)

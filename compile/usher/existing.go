@@ -84,7 +84,7 @@ func (o *Object) compileExisting(c *spec.Compilation, s *v1alpha1.ObjectPolicySp
 // policy.
 func (o *Object) changes(c *spec.Compilation, written *v1alpha1.ExistingObjects) *admission.Program {
 	own := &spec.Compilation{}
-	program, problems := admission.Compile(admission.Source{Params: o.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
+	program, problems := admission.CompileWithin(&c.Budget, admission.Source{Params: o.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
 	for _, p := range slices.Concat(own.Problems, problems) {
 		p.Field = strings.Replace(p.Field, "spec.", existingRule+".", 1)
 		c.Problems = append(c.Problems, p)

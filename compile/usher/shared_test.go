@@ -238,7 +238,7 @@ owner: o
 		t.Fatal(err)
 	}
 	x.Spec.ExpiresAt = metav1.NewTime(time.Now().Add(time.Hour))
-	exemption, problems := compileusher.ClusterPolicyExemption(x)
+	exemption, problems := compileusher.ClusterPolicyExemption(t.Context(), x)
 	if exemption == nil {
 		t.Fatal(problems)
 	}

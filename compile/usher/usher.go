@@ -5,20 +5,22 @@
 package usher
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
 // ClusterAuthorizationPolicy compiles a policy for the whole cluster. Only one from a file
 // can be in the tier safeguard. Problems have no Policy and no File.
-func ClusterAuthorizationPolicy(p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*authz.Rule, []rule.Problem) {
-	c := compilation{policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
+func ClusterAuthorizationPolicy(ctx context.Context, p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*authz.Rule, []rule.Problem) {
+	c := compilation{budget: cel.Budget{Context: ctx}, policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
 	c.policy.Tier = c.tier(p.Spec.Tier)
 	if c.policy.Tier == authz.Safeguard && p.UID != "" && !fromFile {
 		c.fail("spec.tier", "policies of a cluster cannot be in the tier safeguard", "use platform, or put the policy into a file on the server")
@@ -30,8 +32,9 @@ func ClusterAuthorizationPolicy(p *v1alpha1.ClusterAuthorizationPolicy, fromFile
 
 // AuthorizationPolicy compiles a policy for its own namespace; one without namespace has no
 // rules. Problems have no Policy and no File.
-func AuthorizationPolicy(p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
+func AuthorizationPolicy(ctx context.Context, p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
 	c := compilation{
+		budget: cel.Budget{Context: ctx},
 		own:    p.Namespace,
 		policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: p.Namespace, Name: p.Name}, Tier: authz.Namespace},
 	}
@@ -52,6 +55,8 @@ type compilation struct {
 	own      string
 	rules    []*authz.Rule
 	problems []rule.Problem
+	// budget is that of all conditions.
+	budget cel.Budget
 }
 
 func (c *compilation) result() ([]*authz.Rule, []rule.Problem) {

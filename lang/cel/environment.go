@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -33,6 +34,8 @@ type Environment struct {
 
 	interpreter interpreter.Interpreter
 	closures    closure.Compiler
+	// parsers are those that are not in use.
+	parsers sync.Pool
 }
 
 // Kubernetes returns the environment of API servers, with more options, one after the other.
@@ -83,18 +86,6 @@ func (e *Environment) Unbounded() []string {
 	return names
 }
 
-// Check parses and checks an expression. The error is a panic of the compiler, which does not survive
-// [?object.x], for example.
-func (e *Environment) Check(text string) (ast *cel.Ast, issues *cel.Issues, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("the compiler panicked: %v", panicked)
-		}
-	}()
-	ast, issues = e.Compile(text)
-	return ast, issues, nil
-}
-
 // standard are the options of all programs, in the order of cel-go.
 func standard() []interpreter.PlannerOption {
 	return []interpreter.PlannerOption{
@@ -136,7 +127,7 @@ func (e *Environment) planClosure(ast *celast.AST) (*Program, error) {
 	folded := map[int64]interpreter.Interpretable{}
 	_, err := e.plan(ast, interpreter.CustomDecorator(foldConstants), interpreter.CustomDecorator(func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 		switch i.(type) {
-		case interpreter.InterpretableConst, *quantity:
+		case interpreter.InterpretableConst, *parsedQuantity:
 			folded[i.ID()] = i
 		}
 		return i, nil

@@ -5,6 +5,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/lang/quantity"
 )
 
 // maxFolded is the longest text that is parsed when a program is made.
@@ -22,7 +24,7 @@ func foldConstants(i interpreter.Interpretable) (interpreter.Interpretable, erro
 		if !ok {
 			return i, nil
 		}
-		if text, ok := constant.Value().(types.String); ok && len(text) > maxFolded {
+		if text, ok := constant.Value().(types.String); ok && (len(text) > maxFolded || !quantity.Parses(string(text))) {
 			return i, nil
 		}
 	}
@@ -31,7 +33,7 @@ func foldConstants(i interpreter.Interpretable) (interpreter.Interpretable, erro
 		return i, nil
 	}
 	if q, ok := value.(apiservercel.Quantity); ok {
-		return &quantity{call: call, value: q}, nil
+		return &parsedQuantity{call: call, value: q}, nil
 	}
 	return interpreter.NewConstValue(call.ID(), value), nil
 }
@@ -46,18 +48,18 @@ func isParser(function string) bool {
 	return false
 }
 
-// A quantity is a call with a constant value. Calculating with a quantity changes how it is
+// A parsedQuantity is a call with a constant value. Calculating with a quantity changes how it is
 // represented, so each evaluation has its own.
-type quantity struct {
+type parsedQuantity struct {
 	call  interpreter.InterpretableCall
 	value apiservercel.Quantity
 }
 
 // ID implements [interpreter.Interpretable].
-func (q *quantity) ID() int64 { return q.call.ID() }
+func (q *parsedQuantity) ID() int64 { return q.call.ID() }
 
 // Eval implements [interpreter.Interpretable].
-func (q *quantity) Eval(interpreter.Activation) ref.Val {
+func (q *parsedQuantity) Eval(interpreter.Activation) ref.Val {
 	own := q.value.DeepCopy()
 	return apiservercel.Quantity{Quantity: &own}
 }

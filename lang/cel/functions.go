@@ -66,7 +66,7 @@ func operatorRule(function string) (callRule, bool) {
 func valueRule(function string) (callRule, bool) {
 	switch function {
 	case "bool", "double", "duration", "int", "timestamp", "uint":
-		return callRule{unit, toScalar, parsing(0)}, true
+		return callRule{unit, toScalar, understanding(0)}, true
 	case "size":
 		return callRule{unit, toScalar, measuring}, true
 	case "type", "hasValue", "optional.none":
@@ -188,21 +188,21 @@ func kubernetesRule(function string) (callRule, bool) {
 	case "isQuantity", "quantity":
 		return callRule{reading(factor, 0), toScalar, quantifying}, true
 	case "isURL", "isSemver", "isIP", "isCIDR":
-		return callRule{reading(factor, 0), toScalar, parsing(0)}, true
+		return callRule{reading(factor, 0), toScalar, understanding(0)}, true
 	case "url", "semver", "ip", "cidr":
-		return callRule{reading(factor, 0), func(args []argument) Measure { return toFirst(args).or(AtMost(16)) }, parsing(0)}, true
+		return callRule{reading(factor, 0), func(args []argument) Measure { return toFirst(args).or(AtMost(16)) }, understanding(0)}, true
 	case "ip.isCanonical":
-		return callRule{reading(2*factor, 0), toScalar, parsing(0)}, true
+		return callRule{reading(2*factor, 0), toScalar, understanding(0)}, true
 	case "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery":
 		// Escaping makes up to 12 characters of one.
 		value := func(args []argument) Measure { m := scaled(16)(args).plus(AtMost(8)); m.count = m.weight; return m }
 		return callRule{unit, value, locator}, true
 	case "containsIP", "containsCIDR":
-		return callRule{func(args []argument) polynomial { return reading(factor, 1)(args).plus(constant(16)) }, toScalar, parsing(1)}, true
+		return callRule{func(args []argument) polynomial { return reading(factor, 1)(args).plus(constant(16)) }, toScalar, understanding(1)}, true
 	case "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast":
 		return callRule{unit, func([]argument) Measure { return AtMost(16) }, nothing}, true
 	case "sign", "asInteger", "isInteger", "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch":
-		return callRule{unit, toScalar, nothing}, true
+		return callRule{unit, toScalar, calculating}, true
 	case "validate":
 		return callRule{validating, func(args []argument) Measure { return scaled(8)(args[1:]).plus(AtMost(8192)) }, validation}, true
 	case "format.named":

@@ -28,7 +28,7 @@ func TestJoinedBytes(t *testing.T) {
 		{"a long constant", "b'abcdefghijklmnopqrstuvwxyzabcdefghi' + bytes(x)", "abcdefghijklmnopqrstuvwxyzabcdefghix"},
 		{"in a loop", "[b'abcde' + bytes(x)].map(b, [b'1', b'2'].map(n, b + n))[0][0]", "abcdex1"},
 	} {
-		ast, issues, err := env.Check(row.expression)
+		ast, issues, err := env.Check(&cel.Budget{}, row.expression)
 		if err != nil || issues.Err() != nil {
 			t.Fatal(row.reason, err, issues.Err())
 		}

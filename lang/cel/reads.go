@@ -3,6 +3,7 @@ package cel
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -24,8 +25,17 @@ type Reads struct {
 // A Source says what a value is a part of.
 type Source struct {
 	origins []origin
-	fields  map[string]Source
+	// fields are those of the variable record, where the value may be that.
+	record string
+	fields map[string]Source
 }
+
+// A value that may come from more places, or from deeper in one, counts as a part of what these are in:
+// what an expression reads may be more than it says, never less.
+const (
+	mostOrigins = 64
+	mostSteps   = 64
+)
 
 type origin struct {
 	name string
@@ -35,10 +45,14 @@ type origin struct {
 // Variable is the source of a variable.
 func Variable(name string) Source { return Source{origins: []origin{{name: name}}} }
 
-// SourceFields is the source of a value whose fields have sources of their own.
+// SourceFields is the source of a variable whose fields have sources of their own, none of which has
+// fields. Fields may be added until the last expression is.
 func SourceFields(name string, fields map[string]Source) Source {
-	return Source{origins: []origin{{name: name}}, fields: fields}
+	return Source{origins: []origin{{name: name}}, record: name, fields: fields}
 }
+
+// HasFields reports whether the value may be that of a variable with fields.
+func (s Source) HasFields() bool { return s.fields != nil }
 
 // Add adds what an expression reads, and returns the source of its value: the value itself counts as
 // read only if it is added with [Reads.AddValue]. Names have the sources of the variables.
@@ -174,27 +188,47 @@ func (t *tracing) ident(name string) Source {
 }
 
 func (s Source) field(name string) Source {
-	if field, ok := s.fields[name]; ok {
-		return field
-	}
+	field, known := s.fields[name]
 	var part Source
 	for _, o := range s.origins {
-		part.origins = append(part.origins, origin{o.name, append(slices.Clone(o.path), name)})
+		switch {
+		case known && o.name == s.record:
+		case len(o.path) >= mostSteps:
+			part.origins = append(part.origins, o)
+		default:
+			part.origins = append(part.origins, origin{o.name, append(slices.Clone(o.path), name)})
+		}
 	}
-	return part
+	if !known {
+		return part
+	}
+	return field.or(part)
 }
 
 func (s Source) or(other Source) Source {
-	both := Source{origins: append(slices.Clone(s.origins), other.origins...)}
-	for _, fields := range []map[string]Source{s.fields, other.fields} {
-		for name, field := range fields {
-			if both.fields == nil {
-				both.fields = map[string]Source{}
+	both := s
+	if s.fields == nil {
+		both.record, both.fields = other.record, other.fields
+	}
+	both.origins = slices.Clone(s.origins)
+	for _, o := range other.origins {
+		if len(both.origins) >= mostOrigins {
+			o.path = nil
+			for i := range both.origins {
+				both.origins[i].path = nil
 			}
-			both.fields[name] = both.fields[name].or(field)
+			slices.SortFunc(both.origins, func(a, b origin) int { return strings.Compare(a.name, b.name) })
+			both.origins = slices.CompactFunc(both.origins, origin.equal)
+		}
+		if !slices.ContainsFunc(both.origins, o.equal) {
+			both.origins = append(both.origins, o)
 		}
 	}
 	return both
+}
+
+func (o origin) equal(other origin) bool {
+	return o.name == other.name && slices.Equal(o.path, other.path)
 }
 
 func (t *tracing) call(c celast.CallExpr) Source {

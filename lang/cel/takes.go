@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -10,6 +11,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/lang/cel/meter"
+	"github.com/usher-dev/usher/lang/quantity"
 )
 
 // What calls take at most, in nanoseconds and bytes: see [meter.Bound].
@@ -26,8 +28,8 @@ func nothing(m *meter.Meter, _, _, _, _ ref.Val) { m.Spend(50) }
 // comparison is for what compares two values.
 func comparison(m *meter.Meter, left, right, _, _ ref.Val) { m.Compare(left, right) }
 
-// parsing is for what understands a text, which is the argument at an index.
-func parsing(index int) meter.Bound {
+// understanding is for what understands a text, which is the argument at an index.
+func understanding(index int) meter.Bound {
 	return func(m *meter.Meter, a, b, _, _ ref.Val) {
 		text := a
 		if index == 1 {
@@ -226,17 +228,18 @@ func ranging(m *meter.Meter, n, _, _, _ ref.Val) {
 	}
 }
 
-// quantifying is for quantity and isQuantity. The digits of a number are converted one by one, and an
-// exponent becomes a number of that many digits.
+// quantifying is for quantity and isQuantity.
 func quantifying(m *meter.Meter, text, _, _, _ ref.Val) {
 	s, _ := text.(types.String)
-	n := int64(len(s))
-	var exponent int64
-	if at := strings.IndexAny(string(s), "eE"); at >= 0 {
-		exponent = number(strings.TrimLeft(string(s)[at+1:], "+-"))
+	if !quantity.Parses(string(s)) {
+		// A number of as many digits as its exponent says takes any time, and so does each comparison with it.
+		m.Call(math.MaxInt64, 0)
 	}
-	m.Call(parseNanos*(n+1)+product(n, n)/500+product(exponent, exponent)/8, 16*n+exponent+64)
+	m.Call(parseNanos*(int64(len(s))+1), 16*int64(len(s))+64)
 }
+
+// calculating is for what is done with quantities, which have at most a thousand digits.
+func calculating(m *meter.Meter, _, _, _, _ ref.Val) { m.Spend(2000) }
 
 // locator is for parts of a URL.
 func locator(m *meter.Meter, url, _, _, _ ref.Val) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/lang/quantity"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -143,6 +144,9 @@ func readQuantities(value any) (map[string]resource.Quantity, error) {
 			text = strconv.FormatInt(v, 10)
 		case float64:
 			text = strconv.FormatFloat(v, 'g', -1, 64)
+		}
+		if !quantity.Parses(text) {
+			return nil, fmt.Errorf("%s: %.30q: a quantity has at most 1000 digits, and an exponent of at most 1000", name, text)
 		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil {

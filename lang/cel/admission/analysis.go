@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"maps"
 	"slices"
 
 	celgo "github.com/google/cel-go/cel"
@@ -180,11 +179,16 @@ func (a *analysis) variable(name string, before []variable) has {
 	last := len(a.added) - 1
 	a.added[last].name = name
 	a.added, a.defined = a.added[:last], append(a.defined, a.added[last])
+	if a.from.HasFields() {
+		// The value may be that of all variables.
+		a.reads.AddValue(a.from)
+		a.from = cel.Source{}
+	}
 	a.origins[name] = a.from
 	a.from = cel.Source{}
 	a.into(&a.limits.variables)
 	a.measures[variablesName] = a.measures[variablesName].With(name, a.value)
-	a.sources[variablesName] = cel.SourceFields(variablesName, maps.Clone(a.origins))
+	a.sources[variablesName] = cel.SourceFields(variablesName, a.origins)
 	var depends has
 	for name, h := range map[string]has{
 		requestName: asConditions, namespaceName: withNamespace, authorizerName: withAuthorizer, resourceName: withAuthorizer,

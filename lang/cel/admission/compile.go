@@ -8,6 +8,7 @@ package admission
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,15 +119,21 @@ type variable struct {
 // With problems of severity Error the program evaluates to what an API server makes of expressions
 // that do not compile.
 func Compile(s Source) (*Program, []rule.Problem) {
+	return CompileWithin(&cel.Budget{}, s)
+}
+
+// CompileWithin is Compile with the budget of a policy. What is not compiled before its context is done
+// is a problem that is Pending.
+func CompileWithin(budget *cel.Budget, s Source) (*Program, []rule.Problem) {
 	p := &Program{source: s}
-	c, err := p.compile((*cel.Environment).Plan)
+	c, err := p.compile(budget, (*cel.Environment).Plan)
 	if err != nil {
 		return nil, []rule.Problem{{Severity: rule.Error, Field: "spec", What: err.Error(), Do: "report this as a defect"}}
 	}
 	p.counted = sync.OnceValue(func() []*cel.Program {
 		// What compiled once compiles again.
 		again := &Program{source: s}
-		c, err := again.compile(func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
+		c, err := again.compile(&cel.Budget{}, func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
 			return e.PlanCounted(ast, celconfig.PerCallLimit)
 		})
 		if err != nil {
@@ -142,11 +149,11 @@ func Compile(s Source) (*Program, []rule.Problem) {
 type planner func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error)
 
 // compile compiles the expressions of the source into p.
-func (p *Program) compile(plan planner) (*compilation, error) {
+func (p *Program) compile(budget *cel.Budget, plan planner) (*compilation, error) {
 	e := takeEnvironments()
 	defer e.release()
 	c := &compilation{
-		environments: e, plan: plan, analysis: newAnalysis(), optionals: map[string]bool{},
+		environments: e, budget: budget, plan: plan, analysis: newAnalysis(), optionals: map[string]bool{},
 		declared: declared{params: p.source.Params, authorizer: true, data: len(p.source.Data) > 0},
 	}
 	if _, err := e.with(c.declared); err != nil {
@@ -199,8 +206,9 @@ func (c *compilation) named(p *Program) {
 	for i, v := range p.source.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
 		c.environments.variables.Fields[v.Name] = required(v.Name, declaredType(output))
+		c.budget.Variable(v.Name, cmp.Or(output, celgo.DynType))
 		c.optionals[v.Name] = output != nil && output.TypeName() == optionalType
-		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.variable(v.Name, p.variables)})
+		p.variables = append(p.variables, variable{name: v.Name, expression: compiled, has: c.has(v.Name, p.variables)})
 	}
 	for i := range p.variables {
 		p.identify(&p.variables[i].expression, &c.defined[i], i)
@@ -212,11 +220,25 @@ func (c *compilation) named(p *Program) {
 	}
 }
 
+// has makes the last expression a variable, and returns what its value depends on. After the end of
+// the budget nothing reads variables.
+func (c *compilation) has(name string, before []variable) has {
+	if c.ended == "" {
+		return c.variable(name, before)
+	}
+	last := len(c.added) - 1
+	c.added, c.defined = c.added[:last], append(c.defined, c.added[last])
+	return 0
+}
+
 type compilation struct {
 	*environments
 	analysis
 
-	plan planner
+	plan   planner
+	budget *cel.Budget
+	// ended says why nothing more is compiled; a problem says so, too.
+	ended string
 	// optionals are the variables whose values are optional.
 	optionals map[string]bool
 	patched   usher.Paths
@@ -245,9 +267,17 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 	if err != nil {
 		return failed(err.Error())
 	}
-	ast, issues, err := env.Check(text)
+	if c.ended != "" {
+		c.add(nil)
+		return expression{text: text, err: &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: c.ended}}, nil
+	}
+	ast, issues, err := env.Check(c.budget, text)
 	if err != nil {
-		return failed("compilation failed: " + err.Error())
+		what := "compilation failed: " + err.Error()
+		if c.budget.Done() != nil {
+			c.ended = what
+		}
+		return failed(what, rule.Problem{Severity: rule.Error, What: what, Pending: !errors.Is(err, cel.ErrTooLarge) && c.ended != ""})
 	}
 	if issues != nil {
 		return failed("compilation failed: "+issues.String(), cel.Problems(text, issues)...)
@@ -292,6 +322,10 @@ func objections(text string, issues *celgo.Issues) string {
 // advice says what to do about an error of the compiler.
 func (c *compilation) advice(what string) string {
 	switch {
+	case strings.Contains(what, cel.ErrTooLarge.Error()):
+		return "write less in one policy: see docs/cel.md for what expressions may take"
+	case strings.Contains(what, "not compiled in time"):
+		return "it is tried again"
 	case strings.Contains(what, "undeclared reference to 'params'"):
 		return "set spec.paramKind: without it there are no params"
 	case strings.Contains(what, "undeclared reference to 'data'"):

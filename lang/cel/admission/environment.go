@@ -33,11 +33,9 @@ type declared struct {
 	patchTypes bool
 }
 
-// An environments compiles the expressions of one policy at a time. There is one, because making
-// one takes milliseconds, and its programs keep it in memory.
+// An environments compiles the expressions of one policy at a time. There are as many as policies
+// that were compiled at the same time: its programs keep one in memory.
 type environments struct {
-	sync.Mutex
-
 	// of are the environments that were needed.
 	of map[declared]*cel.Environment
 	// variables and data are the types of the variables of these names. Their fields are those of
@@ -46,25 +44,35 @@ type environments struct {
 	request, namespace *apiservercel.DeclType
 }
 
-// shared are the environments of all policies.
-var shared = sync.OnceValue(func() *environments {
+// idle are environments that are not in use, the one used last at the end.
+var idle struct {
+	sync.Mutex
+
+	environments []*environments
+}
+
+// takeEnvironments returns environments for the caller alone, until they are released. Nobody waits
+// for anybody else's expressions.
+func takeEnvironments() *environments {
+	idle.Lock()
+	defer idle.Unlock()
+	if last := len(idle.environments) - 1; last >= 0 {
+		e := idle.environments[last]
+		idle.environments = idle.environments[:last]
+		return e
+	}
 	return &environments{
 		of: map[declared]*cel.Environment{}, variables: object("kubernetes.variables"), data: object("kubernetes.data"),
 		request: requestType(), namespace: namespaceType(),
 	}
-})
-
-// takeEnvironments returns the environments for the caller alone, until they are released.
-func takeEnvironments() *environments {
-	e := shared()
-	e.Lock()
-	return e
 }
 
 func (e *environments) release() {
 	clear(e.variables.Fields)
 	clear(e.data.Fields)
-	e.Unlock()
+	idle.Lock()
+	defer idle.Unlock()
+	idle.environments = append(idle.environments, e)
 }
 
 // with returns the environment that declares what API servers declare

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,13 +74,18 @@ func (x *explanation) compile() error {
 		return err
 	}
 	naming, texts, deciding, patching := envs[0], envs[1], envs[2], envs[3]
+	budget := &cel.Budget{}
 	add := func(to *[]part, env remembering, p part) *part {
 		var issues *celgo.Issues
+		var err error
 		if p.recorder = env.recorder; p.text == "" {
 			*to = append(*to, p)
 			return &(*to)[len(*to)-1]
 		}
-		if p.ast, issues = env.macros.Compile(p.text); issues != nil {
+		switch p.ast, issues, err = env.macros.Check(budget, p.text); {
+		case err != nil:
+			p.err = "compilation failed: " + err.Error()
+		case issues != nil:
 			p.err = "compilation failed: " + objections(p.text, issues)
 		}
 		*to = append(*to, p)
@@ -96,6 +102,7 @@ func (x *explanation) compile() error {
 		if compiled.err == "" {
 			output = compiled.ast.OutputType()
 		}
+		budget.Variable(v.Name, cmp.Or(output, celgo.DynType))
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
 	}
 	for i, c := range source.Conditions {
@@ -120,8 +127,7 @@ func (x *explanation) compile() error {
 
 // A remembering environment remembers macros, of which it compiles expressions for a recorder.
 type remembering struct {
-	macros   *celgo.Env
-	recorder *cel.Environment
+	macros, recorder *cel.Environment
 }
 
 // rememberingEnvironments returns those of names, messages, decisions and mutations.
@@ -135,10 +141,11 @@ func rememberingEnvironments(e *environments, s *Source) (envs [4]remembering, e
 		if err != nil {
 			return envs, err
 		}
-		envs[i].recorder = env
-		if envs[i].macros, err = env.Extend(celgo.EnableMacroCallTracking()); err != nil {
+		tracking, err := env.Extend(celgo.EnableMacroCallTracking())
+		if err != nil {
 			return envs, fmt.Errorf("make CEL environment: %w", err)
 		}
+		envs[i] = remembering{cel.Checking(tracking), env}
 	}
 	return envs, nil
 }

@@ -64,14 +64,14 @@ func CompileAny(s Source, texts ...string) (*Corpus, error) {
 func compileAny(s Source, plan planner, texts []string) (*Program, []*celgo.Ast, error) {
 	e := takeEnvironments()
 	defer e.release()
-	c := &compilation{environments: e, plan: plan, declared: declared{params: s.Params, authorizer: true}, analysis: newAnalysis()}
+	c := &compilation{environments: e, budget: &cel.Budget{}, plan: plan, declared: declared{params: s.Params, authorizer: true}, analysis: newAnalysis()}
 	p := &Program{source: s}
 	var asts []*celgo.Ast
 	compile := func(field, text string, outputs ...*celgo.Type) (expression, *celgo.Type) {
 		compiled, output := c.compile(field, text, outputs...)
 		var ast *celgo.Ast
 		if compiled.err == nil {
-			ast, _, _ = e.of[c.declared].Check(text)
+			ast, _, _ = e.of[c.declared].Check(&cel.Budget{}, text)
 		}
 		asts = append(asts, ast)
 		return compiled, output
@@ -148,7 +148,7 @@ func CompileBoth(s Source, texts ...string) (*Corpus, error) {
 		}
 		return closures, err
 	}
-	c := &compilation{environments: e, plan: plan, declared: declared{params: s.Params, authorizer: true, patchTypes: true}, analysis: newAnalysis()}
+	c := &compilation{environments: e, budget: &cel.Budget{}, plan: plan, declared: declared{params: s.Params, authorizer: true, patchTypes: true}, analysis: newAnalysis()}
 	all := &Program{source: s}
 	for i, v := range s.Variables {
 		compiled, output := c.compile(fmt.Sprintf("spec.variables[%d].expression", i), v.Expression, celgo.AnyType, celgo.DynType)
@@ -175,7 +175,7 @@ func Sizes(m *rule.Memo) map[string]cel.Size { return rule.Kept[memo](m).ofPaths
 // CompileInterpreted is Compile to programs of cel-go that do not count their cost.
 func CompileInterpreted(s Source) (*Program, error) {
 	p := &Program{source: s}
-	c, err := p.compile(func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
+	c, err := p.compile(&cel.Budget{}, func(e *cel.Environment, ast *celgo.Ast) (*cel.Program, error) {
 		return e.PlanPart(ast, ast.NativeRep().Expr())
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"sync"
@@ -42,11 +43,12 @@ func trace(s *Source) *traced {
 	if err != nil {
 		return nil
 	}
+	budget := &cel.Budget{}
 	compile := func(text string) *celgo.Ast {
 		if text == "" {
 			return nil
 		}
-		ast, issues, err := env.Check(text)
+		ast, issues, err := env.Check(budget, text)
 		if err != nil || issues.Err() != nil {
 			return nil
 		}
@@ -61,6 +63,7 @@ func trace(s *Source) *traced {
 		if t.variables[v.Name] = compile(v.Expression); t.variables[v.Name] != nil {
 			output = t.variables[v.Name].OutputType()
 		}
+		budget.Variable(v.Name, cmp.Or(output, celgo.DynType))
 		e.variables.Fields[v.Name] = required(v.Name, declaredType(output))
 	}
 	for i := range s.Validations {

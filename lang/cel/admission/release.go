@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -35,16 +36,16 @@ func environmentOf(r rule.Release) (*celgo.Env, error) {
 
 // releases have the environments that were used.
 var releases = sync.OnceValue(func() *environmentsOfReleases {
-	return &environmentsOfReleases{made: map[rule.Release]*celgo.Env{}}
+	return &environmentsOfReleases{made: map[rule.Release]*cel.Environment{}}
 })
 
 type environmentsOfReleases struct {
 	sync.Mutex
 
-	made map[rule.Release]*celgo.Env
+	made map[rule.Release]*cel.Environment
 }
 
-func (e *environmentsOfReleases) of(r rule.Release) (*celgo.Env, error) {
+func (e *environmentsOfReleases) of(r rule.Release) (*cel.Environment, error) {
 	e.Lock()
 	defer e.Unlock()
 	if env := e.made[r]; env != nil {
@@ -54,16 +55,30 @@ func (e *environmentsOfReleases) of(r rule.Release) (*celgo.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make CEL environment of Kubernetes %s: %w", r, err)
 	}
-	e.made[r] = env
-	return env, nil
+	e.made[r] = cel.Checking(env)
+	return e.made[r], nil
+}
+
+// A Portability finds out which releases can do what the expressions of one policy need. The zero
+// Portability works.
+type Portability struct {
+	// budgets are those of compiling the policy for each release.
+	budgets map[rule.Release]*cel.Budget
 }
 
 // Lacks says what a release of Kubernetes lacks that an expression uses, and the first release that
-// has it. The expression compiles for the newest release. What is empty if it lacks nothing.
-func Lacks(r rule.Release, expression string) (what string, first rule.Release, err error) {
+// has it. The expression compiles for the newest release. What is empty if it lacks nothing,
+// and if the policy is too large to be compiled, which another problem says.
+func (p *Portability) Lacks(r rule.Release, expression string) (what string, first rule.Release, err error) {
 	all := rule.Releases()
 	for _, later := range all[slices.IndexFunc(all, func(one rule.Release) bool { return one.Minor() == r.Minor() }):] {
-		lacking, err := lacks(later, expression)
+		if p.budgets == nil {
+			p.budgets = map[rule.Release]*cel.Budget{}
+		}
+		if p.budgets[later] == nil {
+			p.budgets[later] = &cel.Budget{}
+		}
+		lacking, err := lacks(p.budgets[later], later, expression)
 		switch {
 		case err != nil:
 			return "", later, err
@@ -78,7 +93,7 @@ func Lacks(r rule.Release, expression string) (what string, first rule.Release, 
 }
 
 // lacks says what one release lacks, "" for nothing.
-func lacks(r rule.Release, expression string) (what string, err error) {
+func lacks(budget *cel.Budget, r rule.Release, expression string) (what string, err error) {
 	env, err := releases().of(r)
 	if err != nil {
 		return "", err
@@ -89,8 +104,11 @@ func lacks(r rule.Release, expression string) (what string, err error) {
 			what = ""
 		}
 	}()
-	parsed, issues := env.Parse(expression)
-	if issues.Err() != nil {
+	parsed, issues, ended := env.Parse(budget, expression)
+	switch {
+	case ended != nil:
+		return "", nil
+	case issues != nil:
 		return "its syntax", nil
 	}
 	if r.Minor() < selectors {
@@ -98,7 +116,10 @@ func lacks(r rule.Release, expression string) (what string, err error) {
 			return name + "()", nil
 		}
 	}
-	_, issues = env.Check(parsed)
+	if env.Admit(budget, parsed.NativeRep().Expr()) != nil {
+		return "", nil
+	}
+	_, issues = env.Env.Check(parsed)
 	if issues.Err() == nil {
 		return "", nil
 	}

@@ -39,15 +39,15 @@ func TestReleasesOfFunctions(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			since := rule.Releases()[0]
-			what, first, err := admission.Lacks(since, test.expression)
+			what, first, err := new(admission.Portability).Lacks(since, test.expression)
 			if err != nil || what != test.what || first.String() != test.first {
 				t.Errorf("%s lacks %q until %s (%v), want %q until %s", since, what, first, err, test.what, test.first)
 			}
-			if what, _, err := admission.Lacks(first, test.expression); err != nil || what != "" {
+			if what, _, err := new(admission.Portability).Lacks(first, test.expression); err != nil || what != "" {
 				t.Errorf("%s lacks %q (%v)", first, what, err)
 			}
 			for _, earlier := range rule.Releases() {
-				if what, _, _ := admission.Lacks(earlier, test.expression); (what != "") != (earlier.Minor() < first.Minor()) {
+				if what, _, _ := new(admission.Portability).Lacks(earlier, test.expression); (what != "") != (earlier.Minor() < first.Minor()) {
 					t.Errorf("%s lacks %q", earlier, what)
 				}
 			}

@@ -6,6 +6,7 @@
 package authorization
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -43,15 +44,24 @@ var shared = sync.OnceValues(newEnvironment)
 
 // Compile compiles an expression. Problems have no Field, Policy and File.
 func Compile(source string) (authz.Predicate, []rule.Problem) {
+	return CompileWithin(&cel.Budget{}, source)
+}
+
+// CompileWithin is Compile with the budget of a policy. What is not compiled before its context is done
+// is a problem that is Pending.
+func CompileWithin(within *cel.Budget, source string) (authz.Predicate, []rule.Problem) {
 	env, err := shared()
 	if err != nil {
 		return nil, problem(err.Error(), "report this as a defect")
 	}
-	ast, issues, err := env.Check(source)
+	ast, issues, err := env.Check(within, source)
+	if err != nil && within.Done() != nil {
+		return nil, []rule.Problem{{Severity: rule.Error, What: err.Error(), Do: "write less in one policy", Pending: !errors.Is(err, cel.ErrTooLarge)}}
+	}
 	if err != nil {
 		return nil, problem(err.Error(), writeDifferently)
 	}
-	if issues.Err() != nil {
+	if issues != nil {
 		return nil, problems(source, issues)
 	}
 	if !ast.OutputType().IsExactType(celgo.BoolType) {
@@ -67,9 +77,9 @@ func Compile(source string) (authz.Predicate, []rule.Problem) {
 	p.lists = listsOf(ast)
 	// To compile again takes less memory than to keep what few requests need.
 	p.counted = sync.OnceValues(func() (*cel.Program, error) {
-		ast, issues := env.Compile(source)
-		if issues.Err() != nil {
-			return nil, fmt.Errorf("compile %q again: %w", source, issues.Err())
+		ast, issues, err := env.Check(&cel.Budget{}, source)
+		if err = cmp.Or(err, issues.Err()); err != nil {
+			return nil, fmt.Errorf("compile %q again: %w", source, err)
 		}
 		return env.PlanCounted(ast, budget)
 	})

@@ -139,7 +139,7 @@ func TestSameAsInterpreter(t *testing.T) {
 		"the type of": {"type(object.list)", "type(object.map)", "type([object.n])", "type(object.names + object.names)", "type(object.n)", "type(object.nothing)", "type(object.?x)", "dyn(object.map).a", "string(object.n) + string(object.half)"},
 	} {
 		for _, expression := range expressions {
-			ast, issues, err := env.Check(expression)
+			ast, issues, err := env.Check(&cel.Budget{}, expression)
 			if err != nil || issues.Err() != nil {
 				t.Errorf("%s: %s: %v %v", reason, expression, err, issues.Err())
 				continue
@@ -177,7 +177,7 @@ func TestEvaluationsInEvaluations(t *testing.T) {
 		{"a panic that does not decide", "[1, 2].filter(x, inner || x > 0)", "[dyn(b'a')].exists(x, [x].exists(y, y in ['a', 'b']))", "list [1, 2]"},
 	} {
 		program := func(expression string) *cel.Program {
-			ast, issues, err := env.Check(expression)
+			ast, issues, err := env.Check(&cel.Budget{}, expression)
 			if err != nil || issues.Err() != nil {
 				t.Fatal(err, issues.Err())
 			}

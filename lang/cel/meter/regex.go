@@ -26,12 +26,12 @@ func (m *Meter) Regex(pattern string) (states int64) {
 	n := int64(len(pattern))
 	classes := int64(strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`))
 	m.Call(500*n+classes*classBytes, 200*n+classes*classBytes)
-	states = States(pattern)
-	m.Call(stateNanos*states, stateBytes*states)
-	return states
+	size := PatternSize(pattern)
+	m.Call(stateNanos*size, stateBytes*size)
+	return States(pattern)
 }
 
-// States returns how many states a regular expression has at most; 1 if it is invalid.
+// States returns how many states of a regular expression may be active at a time.
 func States(pattern string) int64 {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -41,19 +41,34 @@ func States(pattern string) int64 {
 		// It is looked up as a text.
 		return 1
 	}
-	return 2 + statesOf(parsed)
+	return instructions(parsed)
 }
 
-func statesOf(r *syntax.Regexp) int64 {
-	states := int64(1 + len(r.Rune)/8)
-	if r.Op == syntax.OpLiteral {
-		states = int64(1 + len(r.Rune))
+// PatternSize is at least the number of instructions that a regular expression compiles to, and about
+// in proportion to the memory of its program. It is 0 for what is none.
+func PatternSize(pattern string) int64 {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
 	}
-	for _, part := range r.Sub {
-		states += statesOf(part)
+	return instructions(parsed)
+}
+
+func instructions(of *syntax.Regexp) int64 {
+	n := int64(2 + len(of.Rune)/8)
+	if of.Op == syntax.OpLiteral {
+		n = int64(2 + len(of.Rune))
 	}
-	if r.Op == syntax.OpRepeat {
-		states *= int64(max(r.Min, r.Max, 1))
+	if of.Op == syntax.OpRepeat {
+		// One that is bounded below only ends in a loop.
+		times := of.Max
+		if times < 0 {
+			times = of.Min + 1
+		}
+		return n + int64(times)*(1+instructions(of.Sub[0]))
 	}
-	return states + 1
+	for _, sub := range of.Sub {
+		n += 1 + instructions(sub)
+	}
+	return n
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/usher-dev/usher/lang/cel"
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // constantsOf returns the values that are the same in all requests for a target, by their paths.
@@ -227,11 +228,17 @@ func (f *folder) foldText(e ast.Expr, call ast.CallExpr) {
 	case "contains":
 		f.constant(e, types.Bool(strings.Contains(string(text), string(part))))
 	case "matches":
+		if float64(len(text))*float64(meter.PatternSize(string(part))) > mostMatched {
+			return
+		}
 		if pattern, err := regexp.Compile(string(part)); err == nil {
 			f.constant(e, types.Bool(pattern.MatchString(string(text))))
 		}
 	}
 }
+
+// mostMatched is how many steps of matching a constant text are taken.
+const mostMatched = 1_000_000
 
 // literal returns the value of a literal, nil for other nodes.
 func literal(e ast.Expr) ref.Val {

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
@@ -86,7 +87,7 @@ type Data struct {
 type Checker struct {
 	once sync.Once
 	err  error
-	base *cel.Env
+	base *cel.Environment
 	// functions has the declarations, checked once.
 	functions *checker.Env
 	provider  types.Provider
@@ -96,9 +97,13 @@ type Checker struct {
 func New() *Checker { return &Checker{} }
 
 func (c *Checker) prepare() {
-	c.base, c.err = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv().
+	var base *celgo.Env
+	base, c.err = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv().
 		Extend(apiservercommon.ResolverEnvOption(&mutation.DynamicTypeResolver{}), library.JSONPatch())
 	if c.err != nil {
+		return
+	}
+	if c.base, c.err = cel.New(base); c.err != nil {
 		return
 	}
 	request, namespace := admission.Declared()
@@ -143,14 +148,11 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems
 		return nil, fmt.Errorf("make environment to check types: %w", c.err)
 	}
 	run := &run{Checker: c, set: set, policy: p, found: map[place]*finding{}, reached: map[place]int{}, mentioned: map[string]bool{}}
-	for i := range p.Expressions {
-		parsed, issues := c.base.Parse(p.Expressions[i].Text)
-		if issues.Err() != nil {
-			// Compiling the policy says so.
-			run.parsed = append(run.parsed, nil)
+	for _, parsed := range c.parse(ctx, p.Expressions) {
+		run.parsed = append(run.parsed, parsed)
+		if parsed == nil {
 			continue
 		}
-		run.parsed = append(run.parsed, parsed)
 		for _, name := range variablesIn(parsed.NativeRep().Expr()) {
 			run.mentioned[name] = true
 		}
@@ -161,14 +163,23 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems
 		targets = []Target{{}}
 	}
 	for _, target := range targets {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := run.target(target); err != nil {
+		if err := run.target(ctx, target); err != nil {
 			return nil, err
 		}
 	}
 	return run.problems(), nil
+}
+
+// parse parses the expressions of a policy; nil is one with errors, of which compiling the policy tells.
+func (c *Checker) parse(ctx context.Context, expressions []Expression) []*celgo.Ast {
+	budget := &cel.Budget{Context: ctx}
+	all := make([]*celgo.Ast, len(expressions))
+	for i := range expressions {
+		if parsed, issues, err := c.base.Parse(budget, expressions[i].Text); err == nil && issues == nil {
+			all[i] = parsed
+		}
+	}
+	return all
 }
 
 // A run checks one policy.
@@ -177,7 +188,7 @@ type run struct {
 
 	set    *kind.Set
 	policy *Policy
-	parsed []*cel.Ast
+	parsed []*celgo.Ast
 	// mentioned are the variables that expressions read.
 	mentioned map[string]bool
 	// found has what is wrong, and reached for how many targets a node is evaluated.
@@ -206,7 +217,8 @@ type checked struct {
 }
 
 // target checks all expressions for one kind of objects.
-func (r *run) target(t Target) error {
+func (r *run) target(ctx context.Context, t Target) error {
+	budget := &cel.Budget{Context: ctx}
 	provider := newProvider(r.provider, r.set, t.Kind, r.policy)
 	constants := constantsOf(t)
 	all := make([]*checked, len(r.parsed))
@@ -214,7 +226,7 @@ func (r *run) target(t Target) error {
 		if r.parsed[i] == nil {
 			continue
 		}
-		result, err := r.expression(r.parsed[i].NativeRep(), provider, constants)
+		result, err := r.expression(budget, r.parsed[i].NativeRep(), provider, constants)
 		if err != nil {
 			return err
 		}
@@ -223,6 +235,7 @@ func (r *run) target(t Target) error {
 		switch {
 		case e.Use == Variable:
 			provider.variables[e.Name], provider.paths["variables."+e.Name] = result.result, result.at
+			budget.Variable(e.Name, result.result)
 			if result.constant != nil {
 				constants["variables."+e.Name] = result.constant
 			}
@@ -275,9 +288,12 @@ func (r *run) recordOne(i int, t Target, provider *provider, c *checked) {
 const mostRounds = 8
 
 // expression checks one expression for one target.
-func (r *run) expression(parsed *ast.AST, provider *provider, constants map[string]ref.Val) (*checked, error) {
+func (r *run) expression(budget *cel.Budget, parsed *ast.AST, provider *provider, constants map[string]ref.Val) (*checked, error) {
 	absent := map[int64]mistake{}
 	for range mostRounds {
+		if err := r.base.Admit(budget, parsed.Expr()); err != nil {
+			return nil, fmt.Errorf("check types: %w", err)
+		}
 		f := folder{constants: constants, absent: absent, moved: map[int64]int64{}, factory: ast.NewExprFactory()}
 		folded := ast.Copy(parsed)
 		f.fold(folded.Expr())

@@ -1,6 +1,7 @@
 package typecheck
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -20,9 +21,8 @@ func (c *Checker) Uses(expressions []Expression) []rule.Use {
 	}
 	variables := map[string]path{}
 	var all []rule.Use
-	for i := range expressions {
-		parsed, issues := c.base.Parse(expressions[i].Text)
-		if issues.Err() != nil {
+	for i, parsed := range c.parse(context.Background(), expressions) {
+		if parsed == nil {
 			continue
 		}
 		root := parsed.NativeRep().Expr()
@@ -42,10 +42,12 @@ func (c *Checker) Constants(expressions []Expression) []any {
 		return nil
 	}
 	var all []any
+	seen := map[any]bool{}
 	var collect func(ast.Expr)
 	collect = func(e ast.Expr) {
 		for _, constant := range comparisonsWith("==", e) {
-			if !slices.Contains(all, constant.With) {
+			if !seen[constant.With] {
+				seen[constant.With] = true
 				all = append(all, constant.With)
 			}
 		}
@@ -53,13 +55,16 @@ func (c *Checker) Constants(expressions []Expression) []any {
 			collect(below)
 		}
 	}
-	for i := range expressions {
-		if parsed, issues := c.base.Parse(expressions[i].Text); issues.Err() == nil {
+	for _, parsed := range c.parse(context.Background(), expressions) {
+		if parsed != nil {
 			collect(parsed.NativeRep().Expr())
 		}
 	}
 	return all
 }
+
+// mostUses is how many fields expressions are known to read: each is compared with those before it.
+const mostUses = 2000
 
 // A reader finds out how an expression uses fields.
 type reader struct {
@@ -83,6 +88,9 @@ func (u *reader) add(at path, compared ...rule.Comparison) {
 			use.Compared, use.Only = append(use.Compared, compared...), use.Only && only
 			return
 		}
+	}
+	if len(*u.uses) >= mostUses {
+		return
 	}
 	*u.uses = append(*u.uses, rule.Use{Of: of, Paths: [][]string{at.steps}, Compared: compared, Only: only})
 }
