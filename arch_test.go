@@ -30,7 +30,7 @@ var mayImport = []struct {
 	// What users may do is asked in the form of a request to authorize.
 	{"fact", []string{"."}},
 	{"rule", []string{".", "fact", "internal/podtemplate"}},
-	{"rule/authz", []string{".", "api"}},
+	{"rule/authz", []string{".", "api", "rule"}},
 	{"rule/ruletest", []string{".", "rule"}},
 	{"kind", nil},
 	{"deploy/crds", nil},
@@ -66,7 +66,7 @@ var mayImport = []struct {
 	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate", "internal/stall"}},
 	// The same stages for requests to authorize.
 	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "rule/authz"}},
+	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "rule", "rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},

@@ -12,6 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/rule"
 )
 
 const (
@@ -114,5 +115,22 @@ func (s *state) ask(n int32) (holds bool, err error) {
 			holds, err = false, fmt.Errorf("panic: %v", r)
 		}
 	}()
+	s.query.Allowance = s.allowance(s.engine.owners[n].Namespace)
 	return s.engine.conditions[n].Predicate.Holds(&s.query)
+}
+
+// allowance returns what all conditions of a namespace may take together; nil for those of the cluster.
+func (s *state) allowance(namespace string) *rule.Allowance {
+	if namespace == "" {
+		return nil
+	}
+	known := s.allowances[namespace]
+	if known == nil {
+		if s.allowances == nil {
+			s.allowances = map[string]*rule.Allowance{}
+		}
+		known = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
+		s.allowances[namespace] = known
+	}
+	return known
 }

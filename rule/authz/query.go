@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Query is a request to authorize, as rules look at it. It is immutable.
@@ -24,6 +25,9 @@ type Query struct {
 	Name, Namespace Value
 
 	Labels, Fields []usher.Requirement
+
+	// Allowance is what a condition may take together with others; nil is one of its own.
+	Allowance *rule.Allowance
 }
 
 // QueryOf returns the query for r, whose phase is Authorize. Scope reports whether resources that

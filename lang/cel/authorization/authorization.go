@@ -99,7 +99,11 @@ func listsOf(ast *celgo.Ast) [][]string {
 // Holds implements [authz.Predicate].
 func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
-	r.Query = q
+	r.Query, r.meter.Allowance = q, q.Allowance
+	if q.Allowance == nil {
+		r.own.Reset(rule.ConditionTime, rule.ConditionMemory)
+		r.meter.Allowance = &r.own
+	}
 	defer func() {
 		r.Query = nil
 		r.meter.Release()

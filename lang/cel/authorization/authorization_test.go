@@ -90,7 +90,7 @@ func TestHolds(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	list := "[" + strings.Repeat("1,", 200) + "1]"
+	list, chain := "["+strings.Repeat("1,", 200)+"1]", strings.Repeat(".map(a, [a, a])", 20)
 	few, many := pathRequest(), pathRequest()
 	few.User.Groups = []string{"devs", "system:authenticated"}
 	for i := range 1000 {
@@ -107,6 +107,8 @@ func TestBudget(t *testing.T) {
 		{"a loop over many groups, which costs less than its bound", "request.groups.all(a, a.startsWith('group-'))", many, false},
 		{"counted, and cheap", "request.groups.distinct().size() > 1", few, false},
 		{"many groups compared with each other", "request.groups.distinct().size() > 1", many, true},
+		{"lists of lists, each twice", "[request.user]" + chain + " == [request.user]" + chain, few, true},
+		{"an exponent", "isQuantity('1e-999999999') || request.user == 'x'", few, true},
 		{"a list too long to be made", "lists.range(1000000000).size() > 0", few, true},
 	} {
 		predicate, problems := authorization.Compile(row.source)
