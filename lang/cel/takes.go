@@ -1,7 +1,7 @@
 package cel
 
 import (
-	"math"
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -233,10 +233,12 @@ func quantifying(m *meter.Meter, text, _, _, _ ref.Val) {
 	s, _ := text.(types.String)
 	if !quantity.Parses(string(s)) {
 		// A number of as many digits as its exponent says takes any time, and so does each comparison with it.
-		m.Call(math.MaxInt64, 0)
+		m.Refuse(errQuantity)
 	}
 	m.Call(parseNanos*(int64(len(s))+1), 16*int64(len(s))+64)
 }
+
+var errQuantity = errors.New("takes too long: a quantity may have 1000 digits, and an exponent from -1000 to 1000")
 
 // calculating is for what is done with quantities, which have at most a thousand digits.
 func calculating(m *meter.Meter, _, _, _, _ ref.Val) { m.Spend(2000) }

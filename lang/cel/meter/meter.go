@@ -89,6 +89,9 @@ func (m *Meter) Call(nanos, bytes int64) {
 	m.Spend(nanos)
 }
 
+// Refuse ends the evaluation with an error: what comes next takes too much, however much is left.
+func (m *Meter) Refuse(err error) { panic(&Stopped{err}) }
+
 // draw takes more from the allowance.
 func (m *Meter) draw(nanos int64) {
 	if m.Allowance == nil && m.drawn == 0 {
