@@ -71,7 +71,7 @@ var mayImport = []struct {
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
-	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "policytest", "rule"}},
+	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "internal/overrun", "policytest", "rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
@@ -89,7 +89,7 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
-	{"audit/judge", []string{".", "audit/result", "compile", "engine", "fact", "index", "internal/jsonpatch", "internal/withhold", "rule"}},
+	{"audit/judge", []string{".", "audit/result", "compile", "engine", "fact", "index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "rule"}},
 	// What judges objects, kept current; it is told what streams read.
 	{"audit", []string{".", "audit/judge", "audit/result", "compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.

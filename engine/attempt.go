@@ -34,6 +34,8 @@ type attempt struct {
 	engine  *Engine
 	request *usher.Request
 	began   time.Time
+	// inline says that nobody leaves it.
+	inline bool
 	// careful says that it is a second attempt, or that there is no first one.
 	careful bool
 	// repeat are the events of the first attempt that are yet to be repeated. Then culprit is the step that
@@ -98,6 +100,11 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, looks *usher.Pat
 	first := e.attempts.Get().(*attempt)
 	first.engine, first.request, first.began = e, r, time.Now()
 	d.attempt = first
+	if first.inline = e.inline; first.inline {
+		decision, err := d.decide(ctx, passes)
+		first.free()
+		return decision, err
+	}
 	g := e.options.Overruns.Go(func() { first.decision, first.err = d.decide(ctx, passes) })
 	if first.wait(ctx, g) {
 		decision, err := first.decision, first.err

@@ -57,7 +57,9 @@ type Options struct {
 	MaxFacts int
 	// Now tells the time at which exemptions are judged; nil means [time.Now].
 	Now func() time.Time
-	// Overruns runs programs, and suspends those that do not end; nil means one for the engine alone.
+	// Overruns runs programs on goroutines that are left behind when they do not end, and suspends such
+	// programs. With nil they run on the goroutine of the caller, which saves a microsecond or two, and waits
+	// for a program that ignores its context. [live.Live] always has one.
 	Overruns *overrun.Watch
 }
 
@@ -74,6 +76,8 @@ type Engine struct {
 	joins    *joins
 	// inspections has the requests for which existing objects are inspected.
 	inspections chan struct{}
+	// inline says that programs run on the goroutine of the caller.
+	inline bool
 	// attempts has attempts to be used again.
 	attempts sync.Pool
 }
@@ -93,7 +97,8 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Overruns == nil {
+	inline := o.Overruns == nil
+	if inline {
 		o.Overruns = overrun.New(overrun.Options{})
 	}
 	if facts == nil {
@@ -101,6 +106,7 @@ func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	}
 	e := &Engine{matcher: m, resolver: facts, options: o, passes: map[usher.Phase][]int{}, joins: newJoins(), inspections: make(chan struct{}, maxInspected)}
 	e.attempts.New = func() any { return &attempt{} }
+	e.inline = inline
 	e.kinds, _ = m.(kindFilter)
 	e.looker, _ = m.(looker)
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {

@@ -14,6 +14,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
@@ -132,7 +133,7 @@ func TestProgramsThatNeverEnd(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := newEngine(tt.phase, engine.Options{}, nil, tt.rules(stuck(t))...)
+				e := newEngine(tt.phase, guarded(), nil, tt.rules(stuck(t))...)
 				within(t, tt.deadline, func(ctx context.Context) {
 					d, err := e.Decide(ctx, request(tt.phase, tt.operation))
 					if err != nil || d.Verdict != tt.verdict || d.Message != tt.message || len(d.Patch) != tt.patch {
@@ -149,7 +150,7 @@ func TestProgramsThatNeverEnd(t *testing.T) {
 func TestEachWithAProgramThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngine(usher.Validate, engine.Options{}, nil, one("a", pass()), one("b", stuck(t)), one("c", deny("no")))
+		e := newEngine(usher.Validate, guarded(), nil, one("a", pass()), one("b", stuck(t)), one("c", deny("no")))
 		var told []usher.Finding
 		within(t, 10*time.Second, func(ctx context.Context) {
 			if err := e.Each(ctx, request(usher.Validate, usher.Create), func(f *usher.Finding) { told = append(told, *f) }); err != nil {
@@ -167,7 +168,7 @@ func TestFactsAreAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { asked++; return "no", nil })
-		e := newEngine(usher.Validate, engine.Options{}, facts, one("a", ask(configMap("x"))), one("b", stuck(t)), one("c", ask(configMap("x"))))
+		e := newEngine(usher.Validate, guarded(), facts, one("a", ask(configMap("x"))), one("b", stuck(t)), one("c", ask(configMap("x"))))
 		d := decide(t, e, request(usher.Validate, usher.Create))
 		equalFindings(t, []string{"a rejected no", "b failed " + overLimit, "c rejected no"}, d.Findings)
 		if asked != 1 {
@@ -183,7 +184,7 @@ func TestAResolverThatNeverEnds(t *testing.T) {
 		end := make(chan struct{})
 		defer close(end)
 		facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { <-end; return "late", nil })
-		e := newEngine(usher.Validate, engine.Options{}, facts, one("a", pass()), one("b", ask(configMap("x"))), one("c", pass()))
+		e := newEngine(usher.Validate, guarded(), facts, one("a", pass()), one("b", ask(configMap("x"))), one("c", pass()))
 		within(t, 500*time.Millisecond, func(ctx context.Context) {
 			d, err := e.Decide(ctx, request(usher.Validate, usher.Create))
 			if err != nil {
@@ -200,7 +201,7 @@ func TestARequestThatIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
-		e := newEngine(usher.Validate, engine.Options{FailurePolicy: engine.Ignore}, nil, one("a", stuck(t)))
+		e := newEngine(usher.Validate, engine.Options{FailurePolicy: engine.Ignore, Overruns: overrun.New(overrun.Options{})}, nil, one("a", stuck(t)))
 		if d, err := e.Decide(ctx, request(usher.Validate, usher.Create)); !errors.Is(err, context.Canceled) {
 			t.Errorf("decided %+v, %v", d, err)
 		}
@@ -271,7 +272,7 @@ func TestPodsWithRulesThatNeverEnd(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := engineOf(nil, tt.rules(stuck(t))...)
+				e := engine.New(index.New(tt.rules(stuck(t))), nil, guarded())
 				within(t, 10*time.Second, func(ctx context.Context) {
 					d, err := e.Decide(ctx, workloadRequest(t, "Deployment", deployment(template)))
 					if err != nil {
@@ -296,7 +297,7 @@ func TestExemptionsThatNeverEnd(t *testing.T) {
 		a, b := one("a", deny("no")), one("b", deny("nor"))
 		a.FailurePolicy, a.Exemptions = rule.Ignore, []rule.Exempting{exempt("x", stuck(t))}
 		b.Exemptions = []rule.Exempting{exempt("y", pass())}
-		d := decide(t, newEngine(usher.Validate, engine.Options{}, nil, a, b), request(usher.Validate, usher.Create))
+		d := decide(t, newEngine(usher.Validate, guarded(), nil, a, b), request(usher.Validate, usher.Create))
 		equalFindings(t, []string{"a rejected no", "b exempted nor"}, d.Findings)
 	})
 }
@@ -317,7 +318,7 @@ func TestInspectionsThatNeverEnd(t *testing.T) {
 			judged.Store(true)
 			return rule.Outcome{}, nil
 		})
-		e := newEngine(usher.Validate, engine.Options{}, facts, one("a", inspecting(judge)), one("b", warn("w")))
+		e := newEngine(usher.Validate, guarded(), facts, one("a", inspecting(judge)), one("b", warn("w")))
 		for _, user := range []string{"eve", "mallory", "trudy"} {
 			r := labelling()
 			r.User.Name = user
@@ -332,3 +333,6 @@ func TestInspectionsThatNeverEnd(t *testing.T) {
 		}
 	})
 }
+
+// guarded are the options of an engine that leaves programs which do not end.
+func guarded() engine.Options { return engine.Options{Overruns: overrun.New(overrun.Options{})} }

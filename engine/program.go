@@ -19,6 +19,10 @@ var errNotInspected = errors.New("the objects that exist were not judged: evalua
 // program runs the program of the step at work, or returns what it has said in the attempt before.
 func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	at, r := a.attempt, a.request
+	if at.inline {
+		out, err := run(a.step.Program, a.frame)
+		return out, a.overrun(ctx, err)
+	}
 	if out, err, known := at.next(a.step); known {
 		return out, err
 	}

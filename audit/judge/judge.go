@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -56,6 +57,9 @@ type policy struct {
 
 // New returns a Judge for policies. They must not change.
 func New(compiled []compile.Compiled, o Options) *Judge {
+	if o.Engine.Overruns == nil {
+		o.Engine.Overruns = overrun.New(overrun.Options{})
+	}
 	j := &Judge{options: o, facts: resolver{o.Facts, o.HTTP}, policies: map[usher.PolicyRef]*policy{}, plans: map[result.Kind]*Plan{}}
 	for _, r := range compile.Order(compiled) {
 		if r.Policy == (usher.PolicyRef{}) || r.Inspects {

@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -40,7 +41,7 @@ func neverEnds(t *testing.T, open func(t *testing.T, d usher.Decider) Door) {
 			e := engine.New(index.New([]rule.Rule{{
 				Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "slow"}, Name: "spec", Phase: phase, FailurePolicy: row.policy,
 				Steps: []rule.Step{{Program: stuck{end}}},
-			}}), nil, engine.Options{})
+			}}), nil, engine.Options{Overruns: overrun.New(overrun.Options{})})
 			door := open(t, usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 				soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 				defer cancel()
