@@ -124,6 +124,24 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestConditionsTakeLittle: API servers wait for conditions with every request, and nothing ends one.
+func TestConditionsTakeLittle(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ reason, source, says string }{
+		{"lists in lists", "[request.user]" + strings.Repeat(".map(a, [a, a])", 40) + " == [request.user]" + strings.Repeat(".map(a, [a, a])", 40), "cost limit exceeded"},
+		{"texts that double", "[request.user]" + strings.Repeat(".map(a, a + a)", 30) + "[0] == ''", "may use 32 MiB"},
+	} {
+		predicate, problems := authorization.Compile(row.source)
+		if problems != nil {
+			t.Fatal(problems)
+		}
+		q := authz.QueryOf(pathRequest(), nil)
+		if _, err := predicate.Holds(&q); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, expected that it %s", row.reason, err, row.says)
+		}
+	}
+}
+
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ source, what, do string }{
