@@ -23,7 +23,10 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-var calibrate = flag.Duration("calibrate", 0, "compare what calls take with what they are estimated to take, each for that long at most")
+var (
+	calibrate = flag.Duration("calibrate", 0, "compare what calls take with what they are estimated to take, each for that long at most")
+	calls     = flag.String("calls", "", "only calls with this text")
+)
 
 // An activation has variables, and a meter.
 type activation struct {
@@ -139,6 +142,9 @@ func TestCalibrate(t *testing.T) { //nolint:paralleltest // it measures
 	}
 	random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // the same each time
 	for _, f := range hostile.Forms(env.Functions()) {
+		if !strings.Contains(f.String(), *calls) {
+			continue
+		}
 		p := plan(env, f.With("a", "b", "c", "d"))
 		if p == nil {
 			t.Logf("%s: not compiled", f)
@@ -152,8 +158,8 @@ func report(t *testing.T, f hostile.Form, p *cel.Program, value func(string) ref
 	t.Helper()
 	var slow, large float64
 	var slowest, largest string
-	calls, refused := 0, 0
-	for end := time.Now().Add(*calibrate); time.Now().Before(end) && calls < 300; {
+	tried, refused := 0, 0
+	for end := time.Now().Add(*calibrate); time.Now().Before(end) && tried < 300; {
 		values, names := map[string]any{}, ""
 		for i, kind := range f.Arguments() {
 			all := hostile.Values(kind)
@@ -168,7 +174,7 @@ func report(t *testing.T, f hostile.Form, p *cel.Program, value func(string) ref
 			}
 			names += " | " + text
 		}
-		calls++
+		tried++
 		if values == nil {
 			continue
 		}
@@ -192,7 +198,7 @@ func report(t *testing.T, f hostile.Form, p *cel.Program, value func(string) ref
 	if slow > 3 || large > 2 {
 		mark = "!! "
 	}
-	t.Logf("%s%s: %d calls, %d refused, time ×%.2f (%.250s), memory ×%.2f (%.250s)", mark, f, calls, refused, slow, slowest, large, largest)
+	t.Logf("%s%s: %d calls, %d refused, time ×%.2f (%.250s), memory ×%.2f (%.250s)", mark, f, tried, refused, slow, slowest, large, largest)
 }
 
 // plan makes a program; nil if the expression has errors.

@@ -42,7 +42,7 @@ import (
 )
 
 var (
-	attack = flag.Duration("hostile", 20*time.Second, "how long hostile programs are tried; longer than the default prints figures")
+	attack = flag.Duration("hostile", shortly, "how long hostile programs are tried; longer than the default prints figures")
 	seed   = flag.Uint64("seed", 1, "which programs are tried")
 )
 
@@ -50,10 +50,13 @@ var (
 const (
 	// deadlineAfter is when a step has to end, and mostTime the processor time that it may take.
 	deadlineAfter, mostTime = 2 * time.Second, 5 * time.Second
+	// shortly is how long programs are tried in tests.
+	shortly = 20 * time.Second
 	// mostFailures is after how many the test ends.
 	mostFailures = 10
-	// tenantMemory and clusterMemory are what a step may allocate; explaining may take four times as much.
-	tenantMemory, clusterMemory = 256 << 20, 2 << 30
+	// tenantMemory and clusterMemory are what a step may allocate; explaining may take four times as much. That
+	// is more than what policies may keep: what walks through a value makes parts of it, and drops them.
+	tenantMemory, clusterMemory = 512 << 20, 2 << 30
 	// minimizing is how long smaller programs are looked for.
 	minimizing = 20 * time.Second
 )
@@ -76,6 +79,8 @@ type attacker struct {
 	figures []figure
 	// failures are programs that failed.
 	failures int
+	// alone and beside are how long the honest policy takes when nothing else is done, and while others decide.
+	alone, beside []time.Duration
 	refused  map[string]int
 }
 
@@ -173,6 +178,7 @@ func (a *attacker) admission(u *use, compiled []compile.Compiled) {
 	for _, phase := range []usher.Phase{usher.Mutate, usher.Validate} {
 		r := a.requests[phase]
 		var d usher.Decision
+		measured := a.measureHonest()
 		a.step("decide "+string(phase), u, func(ctx context.Context) (err error) {
 			d, err = e.Decide(ctx, r)
 			if err == nil && phase == usher.Validate && !u.hides && !slices.ContainsFunc(d.Findings, isHonest) {
@@ -180,6 +186,7 @@ func (a *attacker) admission(u *use, compiled []compile.Compiled) {
 			}
 			return err
 		})
+		measured()
 		a.step("explain "+string(phase), u, func(ctx context.Context) error {
 			_, err := explain.Of(ctx, rules, r, d, explain.Options{Facts: a.facts})
 			return err
@@ -199,6 +206,39 @@ func (a *attacker) admission(u *use, compiled []compile.Compiled) {
 		}
 		return nil
 	})
+}
+
+// measureHonest has the honest policy decide by itself, and then again and again until the returned function is
+// called. It does so for people only: machines that test are busy.
+func (a *attacker) measureHonest() (end func()) {
+	if *attack <= shortly {
+		return func() {}
+	}
+	policy, err := api.Decode([]byte(honest))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	e := engine.New(index.New(compile.Policy(policy).Rules), a.facts, engine.Options{})
+	decide := func(took *[]time.Duration) {
+		start := time.Now()
+		if d, err := e.Decide(context.Background(), a.requests[usher.Validate]); err == nil && d.Verdict == usher.Deny {
+			*took = append(*took, time.Since(start))
+		}
+	}
+	decide(&a.alone)
+	ctx, cancel := context.WithCancel(a.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			decide(&a.beside)
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 func (a *attacker) access(u *use, rules []*authz.Rule) {
@@ -272,8 +312,13 @@ func (a *attacker) step(name string, u *use, f func(ctx context.Context) error) 
 
 // print prints the figures, for people.
 func (a *attacker) print() {
-	if *attack <= 20*time.Second && !testing.Verbose() {
+	if *attack <= shortly && !testing.Verbose() {
 		return
+	}
+	for what, all := range map[string][]time.Duration{"alone": a.alone, "beside": a.beside} {
+		if slices.Sort(all); len(all) > 0 {
+			a.t.Logf("the honest policy %s: %d decisions, median %v, p99 %v", what, len(all), all[len(all)/2], all[len(all)*99/100])
+		}
 	}
 	for _, order := range []struct {
 		what string

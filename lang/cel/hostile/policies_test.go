@@ -53,8 +53,8 @@ func uses(p *hostile.Program, i int) []use {
 		// Only mutations have these types.
 		value = "dyn(object.metadata.name)"
 	}
-	text := []string{"string(dyn(%s))", "'%%s'.format([%s])"}[i%2]
-	holds := []string{"dyn(%s) == dyn(%[1]s)", "size('%%s'.format([%s])) > 0", "type(%s) != null_type"}[i%3]
+	text := []string{"string(dyn(%s))", "'%%s'.format([dyn(%s)])"}[i%2]
+	holds := []string{"dyn(%s) == dyn(%[1]s)", "size('%%s'.format([dyn(%s)])) > 0", "type(dyn(%s)) != null_type"}[i%3]
 	text, holds = fmt.Sprintf(text, value), fmt.Sprintf(holds, value)
 	return append(append(validations(value, text, holds), mutations(p, text)...), conditions(text, holds)...)
 }
