@@ -56,7 +56,7 @@ const (
 
 // New returns a generator of programs that call functions.
 func New(functions map[string]*decls.FunctionDecl, seed uint64) *Generator {
-	g := &Generator{random: rand.New(rand.NewPCG(seed, 0)), forms: Forms(functions), byResult: map[string][]Form{}} //nolint:gosec // the programs have to be the same each time
+	g := &Generator{random: rand.New(rand.NewPCG(seed, 0)), forms: Forms(functions), byResult: map[string][]Form{}}
 	g.random.Shuffle(len(g.forms), func(i, j int) { g.forms[i], g.forms[j] = g.forms[j], g.forms[i] })
 	for _, f := range g.forms {
 		if f.name != "dyn" {
@@ -267,7 +267,7 @@ func formOf(name string, o *decls.OverloadDecl) (Form, bool) {
 }
 
 func kindOf(t *cel.Type) string {
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // the others are known by their names
 	case types.ListKind:
 		if p := t.Parameters(); len(p) == 1 && p[0].Kind() != types.TypeParamKind && p[0].Kind() != types.DynKind {
 			return fmt.Sprintf("list(%s)", kindOf(p[0]))

@@ -68,7 +68,7 @@ func validations(value, text, holds string) []use {
 			"auditAnnotations": []any{manifest{"key": "a", "valueExpression": text}},
 		}
 		for k := 0; k < len(more); k += 2 {
-			s[more[k].(string)] = more[k+1] //nolint:forcetypeassert,errcheck // it is written below
+			s[more[k].(string)] = more[k+1] //nolint:forcetypeassert // it is written below
 		}
 		return s
 	}

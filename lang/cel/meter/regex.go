@@ -4,6 +4,7 @@ import (
 	"io"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -83,9 +84,9 @@ func NewPatternForAll(pattern string) *Pattern {
 	if err != nil {
 		return p
 	}
-	p.expression, _ = regexp.Compile(pattern) //nolint:errcheck // nil is none
+	p.expression, _ = regexp.Compile(pattern)
 	if looksBack(parsed) {
-		p.after, _ = regexp.Compile(`\A(?s:.)(?s:.*?)(` + pattern + `)`) //nolint:errcheck // what Go can repeat it can put into a group
+		p.after, _ = regexp.Compile(`\A(?s:.)(?s:.*?)(` + pattern + `)`)
 	}
 	return p
 }
@@ -142,12 +143,7 @@ func looksBack(r *syntax.Regexp) bool {
 	case syntax.OpBeginLine, syntax.OpBeginText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
 		return true
 	}
-	for _, part := range r.Sub {
-		if looksBack(part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Sub, looksBack)
 }
 
 const (
