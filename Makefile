@@ -9,6 +9,7 @@ RELEASE := $(GO) tool -modfile=$(CURDIR)/tools/release/go.mod goreleaser
 # go test with a line a package, then the output of the tests that failed and of no others.
 GOTEST := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
 FUZZTIME ?= 10m
+HOSTILETIME ?= 10m
 BENCHTIME ?= 500ms
 ROUNDS ?= 10
 SOAKTIME ?= 30m
@@ -189,6 +190,11 @@ lockout-requests: bin/usher-sandbox ## record the requests that usher check --lo
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
 	hack/drift.sh
+
+.PHONY: hostile
+hostile: ## try hostile CEL programs for HOSTILETIME (10m), and compare what calls take with what is estimated
+	$(GO) test ./lang/cel/hostile -run TestHostile -v -count=1 -timeout 24h -args -hostile $(HOSTILETIME)
+	$(GO) test ./lang/cel -run TestCalibrate -v -count=1 -timeout 24h -args -calibrate 1s
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10m)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -277,14 +278,16 @@ const maxFacts = 16
 // steps are the programs of a rule, with what they read, which may be confidential.
 func (x *explaining) steps(ctx context.Context, r *rule.Rule, of *subject) (steps []Step, confidential bool) {
 	steps = make([]Step, len(r.Steps))
-	known := &fact.Known{}
+	known, allowance := &fact.Known{}, allowanceFor(r)
 	for i, s := range r.Steps {
 		steps[i] = Step{Name: s.Name, Program: s.Program.String()}
 		explainer, ok := s.Program.(rule.Explainer)
 		if !ok || of.request == nil {
 			continue
 		}
-		reading, err := x.read(ctx, explainer, of, known)
+		reading, err := x.read(ctx, explainer, &rule.Input{
+			Request: of.request, Object: of.object, OldObject: of.old, Workload: of.workload, Facts: known, Allowance: allowance,
+		})
 		if len(reading.Values) > 0 || len(reading.Expressions) > 0 || reading.Condition != "" {
 			steps[i].Reading = &reading
 		}
@@ -295,10 +298,22 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule, of *subject) (step
 	return steps, known.Disclosed()
 }
 
+// allowanceFor returns what the programs of a rule may take to be explained. That is more than to decide,
+// since every part is evaluated again, and its value recorded.
+func allowanceFor(r *rule.Rule) *rule.Allowance {
+	const more = 4
+	if r.Policy.Namespace != "" {
+		return rule.NewAllowance(more*rule.NamespaceTime, more*rule.NamespaceMemory)
+	}
+	return rule.NewAllowance(rule.PolicyTime, rule.PolicyMemory)
+}
+
 // read asks a program what it reads, again after each fact that it lacks.
-func (x *explaining) read(ctx context.Context, p rule.Explainer, of *subject, known *fact.Known) (rule.Reading, error) {
-	in := &rule.Input{Request: of.request, Object: of.object, OldObject: of.old, Workload: of.workload, Facts: known}
+func (x *explaining) read(ctx context.Context, p rule.Explainer, in *rule.Input) (rule.Reading, error) {
 	for range maxFacts {
+		if ctx.Err() != nil {
+			return rule.Reading{}, fmt.Errorf("explain program: %w", context.Cause(ctx))
+		}
 		reading, err := p.Explain(in)
 		missing, ok := errors.AsType[*fact.Missing](err)
 		if !ok || x.options.Facts == nil {
@@ -308,7 +323,7 @@ func (x *explaining) read(ctx context.Context, p rule.Explainer, of *subject, kn
 			return reading, err
 		}
 		value, err := x.options.Facts.Resolve(ctx, missing.Ref)
-		known.Set(missing.Ref, value, err)
+		in.Facts.Set(missing.Ref, value, err)
 	}
 	return p.Explain(in)
 }

@@ -219,6 +219,29 @@ func TestOfMakesNoUnsafeRequestsForDryRuns(t *testing.T) {
 	}
 }
 
+// An explanation that takes too long does not begin again for each fact.
+func TestOfEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) {
+		asked++
+		cancel()
+		return nil, errors.New("gone")
+	})
+	rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{
+		{Name: "step", Program: reader{fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example"}}}}, {Name: "next", Program: looker{}},
+	}}}
+	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
+	got, err := explain.Of(ctx, rules, r, usher.Allowed(), explain.Options{Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps := got.Rules[0].Steps; asked != 1 || !strings.Contains(steps[0].Error, "canceled") || !strings.Contains(steps[1].Error, "canceled") {
+		t.Errorf("asked %d times: %+v", asked, steps)
+	}
+}
+
 func TestMeasureRunsTheRule(t *testing.T) {
 	t.Parallel()
 	runs := 0

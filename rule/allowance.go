@@ -23,23 +23,9 @@ const (
 	NamespaceMemory = 32 << 20
 )
 
-// A condition of an authorization policy of the cluster has an allowance of its own, since every request of
-// a cluster may wait for it.
-const (
-	ConditionTime   = 100 * time.Millisecond
-	ConditionMemory = 8 << 20
-)
-
 // NewAllowance returns an allowance for that much time, and that many bytes.
 func NewAllowance(limit time.Duration, memory int64) *Allowance {
 	return &Allowance{maxTime: int64(limit), maxMemory: memory}
-}
-
-// Reset makes it an allowance of which nothing is taken.
-func (a *Allowance) Reset(limit time.Duration, memory int64) {
-	a.maxTime, a.maxMemory = int64(limit), memory
-	a.time.Store(0)
-	a.memory.Store(0)
 }
 
 // Take takes time and bytes. The error is an [*ExceededError] if there is not so much left of one of them;

@@ -18,6 +18,8 @@ import (
 const (
 	// byteNanos is for what visits each character, and parseNanos for what understands it.
 	byteNanos, parseNanos = 1, 50
+	// elementNanos is for an element that is made, and entryNanos for an entry.
+	elementNanos, entryNanos = 30, 300
 	// element is the memory of an element of a list, or of an entry of a map that is made.
 	element, entry = 40, 160
 )
@@ -36,7 +38,8 @@ func understanding(index int) meter.Bound {
 			text = b
 		}
 		n := lengthOf(text)
-		m.Call(parseNanos*(n+1), 16*n+64)
+		// An error quotes the text.
+		m.Call(parseNanos*(n+1), 64*n+64)
 	}
 }
 
@@ -69,7 +72,8 @@ func addition(m *meter.Meter, a, b, _, _ ref.Val) {
 		m.Take(element * int64(sizeOf(b)))
 	case traits.Lister:
 		if _, ok := b.(traits.Lister); ok {
-			m.Take(element * int64(sizeOf(a)+sizeOf(b)))
+			n := int64(sizeOf(a) + sizeOf(b))
+			m.Call(elementNanos*n, element*n)
 		}
 	default:
 		m.Spend(50)
@@ -88,7 +92,9 @@ func measuring(m *meter.Meter, a, _, _, _ ref.Val) {
 // locating is for parts of a time: a time zone is read from a file.
 func locating(m *meter.Meter, _, zone, _, _ ref.Val) {
 	if zone != nil {
-		m.Call(100_000+lengthOf(zone), 8<<10)
+		// An error quotes it.
+		n := lengthOf(zone)
+		m.Call(100_000+2*n, 8<<10+16*n)
 	}
 }
 
@@ -103,7 +109,7 @@ func inserting(m *meter.Meter, into, key, _, _ ref.Val) {
 	if _, ok := into.(traits.MutableMapper); !ok {
 		added += int64(sizeOf(into))
 	}
-	m.Take(entry * added)
+	m.Call(product(entryNanos, added), product(entry, added))
 }
 
 func finding(m *meter.Meter, text, part, _, _ ref.Val) {
@@ -117,7 +123,7 @@ func indexing(m *meter.Meter, of, part, _, _ ref.Val) {
 		return
 	}
 	n, k := lengthOf(of), lengthOf(part)
-	m.Call(8*n+max(n-k+1, 1)*(k+1), 4*(n+k))
+	m.Call(8*n+max(n-k+1, 1)*(k+1), 8*(n+k))
 }
 
 func splitting(m *meter.Meter, text, separator, limit, _ ref.Val) {
@@ -126,9 +132,14 @@ func splitting(m *meter.Meter, text, separator, limit, _ ref.Val) {
 	m.Spend(2 * lengthOf(text))
 	pieces := int64(strings.Count(string(s), string(sep)) + 1)
 	if most, ok := limit.(types.Int); ok && most >= 0 {
-		pieces = min(pieces, int64(most)+1)
+		pieces = min(pieces, max(int64(most), 1))
 	}
 	m.Take((element + 24) * pieces)
+	if limit != nil {
+		// Go makes a list of so many texts first.
+		most, _ := limit.(types.Int)
+		m.Take(16 * min(max(int64(most), 0), lengthOf(text)+1))
+	}
 }
 
 func replacing(m *meter.Meter, text, old, replacement, limit ref.Val) {
@@ -146,7 +157,8 @@ func replacing(m *meter.Meter, text, old, replacement, limit ref.Val) {
 
 func joining(m *meter.Meter, list, separator, _, _ ref.Val) {
 	weight := m.Weigh(list) + int64(sizeOf(list))*lengthOf(separator)
-	m.Call(weight, 2*weight)
+	// The text is grown as it is made.
+	m.Call(2*weight, 5*weight)
 }
 
 // formatting is for format: a format has verbs, each of which may say a precision.
@@ -215,16 +227,22 @@ func sorting(index int) meter.Bound {
 	}
 }
 
-func copyingList(m *meter.Meter, list, _, _, _ ref.Val) { m.Take(element * int64(sizeOf(list))) }
+// copyingList is for what makes a list of the elements of another one, which it grows.
+func copyingList(m *meter.Meter, list, _, _, _ ref.Val) {
+	n := int64(sizeOf(list))
+	m.Call(2*elementNanos*n, 3*element*n)
+}
 
 func flatteningList(m *meter.Meter, list, _, _, _ ref.Val) {
 	weight := m.Weigh(list)
-	m.Call(2*weight, 2*weight)
+	m.Call(3*weight, 7*weight)
 }
 
 func ranging(m *meter.Meter, n, _, _, _ ref.Val) {
 	if i, ok := n.(types.Int); ok && i > 0 {
-		m.Call(product(int64(i), 20), product(int64(i), 24))
+		// The list is grown as it is made. Its memory is that of the last one: API servers let policies make
+		// ten with a million numbers each.
+		m.Call(product(int64(i), elementNanos), product(int64(i), 24))
 	}
 }
 
@@ -235,7 +253,7 @@ func quantifying(m *meter.Meter, text, _, _, _ ref.Val) {
 		// A number of as many digits as its exponent says takes any time, and so does each comparison with it.
 		m.Refuse(errQuantity)
 	}
-	m.Call(parseNanos*(int64(len(s))+1), 16*int64(len(s))+64)
+	m.Call(parseNanos*(int64(len(s))+1), 80*int64(len(s))+64)
 }
 
 var errQuantity = errors.New("takes too long: a quantity may have 1000 digits, and an exponent from -1000 to 1000")
@@ -291,13 +309,24 @@ func product(a, b int64) int64 {
 
 // matchingText is for a pattern that is computed.
 func matchingText(m *meter.Meter, text, pattern, _, _ ref.Val) {
+	s, _ := text.(types.String)
 	p, _ := pattern.(types.String)
 	states := m.Regex(string(p))
-	m.Call(product(states*meter.StateNanos, lengthOf(text)+1), 2*int64(utf8.UTFMax)*states)
+	m.Take(2 * int64(utf8.UTFMax) * states)
+	m.Find(meter.NewPattern(string(p)), string(s))
 }
 
 // findingAll is that of findAll, which makes a list.
-func findingAll(m *meter.Meter, text, pattern, _, _ ref.Val) {
-	matchingText(m, text, pattern, nil, nil)
+func findingAll(m *meter.Meter, text, pattern, limit, _ ref.Val) {
+	s, _ := text.(types.String)
+	p, _ := pattern.(types.String)
+	most := int64(-1)
+	if n, ok := limit.(types.Int); ok {
+		most = int64(n)
+	}
+	// It is compiled here, too.
+	m.Regex(string(p))
+	m.Regex(string(p))
+	m.FindAll(meter.NewPatternForAll(string(p)), string(s), most)
 	m.Take((element + 24) * (lengthOf(text) + 1))
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -25,6 +26,12 @@ import (
 // budget is the cost at which an expression is stopped, in CEL's units: some ten
 // milliseconds. API servers grant ten times that to a condition of an admission policy.
 const budget = 100_000
+
+// What a condition may take: API servers wait for the answer with every request, and nothing ends a condition.
+const (
+	conditionTime   = 300 * time.Millisecond
+	conditionMemory = 32 << 20
+)
 
 // A predicate is a compiled expression.
 type predicate struct {
@@ -99,11 +106,8 @@ func listsOf(ast *celgo.Ast) [][]string {
 // Holds implements [authz.Predicate].
 func (p *predicate) Holds(q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
-	r.Query, r.meter.Allowance = q, q.Allowance
-	if q.Allowance == nil {
-		r.own.Reset(rule.ConditionTime, rule.ConditionMemory)
-		r.meter.Allowance = &r.own
-	}
+	r.Query = q
+	r.meter.Allowance, r.meter.Time, r.meter.Memory = q.Allowance, conditionTime, conditionMemory
 	defer func() {
 		r.Query = nil
 		r.meter.Release()

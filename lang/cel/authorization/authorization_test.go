@@ -90,7 +90,7 @@ func TestHolds(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	list, chain := "["+strings.Repeat("1,", 200)+"1]", strings.Repeat(".map(a, [a, a])", 20)
+	list, chain := "["+strings.Repeat("1,", 200)+"1]", strings.Repeat(".map(a, [a, a])", 24)
 	few, many := pathRequest(), pathRequest()
 	few.User.Groups = []string{"devs", "system:authenticated"}
 	for i := range 1000 {
@@ -122,6 +122,24 @@ func TestBudget(t *testing.T) {
 			if exceeded := err != nil && (strings.Contains(err.Error(), "cost limit exceeded") || strings.Contains(err.Error(), "takes too")); exceeded != row.exceeded || holds == row.exceeded {
 				t.Errorf("%s: got %t, %v; expected the cost to exceed the limit: %t", row.reason, holds, err, row.exceeded)
 			}
+		}
+	}
+}
+
+// TestConditionsTakeLittle: API servers wait for conditions with every request, and nothing ends one.
+func TestConditionsTakeLittle(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ reason, source, says string }{
+		{"lists in lists", "[request.user]" + strings.Repeat(".map(a, [a, a])", 24) + " == [request.user]" + strings.Repeat(".map(a, [a, a])", 24), "cost limit exceeded"},
+		{"texts that double", "[request.user]" + strings.Repeat(".map(a, a + a)", 30) + "[0] == ''", "may use 32 MiB"},
+	} {
+		predicate, problems := authorization.Compile(row.source)
+		if problems != nil {
+			t.Fatal(problems)
+		}
+		q := authz.QueryOf(pathRequest(), nil)
+		if _, err := predicate.Holds(&q); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, expected that it %s", row.reason, err, row.says)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/lang/cel"
 	"github.com/usher-dev/usher/lang/cel/meter"
-	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -25,8 +24,6 @@ type request struct {
 
 	frame cel.Frame
 	meter meter.Meter
-	// own is the allowance of a condition that shares none.
-	own rule.Allowance
 }
 
 // requests are used again and again.

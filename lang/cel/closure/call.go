@@ -126,11 +126,11 @@ func (c *call) receive(first ref.Val, format, function string, more ...ref.Val) 
 
 // A search is a call with a constant regular expression that cel-go has compiled.
 type search struct {
-	of   interpreter.Interpretable
-	args []node
-	// states are those of the expression; all says that every match is found.
-	states int64
-	all    bool
+	of      interpreter.Interpretable
+	args    []node
+	pattern *meter.Pattern
+	// all says that every match is found.
+	all bool
 }
 
 func (n *search) eval(f *Frame) any {
@@ -139,8 +139,14 @@ func (n *search) eval(f *Frame) any {
 		e.values[i] = f.value(arg.eval(f))
 	}
 	text, _ := textOf(e.values[0])
-	f.meter.Call(n.states*meter.StateNanos*int64(len(text)+1), 0)
-	if n.all {
+	if !n.all {
+		f.meter.Find(n.pattern, text)
+	} else {
+		limit := int64(-1)
+		if last, ok := e.values[len(e.values)-1].(types.Int); ok {
+			limit = int64(last)
+		}
+		f.meter.FindAll(n.pattern, text, limit)
 		f.meter.Take(2 * itemBytes * int64(len(text)+1))
 	}
 	return n.of.Eval(e)

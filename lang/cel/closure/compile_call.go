@@ -222,7 +222,7 @@ func (p *plan) regex(n *call, args []ast.Expr) node {
 		if err != nil {
 			return p.fail()
 		}
-		return &match{n.args[0], expression, meter.States(string(text))}
+		return &match{n.args[0], expression, meter.NewPattern(string(text))}
 	}
 	arguments := make([]interpreter.Interpretable, len(args))
 	for i := range args {
@@ -232,7 +232,10 @@ func (p *plan) regex(n *call, args []ast.Expr) node {
 	if err != nil {
 		return p.fail()
 	}
-	return &search{of: made, args: n.args, states: meter.States(string(text)), all: n.function == "findAll"}
+	if n.function == "findAll" {
+		return &search{of: made, args: n.args, pattern: meter.NewPatternForAll(string(text)), all: true}
+	}
+	return &search{of: made, args: n.args, pattern: meter.NewPattern(string(text))}
 }
 
 // regexOf returns how cel-go compiles the regular expressions of a function, or nil.

@@ -13,7 +13,7 @@ type list struct {
 }
 
 func (l *list) eval(f *Frame) any {
-	f.meter.Take(int64(len(l.elements)) * itemBytes)
+	f.meter.Take(listBytes + int64(len(l.elements))*itemBytes)
 	items := make([]any, 0, len(l.elements))
 	for i, element := range l.elements {
 		v := element.eval(f)
@@ -43,7 +43,8 @@ type dictionary struct {
 }
 
 func (d *dictionary) eval(f *Frame) any {
-	f.meter.Take(int64(len(d.keys)) * entryBytes)
+	f.meter.Take(mapBytes + int64(len(d.keys))*entryBytes)
+	f.meter.Spend(mapNanos)
 	entries := map[ref.Val]ref.Val{}
 	for i := range d.keys {
 		key := f.value(d.keys[i].eval(f))

@@ -239,8 +239,12 @@ func (l *loop) result(f *Frame, t *tally) any {
 	return types.Bool(l.shape == all)
 }
 
-// itemBytes is the memory of an item of a list that is made, and entryBytes that of an entry of a map.
-const itemBytes, entryBytes = 40, 160
+// itemBytes is the memory of an item of a list that is made, and entryBytes that of an entry of a map. ListBytes
+// and mapBytes are that of an empty one.
+const itemBytes, entryBytes, listBytes, mapBytes = 40, 160, 100, 100
+
+// mapNanos is what it takes to make an empty map.
+const mapNanos = 200
 
 // listOf is a list of values.
 func listOf(f *Frame, items []any) any {

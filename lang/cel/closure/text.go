@@ -46,7 +46,7 @@ func (a *affix) eval(f *Frame) any {
 type match struct {
 	text       node
 	expression *regexp.Regexp
-	states     int64
+	pattern    *meter.Pattern
 }
 
 func (m *match) eval(f *Frame) any {
@@ -68,9 +68,9 @@ func (m *match) eval(f *Frame) any {
 const longMatch = 1_000_000
 
 func (m *match) matches(f *Frame, text string) any {
-	each := m.states * meter.StateNanos
-	if takes := each * int64(len(text)+1); takes < longMatch {
-		f.meter.Spend(takes)
+	each := m.pattern.Nanos()
+	if m.pattern.IsText() || each*int64(len(text)+1) < longMatch {
+		f.meter.Find(m.pattern, text)
 		return types.Bool(m.expression.MatchString(text))
 	}
 	return types.Bool(m.expression.MatchReader(&metered{strings.NewReader(text), f.meter, each}))

@@ -6,6 +6,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,11 @@ import (
 type Meter struct {
 	// Context ends evaluations; nil never does.
 	Context context.Context //nolint:containedctx // a Meter is as short-lived as a call
-	// Allowance is that of the programs which share it; nil is one of its own.
+	// Allowance is that of the programs which share it; nil is one of its own, for Time and Memory.
 	Allowance *rule.Allowance
+	// Time and Memory are what a policy of the cluster may take if they are 0.
+	Time   time.Duration
+	Memory int64
 
 	// nanos and bytes are left of what was taken from the allowance.
 	nanos, bytes int64
@@ -115,16 +119,22 @@ func (m *Meter) draw(nanos int64) {
 		needBytes += bytesAtOnce
 	}
 	if m.Allowance == nil {
-		m.Allowance = rule.NewAllowance(rule.PolicyTime-time.Duration(m.drawn), rule.PolicyMemory-m.held)
+		m.Allowance = rule.NewAllowance(cmp.Or(m.Time, rule.PolicyTime), cmp.Or(m.Memory, rule.PolicyMemory))
+		m.take(m.drawn, m.held)
 	}
-	if err := m.Allowance.Take(time.Duration(needNanos), needBytes); err != nil {
-		m.nanos, m.bytes = 0, 0
-		panic(&Stopped{err})
-	}
+	m.take(needNanos, needBytes)
 	m.drawn += needNanos
 	m.nanos += needNanos
 	m.bytes += needBytes
 	m.held += needBytes
+}
+
+// take takes from the allowance.
+func (m *Meter) take(nanos, bytes int64) {
+	if err := m.Allowance.Take(time.Duration(nanos), bytes); err != nil {
+		m.nanos, m.bytes = 0, 0
+		panic(&Stopped{err})
+	}
 }
 
 // Within calls f, which may take at most limit, and returns how much time and memory it has taken.

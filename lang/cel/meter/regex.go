@@ -1,8 +1,12 @@
 package meter
 
 import (
+	"io"
+	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -31,14 +35,11 @@ func (m *Meter) Regex(pattern string) (states int64) {
 	return States(pattern)
 }
 
-// States returns how many states of a regular expression may be active at a time.
+// States returns how many states a regular expression has at most; 1 if it is invalid. A text that matches
+// only itself has states, too: of aaa all are reached at once.
 func States(pattern string) int64 {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return 1
-	}
-	if parsed.Op == syntax.OpLiteral && parsed.Flags&syntax.FoldCase == 0 {
-		// It is looked up as a text.
 		return 1
 	}
 	return instructions(parsed)
@@ -71,4 +72,184 @@ func instructions(of *syntax.Regexp) int64 {
 		n += 1 + instructions(sub)
 	}
 	return n
+}
+
+// A Pattern is a regular expression.
+type Pattern struct {
+	states int64
+	// literal is the text that alone matches, if there is one.
+	literal string
+	// expression is for all matches. After, unless nil, is it after a character, on which matches depend.
+	expression, after *regexp.Regexp
+}
+
+// NewPattern returns a pattern of which the first match in a text is found.
+func NewPattern(pattern string) *Pattern {
+	p := &Pattern{states: States(pattern)}
+	if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil && parsed.Op == syntax.OpLiteral && parsed.Flags&syntax.FoldCase == 0 {
+		p.literal = string(parsed.Rune)
+	}
+	return p
+}
+
+// NewPatternForAll returns a pattern of which all matches in a text are found.
+func NewPatternForAll(pattern string) *Pattern {
+	p := NewPattern(pattern)
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return p
+	}
+	p.expression, _ = regexp.Compile(pattern)
+	if looksBack(parsed) {
+		p.after, _ = regexp.Compile(`\A(?s:.)(?s:.*?)(` + pattern + `)`)
+	}
+	return p
+}
+
+// Nanos is what a search takes for each character at most.
+func (p *Pattern) Nanos() int64 { return p.states * StateNanos }
+
+// IsText reports whether nothing matches but one text.
+func (p *Pattern) IsText() bool { return p.literal != "" }
+
+// Find takes what it takes to find the first match in a text.
+func (m *Meter) Find(p *Pattern, text string) {
+	n := int64(len(text) + 1)
+	most := times(p.states*StateNanos, n)
+	if p.literal != "" && most > simply {
+		m.Call(4*(n+int64(len(p.literal))), 8*int64(len(p.literal)))
+		most = times(StateNanos, n+p.begun(text))
+	}
+	m.Call(most, 0)
+}
+
+// begun returns how often all characters of a text are compared with one of the literal: for each of its
+// beginnings that ends there. There are no more of them than a text has that repeats itself.
+func (p *Pattern) begun(text string) (steps int64) {
+	// border is the longest beginning that ends each beginning, and depth how many there are.
+	border, depth := make([]int32, len(p.literal)+1), make([]int32, len(p.literal)+1)
+	next := func(at int32, c byte) int32 {
+		for at > 0 && (int(at) == len(p.literal) || p.literal[at] != c) {
+			at = border[at]
+		}
+		if p.literal[at] == c {
+			at++
+		}
+		return at
+	}
+	for i := 1; i <= len(p.literal); i++ {
+		if i > 1 {
+			border[i] = next(border[i-1], p.literal[i-1])
+		}
+		depth[i] = depth[border[i]] + 1
+	}
+	for i, at := 0, int32(0); i < len(text); i++ {
+		if at = next(at, text[i]); int(at) == len(p.literal) {
+			break
+		}
+		steps += int64(depth[at])
+	}
+	return steps
+}
+
+// looksBack reports whether a part of a regular expression is about the character before it.
+func looksBack(r *syntax.Regexp) bool {
+	switch r.Op { //nolint:exhaustive // the others are about characters that they match
+	case syntax.OpBeginLine, syntax.OpBeginText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+		return true
+	}
+	return slices.ContainsFunc(r.Sub, looksBack)
+}
+
+const (
+	// searchNanos is what it takes to begin a search.
+	searchNanos = 3000
+	// simply is how long all searches may take that are not looked into.
+	simply = 1_000_000
+)
+
+// FindAll takes what it takes to find all matches in a text, or so many of them if limit is not negative.
+// Each is found by a search of its own, which may read the text to its end before it settles for a short
+// match, as that for a*b|a does.
+func (m *Meter) FindAll(p *Pattern, text string, limit int64) {
+	if p.expression == nil {
+		return
+	}
+	n, each := int64(len(text)+1), p.states*StateNanos
+	searches := n
+	if limit >= 0 {
+		searches = min(limit+1, n)
+	}
+	once := times(each, n) + searchNanos
+	if most := times(once, searches); most <= simply {
+		m.Call(most, 0)
+		return
+	}
+	r := &reading{meter: m, text: text, each: each}
+	for found, from := int64(0), 0; from <= len(text) && (limit < 0 || found < limit); found++ {
+		r.spend(searchNanos)
+		to := p.find(r, from)
+		if to < 0 {
+			break
+		}
+		if to == from {
+			_, width := utf8.DecodeRuneInString(text[from:])
+			to += max(width, 1)
+		}
+		from = to
+	}
+	m.Call(r.spent, 0)
+}
+
+// find returns the end of the first match in what r reads from a place on, or -1.
+func (p *Pattern) find(r *reading, from int) int {
+	r.at = from
+	if p.after == nil || from == 0 {
+		if at := p.expression.FindReaderIndex(r); at != nil {
+			return from + at[1]
+		}
+		return -1
+	}
+	_, width := utf8.DecodeLastRuneInString(r.text[:from])
+	r.at -= width
+	if at := p.after.FindReaderSubmatchIndex(r); at != nil {
+		return from - width + at[3]
+	}
+	return -1
+}
+
+// A reading reads a text, as the search for a match does, and spends what that takes.
+type reading struct {
+	meter       *Meter
+	text        string
+	at          int
+	each, spent int64
+}
+
+// ReadRune implements [io.RuneReader].
+func (r *reading) ReadRune() (character rune, width int, err error) {
+	r.spend(r.each)
+	if r.at >= len(r.text) {
+		return 0, 0, io.EOF
+	}
+	character, width = utf8.DecodeRuneInString(r.text[r.at:])
+	r.at += width
+	return character, width, nil
+}
+
+// spend spends the time of a part of a call that is made afterwards.
+func (r *reading) spend(nanos int64) {
+	r.meter.Spend(nanos)
+	if r.spent += nanos; r.spent > longestCall {
+		r.meter.Call(r.spent, 0)
+	}
+}
+
+// times is a product, or a large number.
+func times(a, b int64) int64 {
+	const most = 1 << 60
+	if a > 0 && b > most/a {
+		return most
+	}
+	return a * b
 }

@@ -113,7 +113,8 @@ func (m *Meter) Compare(left, right any) {
 	m.Walk(min(m.Weigh(left), m.Weigh(right)))
 }
 
-// Walk takes what it takes to compare or to print a value of that weight.
+// Walk takes what it takes to compare or to print a value of that weight. Parts of decoded objects become
+// values for a moment, of which the memory does not count: time bounds it.
 func (m *Meter) Walk(weight int64) { m.Call(weight*4, 0) }
 
 // isScalar reports whether a value has no parts.
