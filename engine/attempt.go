@@ -108,11 +108,13 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, looks *usher.Pat
 	if ctx.Err() != nil && !overdue(ctx) {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
-	if d, err = e.evaluation(r, looks, each); err != nil {
+	// The goroutine may not even have begun, and still reads d.
+	again, err := e.evaluation(r, looks, each)
+	if err != nil {
 		return undecodable(ctx, r, err)
 	}
-	d.attempt = second
-	return d.decide(ctx, passes)
+	again.attempt = second
+	return again.decide(ctx, passes)
 }
 
 // evaluation returns one of the object as the index reads it.
