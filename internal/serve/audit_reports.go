@@ -50,14 +50,14 @@ func (a *auditing) describeReports(b *page) {
 	}
 	for i, blocked := range s.Blocked {
 		if i == blockedShown {
-			b.names("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
+			b.namef("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
 			return
 		}
 		where := "namespace " + blocked.Namespace
 		if blocked.Namespace == "" {
 			where = "cluster-scoped objects"
 		}
-		b.names("  not written for %s: %v\n", where, blocked.Err)
+		b.namef("  not written for %s: %v\n", where, blocked.Err)
 	}
 }
 

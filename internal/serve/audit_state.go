@@ -60,7 +60,7 @@ func (a *auditing) describe(b *page) {
 	for i := range kinds {
 		if text := trouble(&kinds[i], time.Now()); text != "" {
 			troubled++
-			b.names("  %s: %s\n", name(kinds[i].Kind), text)
+			b.namef("  %s: %s\n", name(kinds[i].Kind), text)
 		}
 	}
 	if troubled > 0 && !b.named {

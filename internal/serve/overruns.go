@@ -85,6 +85,6 @@ func nameOverruns(b *page, state overrun.State) {
 			break
 		}
 		o := &state.Late[i]
-		b.names("  %s %s, for %s in %q, since %s\n", o.Policy, o.Rule, o.User, o.Namespace, o.Due.Format(time.RFC3339))
+		b.namef("  %s %s, for %s in %q, since %s\n", o.Policy, o.Rule, o.User, o.Namespace, o.Due.Format(time.RFC3339))
 	}
 }

@@ -64,7 +64,7 @@ func (m *clusterRuntime) describeAdmission(b *page, status live.Status) {
 		case r.Err != nil && !b.named:
 			b.WriteString("not read\n")
 		case r.Err != nil:
-			b.names("%v\n", r.Err)
+			b.namef("%v\n", r.Err)
 		case r.Version == "":
 			b.WriteString("not read yet\n")
 		case m.enforcesAdmission():

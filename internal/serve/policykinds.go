@@ -226,7 +226,7 @@ func (k *policyKinds) count() map[string]int {
 func (k *policyKinds) describe(b *page) {
 	for _, r := range k.readings() {
 		if state, text := k.state(&r); text != "" && b.named {
-			b.names("  %s: %s\n", r.Kind.Kind, text)
+			b.namef("  %s: %s\n", r.Kind.Kind, text)
 		} else if text != "" {
 			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, state)
 		}

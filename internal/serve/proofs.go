@@ -304,10 +304,10 @@ func (p *proofs) describe(b *page, secret string, counts map[api.ProofState]int)
 	b.either("policy proofs: by %s, made %s, in Secret %s\n", "policy proofs\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
 	fmt.Fprintf(b, "  policies: %d proven, %d from before proofs, %d unproven\n", counts[api.Proven], counts[api.Recorded], counts[api.Unproven])
 	if !keys.Previous.IsZero() {
-		b.names("  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
+		b.namef("  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
 	}
 	if state.Sign != keys.Current {
-		b.names("  it is used when every live replica has read it; until then %s is\n", state.Sign)
+		b.namef("  it is used when every live replica has read it; until then %s is\n", state.Sign)
 	}
 	switch r := state.Record; {
 	case r.Made == nil:

@@ -78,8 +78,8 @@ type page struct {
 	named bool
 }
 
-// names writes what has names.
-func (p *page) names(format string, args ...any) {
+// namef writes what has names.
+func (p *page) namef(format string, args ...any) {
 	if p.named {
 		fmt.Fprintf(p, format, args...)
 	}
@@ -90,7 +90,7 @@ func (p *page) either(format, instead string, args ...any) {
 	if !p.named {
 		p.WriteString(instead)
 	}
-	p.names(format, args...)
+	p.namef(format, args...)
 }
 
 // reason writes why the line before is as it is.
@@ -103,7 +103,7 @@ func list[T any](p *page, what string, all []T) {
 	}
 	fmt.Fprintf(p, "%s: %d\n", what, len(all))
 	for _, one := range all {
-		p.names("  %v\n", one)
+		p.namef("  %v\n", one)
 	}
 }
 
@@ -146,7 +146,7 @@ func describe(b *page, status live.Status) {
 
 // describe writes the state of the server in the cluster as text.
 func (m *clusterRuntime) describe(b *page, status live.Status) {
-	b.names("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
+	b.namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
 	m.kinds.describe(b)
 	m.describeAdmission(b, status)
@@ -158,14 +158,14 @@ func (m *clusterRuntime) describe(b *page, status live.Status) {
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {
 		version, name := kind.Kind.ToAPIVersionAndKind()
-		b.names("  %s %s: %d objects", version, name, kind.Objects)
+		b.namef("  %s %s: %d objects", version, name, kind.Objects)
 		switch {
 		case kind.Err != nil:
-			b.names(", each is read when it is needed: %v", kind.Err)
+			b.namef(", each is read when it is needed: %v", kind.Err)
 		case !kind.Current:
-			b.names(", not complete yet")
+			b.namef(", not complete yet")
 		}
-		b.names("\n")
+		b.namef("\n")
 	}
 }
 
@@ -188,6 +188,6 @@ func (m *clusterRuntime) describeWebhookConfig(b *page) {
 		b.reason(state.err)
 	}
 	keys, chosen := m.routes.table.Load().keys, m.routes.chosen.Load()
-	b.names("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
-	b.names("  registered: %s, since %s\n", chosen.name, chosen.reason)
+	b.namef("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
+	b.namef("  registered: %s, since %s\n", chosen.name, chosen.reason)
 }

@@ -66,7 +66,7 @@ type Server struct {
 	workers *worker.Pool
 	// overruns runs the evaluations of all engines.
 	overruns *overrun.Watch
-	checker *isolated.Checker
+	checker  *isolated.Checker
 
 	webhooks *graceful.Server
 	metering *http.Server

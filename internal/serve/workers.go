@@ -44,12 +44,12 @@ func (s *Server) describeWorkers(b *page) {
 	}
 	for i, tenant := range state.LowTenants {
 		if i == mostNamed {
-			b.names("  and %d more\n", len(state.LowTenants)-i)
+			b.namef("  and %d more\n", len(state.LowTenants)-i)
 			break
 		}
 		if tenant == "" {
 			tenant = "policies of the cluster"
 		}
-		b.names("  slow, so that others come first: %s\n", tenant)
+		b.namef("  slow, so that others come first: %s\n", tenant)
 	}
 }

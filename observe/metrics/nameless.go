@@ -23,33 +23,33 @@ func (m *Metrics) Nameless() http.Handler {
 	return promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := all.Gather()
 		for _, family := range families {
-			family.Metric = withoutNames(family.Metric)
+			family.Metric = withoutNames(family.GetMetric())
 		}
 		return families, err
 	}), promhttp.HandlerOpts{})
 }
 
 func withoutNames(all []*dto.Metric) []*dto.Metric {
-	if len(all) == 0 || !slices.ContainsFunc(all[0].Label, isName) {
+	if len(all) == 0 || !slices.ContainsFunc(all[0].GetLabel(), isName) {
 		return all
 	}
 	merged := map[string]*dto.Metric{}
 	var kept []*dto.Metric
 	for _, metric := range all {
-		metric.Label = slices.DeleteFunc(metric.Label, isName)
+		metric.Label = slices.DeleteFunc(metric.GetLabel(), isName)
 		var key strings.Builder
-		for _, label := range metric.Label {
+		for _, label := range metric.GetLabel() {
 			key.WriteString(label.GetValue() + "\xff")
 		}
 		switch same := merged[key.String()]; {
 		case same == nil:
 			merged[key.String()] = metric
 			kept = append(kept, metric)
-		case same.Counter != nil:
-			sum := same.Counter.GetValue() + metric.GetCounter().GetValue()
+		case same.GetCounter() != nil:
+			sum := same.GetCounter().GetValue() + metric.GetCounter().GetValue()
 			same.Counter.Value = &sum
-		case same.Gauge != nil:
-			least := min(same.Gauge.GetValue(), metric.GetGauge().GetValue())
+		case same.GetGauge() != nil:
+			least := min(same.GetGauge().GetValue(), metric.GetGauge().GetValue())
 			same.Gauge.Value = &least
 		}
 	}

@@ -258,7 +258,7 @@ func TestMemory(t *testing.T) {
 	r, d := typical()
 	ring := &recent.Ring{}
 	for i := range 8 * recent.Size {
-		r.Namespace = fmt.Sprintf("team-shop-production-%d", i%2048)
+		r.Namespace = fmt.Sprintf("team-shop-production-%d", i%16384)
 		ring.Add(r, &d, nil, time.Now())
 	}
 	all, lost := ring.Last(recent.Size, nil).Next(make([]*recent.Decision, 0, recent.Size))

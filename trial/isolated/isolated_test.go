@@ -272,7 +272,8 @@ func TestPendingPolicies(t *testing.T) {
 			t.Errorf("%s: denied %t", tt.reason, denied)
 		}
 	}
-	if here := o.Policy(ctx, policy("", "honest")); len(here.Problems) > 0 || len(here.Rules) == 0 {
+	// Policies of the cluster are compiled here, where the time is over, too.
+	if here := o.Policy(ctx, policy("", "honest")); !here.Pending() {
 		t.Errorf("%d rules, problems %v", len(here.Rules), here.Problems)
 	}
 	if n := b.requests(); n > 0 {

@@ -84,7 +84,8 @@ func (in *Input) activation(p *Program, h has) *activation {
 		a = &activation{}
 	}
 	a.in, a.program, a.has = in, p, h
-	a.meter.Context, a.meter.Allowance = in.context, in.Allowance
+	a.meter.Allowance = in.Allowance
+	a.meter.Context = in.context //nolint:fatcontext // it is that of the request
 	a.variables.program, a.variables.activation, a.variables.visible = p, a, len(p.variables)
 	if !p.bounded(in, &p.deciding) {
 		a.count()

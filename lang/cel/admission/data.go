@@ -155,7 +155,8 @@ func (in *Input) nameOf(p *Program, i int) (string, error) {
 func (in *Input) naming(p *Program) *activation {
 	a := &activation{in: in, program: p, has: withNamespace}
 	a.variables.program, a.variables.activation = p, a
-	a.meter.Context, a.meter.Allowance = in.context, in.Allowance
+	a.meter.Allowance = in.Allowance
+	a.meter.Context = in.context //nolint:fatcontext // it is that of the request
 	return a
 }
 

@@ -49,7 +49,7 @@ type Published struct{ Key, Value string }
 //
 // It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
 func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
-	in.context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx
 	a := in.activation(p, withAuthorizer|asConditions)
 	defer a.release()
 	if skipped, failure, err := a.match(ctx); err != nil {

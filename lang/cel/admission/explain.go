@@ -25,7 +25,7 @@ import (
 // It compiles and evaluates again, with every value recorded, which takes milliseconds. It is for
 // people who ask why, not for requests.
 func (p *Program) Explain(ctx context.Context, in *Input, structures Structures) ([]rule.Expression, error) {
-	in.context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx
 	x := &explanation{program: p, in: in, explained: map[int]bool{}, named: map[int]bool{}}
 	if err := x.compile(); err != nil {
 		return nil, err

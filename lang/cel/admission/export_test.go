@@ -184,3 +184,18 @@ func CompileInterpreted(s Source) (*Program, error) {
 	p.counted = func() []*cel.Program { return c.programs }
 	return p, nil
 }
+
+// Unbounded returns the functions that some expressions may name, and none can call.
+func Unbounded() ([]string, error) {
+	e := takeEnvironments()
+	defer e.release()
+	var all []string
+	for _, d := range []declared{{}, {params: true, authorizer: true, data: true}, {authorizer: true, patchTypes: true}} {
+		env, err := e.with(d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, env.Unbounded()...)
+	}
+	return all, nil
+}

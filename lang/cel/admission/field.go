@@ -41,7 +41,7 @@ func (p *Program) Field(ctx context.Context, in *Input, index int) (path string)
 			path = ""
 		}
 	}()
-	in.context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx
 	a := in.activation(p, withNamespace|withAuthorizer)
 	if a.counted != nil {
 		// Parts do not count their cost: what exceeded the budget must not run again without one.

@@ -26,7 +26,6 @@ func hostile(t *testing.T, n int) *situation {
 	return q.situation(t)
 }
 
-const overLimit = "operation cancelled: actual cost limit exceeded"
 
 // TestExcessIsNotEvaluated evaluates calls that would take hours, or all memory, which upstream makes;
 // with lists that are only somewhat too long it has the same error as upstream.

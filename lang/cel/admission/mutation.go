@@ -125,7 +125,7 @@ func NotFound(kind fmt.Stringer) *StatusError {
 // It is what the dispatcher of k8s.io/apiserver/pkg/admission/plugin/policy/mutating does for one
 // binding: a mutation that fails is left out, and the others go on.
 func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) (Mutated, error) {
-	in.context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx
 	// The object may be another one than last time.
 	in.data = nil
 	if len(p.conditions) > 0 {

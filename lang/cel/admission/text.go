@@ -15,7 +15,7 @@ var errNoText = errors.New("the text is empty, longer than 5 KiB or has several 
 // message expressions see. The error is [*fact.Missing], that of a fact, that of ctx, or that of the
 // expression.
 func (p *Program) Text(ctx context.Context, in *Input, index int) (string, error) {
-	in.context = ctx //nolint:fatcontext // it is that of the request
+	in.context = ctx
 	a := in.activation(p, withNamespace)
 	defer a.release()
 	a.explain()

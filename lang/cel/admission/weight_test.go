@@ -45,7 +45,7 @@ func TestWeight(t *testing.T) {
 		{"lists in lists, format", "'%s'.format([variables.v60]) == ''", nested},
 		{"maps in maps, format", "'%s'.format([variables.v60]) == ''", maps},
 		{"maps in maps, equality", "variables.v60 == {'a': variables.v59, 'b': variables.v59}", maps},
-		{"a chain of map", "[1]" + strings.Repeat(chain, 60) + " == [1]" + strings.Repeat(chain, 60), nil},
+		{"a chain of map", "[1]" + strings.Repeat(chain, 27) + " == [1]" + strings.Repeat(chain, 27), nil},
 		{"lists in lists, an optional value", "optional.of(variables.v60) == optional.of([variables.v59, variables.v59])", nested},
 		{"an exponent of a quantity", "isQuantity('1e-' + object.digits)", nil},
 		{"an exponent of a quantity, with a plus", "quantity('1E+' + object.digits).isInteger()", nil},
