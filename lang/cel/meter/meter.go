@@ -114,7 +114,13 @@ func (m *Meter) draw(nanos int64) {
 	if m.Allowance == nil {
 		m.Allowance = rule.NewAllowance(rule.PolicyTime-time.Duration(m.drawn), rule.PolicyMemory-m.held)
 	}
-	if err := m.Allowance.Take(time.Duration(needNanos), needBytes); err != nil {
+	err := m.Allowance.Take(time.Duration(needNanos), needBytes)
+	if err == nil && m.Context != nil {
+		if err = m.Allowance.Wait(m.Context); err != nil && m.Context.Err() != nil {
+			err = fmt.Errorf("operation interrupted: %w", err)
+		}
+	}
+	if err != nil {
 		m.nanos, m.bytes = 0, 0
 		panic(&Stopped{err})
 	}
