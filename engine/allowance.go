@@ -1,25 +1,35 @@
 package engine
 
-import "github.com/usher-dev/usher/rule"
+import (
+	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/rule"
+)
 
-// allowance returns what all policies of the namespace of a rule may take together, also for the pod that a
-// workload would make; nil for a policy of the cluster.
-func (d *evaluation) allowance(r *rule.Rule) *rule.Allowance {
+// A tenant is a namespace whose policies a request meets.
+type tenant struct {
+	allowance *rule.Allowance
+	turn      *overrun.Turn
+}
+
+// tenant returns what all policies of the namespace of a rule may take together, also for the pod that a
+// workload would make, and how they take turns with others; nothing for a policy of the cluster.
+func (d *evaluation) tenant(r *rule.Rule) tenant {
 	namespace := r.Policy.Namespace
 	if namespace == "" {
-		return nil
+		return tenant{}
 	}
 	request := d
 	for request.of != nil {
 		request = request.of
 	}
-	known := request.allowances[namespace]
-	if known == nil {
-		if request.allowances == nil {
-			request.allowances = map[string]*rule.Allowance{}
+	known, ok := request.tenants[namespace]
+	if !ok {
+		if request.tenants == nil {
+			request.tenants = map[string]tenant{}
 		}
-		known = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
-		request.allowances[namespace] = known
+		known.turn = d.engine.options.Overruns.Turn(namespace)
+		known.allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory).Paced(known.turn)
+		request.tenants[namespace] = known
 	}
 	return known
 }

@@ -58,6 +58,7 @@ type attempt struct {
 	step  *rule.Step
 	until time.Time
 	retry breaker.Retry
+	turn  *overrun.Turn
 	told  int
 	// inspects says that it has come to the objects that exist, and holds that others wait for it to end.
 	inspects, holds bool
@@ -115,11 +116,13 @@ func (e *Engine) attempt(ctx context.Context, r *usher.Request, looks *usher.Pat
 	if ctx.Err() != nil && !overdue(ctx) {
 		return usher.Decision{}, fmt.Errorf("decide request: %w", context.Cause(ctx))
 	}
-	if d, err = e.evaluation(r, looks, each); err != nil {
+	// The goroutine may not even have begun, and still reads d.
+	again, err := e.evaluation(r, looks, each)
+	if err != nil {
 		return undecodable(ctx, r, err)
 	}
-	d.attempt = second
-	return d.decide(ctx, passes)
+	again.attempt = second
+	return again.decide(ctx, passes)
 }
 
 // evaluation returns one of the object as the index reads it.
@@ -193,8 +196,10 @@ func (a *attempt) leave(ctx context.Context, g *overrun.Goroutine) *attempt {
 	if !a.until.IsZero() && !a.inspects {
 		second.culprit = a.step
 	}
+	turn := a.turn
 	a.mu.Unlock()
 	a.release()
+	turn.Leave()
 	if at, ok := ctx.Deadline(); ok && (late.Due.IsZero() || at.Before(late.Due)) {
 		late.Due = at
 	}
@@ -251,9 +256,9 @@ func (a *attempt) nextFact(ref fact.Ref) (value any, err error, known bool) {
 }
 
 // start begins a step, which has time until until. It does not return if the goroutine was left behind.
-func (a *attempt) start(r *rule.Rule, step *rule.Step, until time.Time, t breaker.Retry) {
+func (a *attempt) start(r *rule.Rule, step *rule.Step, until time.Time, t breaker.Retry, turn *overrun.Turn) {
 	a.lock()
-	a.rule, a.step, a.until, a.retry = r, step, until, t
+	a.rule, a.step, a.until, a.retry, a.turn = r, step, until, t, turn
 	a.mu.Unlock()
 }
 

@@ -55,8 +55,8 @@ type evaluation struct {
 	own     fact.Known
 	bound   *fact.Known
 	boundTo *rule.Rule
-	// allowances are those of the namespaces whose policies have run, unless this is the evaluation of a pod.
-	allowances map[string]*rule.Allowance
+	// tenants are the namespaces whose policies have run, unless this is the evaluation of a pod.
+	tenants map[string]tenant
 	// workload is what the request really writes, if it is that for the pod of a workload. The
 	// evaluation of the workload has the pod, which is nil until a rule is run on it.
 	workload *rule.Workload

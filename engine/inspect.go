@@ -88,7 +88,7 @@ func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, obj
 		err = objects.err
 	}
 	found := d.judgeAll(limited, x, objects)
-	d.attempt.start(x.rule, nil, time.Now().Add(d.engine.options.RuleTimeout), nil)
+	d.attempt.start(x.rule, nil, time.Now().Add(d.engine.options.RuleTimeout), nil, nil)
 	x.res.warnings = append(x.res.warnings, x.res.inspect.Tell(ctx, found)...)
 	d.attempt.pause()
 	for _, warning := range x.res.warnings {

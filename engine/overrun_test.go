@@ -45,6 +45,7 @@ func within(t *testing.T, deadline time.Duration, f func(ctx context.Context)) {
 const (
 	overLimit   = "fake: took too long: overran its time of 1s"
 	overRequest = "took too long: the request's time of 500ms is over"
+	late        = "took too long: the request's time of 0s is over before the rule was reached"
 	unreached   = overRequest + " before the rule was reached"
 )
 
@@ -159,6 +160,23 @@ func TestEachWithAProgramThatNeverEnds(t *testing.T) {
 		})
 		equalFindings(t, []string{"a passed", "b failed " + overLimit, "c rejected no"}, told)
 	})
+}
+
+// TestAnEvaluationThatHasNotBegun when its time is over, as on a machine under load, is nobody else's: what
+// it finds is told to nobody, and it shares nothing with the evaluation that decides. The race detector watches.
+func TestAnEvaluationThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	e := newEngine(usher.Validate, engine.Options{}, nil, one("a", pass()), one("b", deny("no")))
+	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	want := []string{"a failed " + late, "b failed " + late}
+	for range 200 {
+		var told []usher.Finding
+		if err := e.Each(ctx, request(usher.Validate, usher.Create), func(f *usher.Finding) { told = append(told, *f) }); err != nil {
+			t.Fatal(err)
+		}
+		equalFindings(t, want, told)
+	}
 }
 
 // TestFactsAreAskedForOnce: what a request has learned is not asked for again, since services may change

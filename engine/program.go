@@ -21,6 +21,7 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	at, r := a.attempt, a.request
 	if at.inline {
 		out, err := run(a.step.Program, a.frame)
+		a.turn.End()
 		return out, a.overrun(ctx, err)
 	}
 	if out, err, known := at.next(a.step); known {
@@ -34,8 +35,9 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	if at.careful {
 		return a.careful(ctx, retry)
 	}
-	at.start(a.rule, a.step, a.frame.ctx.At, retry)
+	at.start(a.rule, a.step, a.frame.ctx.At, retry, a.turn)
 	out, err := run(a.step.Program, a.frame)
+	a.turn.End()
 	err = a.overrun(ctx, err)
 	at.end(&out, err)
 	if retry != nil {
@@ -71,8 +73,10 @@ func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, e
 	if !g.Wait(time.Until(due)) {
 		at, _ := own.ctx.Deadline()
 		g.Leave(a.late(at, t))
+		a.turn.Leave()
 		return rule.Outcome{}, a.overrun(ctx, context.DeadlineExceeded)
 	}
+	a.turn.End()
 	if t != nil {
 		a.engine.options.Overruns.Ended(a.rule.Policy, a.rule.Name, a.request.User.Name, a.request.Namespace, t)
 	}
@@ -104,7 +108,7 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 func (a *ruleRun) lookUp(ctx context.Context, ref fact.Ref) (any, error) {
 	resolver := a.engine.resolver
 	if !a.attempt.careful {
-		a.attempt.start(a.rule, nil, time.Time{}, nil)
+		a.attempt.start(a.rule, nil, time.Time{}, nil, nil)
 		return resolver.Resolve(ctx, ref)
 	}
 	at, limited := ctx.Deadline()

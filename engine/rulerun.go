@@ -9,6 +9,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/deadline"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -34,6 +35,8 @@ type result struct {
 type ruleRun struct {
 	*evaluation
 	rule *rule.Rule
+	// turn is that of the namespace of the rule, nil for a rule of the cluster.
+	turn *overrun.Turn
 	// step is the one at work, or the last one.
 	step  *rule.Step
 	frame *frame
@@ -64,11 +67,12 @@ func (d *evaluation) frame() *frame {
 
 // runRule runs the steps of a rule. It turns a panic into an error.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
-	a := ruleRun{evaluation: d, rule: r, frame: d.frame(), facts: d.factsOf(r)}
+	of := d.tenant(r)
+	a := ruleRun{evaluation: d, rule: r, turn: of.turn, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{
 		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
-		Workload: d.workload, Facts: a.facts, Allowance: d.allowance(r), Memo: d.memo, Exempt: d.less,
+		Workload: d.workload, Facts: a.facts, Allowance: of.allowance, Memo: d.memo, Exempt: d.less,
 	}
 	defer func() {
 		a.frame.ctx.Release()

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,13 @@ import (
 type Allowance struct {
 	time, memory       atomic.Int64
 	maxTime, maxMemory int64
+	pace               Pace
+}
+
+// A Pace has programs that are not short wait for others. It returns when the programs of an allowance may go
+// on, which have taken so much, or an error.
+type Pace interface {
+	Wait(ctx context.Context, taken time.Duration) error
 }
 
 // The limits of an [Allowance]. An evaluation of a policy of the cluster has one of its own; the policies of
@@ -26,6 +34,20 @@ const (
 // NewAllowance returns an allowance for that much time, and that many bytes.
 func NewAllowance(limit time.Duration, memory int64) *Allowance {
 	return &Allowance{maxTime: int64(limit), maxMemory: memory}
+}
+
+// Paced has programs wait for a pace, and returns a.
+func (a *Allowance) Paced(p Pace) *Allowance {
+	a.pace = p
+	return a
+}
+
+// Wait returns when programs may go on, or an error.
+func (a *Allowance) Wait(ctx context.Context) error {
+	if a.pace == nil {
+		return nil
+	}
+	return a.pace.Wait(ctx, time.Duration(a.time.Load()))
 }
 
 // Take takes time and bytes. The error is an [*ExceededError] if there is not so much left of one of them;

@@ -63,6 +63,7 @@ type Watch struct {
 	numbers atomic.Uint64
 	// suspicious is how many rules are in rules: mostly none.
 	suspicious atomic.Int64
+	turns      turns
 
 	mu       sync.Mutex
 	closed   bool

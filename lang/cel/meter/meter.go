@@ -123,10 +123,25 @@ func (m *Meter) draw(nanos int64) {
 		m.take(m.drawn, m.held)
 	}
 	m.take(needNanos, needBytes)
+	m.wait()
 	m.drawn += needNanos
 	m.nanos += needNanos
 	m.bytes += needBytes
 	m.held += needBytes
+}
+
+// wait waits until the allowance lets the evaluation go on.
+func (m *Meter) wait() {
+	if m.Context == nil {
+		return
+	}
+	if err := m.Allowance.Wait(m.Context); err != nil {
+		if m.Context.Err() != nil {
+			err = fmt.Errorf("operation interrupted: %w", err)
+		}
+		m.nanos, m.bytes = 0, 0
+		panic(&Stopped{err})
+	}
 }
 
 // take takes from the allowance.

@@ -45,6 +45,8 @@ type Config struct {
 	// Args are additional flags of `usher serve`; they take precedence over those that this package
 	// sets.
 	Args []string
+	// Env are additional variables of its environment, such as "GOMEMLIMIT=256MiB".
+	Env []string
 }
 
 // A Process is a running usher.
@@ -56,6 +58,7 @@ type Process struct {
 
 	dir     string
 	args    []string
+	env     []string
 	command *exec.Cmd
 	done    chan struct{}
 	err     error
@@ -75,6 +78,7 @@ func Start(config Config) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
+		env:     append(os.Environ(), config.Env...),
 		URL:     "https://127.0.0.1:" + webhooks,
 		Metrics: "http://127.0.0.1:" + metrics + "/metrics",
 		Log:     filepath.Join(config.Dir, "usher.log"),
@@ -100,6 +104,7 @@ func Start(config Config) (*Process, error) {
 func (p *Process) Restart() error {
 	p.done = make(chan struct{})
 	p.command = exec.Command(p.args[0], p.args[1:]...)
+	p.command.Env = p.env
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("start usher: %w", err)
