@@ -26,7 +26,8 @@ import (
 // people who ask why, not for requests.
 func (p *Program) Explain(ctx context.Context, in *Input, structures Structures) ([]rule.Expression, error) {
 	in.context = ctx
-	x := &explanation{program: p, in: in, explained: map[int]bool{}, named: map[int]bool{}}
+	x := &explanation{program: p, in: in, environments: takeEnvironments(), explained: map[int]bool{}, named: map[int]bool{}}
+	defer x.environments.release()
 	if err := x.compile(); err != nil {
 		return nil, err
 	}
@@ -44,6 +45,8 @@ func (p *Program) Explain(ctx context.Context, in *Input, structures Structures)
 type explanation struct {
 	program *Program
 	in      *Input
+	// environments are those of all parts, which are planned as they are told.
+	environments *environments
 	// What is compiled of the policy.
 	data, variables, conditions, validations, messages, annotations, mutations []part
 	told                                                                       []rule.Expression
@@ -66,8 +69,7 @@ type part struct {
 
 // compile compiles the expressions.
 func (x *explanation) compile() error {
-	e := takeEnvironments()
-	defer e.release()
+	e := x.environments
 	source := &x.program.source
 	envs, err := rememberingEnvironments(e, source)
 	if err != nil {

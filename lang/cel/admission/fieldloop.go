@@ -20,7 +20,7 @@ import (
 // A traced is the expressions of a policy as the compiler understood them. Programs do not keep that,
 // and few policies need it.
 type traced struct {
-	env *cel.Environment
+	declared declared
 	// types are those of the fields of the variables data and variables, with which parts are planned.
 	dataTypes, variableTypes map[string]*apiservercel.DeclField
 	variables                map[string]*celgo.Ast
@@ -39,7 +39,8 @@ const maxPlanned = 32
 func trace(s *Source) *traced {
 	e := takeEnvironments()
 	defer e.release()
-	env, err := e.with(declared{params: s.Params, authorizer: true, data: len(s.Data) > 0})
+	names := declared{params: s.Params, authorizer: true, data: len(s.Data) > 0}
+	env, err := e.with(names)
 	if err != nil {
 		return nil
 	}
@@ -54,7 +55,7 @@ func trace(s *Source) *traced {
 		}
 		return ast
 	}
-	t := &traced{env: env, variables: map[string]*celgo.Ast{}}
+	t := &traced{declared: names, variables: map[string]*celgo.Ast{}}
 	for i := range s.Data {
 		e.data.Fields[s.Data[i].Name] = required(s.Data[i].Name, apiservercel.DynType)
 	}
@@ -85,7 +86,12 @@ func (t *traced) plan(of *celgo.Ast, part celast.Expr) (*cel.Program, error) {
 	defer e.release()
 	maps.Copy(e.data.Fields, t.dataTypes)
 	maps.Copy(e.variables.Fields, t.variableTypes)
-	planned, err := t.env.PlanPart(of, part)
+	// Planning reads the types of the environment, which nobody else may change meanwhile.
+	env, err := e.with(t.declared)
+	if err != nil {
+		return nil, err
+	}
+	planned, err := env.PlanPart(of, part)
 	if err != nil {
 		return nil, err
 	}

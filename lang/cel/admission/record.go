@@ -41,9 +41,6 @@ func record(env *cel.Environment, ast *celast.AST, vars cel.Variables) *recordin
 
 // plan makes a program of a part of the expression.
 func (r *recording) plan(e celast.Expr) (*cel.Recorder, error) {
-	// Planning reads the types that compiling another policy changes.
-	environments := takeEnvironments()
-	defer environments.release()
 	program, err := r.env.Record(r.ast, e)
 	if err != nil {
 		return nil, fmt.Errorf("program instantiation failed: %w", err)
