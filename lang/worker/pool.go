@@ -84,6 +84,8 @@ type Pool struct {
 	// starts are functions to run on the thread that lives as long as the pool, until quit is
 	// closed.
 	starts chan func()
+	// thread begins that thread.
+	thread sync.Once
 	quit   chan struct{}
 
 	mu     sync.Mutex
@@ -117,9 +119,7 @@ func (s *set) working() int { return s.total - s.starting - len(s.idle) }
 // New returns a pool. It starts nothing before the first request.
 func New(o Options) *Pool {
 	o = o.withDefaults()
-	p := &Pool{options: o, starts: make(chan func()), quit: make(chan struct{}), lanes: newLanes(o.Workers)}
-	go p.startOnOneThread()
-	return p
+	return &Pool{options: o, starts: make(chan func()), quit: make(chan struct{}), lanes: newLanes(o.Workers)}
 }
 
 // Shared returns the pool of programs that configure none.

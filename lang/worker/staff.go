@@ -197,6 +197,7 @@ func (p *Pool) launch(at priority) (w *process, err error) {
 			w.lower()
 		}
 	}
+	p.thread.Do(func() { go p.startOnOneThread() })
 	select {
 	case p.starts <- begin:
 		<-done

@@ -7,7 +7,7 @@ import (
 	"github.com/usher-dev/usher/lang/cel/admission"
 )
 
-// TestExplainWhileCompiling: all policies are compiled in the same environments, one after the other.
+// TestExplainWhileCompiling: environments are used again, by one at a time.
 func TestExplainWhileCompiling(t *testing.T) {
 	t.Parallel()
 	source := admission.Source{
@@ -30,6 +30,14 @@ func TestExplainWhileCompiling(t *testing.T) {
 			if _, err := p.Explain(t.Context(), &inputs[i%len(inputs)], nil); err != nil {
 				t.Errorf("explain: %v", err)
 			}
+		}
+	})
+	both.Go(func() {
+		inputs := podInputs()
+		for i := range 300 {
+			// Programs of parts are kept with those of the policy.
+			again, _ := admission.Compile(source)
+			again.Field(t.Context(), &inputs[i%len(inputs)], 0)
 		}
 	})
 	both.Wait()
