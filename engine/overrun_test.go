@@ -166,7 +166,7 @@ func TestEachWithAProgramThatNeverEnds(t *testing.T) {
 // it finds is told to nobody, and it shares nothing with the evaluation that decides. The race detector watches.
 func TestAnEvaluationThatHasNotBegun(t *testing.T) {
 	t.Parallel()
-	e := newEngine(usher.Validate, engine.Options{}, nil, one("a", pass()), one("b", deny("no")))
+	e := newEngine(usher.Validate, guarded(), nil, one("a", pass()), one("b", deny("no")))
 	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()
 	want := []string{"a failed " + late, "b failed " + late}
