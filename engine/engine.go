@@ -1,8 +1,9 @@
 // Package engine runs the rules that match a request and combines their outcomes into one decision.
 // It resolves the facts that programs need, and isolates programs that fail, panic or time out.
 //
-// A program is Go code: one that ignores its context cannot be interrupted. So rules run on a goroutine
-// that is left behind if one of them does not end: the decision is made without it, in time.
+// A program is Go code: one that ignores its context cannot be interrupted. With [Options.Overruns] rules
+// run on a goroutine that is left behind if one of them does not end: the decision is made without it, in
+// time.
 package engine
 
 import (

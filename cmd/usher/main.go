@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	// Some processes of this program do nothing but evaluate CUE.
+	// Some processes of this program do nothing but evaluate CUE and compile policies.
 	isolated.Main()
 	os.Exit(cli.Main(newRoot))
 }

@@ -20,8 +20,6 @@ const (
 	byteNanos, parseNanos = 1, 50
 	// elementNanos is for an element that is made, and entryNanos for an entry.
 	elementNanos, entryNanos = 30, 300
-	// element is the memory of an element of a list, or of an entry of a map that is made.
-	element, entry = 40, 160
 )
 
 // nothing is for calls that take the same time whatever their arguments are.
@@ -37,7 +35,7 @@ func understanding(index int) meter.Bound {
 		if index == 1 {
 			text = b
 		}
-		n := lengthOf(text)
+		n := meter.Length(text)
 		// An error quotes the text.
 		m.Call(parseNanos*(n+1), 64*n+64)
 	}
@@ -46,7 +44,7 @@ func understanding(index int) meter.Bound {
 // copying is for what makes a text of the first argument that is at most factor times as long.
 func copying(factor int64) meter.Bound {
 	return func(m *meter.Meter, a, _, _, _ ref.Val) {
-		n := lengthOf(a) + 4
+		n := meter.Length(a) + 4
 		m.Call(4*byteNanos*n, factor*n)
 	}
 }
@@ -66,14 +64,14 @@ func containing(m *meter.Meter, item, of, _, _ ref.Val) {
 func addition(m *meter.Meter, a, b, _, _ ref.Val) {
 	switch a.(type) {
 	case types.String, types.Bytes:
-		n := lengthOf(a) + lengthOf(b)
+		n := meter.Length(a) + meter.Length(b)
 		m.Call(n/4, n)
 	case traits.MutableLister:
-		m.Take(element * int64(sizeOf(b)))
+		m.Take(meter.ItemBytes * int64(sizeOf(b)))
 	case traits.Lister:
 		if _, ok := b.(traits.Lister); ok {
 			n := int64(sizeOf(a) + sizeOf(b))
-			m.Call(elementNanos*n, element*n)
+			m.Call(elementNanos*n, meter.ItemBytes*n)
 		}
 	default:
 		m.Spend(50)
@@ -86,14 +84,14 @@ func measuring(m *meter.Meter, a, _, _, _ ref.Val) {
 		m.Weigh(a)
 		return
 	}
-	m.Spend(lengthOf(a))
+	m.Spend(meter.Length(a))
 }
 
 // locating is for parts of a time: a time zone is read from a file.
 func locating(m *meter.Meter, _, zone, _, _ ref.Val) {
 	if zone != nil {
 		// An error quotes it.
-		n := lengthOf(zone)
+		n := meter.Length(zone)
 		m.Call(100_000+2*n, 8<<10+16*n)
 	}
 }
@@ -109,11 +107,11 @@ func inserting(m *meter.Meter, into, key, _, _ ref.Val) {
 	if _, ok := into.(traits.MutableMapper); !ok {
 		added += int64(sizeOf(into))
 	}
-	m.Call(product(entryNanos, added), product(entry, added))
+	m.Call(product(entryNanos, added), product(meter.EntryBytes, added))
 }
 
 func finding(m *meter.Meter, text, part, _, _ ref.Val) {
-	m.Call(2*byteNanos*(lengthOf(text)+lengthOf(part)), 0)
+	m.Call(2*byteNanos*(meter.Length(text)+meter.Length(part)), 0)
 }
 
 // indexing is for indexOf and lastIndexOf, which compare at each place, of a text or a list.
@@ -122,41 +120,41 @@ func indexing(m *meter.Meter, of, part, _, _ ref.Val) {
 		walking(m, of, nil, nil, nil)
 		return
 	}
-	n, k := lengthOf(of), lengthOf(part)
+	n, k := meter.Length(of), meter.Length(part)
 	m.Call(8*n+max(n-k+1, 1)*(k+1), 8*(n+k))
 }
 
 func splitting(m *meter.Meter, text, separator, limit, _ ref.Val) {
 	s, _ := text.(types.String)
 	sep, _ := separator.(types.String)
-	m.Spend(2 * lengthOf(text))
+	m.Spend(2 * meter.Length(text))
 	pieces := int64(strings.Count(string(s), string(sep)) + 1)
 	if most, ok := limit.(types.Int); ok && most >= 0 {
 		pieces = min(pieces, max(int64(most), 1))
 	}
-	m.Take((element + 24) * pieces)
+	m.Take((meter.ItemBytes + 24) * pieces)
 	if limit != nil {
 		// Go makes a list of so many texts first.
 		most, _ := limit.(types.Int)
-		m.Take(16 * min(max(int64(most), 0), lengthOf(text)+1))
+		m.Take(16 * min(max(int64(most), 0), meter.Length(text)+1))
 	}
 }
 
 func replacing(m *meter.Meter, text, old, replacement, limit ref.Val) {
 	s, _ := text.(types.String)
 	o, _ := old.(types.String)
-	n := lengthOf(text)
+	n := meter.Length(text)
 	m.Spend(4 * n)
 	count := int64(strings.Count(string(s), string(o)))
 	if most, ok := limit.(types.Int); ok && most >= 0 {
 		count = min(count, int64(most))
 	}
-	bytes := n + count*lengthOf(replacement)
+	bytes := n + count*meter.Length(replacement)
 	m.Call(20*count+bytes/4, 2*bytes)
 }
 
 func joining(m *meter.Meter, list, separator, _, _ ref.Val) {
-	weight := m.Weigh(list) + int64(sizeOf(list))*lengthOf(separator)
+	weight := m.Weigh(list) + int64(sizeOf(list))*meter.Length(separator)
 	// The text is grown as it is made.
 	m.Call(2*weight, 5*weight)
 }
@@ -164,7 +162,7 @@ func joining(m *meter.Meter, list, separator, _, _ ref.Val) {
 // formatting is for format: a format has verbs, each of which may say a precision.
 func formatting(m *meter.Meter, format, args, _, _ ref.Val) {
 	text, _ := format.(types.String)
-	m.Spend(lengthOf(format))
+	m.Spend(meter.Length(format))
 	weight, digits := 4*m.Weigh(args), int64(0)
 	// The digits of a number of the largest exponent.
 	const largest = 400
@@ -179,7 +177,7 @@ func formatting(m *meter.Meter, format, args, _, _ ref.Val) {
 			digits += number(rest[1:])
 		}
 	}
-	weight += lengthOf(format) + min(digits, 1<<40)
+	weight += meter.Length(format) + min(digits, 1<<40)
 	m.Call(16*weight, 4*weight)
 }
 
@@ -199,7 +197,7 @@ func pairing(m *meter.Meter, a, b, _, _ ref.Val) {
 
 // distinguishing is for distinct.
 func distinguishing(m *meter.Meter, list, _, _, _ ref.Val) {
-	m.Take(element * int64(sizeOf(list)))
+	m.Take(meter.ItemBytes * int64(sizeOf(list)))
 	m.Walk(product(m.Weigh(list), int64(sizeOf(list))) / 2)
 }
 
@@ -222,7 +220,7 @@ func sorting(index int) meter.Bound {
 		for k := n; k > 0; k /= 2 {
 			steps++
 		}
-		m.Take(2 * element * n)
+		m.Take(2 * meter.ItemBytes * n)
 		m.Walk(product(m.Weigh(list), steps))
 	}
 }
@@ -230,7 +228,7 @@ func sorting(index int) meter.Bound {
 // copyingList is for what makes a list of the elements of another one, which it grows.
 func copyingList(m *meter.Meter, list, _, _, _ ref.Val) {
 	n := int64(sizeOf(list))
-	m.Call(2*elementNanos*n, 3*element*n)
+	m.Call(2*elementNanos*n, 3*meter.ItemBytes*n)
 }
 
 func flatteningList(m *meter.Meter, list, _, _, _ ref.Val) {
@@ -273,30 +271,19 @@ func locator(m *meter.Meter, url, _, _, _ ref.Val) {
 
 // selecting is for the selectors of access questions.
 func selecting(m *meter.Meter, _, text, _, _ ref.Val) {
-	n := lengthOf(text)
+	n := meter.Length(text)
 	m.Call(200*(n+1), 128*n+64)
 }
 
 // validation is for formats: each has a few regular expressions.
 func validation(m *meter.Meter, _, text, _, _ ref.Val) {
-	n := lengthOf(text)
+	n := meter.Length(text)
 	m.Call(300*(n+1), 16*n+256)
 }
 
 // asking is for questions to the authorizer, which are requests to API servers: no more of them fit into
 // countedTime than into the budget of API servers.
 func asking(m *meter.Meter, _, _, _, _ ref.Val) { m.Shorten(countedTime * 33 / 100) }
-
-// lengthOf is the number of bytes of a text; 0 for other values.
-func lengthOf(v ref.Val) int64 {
-	switch v := v.(type) {
-	case types.String:
-		return int64(len(v))
-	case types.Bytes:
-		return int64(len(v))
-	}
-	return 0
-}
 
 // product is a product, or a large number.
 func product(a, b int64) int64 {
@@ -328,5 +315,5 @@ func findingAll(m *meter.Meter, text, pattern, limit, _ ref.Val) {
 	m.Regex(string(p))
 	m.Regex(string(p))
 	m.FindAll(meter.NewPatternForAll(string(p)), string(s), most)
-	m.Take((element + 24) * (lengthOf(text) + 1))
+	m.Take((meter.ItemBytes + 24) * (meter.Length(text) + 1))
 }

@@ -147,7 +147,7 @@ func (n *search) eval(f *Frame) any {
 			limit = int64(last)
 		}
 		f.meter.FindAll(n.pattern, text, limit)
-		f.meter.Take(2 * itemBytes * int64(len(text)+1))
+		f.meter.Take(2 * meter.ItemBytes * int64(len(text)+1))
 	}
 	return n.of.Eval(e)
 }

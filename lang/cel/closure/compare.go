@@ -50,7 +50,7 @@ type textEquality struct {
 func (t *textEquality) eval(f *Frame) any {
 	left := t.left.eval(f)
 	if text, ok := textOf(left); ok {
-		f.meter.Spend(int64(min(len(text), len(t.text)) / scanned))
+		f.meter.Spend(int64(min(len(text), len(t.text)) / meter.Scanned))
 		return types.Bool(text == t.text != t.negated)
 	}
 	return t.compare(f, left, types.String(t.text))
@@ -63,13 +63,13 @@ func equalTexts(m *meter.Meter, left, right any) (equal, ok bool) {
 		return false, false
 	}
 	r, ok := textOf(right)
-	m.Spend(int64(min(len(l), len(r)) / scanned))
+	m.Spend(int64(min(len(l), len(r)) / meter.Scanned))
 	return l == r, ok
 }
 
 // compareNanos is at least what it takes to compare two values without parts, besides the characters of
-// texts, of which as many as scanned take a nanosecond.
-const compareNanos, scanned = 20, 4
+// texts.
+const compareNanos = 20
 
 // equalNatives compares values of decoded objects. The second result is false if one of them is no such
 // value.
@@ -80,7 +80,7 @@ func equalNatives(m *meter.Meter, left, right any) (equal, ok bool) {
 		return right == nil, isNative(right)
 	case string:
 		r, same := right.(string)
-		m.Spend(int64(min(len(l), len(r)) / scanned))
+		m.Spend(int64(min(len(l), len(r)) / meter.Scanned))
 		return same && l == r, isNative(right)
 	case bool:
 		r, same := right.(bool)
@@ -125,7 +125,7 @@ func equalMaps(m *meter.Meter, l map[string]any, right any) (equal, ok bool) {
 	}
 	known := true
 	for key, value := range l {
-		m.Spend(int64(len(key) / scanned))
+		m.Spend(int64(len(key) / meter.Scanned))
 		other, found := r[key]
 		if !found {
 			return false, true
@@ -162,7 +162,7 @@ func (r *relation) eval(f *Frame) any {
 	case string, types.String:
 		a, _ := textOf(left)
 		if b, ok := textOf(right); ok {
-			f.meter.Spend(int64(min(len(a), len(b)) / scanned))
+			f.meter.Spend(int64(min(len(a), len(b)) / meter.Scanned))
 			return r.result(a < b, a > b)
 		}
 	}
@@ -198,7 +198,7 @@ type membership struct {
 func (m *membership) eval(f *Frame) any {
 	item, of := m.item.eval(f), m.of.eval(f)
 	if text, ok := textOf(item); ok {
-		f.meter.Spend(int64(len(text) / scanned))
+		f.meter.Spend(int64(len(text) / meter.Scanned))
 		switch of := of.(type) {
 		case map[string]any:
 			_, found := of[text]
@@ -216,7 +216,7 @@ func (m *membership) eval(f *Frame) any {
 }
 
 func hasText(m *meter.Meter, items []any, text string) types.Bool {
-	m.Spend(int64(len(items)) * int64(compareNanos+len(text)/scanned))
+	m.Spend(int64(len(items)) * int64(compareNanos+len(text)/meter.Scanned))
 	for _, item := range items {
 		if t, ok := textOf(item); ok && t == text {
 			return types.True
@@ -234,7 +234,7 @@ type textSet struct {
 func (t *textSet) eval(f *Frame) any {
 	item := t.item.eval(f)
 	if text, ok := textOf(item); ok {
-		f.meter.Spend(int64(len(text) / scanned))
+		f.meter.Spend(int64(len(text) / meter.Scanned))
 		return types.Bool(slices.Contains(t.texts, text))
 	}
 	if isError(item) {

@@ -3,6 +3,8 @@ package closure
 import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A list makes a list of its elements.
@@ -13,7 +15,7 @@ type list struct {
 }
 
 func (l *list) eval(f *Frame) any {
-	f.meter.Take(listBytes + int64(len(l.elements))*itemBytes)
+	f.meter.Take(listBytes + int64(len(l.elements))*meter.ItemBytes)
 	items := make([]any, 0, len(l.elements))
 	for i, element := range l.elements {
 		v := element.eval(f)
@@ -43,7 +45,7 @@ type dictionary struct {
 }
 
 func (d *dictionary) eval(f *Frame) any {
-	f.meter.Take(mapBytes + int64(len(d.keys))*entryBytes)
+	f.meter.Take(mapBytes + int64(len(d.keys))*meter.EntryBytes)
 	f.meter.Spend(mapNanos)
 	entries := map[ref.Val]ref.Val{}
 	for i := range d.keys {
@@ -83,7 +85,7 @@ type object struct {
 }
 
 func (o *object) eval(f *Frame) any {
-	f.meter.Take(int64(len(o.fields)) * entryBytes)
+	f.meter.Take(int64(len(o.fields)) * meter.EntryBytes)
 	fields := make(map[string]ref.Val, len(o.fields))
 	for i, name := range o.fields {
 		value := f.value(o.values[i].eval(f))

@@ -4,6 +4,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/usher-dev/usher/lang/cel/meter"
 )
 
 // A shape says what a loop does with the values of its body.
@@ -218,7 +220,7 @@ func (l *loop) add(f *Frame, t *tally) {
 	case isError(v):
 		t.err = v
 	default:
-		f.meter.Take(itemBytes)
+		f.meter.Take(meter.ItemBytes)
 		t.list = append(t.list, v)
 	}
 }
@@ -239,9 +241,8 @@ func (l *loop) result(f *Frame, t *tally) any {
 	return types.Bool(l.shape == all)
 }
 
-// itemBytes is the memory of an item of a list that is made, and entryBytes that of an entry of a map. ListBytes
-// and mapBytes are that of an empty one.
-const itemBytes, entryBytes, listBytes, mapBytes = 40, 160, 100, 100
+// listBytes is the memory of a list without its items, and mapBytes that of a map without its entries.
+const listBytes, mapBytes = 100, 100
 
 // mapNanos is what it takes to make an empty map.
 const mapNanos = 200

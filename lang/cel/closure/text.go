@@ -35,7 +35,7 @@ func (a *affix) eval(f *Frame) any {
 	text, part := a.text.eval(f), a.part.eval(f)
 	if t, ok := textOf(text); ok {
 		if p, ok := textOf(part); ok {
-			f.meter.Spend(int64(2 * (len(t) + len(p)) / scanned))
+			f.meter.Spend(int64(2 * (len(t) + len(p)) / meter.Scanned))
 			return types.Bool(a.has(t, p))
 		}
 	}
@@ -157,7 +157,7 @@ func join(f *Frame, left, right any, l, r []any) (any, bool) {
 	case !allNative(l) || !allNative(r):
 		return nil, false
 	}
-	f.meter.Take(int64(len(l)+len(r)) * itemBytes)
+	f.meter.Take(int64(len(l)+len(r)) * meter.ItemBytes)
 	joined := make([]any, 0, len(l)+len(r))
 	return append(append(joined, l...), r...), true
 }

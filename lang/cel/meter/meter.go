@@ -175,14 +175,14 @@ func (m *Meter) Shorten(by time.Duration) {
 
 // Apart has what is spent until the returned function is called not count for the call of Within around it.
 func (m *Meter) Apart() (end func()) {
-	before, aside, outer, limit := m.spent(), m.aside, m.end, m.limit
+	before, aside, outer, limit := m.gross(), m.aside, m.end, m.limit
 	m.end = 0
 	return func() {
-		after := m.spent()
-		spent := amount{after.nanos + m.aside.nanos - before.nanos - aside.nanos, after.bytes + m.aside.bytes - before.bytes - aside.bytes}
-		m.aside = amount{aside.nanos + spent.nanos, aside.bytes + spent.bytes}
+		after := m.gross()
+		took := amount{after.nanos - before.nanos, after.bytes - before.bytes}
+		m.aside = amount{aside.nanos + took.nanos, aside.bytes + took.bytes}
 		if m.end, m.limit = outer, limit; outer > 0 {
-			m.end += spent.nanos
+			m.end += took.nanos
 		}
 	}
 }
@@ -190,9 +190,12 @@ func (m *Meter) Apart() (end func()) {
 // An amount is of time and of memory.
 type amount struct{ nanos, bytes int64 }
 
-// spent is what was spent in all, without what was spent apart.
+// gross is what was spent in all, and spent is that without what was spent apart.
+func (m *Meter) gross() amount { return amount{m.drawn - m.nanos, m.held - m.bytes} }
+
 func (m *Meter) spent() amount {
-	return amount{m.drawn - m.nanos - m.aside.nanos, m.held - m.bytes - m.aside.bytes}
+	gross := m.gross()
+	return amount{gross.nanos - m.aside.nanos, gross.bytes - m.aside.bytes}
 }
 
 // Try calls f, and returns the error with which the meter has ended it.

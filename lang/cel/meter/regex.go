@@ -32,21 +32,12 @@ func (m *Meter) Regex(pattern string) (states int64) {
 	m.Call(500*n+classes*classBytes, 200*n+classes*classBytes)
 	size := PatternSize(pattern)
 	m.Call(stateNanos*size, stateBytes*size)
-	return States(pattern)
+	return max(size, 1)
 }
 
-// States returns how many states a regular expression has at most; 1 if it is invalid. A text that matches
+// PatternSize is at least the number of instructions that a regular expression compiles to, which are its
+// states, and about in proportion to the memory of its program. It is 0 for what is none. A text that matches
 // only itself has states, too: of aaa all are reached at once.
-func States(pattern string) int64 {
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 1
-	}
-	return instructions(parsed)
-}
-
-// PatternSize is at least the number of instructions that a regular expression compiles to, and about
-// in proportion to the memory of its program. It is 0 for what is none.
 func PatternSize(pattern string) int64 {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -85,18 +76,27 @@ type Pattern struct {
 
 // NewPattern returns a pattern of which the first match in a text is found.
 func NewPattern(pattern string) *Pattern {
-	p := &Pattern{states: States(pattern)}
-	if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil && parsed.Op == syntax.OpLiteral && parsed.Flags&syntax.FoldCase == 0 {
+	p, _ := newPattern(pattern)
+	return p
+}
+
+// newPattern returns the pattern as it was parsed, too; nil if it is none.
+func newPattern(pattern string) (*Pattern, *syntax.Regexp) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return &Pattern{states: 1}, nil
+	}
+	p := &Pattern{states: instructions(parsed)}
+	if parsed.Op == syntax.OpLiteral && parsed.Flags&syntax.FoldCase == 0 {
 		p.literal = string(parsed.Rune)
 	}
-	return p
+	return p, parsed
 }
 
 // NewPatternForAll returns a pattern of which all matches in a text are found.
 func NewPatternForAll(pattern string) *Pattern {
-	p := NewPattern(pattern)
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
+	p, parsed := newPattern(pattern)
+	if parsed == nil {
 		return p
 	}
 	p.expression, _ = regexp.Compile(pattern)

@@ -107,7 +107,7 @@ func (m *Meter) lister(v traits.Lister) int64 {
 // Compare takes what it takes to compare two values.
 func (m *Meter) Compare(left, right any) {
 	if isScalar(left) || isScalar(right) {
-		m.Spend(walkNanos + min(length(left), length(right))/scanned)
+		m.Spend(walkNanos + min(Length(left), Length(right))/Scanned)
 		return
 	}
 	m.Walk(min(m.Weigh(left), m.Weigh(right)))
@@ -126,11 +126,14 @@ func isScalar(v any) bool {
 	return false
 }
 
-// scanned is how many characters are copied, compared or hashed in a nanosecond.
-const scanned = 4
+// Scanned is how many characters are copied, compared or hashed in a nanosecond.
+const Scanned = 4
 
-// length is the number of bytes of a text; 0 for other values.
-func length(v any) int64 {
+// ItemBytes is the memory of an item of a list that is made, and EntryBytes that of an entry of a map.
+const ItemBytes, EntryBytes = 40, 160
+
+// Length is the number of bytes of a text; 0 for other values.
+func Length(v any) int64 {
 	switch v := v.(type) {
 	case string:
 		return int64(len(v))
@@ -143,7 +146,7 @@ func length(v any) int64 {
 }
 
 // Scan takes what it takes to copy, compare or hash a text. Other values are none.
-func (m *Meter) Scan(v any) { m.Spend(length(v) / scanned) }
+func (m *Meter) Scan(v any) { m.Spend(Length(v) / Scanned) }
 
 // Key takes what it takes to find a key in a map, or to say that it is not there.
 func (m *Meter) Key(v any) {
@@ -151,7 +154,7 @@ func (m *Meter) Key(v any) {
 		m.Walk(m.Weigh(v))
 		return
 	}
-	m.Spend(length(v) / scanned)
+	m.Spend(Length(v) / Scanned)
 }
 
 // Describe takes what it takes to print a value in an error.
