@@ -135,7 +135,7 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
 	// Evaluations that do not end are told with their rules.
-	{"internal/overrun", []string{".", "internal/breaker"}},
+	{"internal/overrun", []string{".", "internal/breaker", "rule"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	// Commands give up what engines and programs do not.

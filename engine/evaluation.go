@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/rule"
 )
@@ -55,8 +56,8 @@ type evaluation struct {
 	own     fact.Known
 	bound   *fact.Known
 	boundTo *rule.Rule
-	// tenants are the namespaces whose policies have run, unless this is the evaluation of a pod.
-	tenants map[string]tenant
+	// shares are those of the namespaces whose policies have run, unless this is the evaluation of a pod.
+	shares overrun.Shares
 	// workload is what the request really writes, if it is that for the pod of a workload. The
 	// evaluation of the workload has the pod, which is nil until a rule is run on it.
 	workload *rule.Workload

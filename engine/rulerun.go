@@ -67,12 +67,12 @@ func (d *evaluation) frame() *frame {
 
 // runRule runs the steps of a rule. It turns a panic into an error.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
-	of := d.tenant(r)
-	a := ruleRun{evaluation: d, rule: r, turn: of.turn, frame: d.frame(), facts: d.factsOf(r)}
+	share := d.share(r)
+	a := ruleRun{evaluation: d, rule: r, turn: share.Turn, frame: d.frame(), facts: d.factsOf(r)}
 	a.frame.ctx = deadline.Context{Context: ctx, At: start.Add(d.engine.options.RuleTimeout)}
 	a.frame.input = rule.Input{
 		Request: d.request, Object: d.tree, Unchanged: len(d.applied) == 0 && d.less == nil, Matched: d.began, OldObject: d.old,
-		Workload: d.workload, Facts: a.facts, Allowance: of.allowance, Memo: d.memo, Exempt: d.less,
+		Workload: d.workload, Facts: a.facts, Allowance: share.Allowance, Memo: d.memo, Exempt: d.less,
 	}
 	defer func() {
 		a.frame.ctx.Release()

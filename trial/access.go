@@ -2,6 +2,7 @@ package trial
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // accessProblems warns of rules of authorization policies that match no request.
-func accessProblems(set *kind.Set, c compile.Compiled) []rule.Problem {
+func accessProblems(ctx context.Context, set *kind.Set, c compile.Compiled) []rule.Problem {
 	a := access{set: set}
 	if len(c.Access) > 0 {
 		a.policy(c.Access[0].Policy)
@@ -35,7 +36,7 @@ func accessProblems(set *kind.Set, c compile.Compiled) []rule.Problem {
 		a.namespaces(r)
 	}
 	if len(c.Access) > 0 {
-		a.conditions(c.Access[0])
+		a.conditions(ctx, c.Access[0])
 	}
 	return a.problems
 }

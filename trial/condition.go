@@ -2,6 +2,7 @@ package trial
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,18 +14,18 @@ import (
 )
 
 // conditions tries the conditions of a policy on users.
-func (a *access) conditions(r *authz.Rule) {
+func (a *access) conditions(ctx context.Context, r *authz.Rule) {
 	for _, list := range []struct {
 		field      string
 		conditions []authz.Condition
 	}{{"spec.when", r.Policy.When}, {"spec.unless", r.Policy.Unless}} {
 		for i := range list.conditions {
-			a.condition(fmt.Sprintf("%s[%d].cel", list.field, i), r, &list.conditions[i])
+			a.condition(ctx, fmt.Sprintf("%s[%d].cel", list.field, i), r, &list.conditions[i])
 		}
 	}
 }
 
-func (a *access) condition(field string, r *authz.Rule, c *authz.Condition) {
+func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *authz.Condition) {
 	effect := "matches whatever the condition would say"
 	if a.allows {
 		effect = "allows nothing"
@@ -32,7 +33,7 @@ func (a *access) condition(field string, r *authz.Rule, c *authz.Condition) {
 		effect = "does not match"
 	}
 	for _, sample := range queries(r) {
-		if _, err := c.Predicate.Holds(sample.query); err != nil {
+		if _, err := c.Predicate.Holds(ctx, sample.query); err != nil {
 			do := "ask first whether it is there"
 			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
 				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)

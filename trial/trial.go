@@ -94,7 +94,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 		result.Skipped = skipped(set, c.Rules[0].Match.Selectors, t.options.Objects)
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
-	result.Problems = append(result.Problems, accessProblems(set, c)...)
+	result.Problems = append(result.Problems, accessProblems(ctx, set, c)...)
 	words := wordsOf(api.Spec(c.Policy.Object))
 	if typed != nil {
 		problems, skipped := t.typeProblems(ctx, set, typed)

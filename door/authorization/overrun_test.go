@@ -17,7 +17,7 @@ import (
 
 type stuck struct{ end chan struct{} }
 
-func (s stuck) Holds(*authz.Query) (bool, error) { <-s.end; return true, nil }
+func (s stuck) Holds(context.Context, *authz.Query) (bool, error) { <-s.end; return true, nil }
 
 // TestConditionsThatNeverEnd are answered for at the deadline, as the effect of their policies says.
 func TestConditionsThatNeverEnd(t *testing.T) {

@@ -68,7 +68,7 @@ type says struct {
 	asked *int
 }
 
-func (s says) Holds(*authz.Query) (bool, error) {
+func (s says) Holds(context.Context, *authz.Query) (bool, error) {
 	if s.asked != nil {
 		*s.asked++
 	}
@@ -298,7 +298,7 @@ func TestDeadline(t *testing.T) {
 
 type predicate func() (bool, error)
 
-func (p predicate) Holds(*authz.Query) (bool, error) { return p() }
+func (p predicate) Holds(context.Context, *authz.Query) (bool, error) { return p() }
 
 func TestFindingsAreBounded(t *testing.T) {
 	t.Parallel()

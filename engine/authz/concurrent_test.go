@@ -1,6 +1,7 @@
 package authz_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -41,4 +42,4 @@ func TestDecideAtTheSameTime(t *testing.T) {
 // reads is a predicate that looks at the request.
 type reads func(*authz.Query) bool
 
-func (r reads) Holds(q *authz.Query) (bool, error) { return r(q), nil }
+func (r reads) Holds(_ context.Context, q *authz.Query) (bool, error) { return r(q), nil }

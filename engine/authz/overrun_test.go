@@ -2,6 +2,7 @@ package authz_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,4 +72,50 @@ func TestConditionsThatNeverEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestConditionsTakeTurns: a condition of a namespace that is not short waits until another one has had its
+// turn, one of the cluster does not.
+func TestConditionsTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ reason, namespace, want string }{
+		{"a namespace", "team-a", "none; failed a (ignored)"},
+		{"the cluster", "", "allow; passed a"},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				watch := overrun.New(overrun.Options{})
+				for range max(runtime.GOMAXPROCS(0)/2, 1) {
+					turn := watch.Turn("team-b")
+					if err := turn.Wait(t.Context(), time.Second); err != nil {
+						t.Fatal(err)
+					}
+					defer turn.End()
+				}
+				p := policy("a", authz.Cluster, authz.Allow)
+				p.Ref.Namespace = row.namespace
+				p.When = []authz.Condition{{Name: "x", Source: "x", Predicate: long{}}}
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				d, err := engine.New(matching(p), engine.Options{Overruns: watch}).Decide(ctx, request("jane"))
+				if err != nil || outcome(d) != row.want {
+					t.Errorf("got %s, %v", outcome(d), err)
+				}
+			})
+		})
+	}
+}
+
+// long is a predicate that takes a second of its allowance.
+type long struct{}
+
+func (long) Holds(ctx context.Context, q *authz.Query) (bool, error) {
+	if q.Allowance == nil {
+		return true, nil
+	}
+	if err := q.Allowance.Take(time.Second, 0); err != nil {
+		return false, err
+	}
+	return true, q.Allowance.Wait(ctx)
 }

@@ -12,7 +12,6 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/breaker"
 	"github.com/usher-dev/usher/internal/overrun"
-	"github.com/usher-dev/usher/rule"
 )
 
 const (
@@ -26,8 +25,8 @@ const (
 // errTooLong is the error of a condition that has not ended in time, or was not reached.
 var errTooLong = errors.New("took too long: the request's time is over")
 
-// A run is what a state tells the one who waits for its decision, and may leave it: a condition has no
-// context and may never end.
+// A run is what a state tells the one who waits for its decision, and may leave it: a condition may never
+// end, whatever its context says.
 type run struct {
 	// late says that another run has not ended in time: what it has not found out fails.
 	late bool
@@ -37,6 +36,7 @@ type run struct {
 	// working is the condition at work plus 1, or 0.
 	working int32
 	retry   breaker.Retry
+	turn    *overrun.Turn
 }
 
 // inTime has f decide on a goroutine that is left behind if a condition does not end. Then f decides again
@@ -67,7 +67,9 @@ func (s *state) leave(g *overrun.Goroutine, r *usher.Request, due time.Time) *st
 	if s.working > 0 {
 		what.Policy, what.Rule, what.Retry = s.engine.owners[s.working-1], s.engine.conditions[s.working-1].Name, s.retry
 	}
+	turn := s.turn
 	s.mu.Unlock()
+	turn.Leave()
 	g.Leave(what)
 	return next
 }
@@ -95,10 +97,13 @@ func (s *state) evaluate(ctx context.Context, n int32) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	share := s.shares.Of(watch, owner.Namespace)
+	s.query.Allowance = share.Allowance
 	s.lock()
-	s.working, s.retry = n+1, retry
+	s.working, s.retry, s.turn = n+1, retry, share.Turn
 	s.mu.Unlock()
-	holds, err := s.ask(n)
+	holds, err := s.ask(ctx, n)
+	share.Turn.End()
 	s.lock()
 	s.working, s.retry = 0, nil
 	s.mu.Unlock()
@@ -109,28 +114,11 @@ func (s *state) evaluate(ctx context.Context, n int32) (bool, error) {
 }
 
 // ask turns a panic of a condition into an error.
-func (s *state) ask(n int32) (holds bool, err error) {
+func (s *state) ask(ctx context.Context, n int32) (holds bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			holds, err = false, fmt.Errorf("panic: %v", r)
 		}
 	}()
-	s.query.Allowance = s.allowance(s.engine.owners[n].Namespace)
-	return s.engine.conditions[n].Predicate.Holds(&s.query)
-}
-
-// allowance returns what all conditions of a namespace may take together; nil for those of the cluster.
-func (s *state) allowance(namespace string) *rule.Allowance {
-	if namespace == "" {
-		return nil
-	}
-	known := s.allowances[namespace]
-	if known == nil {
-		if s.allowances == nil {
-			s.allowances = map[string]*rule.Allowance{}
-		}
-		known = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
-		s.allowances[namespace] = known
-	}
-	return known
+	return s.engine.conditions[n].Predicate.Holds(ctx, &s.query)
 }

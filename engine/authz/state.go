@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
@@ -15,10 +15,10 @@ const most = 32
 
 // A state is the working memory of one decision. It is reused.
 type state struct {
-	// allowances are those of the namespaces whose conditions were evaluated.
-	allowances map[string]*rule.Allowance
-	engine     *Engine
-	query      authz.Query
+	// shares are those of the namespaces whose conditions were evaluated.
+	shares overrun.Shares
+	engine *Engine
+	query  authz.Query
 	// memo has an entry for every condition; those of other rounds are invalid.
 	memo  []memo
 	round uint64
@@ -55,7 +55,7 @@ func (s *state) begin(ctx context.Context, r *usher.Request) {
 	s.ctx, s.last, s.decisive, s.findings = ctx, nil, -1, nil
 	s.round++
 	s.query = authz.QueryOf(r, s.engine.options.Scope)
-	s.allowances = nil
+	s.shares = overrun.Shares{}
 }
 
 // decide evaluates the rules that match: by tier, and within a tier Deny before NoOpinion before

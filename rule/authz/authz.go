@@ -5,6 +5,7 @@
 package authz
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,9 +100,10 @@ type Condition struct {
 	Predicate Predicate
 }
 
-// A Predicate is a condition on requests. It is safe for concurrent use and does no I/O.
+// A Predicate is a condition on requests. It is safe for concurrent use and does no I/O. When the context
+// is done, it returns an error.
 type Predicate interface {
-	Holds(*Query) (bool, error)
+	Holds(context.Context, *Query) (bool, error)
 }
 
 // Matches reports whether the rule matches q, regardless of selectors, conditions and time. It

@@ -7,6 +7,7 @@ package authorization
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -27,7 +28,7 @@ import (
 // milliseconds. API servers grant ten times that to a condition of an admission policy.
 const budget = 100_000
 
-// What a condition may take: API servers wait for the answer with every request, and nothing ends a condition.
+// What a condition may take: API servers wait for the answer with every request.
 const (
 	conditionTime   = 300 * time.Millisecond
 	conditionMemory = 32 << 20
@@ -104,10 +105,10 @@ func listsOf(ast *celgo.Ast) [][]string {
 }
 
 // Holds implements [authz.Predicate].
-func (p *predicate) Holds(q *authz.Query) (bool, error) {
+func (p *predicate) Holds(ctx context.Context, q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
 	r.Query = q
-	r.meter.Allowance, r.meter.Time, r.meter.Memory = q.Allowance, conditionTime, conditionMemory
+	r.meter.Context, r.meter.Allowance, r.meter.Time, r.meter.Memory = ctx, q.Allowance, conditionTime, conditionMemory
 	defer func() {
 		r.Query = nil
 		r.meter.Release()

@@ -1,6 +1,8 @@
 package authorization_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -76,7 +78,7 @@ func TestHolds(t *testing.T) {
 			}
 			for name, want := range map[string]string{"pod": test.pod, "path": test.path} {
 				q := authz.QueryOf(map[string]*usher.Request{"pod": podRequest(), "path": pathRequest()}[name], nil)
-				holds, err := predicate.Holds(&q)
+				holds, err := predicate.Holds(t.Context(), &q)
 				switch {
 				case err != nil && !strings.Contains(err.Error(), want):
 					t.Errorf("%s: error %v, want %s", name, err, want)
@@ -118,7 +120,7 @@ func TestBudget(t *testing.T) {
 		// The second time a program that counts is there.
 		for range 2 {
 			q := authz.QueryOf(row.request, nil)
-			holds, err := predicate.Holds(&q)
+			holds, err := predicate.Holds(t.Context(), &q)
 			if exceeded := err != nil && (strings.Contains(err.Error(), "cost limit exceeded") || strings.Contains(err.Error(), "takes too")); exceeded != row.exceeded || holds == row.exceeded {
 				t.Errorf("%s: got %t, %v; expected the cost to exceed the limit: %t", row.reason, holds, err, row.exceeded)
 			}
@@ -126,7 +128,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestConditionsTakeLittle: API servers wait for conditions with every request, and nothing ends one.
+// TestConditionsTakeLittle: API servers wait for conditions with every request.
 func TestConditionsTakeLittle(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ reason, source, says string }{
@@ -138,9 +140,28 @@ func TestConditionsTakeLittle(t *testing.T) {
 			t.Fatal(problems)
 		}
 		q := authz.QueryOf(pathRequest(), nil)
-		if _, err := predicate.Holds(&q); err == nil || !strings.Contains(err.Error(), row.says) {
+		if _, err := predicate.Holds(t.Context(), &q); err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, expected that it %s", row.reason, err, row.says)
 		}
+	}
+}
+
+// TestConditionsHeedTheirContext: one that is not short ends when its request does.
+func TestConditionsHeedTheirContext(t *testing.T) {
+	t.Parallel()
+	predicate, problems := authorization.Compile("lists.range(5000).map(i, string(i)).size() > 1")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	q := authz.QueryOf(pathRequest(), nil)
+	q.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
+	if holds, err := predicate.Holds(ctx, &q); err != nil || !holds {
+		t.Fatalf("before: %t, %v", holds, err)
+	}
+	cancel()
+	if _, err := predicate.Holds(ctx, &q); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v", err)
 	}
 }
 
@@ -184,7 +205,7 @@ func BenchmarkHolds(b *testing.B) {
 			q := authz.QueryOf(podRequest(), nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := predicate.Holds(&q); err != nil {
+				if _, err := predicate.Holds(b.Context(), &q); err != nil {
 					b.Fatal(err)
 				}
 			}
