@@ -11,9 +11,9 @@ import (
 // allocate. Both are estimates that programs make before they do something, so that the same request
 // always takes the same. It is safe for concurrent use.
 type Allowance struct {
-	time, memory       atomic.Int64
-	maxTime, maxMemory int64
-	pace               Pace
+	time, memory                atomic.Int64
+	maxTime, maxMemory, maxCall int64
+	pace                        Pace
 }
 
 // A Pace has programs that are not short wait for others. It returns when the programs of an allowance may go
@@ -23,31 +23,43 @@ type Pace interface {
 }
 
 // The limits of an [Allowance]. An evaluation of a policy of the cluster has one of its own; the policies of
-// a namespace have one together.
+// a namespace have one together. One call of a function cannot be stopped, and nobody else has the processor
+// meanwhile.
 const (
 	PolicyTime      = 10 * time.Second
 	PolicyMemory    = 512 << 20
+	PolicyCall      = 250 * time.Millisecond
 	NamespaceTime   = time.Second
 	NamespaceMemory = 32 << 20
+	NamespaceCall   = 10 * time.Millisecond
 )
 
 // NewAllowance returns an allowance for that much time, and that many bytes.
 func NewAllowance(limit time.Duration, memory int64) *Allowance {
-	return &Allowance{maxTime: int64(limit), maxMemory: memory}
+	return &Allowance{maxTime: int64(limit), maxMemory: memory, maxCall: int64(PolicyCall)}
 }
 
-// Paced has programs wait for a pace, and returns a.
-func (a *Allowance) Paced(p Pace) *Allowance {
-	a.pace = p
+// NamespaceAllowance returns what the policies of a namespace may take together, at a pace.
+func NamespaceAllowance(p Pace) *Allowance {
+	a := NewAllowance(NamespaceTime, NamespaceMemory)
+	a.pace, a.maxCall = p, int64(NamespaceCall)
 	return a
 }
 
+// Call returns how long one call may take.
+func (a *Allowance) Call() time.Duration { return time.Duration(a.maxCall) }
+
 // Wait returns when programs may go on, or an error.
-func (a *Allowance) Wait(ctx context.Context) error {
+func (a *Allowance) Wait(ctx context.Context) error { return a.wait(ctx, time.Duration(a.time.Load())) }
+
+// WaitLong is Wait before something that is not short, of which nothing is taken.
+func (a *Allowance) WaitLong(ctx context.Context) error { return a.wait(ctx, time.Duration(a.maxTime)) }
+
+func (a *Allowance) wait(ctx context.Context, taken time.Duration) error {
 	if a.pace == nil {
 		return nil
 	}
-	return a.pace.Wait(ctx, time.Duration(a.time.Load()))
+	return a.pace.Wait(ctx, taken)
 }
 
 // Take takes time and bytes. The error is an [*ExceededError] if there is not so much left of one of them;

@@ -47,7 +47,7 @@ type exempting struct {
 }
 
 func newExempting(ctx context.Context, ref usher.PolicyRef) *exempting {
-	return &exempting{Compilation: spec.Compilation{Budget: cel.Budget{Context: ctx}}, to: &rule.Exemption{Ref: ref}}
+	return &exempting{Compilation: spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: ref.Namespace}}, to: &rule.Exemption{Ref: ref}}
 }
 
 func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSpec) (*rule.Exemption, []rule.Problem) {

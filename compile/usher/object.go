@@ -103,7 +103,7 @@ func (o *Object) Ref() usher.PolicyRef { return o.ref }
 func (o *Object) compile(
 	ctx context.Context, s *v1alpha1.ObjectPolicySpec, existing *v1alpha1.ExistingObjects, annotations map[string]string, compiler *kcloudlabs.Compiler,
 ) []rule.Problem {
-	c := composer{Compilation: &spec.Compilation{Budget: cel.Budget{Context: ctx}}, object: o, compiler: compiler}
+	c := composer{Compilation: &spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: o.ref.Namespace}}, object: o, compiler: compiler}
 	limits := &compiler.Limits
 	o.match = c.Constraints(&s.MatchConstraints)
 	o.noteExcluded(c.Compilation, &s.MatchConstraints)

@@ -34,7 +34,7 @@ func ClusterAuthorizationPolicy(ctx context.Context, p *v1alpha1.ClusterAuthoriz
 // rules. Problems have no Policy and no File.
 func AuthorizationPolicy(ctx context.Context, p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
 	c := compilation{
-		budget: cel.Budget{Context: ctx},
+		budget: cel.Budget{Context: ctx, Namespace: p.Namespace},
 		own:    p.Namespace,
 		policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "AuthorizationPolicy", Namespace: p.Namespace, Name: p.Name}, Tier: authz.Namespace},
 	}

@@ -23,7 +23,7 @@ func (s *Shares) Of(w *Watch, namespace string) Share {
 			s.of = map[string]Share{}
 		}
 		share.Turn = w.Turn(namespace)
-		share.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory).Paced(share.Turn)
+		share.Allowance = rule.NamespaceAllowance(share.Turn)
 		s.of[namespace] = share
 	}
 	return share

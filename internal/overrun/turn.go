@@ -48,14 +48,16 @@ type Turn struct {
 // Turn returns what the evaluation of a namespace's policies for a request waits with.
 func (w *Watch) Turn(namespace string) *Turn { return &Turn{turns: &w.turns, namespace: namespace} }
 
-// Wait waits until the evaluation may go on, which has taken so much processor time. The error is [ErrBusy], or
-// that of ctx.
+// Wait waits until the evaluation may go on, which has taken so much processor time, and lets goroutines run
+// that are ready: those of requests that take less should not wait until the scheduler interrupts this one. The
+// error is [ErrBusy], or that of ctx.
 func (t *Turn) Wait(ctx context.Context, taken time.Duration) error {
 	if taken < shortTime {
 		return nil
 	}
 	next, err := t.ask(time.Now())
 	if next == nil {
+		runtime.Gosched()
 		return err
 	}
 	select {

@@ -13,6 +13,10 @@ import (
 // third of a microsecond.
 const compileBudget = 3_000_000
 
+// namespaceBudget is that for a policy of a namespace, which others than operators write. The largest
+// policy of the library fits, the others take a tenth of it.
+const namespaceBudget = compileBudget / 5
+
 // What parts of compiling take, in these units.
 const (
 	// expressionEffort is that of an expression, however short: its program, and what is known of it.
@@ -38,6 +42,8 @@ var ErrTooLarge = errors.New("expression too large")
 type Budget struct {
 	// Context, unless nil, ends compiling.
 	Context context.Context //nolint:containedctx // a Budget is as short-lived as a call
+	// Namespace is that of the policy, empty for one of the cluster.
+	Namespace string
 	// before is what was spent before the expression at hand.
 	spent, before float64
 	// signatures are those of the functions that were called.
@@ -61,16 +67,23 @@ type signatureKey struct {
 	member   bool
 }
 
-// Spent returns how much of the budget is spent: 1 is all of it.
+// Spent returns how much of the budget of a policy of the cluster is spent: 1 is all of it.
 func (b *Budget) Spent() float64 { return min(1, b.spent/compileBudget) }
+
+func (b *Budget) limit() float64 {
+	if b.Namespace != "" {
+		return namespaceBudget
+	}
+	return compileBudget
+}
 
 // spend takes from the budget, before what it is taken for is done. The error is [ErrTooLarge], and
 // nothing is left then.
 func (b *Budget) spend(units float64, what string) error {
-	if b.spent += units; b.spent <= compileBudget {
+	if b.spent += units; b.spent <= b.limit() {
 		return nil
 	}
-	if before := b.before / compileBudget; before >= 0.01 {
+	if before := b.before / b.limit(); before >= 0.01 {
 		what = fmt.Sprintf("%s, after expressions that take %.0f%% of what those of a policy may take together", what, 100*before)
 	}
 	return fmt.Errorf("%w: %s", ErrTooLarge, what)
@@ -81,7 +94,7 @@ func (b *Budget) Done() error {
 	switch {
 	case b.Context != nil && b.Context.Err() != nil:
 		return fmt.Errorf("not compiled in time: %w", b.Context.Err())
-	case b.spent > compileBudget:
+	case b.spent > b.limit():
 		return fmt.Errorf("%w: there are others before it", ErrTooLarge)
 	}
 	return nil

@@ -76,8 +76,10 @@ func (c *tenancy) siege(t *testing.T) {
 	if memory.Load() > limit {
 		t.Errorf("usher and its workers take %d MiB, more than the limit of the chart, %d MiB", memory.Load()>>20, limit>>20)
 	}
-	if was, is := alone.Latency.Quantile(0.99), beside.Latency.Quantile(0.99); *besieged >= time.Minute && is > 2*was {
-		t.Errorf("p99 is %v beside the worst policies, more than twice the %v alone", is, was)
+	// Here usher, the API server, its clients and the worst policies share the processors.
+	const turns = 25 * time.Millisecond
+	if was, is := alone.Latency.Quantile(0.99), beside.Latency.Quantile(0.99); *besieged >= time.Minute && is > max(2*was, turns) {
+		t.Errorf("p99 is %v beside the worst policies, and %v alone", is, was)
 	}
 }
 
@@ -256,7 +258,8 @@ func (b *besieger) report(t *testing.T) {
 
 // watchTree keeps the most memory that a process and its children have taken together, in bytes.
 func watchTree(ctx context.Context, pid int, most *atomic.Int64) {
-	ticker := time.NewTicker(100 * time.Millisecond)
+	// To look at all processes takes a while.
+	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
 		most.Store(max(most.Load(), memoryOfTree(pid)))

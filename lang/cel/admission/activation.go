@@ -95,6 +95,12 @@ func (in *Input) activation(p *Program, h has) *activation {
 
 // count has costs counted from now on.
 func (a *activation) count() {
+	if a.program.heavy {
+		if err := a.meter.Turn(); err != nil {
+			a.end(err)
+			return
+		}
+	}
 	if a.counted = a.program.counted(); a.counted == nil {
 		a.end(errUncounted)
 	}

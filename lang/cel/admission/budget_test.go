@@ -94,6 +94,50 @@ func TestReasonablePrograms(t *testing.T) {
 	}
 }
 
+// TestTenantsCompileLess: what takes a third of what a policy of the cluster may is too much for a tenant's.
+func TestTenantsCompileLess(t *testing.T) {
+	t.Parallel()
+	variables := make([]string, 700)
+	for i := range variables {
+		variables[i] = fmt.Sprintf("object.spec.containers.filter(c, c.name != 'x%d').map(c, c.image)", i)
+	}
+	source := sourceOf(&celtest.Hostile{Variables: variables, Expression: "variables.v0.size() == 1"})
+	var all cel.Budget
+	if _, problems := admission.CompileWithin(&all, source); len(rule.Errors(problems)) > 0 || all.Spent() < 0.2 {
+		t.Fatalf("as a policy of the cluster: %v, spent %.2f", problems, all.Spent())
+	}
+	_, problems := admission.CompileWithin(&cel.Budget{Namespace: "team-a"}, source)
+	if errs := rule.Errors(problems); len(errs) == 0 || !strings.Contains(errs[0].What, "expression too large") {
+		t.Errorf("as a policy of a namespace: %v", problems)
+	}
+}
+
+// TestFieldsOfHeavyPolicies: a denial does not name the field if the policy would have to be compiled again for long.
+func TestFieldsOfHeavyPolicies(t *testing.T) {
+	t.Parallel()
+	variables := make([]string, 150)
+	for i := range variables {
+		variables[i] = fmt.Sprintf("object.spec.containers.filter(c, c.name != 'x%d').map(c, c.image)", i)
+	}
+	for _, row := range []struct {
+		reason, namespace string
+		variables         []string
+		want              string
+	}{
+		{"a policy of the cluster", "", variables, "spec.replicas"},
+		{"a small one of a namespace", "team-a", variables[:5], "spec.replicas"},
+		{"a large one of a namespace", "team-a", variables, ""},
+	} {
+		program, problems := admission.CompileWithin(&cel.Budget{Namespace: row.namespace}, sourceOf(&celtest.Hostile{Variables: row.variables, Expression: "object.spec.replicas > 1"}))
+		if len(rule.Errors(problems)) > 0 {
+			t.Fatal(problems)
+		}
+		if got := program.Field(t.Context(), fieldInput(fieldObject(), nil), 0); got != row.want {
+			t.Errorf("%s: field %q, want %q", row.reason, got, row.want)
+		}
+	}
+}
+
 // TestNobodyWaits compiles an expression while another policy is being compiled.
 func TestNobodyWaits(t *testing.T) {
 	t.Parallel()

@@ -85,6 +85,8 @@ type Program struct {
 	patched usher.Paths
 	// limits are those of all expressions, deciding of those that every request needs.
 	limits, deciding limits
+	// heavy says that compiling again takes too long for a request that meets a policy of a namespace.
+	heavy bool
 	// counted are the programs of all expressions, by their index, that count their cost.
 	counted func() []*cel.Program
 	// traced is what finding fields needs, compiled when a validation fails for the first time.
@@ -122,14 +124,19 @@ func Compile(s Source) (*Program, []rule.Problem) {
 	return CompileWithin(&cel.Budget{}, s)
 }
 
+// heavy is how much of a budget is spent for expressions of a policy of a namespace that take too long to
+// compile again for one request: some 50 milliseconds.
+const heavy = 0.05
+
 // CompileWithin is Compile with the budget of a policy. What is not compiled before its context is done
 // is a problem that is Pending.
 func CompileWithin(budget *cel.Budget, s Source) (*Program, []rule.Problem) {
-	p := &Program{source: s}
+	p, before := &Program{source: s}, budget.Spent()
 	c, err := p.compile(budget, (*cel.Environment).Plan)
 	if err != nil {
 		return nil, []rule.Problem{{Severity: rule.Error, Field: "spec", What: err.Error(), Do: "report this as a defect"}}
 	}
+	p.heavy = budget.Namespace != "" && budget.Spent()-before > heavy
 	p.counted = sync.OnceValue(func() []*cel.Program {
 		// What compiled once compiles again.
 		again := &Program{source: s}

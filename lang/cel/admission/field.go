@@ -28,7 +28,7 @@ const (
 // A path consists of names that the policy has and of positions in lists. It does not tell values
 // of the object, nor keys that are computed.
 func (p *Program) Field(ctx context.Context, in *Input, index int) (path string) {
-	if in.Object == nil || p.traced == nil {
+	if in.Object == nil || p.traced == nil || p.heavy {
 		return ""
 	}
 	t := p.traced()

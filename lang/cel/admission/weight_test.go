@@ -82,7 +82,7 @@ func TestWeight(t *testing.T) {
 				"metadata": map[string]any{"name": "web"}, "digits": "999999999", "long": strings.Repeat("9", 900_000), "text": strings.Repeat("a", 900_000),
 				"half": strings.Repeat("a", 450_000), "pattern": strings.Repeat("x{1000}", 20) + strings.Repeat("(a*a*)*", 2) + "a{1000}b",
 			}
-			in.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
+			in.Allowance = rule.NamespaceAllowance(nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			result, err := p.Evaluate(ctx, &in)
@@ -94,7 +94,7 @@ func TestWeight(t *testing.T) {
 			}
 			// To find out which part of the expression fails is bounded, too.
 			p.Field(ctx, &in, 0)
-			in.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
+			in.Allowance = rule.NamespaceAllowance(nil)
 			if _, err := p.Explain(ctx, &in, nil); err != nil {
 				t.Fatal(err)
 			}

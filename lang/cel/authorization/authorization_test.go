@@ -155,7 +155,7 @@ func TestConditionsHeedTheirContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	q := authz.QueryOf(pathRequest(), nil)
-	q.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.NamespaceMemory)
+	q.Allowance = rule.NamespaceAllowance(nil)
 	if holds, err := predicate.Holds(ctx, &q); err != nil || !holds {
 		t.Fatalf("before: %t, %v", holds, err)
 	}

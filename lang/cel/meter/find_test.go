@@ -37,3 +37,25 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsOfTenantsAreShort: a call cannot be stopped, and others wait for the processor.
+func TestCallsOfTenantsAreShort(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason    string
+		allowance *rule.Allowance
+		refused   bool
+	}{
+		{"a policy of the cluster", rule.NewAllowance(rule.PolicyTime, rule.PolicyMemory), false},
+		{"one that has no allowance yet", nil, false},
+		{"a policy of a namespace", rule.NamespaceAllowance(nil), true},
+	} {
+		m := meter.Meter{Allowance: row.allowance}
+		if err := m.Try(func() { m.Call(int64(2*rule.NamespaceCall), 0) }); meter.IsStopped(err) != row.refused {
+			t.Errorf("%s: a call of %v: %v", row.reason, 2*rule.NamespaceCall, err)
+		}
+		if err := m.Try(func() { m.Call(int64(rule.NamespaceCall), 0) }); !row.refused && err != nil {
+			t.Errorf("%s: a call of %v: %v", row.reason, rule.NamespaceCall, err)
+		}
+	}
+}

@@ -36,6 +36,8 @@ type Meter struct {
 	aside amount
 	// held is what was taken of memory in all.
 	held int64
+	// iterations counts those of the loops of cel-go.
+	iterations int
 }
 
 const (
@@ -43,12 +45,12 @@ const (
 	// context whether to stop.
 	nanosAtOnce = int64(500 * time.Microsecond)
 	bytesAtOnce = 64 << 10
-	// longestCall is the longest that one call may take, which cannot be stopped.
-	longestCall = int64(250 * time.Millisecond)
 	// largestCall is the memory that one call may take.
 	largestCall = 128 << 20
 	// iterationNanos is what an iteration of a loop of cel-go takes.
 	iterationNanos = 500
+	// iterationsAtOnce is after how many of them others may go on: some take much longer.
+	iterationsAtOnce = 32
 )
 
 // Stopped is what a meter panics with. Its cause is an [*rule.ExceededError], or that of the context.
@@ -86,11 +88,18 @@ func (m *Meter) Call(nanos, bytes int64) {
 	if bytes > largestCall {
 		panic(&Stopped{&rule.ExceededError{Memory: true, Call: true, Needed: bytes, Allowed: largestCall}})
 	}
-	if nanos > longestCall {
-		panic(&Stopped{&rule.ExceededError{Call: true, Needed: nanos, Allowed: longestCall}})
+	if longest := m.longestCall(); nanos > longest {
+		panic(&Stopped{&rule.ExceededError{Call: true, Needed: nanos, Allowed: longest}})
 	}
 	m.Take(bytes)
 	m.Spend(nanos)
+}
+
+func (m *Meter) longestCall() int64 {
+	if m.Allowance == nil {
+		return int64(rule.PolicyCall)
+	}
+	return int64(m.Allowance.Call())
 }
 
 // Refuse ends the evaluation with an error: what comes next takes too much, however much is left.
@@ -142,6 +151,18 @@ func (m *Meter) wait() {
 		m.nanos, m.bytes = 0, 0
 		panic(&Stopped{err})
 	}
+}
+
+// Turn waits until the allowance lets go on what is not short, and takes nothing. The error is that of
+// [rule.Pace].
+func (m *Meter) Turn() error {
+	if m.Context == nil || m.Allowance == nil {
+		return nil
+	}
+	if err := m.Allowance.WaitLong(m.Context); err != nil {
+		return fmt.Errorf("operation interrupted: %w", err)
+	}
+	return nil
 }
 
 // take takes from the allowance.
@@ -218,6 +239,9 @@ func (m *Meter) Try(f func()) (err error) {
 func (m *Meter) ResolveName(name string) (any, bool) {
 	if name == "#interrupted" {
 		m.Spend(iterationNanos)
+		if m.iterations++; m.iterations%iterationsAtOnce == 0 && m.Allowance != nil {
+			m.wait()
+		}
 	}
 	return nil, false
 }

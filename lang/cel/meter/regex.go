@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/rule"
 )
 
 // A Bound takes from the meter what a call takes at most. It is called before the call, with its arguments;
@@ -240,7 +242,7 @@ func (r *reading) ReadRune() (character rune, width int, err error) {
 // spend spends the time of a part of a call that is made afterwards.
 func (r *reading) spend(nanos int64) {
 	r.meter.Spend(nanos)
-	if r.spent += nanos; r.spent > longestCall {
+	if r.spent += nanos; r.spent > int64(rule.PolicyCall) {
 		r.meter.Call(r.spent, 0)
 	}
 }
