@@ -17,7 +17,7 @@ import (
 // row, and there are no other rows.
 func TestReferenceOfObjectPolicies(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("object-policies.md")
+	text, err := os.ReadFile("object-policies/guide.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func policiesOf(tree map[string]any) []any {
 // policy, and trying each ends.
 func TestTrialsRefuseNothing(t *testing.T) {
 	t.Parallel()
-	policies := policiesIn(t, "../policytest/testdata/kinitiras", "../examples", "../docs/policies/testdata")
+	policies := policiesIn(t, "../policytest/testdata/kinitiras", "../examples", "../docs/kinitiras/testdata")
 	if len(policies) < 350 {
 		t.Fatalf("%d policies: some are lost", len(policies))
 	}

@@ -19,12 +19,12 @@ import (
 // pages returns the reference of the language, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob("policies/*.md")
+	paths, err := filepath.Glob("kinitiras/*.md")
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("there are no pages below docs/policies: %v", err)
+		t.Fatalf("there are no pages below docs/kinitiras: %v", err)
 	}
 	texts := map[string]string{}
-	for _, path := range append(paths, "policies.md") {
+	for _, path := range append(paths, "kinitiras.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 				fields++
 			}
 			if name != "" && !words[name] {
-				t.Errorf("%s.%s occurs on no page below docs/policies: describe it", path, name)
+				t.Errorf("%s.%s occurs on no page below docs/kinitiras: describe it", path, name)
 			}
 			walk(field.Type, path+"."+name)
 		}
@@ -117,7 +117,7 @@ func TestEveryValueIsDocumented(t *testing.T) {
 		for _, value := range enumerated(crd) {
 			found++
 			if !words[value] {
-				t.Errorf("%s: the value %s occurs on no page below docs/policies: describe it", path, value)
+				t.Errorf("%s: the value %s occurs on no page below docs/kinitiras: describe it", path, value)
 			}
 		}
 		if found < 8 {
@@ -164,11 +164,11 @@ func TestEveryExampleIsAFile(t *testing.T) {
 		}
 	}
 	all := strings.Join(slices.Collect(maps.Values(texts)), "\n")
-	for _, dir := range []string{"docs/policies/testdata", "examples/cookbook"} {
+	for _, dir := range []string{"docs/kinitiras/testdata", "examples/cookbook"} {
 		err := fs.WalkDir(os.DirFS(root), dir, func(path string, entry fs.DirEntry, err error) error {
 			isCase := strings.HasSuffix(path, "_test.yaml") || strings.HasSuffix(path, "/cases.yaml")
 			if err == nil && !entry.IsDir() && !isCase && !named(all, path, dir) {
-				t.Errorf("%s is on no page below docs/policies: show it, or remove it", path)
+				t.Errorf("%s is on no page below docs/kinitiras: show it, or remove it", path)
 			}
 			return err
 		})
