@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 usher=${1:?usage: hack/run.sh USHER}
 dir=$(mktemp -d)
-"$usher" serve --policies examples/policies --facts examples/facts --port "${PORT:-8443}" \
+policies=examples/object-policies
+"$usher" serve --policies $policies/policies --facts $policies/namespaces.yaml --port "${PORT:-8443}" \
     --cert-dir "$dir" --metrics-bind-address 0 --log-level warn &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$dir"' EXIT
@@ -13,7 +14,7 @@ trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$dir"' EXIT
 cat <<END
 
 These are the answers of a real webhook, over HTTPS. To keep it running:
-  bin/usher serve --policies examples/policies
+  bin/usher serve --policies $policies/policies --facts $policies/namespaces.yaml
 To see why, with the rules that matched and those that nearly did:
-  bin/usher decide -p examples/policies -f examples/objects/pod.yaml
+  bin/usher decide -p $policies/policies --facts $policies/namespaces.yaml -f examples/objects/pod.yaml
 END

@@ -6,14 +6,14 @@ cd "$(dirname "$0")/.."
 sandbox=${1:?usage: hack/sandbox.sh SANDBOX USHER}
 usher=${2:?usage: hack/sandbox.sh SANDBOX USHER}
 cat <<END
-Starting Kubernetes, then Usher with examples/policies. When both are ready, in another terminal,
-with the KUBECONFIG that is printed below:
-  kubectl create namespace shop
-  kubectl apply -f examples/objects/pod.yaml         # allowed, and changed: kubectl -n shop get pod cart -o yaml
-  kubectl apply -f examples/objects/pod-latest.yaml  # denied, with the reason
+Starting Kubernetes, then Usher with examples/object-policies/policies. When both are ready, in another
+terminal, with the KUBECONFIG that is printed below:
+  kubectl apply -f examples/object-policies/namespaces.yaml  # shop, where the policies deny, and lab, where they warn
+  kubectl apply -f examples/objects/pod-gpu.yaml             # allowed, warned, and changed: kubectl -n lab get pod train -o yaml
+  kubectl apply -f examples/objects/deployment-frontend.yaml # denied, with the reason
 The example policies are files. Yours go into the cluster, and have a status:
-  kubectl apply -f try/policies/owner.yaml           # the one of the README, or another
-  kubectl get clusteroverridepolicies,clustervalidatepolicies,overridepolicies -A
+  kubectl apply -f try/policies/owner.yaml                   # the one of the README, or another
+  kubectl get clusterobjectpolicies,objectpolicies -A
 
 END
-exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/policies
+exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies

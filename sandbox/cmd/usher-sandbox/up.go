@@ -78,7 +78,7 @@ func upCommand() *cobra.Command {
   usher-sandbox up --plugin --policies policies/`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return up(command.Context(), o, u, os.Stdin, command.OutOrStdout())
+			return up(command.Context(), o, u, os.Stdin, command.OutOrStdout(), command.ErrOrStderr())
 		},
 	}
 	o.bind(command)
@@ -94,7 +94,7 @@ type report struct {
 	Usher *usherState `json:"usher,omitempty"`
 }
 
-func up(ctx context.Context, o *options, u usherOptions, stdin io.Reader, out io.Writer) error {
+func up(ctx context.Context, o *options, u usherOptions, stdin io.Reader, out, messages io.Writer) error {
 	began := time.Now()
 	config, err := o.complete()
 	if err != nil {
@@ -140,10 +140,8 @@ func up(ctx context.Context, o *options, u usherOptions, stdin io.Reader, out io
 The log of every component is in %s. Ctrl-C ends it.
 `, time.Since(began).Seconds(), strings.Join(running.State.Servers, ", "), served.describe(), running.State.Kubeconfig, running.State.Log)
 	}
-	ended := make(chan error, 2)
-	go func() { ended <- running.Wait(ctx) }()
-	go func() { ended <- served.wait(ctx) }()
-	return <-ended
+	go served.watch(ctx, messages)
+	return running.Wait(ctx)
 }
 
 func start(ctx context.Context, config cluster.Config) (*cluster.Cluster, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -81,6 +82,8 @@ type usherState struct {
 	Metrics string `json:"metrics"`
 	Log     string `json:"log"`
 	PID     int    `json:"pid"`
+	// Script starts it again when it has ended.
+	Script string `json:"script"`
 }
 
 func (o *usherOptions) start(ctx context.Context, state cluster.State) (*served, error) {
@@ -120,25 +123,26 @@ func (s *served) stop() {
 	}
 }
 
-// wait blocks until usher ends by itself or ctx is done.
-func (s *served) wait(ctx context.Context) error {
+// watch says so when usher ends by itself. The cluster goes on: what it does without usher can be tried.
+func (s *served) watch(ctx context.Context, messages io.Writer) {
 	if s == nil {
-		<-ctx.Done()
-		return nil
+		return
 	}
-	return s.process.Wait(ctx)
+	if err := s.process.Wait(ctx); err != nil {
+		fmt.Fprintf(messages, "%v. The cluster goes on. To start it again: %s\n", err, s.process.Script)
+	}
 }
 
 func (s *served) state() *usherState {
 	if s == nil {
 		return nil
 	}
-	return &usherState{URL: s.process.URL, Metrics: s.process.Metrics, Log: s.process.Log, PID: s.process.PID}
+	return &usherState{URL: s.process.URL, Metrics: s.process.Metrics, Log: s.process.Log, PID: s.process.PID, Script: s.process.Script}
 }
 
 func (s *served) describe() string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("Usher serves %s and is registered; its log is %s.\n", s.process.URL, s.process.Log)
+	return fmt.Sprintf("Usher, process %d, serves %s and is registered; its log is %s.\n", s.process.PID, s.process.URL, s.process.Log)
 }

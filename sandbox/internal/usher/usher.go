@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,9 +56,10 @@ type Process struct {
 	URL, Metrics string
 	Log          string
 	PID          int
+	// Script starts it, also again, at the same address; a file pid beside it has the number of the process.
+	Script string
 
 	dir     string
-	args    []string
 	env     []string
 	command *exec.Cmd
 	done    chan struct{}
@@ -77,12 +79,17 @@ func Start(config Config) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir, err := filepath.Abs(config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start usher: %w", err)
+	}
 	p := &Process{
+		Script:  filepath.Join(dir, "start"),
 		env:     append(os.Environ(), config.Env...),
 		URL:     "https://127.0.0.1:" + webhooks,
 		Metrics: "http://127.0.0.1:" + metrics + "/metrics",
-		Log:     filepath.Join(config.Dir, "usher.log"),
-		dir:     filepath.Join(config.Dir, "certificates"),
+		Log:     filepath.Join(dir, "usher.log"),
+		dir:     filepath.Join(dir, "certificates"),
 	}
 	args := []string{"serve", "--port", webhooks, "--metrics-bind-address", "127.0.0.1:" + metrics}
 	switch cluster := []string{"--kubeconfig", config.Kubeconfig, "--namespace", Namespace}; {
@@ -96,21 +103,30 @@ func Start(config Config) (*Process, error) {
 	for _, path := range config.Policies {
 		args = append(args, "--policies", path)
 	}
-	p.args = append([]string{config.Binary}, append(args, config.Args...)...)
+	if err := p.write(append([]string{config.Binary}, append(args, config.Args...)...)); err != nil {
+		return nil, fmt.Errorf("start usher: %w", err)
+	}
 	return p, p.Restart()
 }
+
+// write writes the script, which becomes the command, so that the process is the same.
+func (p *Process) write(command []string) error {
+	quoted := make([]string, len(command))
+	for i, word := range command {
+		quoted[i] = quote(word)
+	}
+	pid, log := quote(filepath.Join(filepath.Dir(p.Script), "pid")), quote(p.Log)
+	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec %s >> %s 2>&1\n", pid, strings.Join(quoted, " "), log)
+	return os.WriteFile(p.Script, []byte(script), 0o700)
+}
+
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // Restart starts a stopped usher again, at the same address.
 func (p *Process) Restart() error {
 	p.done = make(chan struct{})
-	p.command = exec.Command(p.args[0], p.args[1:]...)
+	p.command = exec.Command(p.Script)
 	p.command.Env = p.env
-	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("start usher: %w", err)
-	}
-	defer log.Close()
-	p.command.Stdout, p.command.Stderr = log, log
 	if err := p.command.Start(); err != nil {
 		return fmt.Errorf("start usher: %w", err)
 	}
