@@ -3,7 +3,6 @@ package live_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -29,12 +28,14 @@ func ExampleNew() {
 		return
 	}
 
-	loaded := make(chan live.Status, 1)
-	decider := live.New(live.Options{Log: slog.New(slog.DiscardHandler), OnUpdate: func(s live.Status) { loaded <- s }})
+	decider := live.New(live.Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- decider.Run(ctx, dir.New(folder)) }()
-	fmt.Println("policies:", (<-loaded).Policies)
+	if err := decider.WaitLoaded(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("policies:", decider.Status().Policies)
 
 	decision, err := decider.Decide(ctx, &usher.Request{
 		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "cart",

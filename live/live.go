@@ -80,6 +80,9 @@ type Options struct {
 type Live struct {
 	options Options
 	current atomic.Pointer[snapshot]
+	// loaded is closed when the first policies are in force, ended when Run has returned runErr.
+	loaded, ended chan struct{}
+	runErr        error
 
 	updating sync.Mutex
 	sets     []*merged
@@ -136,6 +139,7 @@ func New(o Options) *Live {
 	}
 	o.Quota = o.Quota.withDefaults()
 	l := &Live{options: o, known: map[usher.PolicyRef]*version{}, settler: newSettler(), tries: newTries(), params: newParams(), uses: newUses()}
+	l.loaded, l.ended = make(chan struct{}), make(chan struct{})
 	l.current.Store(&snapshot{decider: usher.DeciderFunc(notLoaded)})
 	return l
 }
@@ -150,6 +154,23 @@ func notLoaded(context.Context, *usher.Request) (usher.Decision, error) {
 // A request that names an entry is decided by the rules that belong to it.
 func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	return l.current.Load().decider.Decide(ctx, r)
+}
+
+// WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
+// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded].
+func (l *Live) WaitLoaded(ctx context.Context) error {
+	var err error
+	select {
+	case <-l.loaded:
+	case <-l.ended:
+		err = cmp.Or(l.runErr, ErrNotLoaded)
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", ErrNotLoaded, context.Cause(ctx))
+	}
+	if l.Status().Generation > 0 {
+		return nil
+	}
+	return err
 }
 
 // Status returns the current status.
@@ -191,6 +212,12 @@ func (l *Live) Policies() []rule.State { return l.current.Load().policies }
 // enforced before each has handed over its policies once. If two sources have a policy of the same
 // kind, namespace and name, that of the earlier argument is used. Call Run once.
 func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
+	defer close(l.ended)
+	l.runErr = l.follow(ctx, sources)
+	return l.runErr
+}
+
+func (l *Live) follow(ctx context.Context, sources []source.Source) error {
 	l.sets = make([]*merged, len(sources))
 	var settling sync.WaitGroup
 	defer settling.Wait()
@@ -252,6 +279,9 @@ func (l *Live) update(sets []*merged) {
 	next.status.Generation = last.status.Generation + 1
 	next.status.Since = start
 	l.current.Store(&next.snapshot)
+	if last.status.Generation == 0 {
+		close(l.loaded)
+	}
 	l.report(last.status, next.status, time.Since(start))
 	if l.options.OnUpdate != nil {
 		l.options.OnUpdate(next.status)

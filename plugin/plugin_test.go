@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,25 @@ func TestRead(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
+		}
+	}
+}
+
+// TestDocumentedConfiguration reads the configuration in docs/embedding.md, also with all that is commented out there.
+func TestDocumentedConfiguration(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/embedding.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "  configuration:\n")
+	block, _, ends := strings.Cut(block, "```")
+	if !found || !ends {
+		t.Fatal("docs/embedding.md has no configuration")
+	}
+	for _, config := range []string{block, regexp.MustCompile(`(?m)^    # `).ReplaceAllString(block, "    ")} {
+		if _, err := plugin.Read(strings.NewReader(config)); err != nil {
+			t.Errorf("%v:\n%s", err, config)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -110,10 +111,19 @@ func (d *Document) keep(s *session, o Options, b *Block) error {
 	if os.IsNotExist(err) {
 		return s.write(b.File, b.Text)
 	}
-	if err == nil && !bytes.Contains(text, []byte(b.Text)) {
+	if err == nil && !strings.Contains(unindented(b.File, string(text)), unindented(b.File, b.Text)) {
 		err = fmt.Errorf("%s does not hold what the block shows", b.File)
 	}
 	return err
+}
+
+// unindented returns a text without the indentation of its lines if that means nothing in the file: documents show
+// the bodies of functions.
+func unindented(file, text string) string {
+	if filepath.Ext(file) != ".go" {
+		return text
+	}
+	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
 }
 
 // check runs a command and compares its output.
