@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/delegated"
 )
 
@@ -45,6 +46,35 @@ func rightsIn(objects []runtime.Object) []string {
 		}
 	}
 	return rights
+}
+
+// What tenants may do is granted only if values say so. Nobody gets rights on policies of the cluster.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	without := rightsIn(renderings[0].objects(t))
+	more := slices.DeleteFunc(rightsIn((&rendering{args: []string{"--set", "tenants.aggregateRoles=true"}}).objects(t)), func(right string) bool {
+		return slices.Contains(without, right)
+	})
+	slices.Sort(more)
+	const write = "[create update patch delete deletecollection]"
+	want := []string{
+		"admin [usher.dev][authorizationpolicies][][get list watch create update patch delete deletecollection]",
+		"edit [policy.kcloudlabs.io][overridepolicies][]" + write,
+		"edit [policy.kcloudlabs.io][overridepolicies][][exempt]",
+		"edit [usher.dev][objectpolicies policyexemptions][]" + write,
+		"edit [usher.dev][objectpolicies][][exempt]",
+		"view [policy.kcloudlabs.io][overridepolicies][][get list watch]",
+		"view [usher.dev][objectpolicies policyexemptions][][get list watch]",
+	}
+	if diff := cmp.Diff(want, more); diff != "" {
+		t.Errorf("rights besides those of the default (-want +got):\n%s", diff)
+	}
+	for _, kind := range api.Kinds() {
+		granted := strings.Contains(strings.Join(more, "\n"), kind.Resource)
+		if kind.Namespaced != granted {
+			t.Errorf("%s: namespaced is %v, granted to tenants is %v", kind.Kind, kind.Namespaced, granted)
+		}
+	}
 }
 
 // The API takes rights that nothing else needs, so only who asks for it gives them. Every

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var (
@@ -90,6 +92,46 @@ func anchors(text string) map[string]bool {
 		names[unique] = true
 	}
 	return names
+}
+
+// TestIndex checks that the index links every document, in the groups that it has, and that the README
+// is short and about object policies.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []string
+	for _, found := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(index), -1) {
+		groups = append(groups, found[1])
+	}
+	if diff := cmp.Diff([]string{"Start", "Write", "Run", "Operate", "Extend", "Understand"}, groups); diff != "" {
+		t.Errorf("groups of the index (-want +got):\n%s", diff)
+	}
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := filepath.Glob("*/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, folders...) {
+		if page != "README.md" && strings.Count(string(index), "]("+filepath.ToSlash(page)+")") != 1 {
+			t.Errorf("the index has not exactly one link to %s", page)
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(readme), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines, want at most 150: most belongs on a page", lines)
+	}
+	if named := regexp.MustCompile(`\bkinitiras\b[^.(]|OverridePolicy|ValidatePolicy`).FindAllString(string(readme), -1); len(named) != 1 {
+		t.Errorf("README.md names the kinds of kinitiras in %q, want one place", named)
+	}
 }
 
 // TestAnchors compares the names of headings with those that GitHub gives them.
