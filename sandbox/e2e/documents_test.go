@@ -28,7 +28,7 @@ func TestDocuments(t *testing.T) {
 	bin := documentPrograms(t)
 	// README's policy is for the pods of every namespace.
 	r := newRig(t, sandbox.Options{Exclusive: true})
-	r.serve(t, "--policies", filepath.Join(root, "examples", "policies"))
+	r.serve(t, "--policies", filepath.Join(root, "examples", "object-policies", "policies"))
 	ran := 0
 	for _, d := range documents {
 		if !d.NeedsCluster() || filepath.Base(d.Path) == reportsDocument {
