@@ -6,8 +6,13 @@ GO ?= go
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 LINT := $(GO) tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 RELEASE := $(GO) tool -modfile=$(CURDIR)/tools/release/go.mod goreleaser
+# As releases are built, without C. Every build and test then shares what is compiled, that of the control
+# plane included. Only the race detector needs C.
+export CGO_ENABLED := 0
 # go test with a line a package, then the output of the tests that failed and of no others.
 GOTEST := $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
+# make lint has vetted this module. go test would do that again, and for each dependency that it compiles.
+GOTEST_LINTED := $(GOTEST) -vet=off
 FUZZTIME ?= 10m
 HOSTILETIME ?= 10m
 BENCHTIME ?= 500ms
@@ -58,16 +63,16 @@ run: build ## start the webhook with the example policies and decide the sample 
 
 .PHONY: build
 build: ## build bin/usher
-	@GO='$(GO)' hack/build.sh -trimpath -pgo $(PGO) -o $(USHER) ./cmd/usher
+	@GO='$(GO)' hack/build.sh $(USHER) ./cmd/usher -pgo=$(PGO)
 
 .PHONY: samples
 samples: ## build bin/usher-samples, the sample webhooks of Kubernetes
-	@GO='$(GO)' hack/build.sh -trimpath -o $(SAMPLES) ./cmd/usher-samples
+	@GO='$(GO)' hack/build.sh $(SAMPLES) ./cmd/usher-samples
 
 .PHONY: image
 image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with what BUILDER says
 	@for platform in $(subst $(comma), ,$(PLATFORMS)); do \
-	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -pgo $(PGO) -ldflags='-s -w' \
+	  GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -pgo $(PGO) -ldflags='-s -w' \
 	    -o bin/image/$$platform/usher ./cmd/usher; done
 	$(BUILDER) --platform $(PLATFORMS) --tag $(IMAGE) --file Dockerfile bin/image
 
@@ -78,11 +83,10 @@ image pgo bench bench-cluster soak: PGO = $(PROFILE)
 pgo: build ## record the profile for profile-guided optimization of bin/usher
 	$(GO) run ./bench profile -usher $(USHER) -o $(PROFILE)
 
-# Without cgo, so that all builds of the control plane share one build cache. The first one
-# takes about six minutes on two cores.
+# The first one takes about six minutes on two cores.
 .PHONY: $(SANDBOX)
 $(SANDBOX):
-	@cd sandbox && CGO_ENABLED=0 GO='$(GO)' ../hack/build.sh -ldflags '-s -w' -o ../$(SANDBOX) ./cmd/usher-sandbox
+	@cd sandbox && GO='$(GO)' ../hack/build.sh ../$(SANDBOX) ./cmd/usher-sandbox '-ldflags=-s -w'
 
 .PHONY: sandbox
 sandbox: build $(SANDBOX) ## run a Kubernetes control plane with Usher and the example policies until Ctrl-C
@@ -90,16 +94,16 @@ sandbox: build $(SANDBOX) ## run a Kubernetes control plane with Usher and the e
 
 .PHONY: e2e
 e2e: build $(SANDBOX) ## run tests against a real API server, with faults
-	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 30m -count=1 ./...
+	@cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 30m -count=1 ./...
 
 # As with the control plane, of which it compiles four hundred packages more.
 .PHONY: $(CONFORMANCE)
 $(CONFORMANCE):
-	@cd conformance && CGO_ENABLED=0 GO='$(GO)' ../hack/build.sh -ldflags '-s -w' -o ../$(CONFORMANCE) ./cmd/usher-conformance
+	@cd conformance && GO='$(GO)' ../hack/build.sh ../$(CONFORMANCE) ./cmd/usher-conformance '-ldflags=-s -w'
 
 .PHONY: conformance
 conformance: samples $(SANDBOX) $(CONFORMANCE) ## run the Kubernetes conformance tests for webhooks against Usher, and against a server that must fail them
-	@cd conformance && CGO_ENABLED=0 $(GOTEST) ./internal/...
+	@cd conformance && $(GOTEST) ./internal/...
 	@$(CONFORMANCE) --samples-bin $(SAMPLES) --sandbox-bin $(SANDBOX) --server '$(SERVER)' --focus '$(FOCUS)'
 
 .PHONY: test
@@ -112,17 +116,18 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 
 .PHONY: unit
 unit: ## run unit tests of every package, and fuzz targets on their corpus
-	@$(GOTEST) ./...
+	@$(GOTEST_LINTED) ./...
 
 # The packages in which goroutines meet.
 RACE := . ./engine/... ./live ./fact/... ./door/admission ./door/apiserver ./door/authorization ./door/conversion ./door/transport \
   ./observe/... ./plugin ./source/... ./webhook ./internal/...
 
 .PHONY: race
+race: export CGO_ENABLED = 1
 race: ## run the race detector on packages with concurrency
-	@$(GOTEST) -race $(RACE)
+	@$(GOTEST_LINTED) -race $(RACE)
 # Its other tests are long computations in one goroutine, which the detector makes last for minutes.
-	@$(GOTEST) -race -run Concurrent ./lang/cue
+	@$(GOTEST_LINTED) -race -run Concurrent ./lang/cue
 
 .PHONY: cases
 cases: build ## run the case files of the examples and of kinitiras, and check the example policies
@@ -138,8 +143,8 @@ REQUESTS ?= 30000
 
 .PHONY: pod-security
 pod-security: build $(SANDBOX) ## compare the Pod Security Standards with Kubernetes, in process and on API servers, on ten times as many pods as CI, and mutate their policies
-	@cd sandbox && CGO_ENABLED=0 $(GOTEST) -timeout 60m ./podsecurity -args -whole -pods $(PODS) -requests $(REQUESTS)
-	@cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 60m -run TestPodSecurity ./e2e -args -whole
+	@cd sandbox && $(GOTEST) -timeout 60m ./podsecurity -args -whole -pods $(PODS) -requests $(REQUESTS)
+	@cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GOTEST) -timeout 60m -run TestPodSecurity ./e2e -args -whole
 	$(USHER) test --coverage --mutate library/pod-security-baseline/cases library/pod-security-restricted/cases library/pod-security-labels/cases
 
 .PHONY: format-check
@@ -180,12 +185,12 @@ library: ## run the mutants of all policies of the library; make test leaves out
 
 .PHONY: trial-objects
 trial-objects: build bin/usher-sandbox ## record the sample objects that policies are tried on: with the defaults of an API server, and the kinds that it serves
-	cd sandbox && CGO_ENABLED=0 $(GO) test -count=1 ./internal/defaulted -update
-	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_BIN=$(CURDIR)/bin/usher USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedKinds ./e2e
+	cd sandbox && $(GO) test -count=1 ./internal/defaulted -update
+	cd sandbox && RECORD=1 USHER_BIN=$(CURDIR)/bin/usher USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedKinds ./e2e
 
 .PHONY: lockout-requests
 lockout-requests: bin/usher-sandbox ## record the requests that usher check --lockout sends: those of trial/lockout/seeds.yaml as an API server sends them
-	cd sandbox && RECORD=1 CGO_ENABLED=0 USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedLockout ./e2e
+	cd sandbox && RECORD=1 USHER_SANDBOX_BIN=$(CURDIR)/bin/usher-sandbox $(GO) test -count=1 -run TestRecordedLockout ./e2e
 
 .PHONY: drift
 drift: ## fail if generated files, go.mod or go.sum are not up to date
@@ -203,22 +208,22 @@ fuzz: ## run each fuzz target for FUZZTIME (10m)
 .PHONY: bench
 bench: build ## compare with minimal webhooks and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
 	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
-	cd sandbox/bench && CGO_ENABLED=0 $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
+	cd sandbox/bench && $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
 
 PODS ?= 500
 
 # Elapsed times and CPU of an API server mean something on an idle machine only.
 .PHONY: bench-cluster
 bench-cluster: build $(SANDBOX) ## measure the CPU that validating policies add to PODS (500) pods: of the API server, with Usher as webhook, as plugin
-	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
+	cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestCost ./situations -args -cost $(PODS)
 
 .PHONY: bench-audit
 bench-audit: build $(SANDBOX) ## audit AUDITED (20000) pods by 100 policies on a real API server: time, CPU, memory, requests, admission meanwhile
-	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED) -admitting 200
+	cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run TestAuditOfManyPods ./e2e -args -audited $(AUDITED) -admitting 200
 
 .PHONY: bench-watch
 bench-watch: build $(SANDBOX) ## ten subscribers follow 1,000 decisions a second: CPU, memory, latency, losses
-	cd sandbox && CGO_ENABLED=0 USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run 'TestWatch$$' ./e2e -args -deciding 1000 -deciding-for 30s
+	cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run 'TestWatch$$' ./e2e -args -deciding 1000 -deciding-for 30s
 
 .PHONY: allocations
 allocations: ## fail if a decision allocates over 20 % more than recorded

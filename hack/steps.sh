@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 total=$#
 [ "$total" -gt 0 ] || { echo "usage: hack/steps.sh TARGET..." >&2; exit 2; }
+hack/plan.sh "$@"
 number=0
 for target in "$@"; do
     number=$((number + 1))

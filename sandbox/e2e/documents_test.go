@@ -65,8 +65,6 @@ func documentPrograms(t *testing.T) string {
 	}
 	build := exec.Command("go", "build", "-o", dir, "./examples/sdk/...")
 	build.Dir = root
-	// As the tests of that module build it: most of it is compiled already.
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build examples: %v: %s", err, out)
 	}

@@ -79,7 +79,7 @@ func chart(t *testing.T, args ...string) []byte {
 		"--namespace", "usher-system", "--kube-version", "1.36.0", "--include-crds",
 	}, args...)...)
 	command.Dir = root
-	command.Env = append(os.Environ(), "CGO_ENABLED=1", "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()

@@ -117,8 +117,6 @@ func newGuide(t *testing.T) *guide {
 	}
 	build := exec.Command("go", "build", "-o", g.programs, "./examples/sdk/...")
 	build.Dir = root
-	// As the tests of that module build it: most of it is compiled already.
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build examples: %v: %s", err, out)
 	}

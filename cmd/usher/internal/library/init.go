@@ -88,7 +88,7 @@ func repository(policies []library.Policy, settings []library.Settings, names st
 	}
 	files := []file{
 		{"README.md", bytes.ReplaceAll(readme, []byte("PACKS"), []byte(names))},
-		{".github/workflows/policies.yaml", bytes.ReplaceAll(workflow, []byte("@VERSION"), []byte("@"+installable(cli.BuildVersion().Version)))},
+		{".github/workflows/policies.yaml", bytes.ReplaceAll(workflow, []byte("USHER_VERSION: VERSION"), []byte("USHER_VERSION: "+installable(cli.BuildVersion().Version)))},
 	}
 	for i := range policies {
 		p := &policies[i]

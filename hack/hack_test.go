@@ -1,0 +1,89 @@
+// Package hack_test runs the scripts of make with a compiler that compiles nothing.
+package hack_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// compiler is a go whose list knows $STALE packages that are not compiled, and whose build compiles
+// them and then prints what it is told.
+const compiler = `#!/bin/sh
+case $1 in
+list) seq -f "example.com/$PWD$CGO_ENABLED/p%g" 1 "$STALE" ;;
+build) seq -f 'example.com/p%g' 1 "$STALE" >&2; echo "./main.go:1:1: $*" >&2 ;;
+esac
+`
+
+func TestBuildSaysHowFarItIs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason, stale string
+		want          []string
+	}{
+		{"nothing to compile", "0", nil},
+		{"little to compile", "99", nil},
+		{"much to compile", "1450", []string{
+			"compiling 1450 packages for bin/usher: about ",
+			"compiled 100 of about 1,450 packages", "compiled 1,000 of about 1,450 packages", "compiled 1,400 of about 1,450 packages",
+		}},
+	} {
+		out := run(t, test.stale, "build.sh", "bin/usher", "./cmd/usher", "-pgo=off")
+		rest := out
+		for _, want := range test.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: it does not say %q after what comes before:\n%s", test.reason, want, out)
+			}
+			rest = after
+		}
+		if len(test.want) == 0 && strings.Contains(out, "compil") {
+			t.Errorf("%s: it prints\n%s", test.reason, out)
+		}
+		if want := "./main.go:1:1: build -v -o bin/usher -pgo=off ./cmd/usher\n"; !strings.HasSuffix(out, want) {
+			t.Errorf("%s: the end is not the error of the compiler, %q:\n%s", test.reason, want, out)
+		}
+	}
+}
+
+func TestStepsSayWhatIsBuilt(t *testing.T) {
+	t.Parallel()
+	out := run(t, "300", "steps.sh", "unit", "race", "nothing")
+	head, _, found := strings.Cut(out, "==> step 1 of 3, unit\n")
+	if !found {
+		t.Fatalf("there is no first step:\n%s", out)
+	}
+	for _, want := range []string{"to compile", "unit", "race", "300 packages"} {
+		if !strings.Contains(head, want) {
+			t.Errorf("what will be built does not have %q:\n%s", want, head)
+		}
+	}
+	if strings.Contains(head, "nothing") {
+		t.Errorf("a step that compiles nothing of its own is listed:\n%s", head)
+	}
+	if !strings.Contains(out, "==> all 3 steps passed in ") {
+		t.Errorf("the steps do not end:\n%s", out)
+	}
+}
+
+// run runs a script of this folder with a compiler that has so many packages to compile, and returns what
+// it prints.
+func run(t *testing.T, stale string, script string, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go": compiler, "make": "#!/bin/sh\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("./"+script, args...)
+	command.Env = append(os.Environ(), "GO="+filepath.Join(dir, "go"), "MAKE="+filepath.Join(dir, "make"), "STALE="+stale)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", script, args, err, out)
+	}
+	return string(out)
+}
