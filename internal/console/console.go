@@ -35,7 +35,7 @@ const Make = "#!/bin/sh\ncase $1 in\nbuild) ;;\nrun) exec hack/run.sh \"$(comman
 	"*) echo \"make $*: not part of the test\" >&2; exit 3 ;;\nesac\n"
 
 // taken are the ports that documents name.
-var taken = []string{"8443", "8444", "8446", "8080"}
+var taken = []string{"8443", "8444", "8445", "8446", "8080"}
 
 // NeedsCluster reports whether one of the blocks needs a cluster.
 func (d *Document) NeedsCluster() bool {
