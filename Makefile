@@ -118,14 +118,14 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@$(GOTEST_LINTED) ./...
 
-# The packages in which goroutines meet.
+# Where the race detector looks for packages in which goroutines meet.
 RACE := . ./engine/... ./live ./fact/... ./door/admission ./door/apiserver ./door/authorization ./door/conversion ./door/transport \
   ./observe/... ./plugin ./source/... ./webhook ./internal/...
 
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the race detector on packages with concurrency
-	@$(GOTEST_LINTED) -race $(RACE)
+	@$(GOTEST_LINTED) -race $$(hack/concurrent.sh $(RACE))
 # Its other tests are long computations in one goroutine, which the detector makes last for minutes.
 	@$(GOTEST_LINTED) -race -run Concurrent ./lang/cue
 
