@@ -54,13 +54,18 @@ func TestUpWithUsher(t *testing.T) {
 	var state struct {
 		Kubeconfig string
 		Usher      struct {
-			URL, Script string
-			PID         int
+			URL, Script, Log string
+			PID              int
 		}
 	}
 	if err := json.Unmarshal(line, &state); err != nil {
 		t.Fatalf("read what up says: %v: %s", err, line)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showEnd(t, state.Usher.Log)
+		}
+	})
 	config, err := clientcmd.BuildConfigFromFlags("", state.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
