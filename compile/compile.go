@@ -63,7 +63,13 @@ type Options struct {
 	// says whether it tries them as well. Nil means that they are compiled here at once.
 	Checker Checker
 	Depth   Depth
+	// Slots limits how many policies of namespaces are compiled here at a time of those that took the
+	// Checker long; nil is no limit.
+	Slots chan struct{}
 }
+
+// quick is how much processor time a policy takes to compile that waits for no others.
+const quick = 20 * time.Millisecond
 
 // Policy is the Policy of the zero [Options], without end.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
@@ -77,6 +83,14 @@ func (o Options) Policy(ctx context.Context, p api.Policy) (c Compiled) {
 		return c
 	}
 	took, begin := c.Took, time.Now()
+	if c.Ref.Namespace != "" && took > quick && o.Slots != nil {
+		select {
+		case o.Slots <- struct{}{}:
+			defer func() { <-o.Slots }()
+		case <-ctx.Done():
+			return o.without(p, rule.Problem{Pending: true, What: "it has not been compiled yet: others are", Do: "wait, or try again"})
+		}
+	}
 	c = o.compile(ctx, p)
 	if c.Took = took; took == 0 {
 		c.Took = time.Since(begin)
