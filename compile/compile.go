@@ -68,8 +68,12 @@ type Options struct {
 	Slots chan struct{}
 }
 
-// quick is how much processor time a policy takes to compile that waits for no others.
-const quick = 20 * time.Millisecond
+// quick is how much processor time a policy takes a worker, which may just have started, that waits for no
+// others.
+const quick = 100 * time.Millisecond
+
+// longestWait is how long a policy waits for a slot. That is for the sake of requests, not of other policies.
+const longestWait = time.Second
 
 // Policy is the Policy of the zero [Options], without end.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
@@ -87,8 +91,8 @@ func (o Options) Policy(ctx context.Context, p api.Policy) (c Compiled) {
 		select {
 		case o.Slots <- struct{}{}:
 			defer func() { <-o.Slots }()
+		case <-time.After(longestWait):
 		case <-ctx.Done():
-			return o.without(p, rule.Problem{Pending: true, What: "it has not been compiled yet: others are", Do: "wait, or try again"})
 		}
 	}
 	c = o.compile(ctx, p)

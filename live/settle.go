@@ -27,7 +27,7 @@ const (
 	lateFor = time.Minute
 	// settleTimeout is how long one policy may take to compile in the background, the wait for its
 	// turn included.
-	settleTimeout = 10 * time.Second
+	settleTimeout = 30 * time.Second
 	// settlePause is how long to wait before policies that could not be compiled in that time are
 	// compiled again.
 	settlePause = 5 * time.Second

@@ -76,7 +76,7 @@ func (c *Checker) Check(ctx context.Context, p api.Policy, depth compile.Depth) 
 	}
 	var took time.Duration
 	job := worker.Job{
-		Kind: worker.Policies, Tenant: p.Object.GetNamespace(), Background: true, Limit: c.options.Timeout,
+		Kind: worker.Policies, Tenant: p.Object.GetNamespace(), Background: true, Limit: c.options.Timeout, Size: len(q.text),
 		Used: func(cpu time.Duration) { took += cpu }, Payload: q.encode,
 	}
 	if job.Tenant != "" {
