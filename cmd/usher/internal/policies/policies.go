@@ -73,6 +73,13 @@ func (p Set) Suspended() []Suspended {
 	return all
 }
 
+// NoteSuspended prints to s.Err which policies decide nothing, for commands whose report does not say so.
+func (p Set) NoteSuspended(cmd *cobra.Command, s cli.Streams) {
+	for _, one := range p.Suspended() {
+		cli.Notef(cmd, s, "warning", "%s: %s", one.Policy, printable.Line(one.Why))
+	}
+}
+
 // Timeout returns how long one of the policies may take for an object; 0 is any time.
 func (p Set) Timeout() time.Duration { return p.compiler.Timeout }
 
