@@ -8,6 +8,10 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
+// mostWho limits what is repeated of the annotation, in bytes: anybody may write it while Usher is not
+// asked.
+const mostWho = 300
+
 // Suspended returns the sentence that says of a policy that it is suspended, and by whom if that is
 // known; empty if it is not suspended.
 func Suspended(policy api.Object) string {
@@ -19,7 +23,10 @@ func Suspended(policy api.Object) string {
 		what, effect = "the exemption", "exempts"
 	}
 	by := ""
-	if who := strings.TrimSpace(policy.GetAnnotations()[api.AnnotationSuspended]); who != "" {
+	if who := strings.Join(strings.Fields(policy.GetAnnotations()[api.AnnotationSuspended]), " "); who != "" {
+		if len(who) > mostWho {
+			who = strings.ToValidUTF8(who[:mostWho], "") + "…"
+		}
 		by = " by " + who
 	}
 	return fmt.Sprintf("%s is suspended%s: it %s nothing", what, by, effect)

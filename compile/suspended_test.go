@@ -70,6 +70,16 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// TestWhoIsOneShortLine: what stands in the annotation does not look like something else, and is short.
+func TestWhoIsOneShortLine(t *testing.T) {
+	t.Parallel()
+	p := ofKind(t, "ClusterObjectPolicy", "suspend: true, ", "")
+	p.Object.SetAnnotations(map[string]string{api.AnnotationSuspended: "jane\nerror: " + strings.Repeat("x", 5000)})
+	if got := compile.Suspended(p.Object); len(got) > 400 || !strings.HasPrefix(got, "the policy is suspended by jane error: xx") {
+		t.Errorf("%d bytes: %.60q", len(got), got)
+	}
+}
+
 // decides reports whether something of a policy decides, or exempts.
 func decides(c *compile.Compiled) bool {
 	all := []compile.Compiled{*c}

@@ -67,6 +67,9 @@ spec:
 			t.Errorf("%s: suspended, it refuses: %v", policy.GetKind(), err)
 		}
 		r.awaitEvent(t, policy, "Suspended")
+		if got := metric(t, r.process, fmt.Sprintf("usher_snapshot_suspended_policies{kind=%q}", policy.GetKind())); got < 1 {
+			t.Errorf("%s: the metric of suspended policies is %v", policy.GetKind(), got)
+		}
 		r.showsColumns(t, append(test.columns, policy.GetName(), "true", "False"))
 		r.awaitCondition(t, patch(test.on), "Enforced", "True")
 		if refused() == nil {
