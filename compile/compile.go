@@ -151,6 +151,7 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 	problems = append(problems, refused(ctx, p, problems)...)
 	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
 	problems = append(problems, c.deleted()...)
+	problems = append(problems, c.suspended()...)
 	for i := range problems {
 		problems[i] = c.Place(problems[i])
 	}
