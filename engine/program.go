@@ -46,7 +46,7 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	return out, err
 }
 
-// unrun is what becomes of a rule that must not run: it fails for a request, unless it is not for the request.
+// unrun is the outcome of a rule that must not run: it fails, unless it is not for the request.
 func (a *ruleRun) unrun(why error) (out rule.Outcome, err error) {
 	defer catch(&err)
 	if s, ok := a.step.Program.(rule.Skipper); ok {
