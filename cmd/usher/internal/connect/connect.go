@@ -52,7 +52,7 @@ func WriteFiles(s cli.Streams, dir string, files []credential.File) error {
 	if err != nil {
 		return fmt.Errorf("write files: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	for _, file := range files {
 		if err := root.WriteFile(file.Name, file.Content, 0o600); err != nil {
 			return fmt.Errorf("write files: %w", err)
