@@ -63,7 +63,17 @@ type Options struct {
 	// says whether it tries them as well. Nil means that they are compiled here at once.
 	Checker Checker
 	Depth   Depth
+	// Slots limits how many policies of namespaces are compiled here at a time of those that took the
+	// Checker long; nil is no limit.
+	Slots chan struct{}
 }
+
+// quick is how much processor time a policy takes a worker, which may just have started, that waits for no
+// others.
+const quick = 100 * time.Millisecond
+
+// longestWait is how long a policy waits for a slot. That is for the sake of requests, not of other policies.
+const longestWait = time.Second
 
 // Policy is the Policy of the zero [Options], without end.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }
@@ -77,6 +87,14 @@ func (o Options) Policy(ctx context.Context, p api.Policy) (c Compiled) {
 		return c
 	}
 	took, begin := c.Took, time.Now()
+	if c.Ref.Namespace != "" && took > quick && o.Slots != nil {
+		select {
+		case o.Slots <- struct{}{}:
+			defer func() { <-o.Slots }()
+		case <-time.After(longestWait):
+		case <-ctx.Done():
+		}
+	}
 	c = o.compile(ctx, p)
 	if c.Took = took; took == 0 {
 		c.Took = time.Since(begin)
@@ -133,6 +151,7 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 	problems = append(problems, refused(ctx, p, problems)...)
 	problems = append(problems, c.lacking(o.Limits.Kubernetes)...)
 	problems = append(problems, c.deleted()...)
+	problems = append(problems, c.suspended()...)
 	for i := range problems {
 		problems[i] = c.Place(problems[i])
 	}

@@ -66,6 +66,9 @@ func (e *export) lost(field, what, do string) { e.said.add(rule.Error, field, wh
 // lose reports the features that neither kind has.
 func (e *export) lose(others []api.Policy) {
 	spec := &e.policy.Spec
+	if spec.Suspend {
+		e.lost("spec.suspend", "admission policies cannot be suspended: this one would be in force", "convert it without suspend, and leave out the bindings until it is to be in force")
+	}
 	if len(spec.Links) > 0 {
 		e.lost("spec.links", "admission policies have no links", "")
 	}

@@ -3,12 +3,16 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api"
 )
 
 // API servers refuse definitions whose rules could take too long, among other things.
@@ -40,5 +44,41 @@ func TestCRDsAreValid(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestNamesDiffer: no two kinds have a name in common, so that kubectl finds the one that is meant;
+// and "kubectl get usher" lists all kinds of policies.
+func TestNamesDiffer(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("helm/usher/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least = 11 // those of policies, and those of reports
+	taken, kinds := map[string]string{}, 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, definition); err != nil || definition.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		kinds++
+		names := &definition.Spec.Names
+		for _, name := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
+			if by := taken[name]; by != "" {
+				t.Errorf("%s and %s have the name %s", by, definition.Name, name)
+			}
+			taken[name] = definition.Name
+		}
+		if _, ours := api.KindServed(schema.GroupResource{Group: definition.Spec.Group, Resource: names.Plural}); ours && !slices.Equal(names.Categories, []string{"usher"}) {
+			t.Errorf("%s has the categories %v", definition.Name, names.Categories)
+		}
+	}
+	if kinds < least {
+		t.Errorf("%d kinds, want at least %d", kinds, least)
 	}
 }

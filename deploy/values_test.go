@@ -70,7 +70,7 @@ ClusterRole usher-uninstall: patch clusteroverridepolicies/status.policy.kcloudl
 ClusterRole usher-uninstall: patch clustervalidatepolicies/status.policy.kcloudlabs.io
 ClusterRole usher-uninstall: patch overridepolicies/status.policy.kcloudlabs.io
 Role usher-system/usher-uninstall: get,delete secrets usher-paths
-Role usher-system/usher-uninstall: get,delete secrets usher-proofs
+Role usher-system/usher-uninstall: get secrets usher-proofs
 Role usher-system/usher-uninstall: list,delete leases.coordination.k8s.io`
 	readAdmission = `
 ClusterRole usher: get,list,watch mutatingadmissionpolicies.admissionregistration.k8s.io
@@ -153,8 +153,8 @@ Role usher-system/usher: get,update secrets usher-paths`},
 		{"somebody else makes the certificate", "certificate.existingSecret=tls", "", "Role usher-system/usher: get,update secrets usher-cert"},
 		{
 			"the key of policy proofs has another name", "proofs.secret=keys",
-			"Role usher-system/usher-uninstall: get,delete secrets keys\nRole usher-system/usher: get,update secrets keys",
-			"Role usher-system/usher-uninstall: get,delete secrets usher-proofs\nRole usher-system/usher: get,update secrets usher-proofs",
+			"Role usher-system/usher-uninstall: get secrets keys\nRole usher-system/usher: get,update secrets keys",
+			"Role usher-system/usher-uninstall: get secrets usher-proofs\nRole usher-system/usher: get,update secrets usher-proofs",
 		},
 		{"what policies may do is no right of Usher", "limits.namespaced.kinds={Secret}", "", ""},
 	} {

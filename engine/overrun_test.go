@@ -272,6 +272,43 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
+// A choosy program is for objects with a name of their own only.
+type choosy struct {
+	program
+	name string
+}
+
+func (c choosy) Skips(in *rule.Input) (string, error) {
+	if in.Request.Name == "broken" {
+		return "", errBroken
+	}
+	if in.Request.Name != c.name {
+		return "it is for " + c.name, nil
+	}
+	return "", nil
+}
+
+// TestSuspensionIsForWhatAPolicySelects: objects that a policy is not for have nothing to do with its suspension.
+func TestSuspensionIsForWhatAPolicySelects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		watch := overrun.New(overrun.Options{})
+		e := newEngine(usher.Validate, engine.Options{Overruns: watch}, nil, rule.Rule{Policy: policy("a"), Name: "spec.rules[0]", Steps: []rule.Step{{Name: "fake", Program: choosy{stuck(t), "cart"}}}})
+		for _, row := range []struct{ reason, name, want string }{
+			{"it never ends", "cart", "a failed " + overLimit},
+			{"another object", "other", "a skipped it is for cart"},
+			{"the same object", "cart", "a failed fake: not run: took too long, and has not ended yet"},
+			{"nobody can tell", "broken", "a failed fake: broken"},
+		} {
+			r := request(usher.Validate, usher.Create)
+			r.Name = row.name
+			if got := strings.Join(found(decide(t, e, r).Findings), "; "); got != row.want {
+				t.Errorf("%s: %s, want %s", row.reason, got, row.want)
+			}
+		}
+	})
+}
+
 // TestPodsWithRulesThatNeverEnd: a rule that changes pods and never ends leaves the pod as the workload has it, and
 // one for the pod fails by itself.
 func TestPodsWithRulesThatNeverEnd(t *testing.T) {

@@ -30,7 +30,7 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	watch := a.engine.options.Overruns
 	retry, err := watch.Allow(a.rule.Policy, a.rule.Name, r.User.Name, r.Namespace)
 	if err != nil {
-		return rule.Outcome{}, fmt.Errorf("not run: %w", err)
+		return a.unrun(err)
 	}
 	if at.careful {
 		return a.careful(ctx, retry)
@@ -44,6 +44,17 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 		watch.Ended(a.rule.Policy, a.rule.Name, r.User.Name, r.Namespace, retry)
 	}
 	return out, err
+}
+
+// unrun is the outcome of a rule that must not run: it fails, unless it is not for the request.
+func (a *ruleRun) unrun(why error) (out rule.Outcome, err error) {
+	defer catch(&err)
+	if s, ok := a.step.Program.(rule.Skipper); ok {
+		if out.Skipped, err = s.Skips(&a.frame.input); err != nil || out.Skipped != "" {
+			return out, err
+		}
+	}
+	return rule.Outcome{}, fmt.Errorf("not run: %w", why)
 }
 
 // run runs a program. It turns a panic into an error.

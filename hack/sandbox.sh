@@ -13,7 +13,7 @@ terminal, with the KUBECONFIG that is printed below:
   kubectl apply -f examples/objects/deployment-frontend.yaml # denied, with the reason
 The example policies are files. Yours go into the cluster, and have a status:
   kubectl apply -f try/policies/owner.yaml                   # the one of the README, or another
-  kubectl get clusterobjectpolicies,objectpolicies -A
+  kubectl get usher -A
 
 END
 exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies

@@ -36,20 +36,23 @@ func (l *Live) build(sets []*merged) built {
 		status.Policies[ref.Kind]++
 	}
 	policies, problems := c.unused, c.problems
-	var enforced []compile.Compiled
+	var enforced, suspended []compile.Compiled
 	all := make([]compile.Compiled, len(versions))
 	for i, v := range versions {
 		all[i] = v.newest
 		problems = append(problems, v.newest.Problems...)
 		status.add(v)
 		policies = append(policies, l.tries.state(v))
-		if v.good != nil {
+		switch {
+		case v.good != nil:
 			enforced = append(enforced, *v.good)
+		case v.suspended != "":
+			suspended = append(suspended, v.newest)
 		}
 	}
 	l.countKnown(&status)
 	l.judged = l.options.Engine.Now()
-	ineffective := compile.Ineffective(enforced, l.elsewhere, l.judged)
+	ineffective := compile.Ineffective(slices.Concat(enforced, suspended), l.elsewhere, l.judged)
 	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found(), ineffective)
 	rule.SortProblems(problems)
 	status.Problems = problems

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -133,6 +134,9 @@ func New(o Options) *Live {
 	}
 	if o.Trial == nil {
 		o.Trial = lockout.With(trial.New(trial.Options{}).Problems, lockout.Options{})
+	}
+	if o.Compile.Slots == nil {
+		o.Compile.Slots = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
 	}
 	if o.Engine.Now == nil {
 		o.Engine.Now = time.Now

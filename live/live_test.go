@@ -226,13 +226,13 @@ func TestPolicies(t *testing.T) {
 	ref := func(name string) usher.PolicyRef { return usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: name} }
 	problem := []rule.Problem{{Severity: rule.Error}}
 	want := map[string]rule.State{
-		"good/g":   {Admission: true, Policy: ref("good"), UID: "g", Generation: 2, Compiled: true, Enforced: true, EnforcedGeneration: 2},
-		"bad/b":    {Admission: true, Policy: ref("bad"), UID: "b", Generation: 2, Enforced: true, EnforcedGeneration: 1, Problems: problem},
-		"never/n":  {Admission: true, Policy: ref("never"), UID: "n", Generation: 3, Problems: problem},
-		"shadow/":  {Admission: true, Policy: ref("shadow"), Compiled: true, Enforced: true},
+		"good/g":   {Admission: true, Action: "Mutate", Kinds: "Pod", Policy: ref("good"), UID: "g", Generation: 2, Compiled: true, Enforced: true, EnforcedGeneration: 2},
+		"bad/b":    {Admission: true, Action: "Mutate", Kinds: "Pod", Policy: ref("bad"), UID: "b", Generation: 2, Enforced: true, EnforcedGeneration: 1, Problems: problem},
+		"never/n":  {Admission: true, Action: "Mutate", Kinds: "Pod", Policy: ref("never"), UID: "n", Generation: 3, Problems: problem},
+		"shadow/":  {Admission: true, Action: "Mutate", Kinds: "Pod", Policy: ref("shadow"), Compiled: true, Enforced: true},
 		"shadow/s": {Admission: true, Policy: ref("shadow"), UID: "s", Generation: 4, Compiled: true, Problems: problem},
 		"slow/w": {
-			Admission: true, Policy: ref("slow"), UID: "w", Generation: 1, Compiled: true, Enforced: true, EnforcedGeneration: 1,
+			Admission: true, Action: "Mutate", Kinds: "Pod", Policy: ref("slow"), UID: "w", Generation: 1, Compiled: true, Enforced: true, EnforcedGeneration: 1,
 			Slow: "spec.overrideRules[0] cue: it has a definition (1:1)",
 		},
 	}

@@ -1,7 +1,9 @@
 package live
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -15,7 +17,8 @@ import (
 )
 
 const (
-	// updateTimeout is how long an update after the first waits for policies to be compiled.
+	// updateTimeout is how long an update waits for policies to be compiled; the first one waits longer
+	// for policies of the cluster.
 	updateTimeout = 2 * time.Second
 	// namespaceBudget is how much processor time compiling the policies of one namespace may take before
 	// an update leaves the others of the namespace to the background. One that was stopped takes all.
@@ -24,7 +27,7 @@ const (
 	lateFor = time.Minute
 	// settleTimeout is how long one policy may take to compile in the background, the wait for its
 	// turn included.
-	settleTimeout = 10 * time.Second
+	settleTimeout = 30 * time.Second
 	// settlePause is how long to wait before policies that could not be compiled in that time are
 	// compiled again.
 	settlePause = 5 * time.Second
@@ -49,7 +52,9 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 	if first {
 		timeout = l.options.CompileTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	cluster, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, min(timeout, updateTimeout))
 	defer cancel()
 	spent := make(map[string]*time.Duration)
 	for _, ref := range refs {
@@ -58,7 +63,7 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 	inNamespaces(refs, func(i int) bool {
 		namespace := refs[i].Namespace
 		if namespace == "" {
-			l.settler.put(l.options.Compile.Policy(ctx, policies[i]))
+			l.settler.put(l.options.Compile.Policy(cluster, policies[i]))
 			return true
 		}
 		if !first && l.settler.isLate(namespace) {
@@ -106,8 +111,10 @@ func inNamespaces(refs []usher.PolicyRef, f func(int) bool) {
 		indices[ref.Namespace] = append(indices[ref.Namespace], i)
 	}
 	var group sync.WaitGroup
-	for namespace, all := range indices {
-		workers := 1
+	// Who has few policies is not to wait for who has many.
+	namespaces := slices.SortedFunc(maps.Keys(indices), func(a, b string) int { return cmp.Compare(len(indices[a]), len(indices[b])) })
+	for _, namespace := range namespaces {
+		all, workers := indices[namespace], 1
 		if namespace == "" {
 			workers = min(runtime.GOMAXPROCS(0), len(all))
 		}

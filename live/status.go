@@ -35,6 +35,8 @@ type Status struct {
 	// newest one lacks a proof.
 	OnLastGood  []usher.PolicyRef `json:"onLastGood,omitempty"`
 	NotEnforced []usher.PolicyRef `json:"notEnforced,omitempty"`
+	// Suspended are the policies that decide nothing, because their writers say so.
+	Suspended []usher.PolicyRef `json:"suspended,omitempty"`
 	// Surplus are the policies that are not in force, because their namespace exceeds the quota.
 	// They are not compiled.
 	Surplus []usher.PolicyRef `json:"surplus,omitempty"`
@@ -46,8 +48,9 @@ type Status struct {
 func (v *version) state() rule.State {
 	p := rule.State{
 		Policy: v.newest.Ref, Admission: isAdmission(v.newest.Policy), UID: uid(v.newest.Policy), Generation: v.newest.Policy.Object.GetGeneration(),
-		Compiled: (v.good == &v.newest || v.withheld) && !v.pending, Pending: v.pending, Problems: v.newest.Problems, Slow: v.slow,
+		Compiled: (v.good == &v.newest || v.withheld || v.suspended != "" && v.sound) && !v.pending, Pending: v.pending, Problems: v.newest.Problems, Slow: v.slow,
 		NeedsProof: v.newest.Policy.Proof.State != api.NoProofNeeded, Unproven: v.newest.Policy.Proof.Why,
+		Suspended: v.suspended, Action: v.action, Kinds: v.kinds,
 	}
 	if v.good != nil && (p.Compiled || v.good != &v.newest) {
 		p.Enforced, p.EnforcedGeneration = true, v.good.Policy.Object.GetGeneration()
@@ -88,9 +91,11 @@ func (s *Status) add(v *version) {
 	if v.pending {
 		s.Pending = append(s.Pending, v.newest.Ref)
 	}
-	switch v.good {
-	case &v.newest:
-	case nil:
+	switch {
+	case v.suspended != "":
+		s.Suspended = append(s.Suspended, v.newest.Ref)
+	case v.good == &v.newest:
+	case v.good == nil:
 		s.NotEnforced = append(s.NotEnforced, v.newest.Ref)
 	default:
 		s.OnLastGood = append(s.OnLastGood, v.newest.Ref)
@@ -134,7 +139,7 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 		attrs = append(attrs, slog.Bool("pending", true))
 	case slices.Contains(status.OnLastGood, p.Policy):
 		attrs = append(attrs, slog.String("enforced", "last good version"))
-	case slices.Contains(status.NotEnforced, p.Policy):
+	case slices.Contains(status.NotEnforced, p.Policy), slices.Contains(status.Suspended, p.Policy):
 		attrs = append(attrs, slog.String("enforced", "no"))
 	}
 	log("policy problem", attrs...)

@@ -24,6 +24,12 @@ type version struct {
 	pending bool
 	// withheld says that the newest version is not enforced because it is not proven.
 	withheld bool
+	// suspended says who has suspended the newest version, which is in force in no version; "" if it is
+	// not suspended. sound says that it compiles.
+	suspended string
+	sound     bool
+	// action and kinds are what it does, and about what.
+	action, kinds string
 	// slow is why a rule of the newest version runs slowly, "" if none does.
 	slow string
 }
@@ -41,14 +47,19 @@ func (v *version) next(policy api.Policy, compiled *compile.Compiled, pending fu
 		next.newest = pending(policy)
 	}
 	next.pending = next.newest.Pending()
-	sound := len(rule.Errors(next.newest.Problems)) == 0
-	next.withheld = (sound || next.pending) && withheld(next.newest)
-	if sound || next.withheld {
+	next.sound = len(rule.Errors(next.newest.Problems)) == 0
+	next.suspended = compile.Suspended(policy.Object)
+	next.action, next.kinds = next.newest.Action(), next.newest.Kinds()
+	if next.suspended != "" {
+		return next
+	}
+	next.withheld = (next.sound || next.pending) && withheld(next.newest)
+	if next.sound || next.withheld {
 		next.newest.Problems = slices.Concat(next.newest.Problems, unproven(next.newest, next.withheld))
 	}
 	switch {
 	case next.withheld:
-	case sound:
+	case next.sound:
 		next.good, next.slow = &next.newest, slowest(next.newest.Rules)
 	case v != nil && v.good != nil && !(v.pending && v.good == &v.newest):
 		next.good = v.good

@@ -71,7 +71,7 @@ func (l *leader) announce(ctx context.Context, p *rule.State, c *metav1.Conditio
 	}
 	now := metav1.NewTime(time.Now())
 	first, times, kind := now, int32(1), corev1.EventTypeNormal
-	if c.Reason == usherv1alpha1.ReasonExpired || c.Type == usherv1alpha1.ConditionExpiresSoon {
+	if c.Reason == usherv1alpha1.ReasonExpired || c.Reason == v1alpha1.ReasonSuspended || c.Type == usherv1alpha1.ConditionExpiresSoon {
 		kind = corev1.EventTypeWarning
 	}
 	if f != nil {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -46,7 +47,8 @@ func (l *leader) exemption(known status, p *rule.State, o outlook, now time.Time
 	if !due && same(known.PolicyStatus, next.PolicyStatus) {
 		return nil, again
 	}
-	return &write{policy: p, status: next, expiry: expiry(known, p, valid, soon)}, again
+	told := cmp.Or(suspension(known.PolicyStatus, p, valid), expiry(known, p, valid, soon))
+	return &write{policy: p, status: next, told: told}, again
 }
 
 // allProblems returns the problems of an exemption. Those that it has because of other policies are
@@ -165,6 +167,8 @@ func expiry(known status, p *rule.State, valid, soon *metav1.Condition) *metav1.
 // exemptionError returns what is wrong with an exemption, in one line.
 func exemptionError(p *rule.State, valid *metav1.Condition, problems []v1alpha1.PolicyProblem) string {
 	switch {
+	case p.Suspended != "":
+		return short(p.Suspended)
 	case !p.Compiled || !p.Enforced:
 		return firstError(p.Problems)
 	case valid.Reason == usherv1alpha1.ReasonExpired || valid.Reason == usherv1alpha1.ReasonNotEffective:

@@ -69,6 +69,23 @@ type Written struct {
 	v1alpha1.PolicyStatus
 }
 
+// StatusTerm is the status of a policy that a leader writes next, with what it announces, without the
+// API server. It begins with a status.
+func StatusTerm(known v1alpha1.PolicyStatus, p rule.State, now time.Time) Written {
+	l := &leader{Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{}, uses: newUses()}
+	l.known = map[types.UID]status{p.UID: {PolicyStatus: known}}
+	v := newView(Snapshot{Policies: []rule.State{p}})
+	l.sight(v, now)
+	due, _ := l.due(v, now)
+	w := Written{}
+	for i := range due {
+		if w.PolicyStatus = due[i].status.PolicyStatus; due[i].told != nil {
+			w.Event = due[i].told.Reason
+		}
+	}
+	return w
+}
+
 // A Used is what one replica says about an exemption. The replica "" is the leader.
 type Used struct {
 	Replica string
@@ -106,8 +123,8 @@ func ExemptionTerm(ctx context.Context, known Written, p rule.State, x rule.Exem
 		due, _ := l.due(v, now)
 		for i := range due {
 			w := Written{At: at, LastUsed: due[i].status.LastUsed, Uses: due[i].status.Uses, PolicyStatus: due[i].status.PolicyStatus}
-			if due[i].expiry != nil {
-				w.Event = due[i].expiry.Reason
+			if due[i].told != nil {
+				w.Event = due[i].told.Reason
 			}
 			l.known[p.UID] = due[i].status
 			l.note(ctx, &due[i], now)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection"
@@ -204,8 +205,8 @@ func (l *leader) round(ctx context.Context, v *view) (time.Duration, error) {
 // note remembers what was written about a policy, and writes Events.
 func (l *leader) note(ctx context.Context, w *write, now time.Time) {
 	l.uses.written(w.policy.UID, now)
-	if w.expiry != nil {
-		l.announce(ctx, w.policy, w.expiry, nil)
+	if w.told != nil {
+		l.announce(ctx, w.policy, w.told, nil)
 	}
 	if w.working == nil {
 		return
@@ -321,6 +322,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 			continue
 		}
 		w := write{policy: p, status: status{PolicyStatus: *next}, changed: since, working: o.working, failure: failing[p.UID]}
+		w.told = suspension(known.PolicyStatus, p, meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionEnforced))
 		if o.working != nil && onlyWorking(known.PolicyStatus, p, o, now) {
 			failed = append(failed, w)
 			continue
@@ -367,8 +369,9 @@ type write struct {
 	policy  *rule.State
 	status  status
 	changed time.Time
-	// expiry is the condition to announce, of an exemption that expires.
-	expiry *metav1.Condition
+	// told is the condition to announce: that the policy is suspended or no longer is, or that an
+	// exemption expires.
+	told *metav1.Condition
 	// working is the condition Working, if it changes, with the failure that it is about.
 	working *metav1.Condition
 	failure *rule.Failure

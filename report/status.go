@@ -55,8 +55,9 @@ func next(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time.Time) 
 	compiled := compiledCondition(p)
 	next := v1alpha1.PolicyStatus{
 		ObservedGeneration: p.Generation,
-		Conditions:         slices.Clone(known.Conditions),
-		Problems:           problems(p.Problems),
+		Action:             short(p.Action), Kinds: short(p.Kinds),
+		Conditions: slices.Clone(known.Conditions),
+		Problems:   problems(p.Problems),
 	}
 	setConditions(&next.Conditions, now, compiled, enforced, o.working, provenCondition(p))
 	next.LastError = lastError(p, next.Conditions)
@@ -85,6 +86,8 @@ func setConditions(all *[]metav1.Condition, now time.Time, conditions ...*metav1
 func lastError(p *rule.State, conditions []metav1.Condition) string {
 	working := meta.FindStatusCondition(conditions, v1alpha1.ConditionWorking)
 	switch {
+	case p.Suspended != "":
+		return short(p.Suspended)
 	case !p.Compiled || !p.Enforced:
 		return firstError(p.Problems)
 	case working != nil && working.Status == metav1.ConditionFalse:
@@ -98,7 +101,7 @@ func lastError(p *rule.State, conditions []metav1.Condition) string {
 
 // same compares two statuses, without reflection, because the leader compares thousands at a time.
 func same(a, b v1alpha1.PolicyStatus) bool {
-	return a.ObservedGeneration == b.ObservedGeneration && a.LastError == b.LastError &&
+	return a.ObservedGeneration == b.ObservedGeneration && a.LastError == b.LastError && a.Action == b.Action && a.Kinds == b.Kinds &&
 		slices.Equal(a.Problems, b.Problems) &&
 		slices.EqualFunc(a.Conditions, b.Conditions, func(a, b metav1.Condition) bool {
 			if !a.LastTransitionTime.Equal(&b.LastTransitionTime) {
@@ -202,6 +205,8 @@ func replicasCondition(p *rule.State, o outlook) (c *metav1.Condition, settled b
 		Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
 	}
 	switch {
+	case p.Suspended != "":
+		return suspendedCondition(c, p, o)
 	case p.Surplus:
 		c.Reason, c.Message = v1alpha1.ReasonTooManyPolicies, firstError(p.Problems)
 		return c, true

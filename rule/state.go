@@ -25,6 +25,11 @@ type State struct {
 	// Surplus: the policy is neither compiled nor in force, because its namespace has too many
 	// policies.
 	Surplus bool
+	// Suspended says that the policy is not in force because its writer has suspended it, and who that
+	// was; "" if it is not suspended.
+	Suspended string
+	// Action is what follows from the newest version, and Kinds is what it is for, in short.
+	Action, Kinds string
 	// NoSuchKind says of a policy none of whose kinds the cluster has, which these are; else "".
 	NoSuchKind string
 	// Problems are those of the newest version.

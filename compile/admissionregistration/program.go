@@ -95,6 +95,12 @@ func (e *configError) Error() string { return fmt.Sprintf("failed to configure %
 // Unwrap returns the cause.
 func (e *configError) Unwrap() error { return e.cause }
 
+// Skips implements [rule.Skipper].
+func (p *pair) Skips(in *rule.Input) (string, error) {
+	_, skipped, err := p.evaluations(in)
+	return skipped, err
+}
+
 // evaluations returns the objects of params to evaluate the policy with for a request, or why it is
 // not evaluated. The error is a [*configError], which may wrap [*fact.Missing].
 func (p *pair) evaluations(in *rule.Input) (params []map[string]any, skipped string, err error) {

@@ -69,7 +69,7 @@ func exemptRights(user usher.User, namespace string, refs []v1alpha1.PolicyRef) 
 // tooLong returns why an exemption ends too late to be written; empty for other policies.
 func (g *guard) tooLong(object api.Object) string {
 	spec, longest := exemption(object), g.options.LongestExemption
-	if spec == nil || longest <= 0 {
+	if spec == nil || longest <= 0 || api.Suspended(object) {
 		return ""
 	}
 	latest := g.options.Now().Add(longest)

@@ -73,6 +73,9 @@ type guard struct {
 // Decide implements [usher.Decider].
 func (g *guard) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 	d, err := g.decide(ctx, r)
+	if err == nil && d.Verdict != usher.Deny && r.Phase == usher.Mutate && writesPolicy(r) {
+		d, err = g.sign(r, d)
+	}
 	switch {
 	case err != nil || d.Verdict == usher.Deny || !g.needsProof(r):
 		return d, err
@@ -116,6 +119,10 @@ func (g *guard) unchanged(ctx context.Context, r *usher.Request) (usher.Decision
 func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy) (usher.Decision, error) {
 	rendered := render(policy.Object)
 	ref := compile.Ref(policy.Object)
+	if api.Suspended(policy.Object) {
+		// It need not compile, and is written again when it is to decide something.
+		return g.next.Decide(ctx, r)
+	}
 	if stamps := g.stamp(policy.Object); len(stamps) > 0 {
 		d := usher.Patched(stamps...)
 		d.Findings = []usher.Finding{{Policy: ref, Written: true, Rule: "metadata.annotations", Outcome: usher.Changed, Patch: stamps}}
@@ -149,6 +156,10 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	}
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
+	if api.Suspended(policy.Object) {
+		// A policy with errors can be suspended: they count when it is to decide something.
+		problems = asWarnings(problems)
+	}
 	var warnings []string
 	for _, p := range problems {
 		if p.Severity == rule.Warning {
@@ -242,7 +253,7 @@ func kindOf(r *usher.Request) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// sameSpecTree reports whether an update leaves the spec unchanged. It compares undecoded trees:
+// sameSpecTree reports whether an update leaves the spec unchanged, and what suspends a policy. It compares undecoded trees:
 // finalizers can be removed even from a policy that cannot be decoded.
 func sameSpecTree(r *usher.Request) bool {
 	object, err := r.Object.Tree()
@@ -250,7 +261,8 @@ func sameSpecTree(r *usher.Request) bool {
 		return false
 	}
 	old, err := r.OldObject.Tree()
-	return err == nil && reflect.DeepEqual(object["spec"], old["spec"])
+	return err == nil && reflect.DeepEqual(object["spec"], old["spec"]) &&
+		annotationIn(object, api.AnnotationSuspend) == annotationIn(old, api.AnnotationSuspend)
 }
 
 // sameSpec reports whether the old policy says the same as object.

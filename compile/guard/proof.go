@@ -78,7 +78,7 @@ func (g *guard) prove(ctx context.Context, r *usher.Request, d usher.Decision) (
 	if why != (refusal{}) {
 		return p.refuse(why), nil
 	}
-	if patch := annotate(p.object, want); len(patch) > 0 {
+	if patch := annotate(p.object, proof.Annotation, want); len(patch) > 0 {
 		d.Patch = append(slices.Clip(d.Patch), patch...)
 		d.Findings = append(slices.Clip(d.Findings), usher.Finding{
 			Policy: compile.Ref(p.object), Rule: "metadata.annotations", Outcome: usher.Changed, Patch: patch,
@@ -245,18 +245,19 @@ func names(tree map[string]any, r *usher.Request) (name string, generated bool) 
 	return name, prefix != ""
 }
 
-// annotate returns the patch that makes text the proof of a policy; no text takes it away.
-func annotate(object api.Object, text string) usher.Patch {
+// annotate returns the patch that makes text the value of an annotation of a policy; no text takes it
+// away.
+func annotate(object api.Object, name, text string) usher.Patch {
 	annotations := object.GetAnnotations()
-	is, there := annotations[proof.Annotation]
-	path := usher.Pointer("metadata", "annotations", proof.Annotation)
+	is, there := annotations[name]
+	path := usher.Pointer("metadata", "annotations", name)
 	switch {
 	case is == text && (there || text == ""):
 		return nil
 	case text == "":
 		return usher.Patch{{Op: "remove", Path: path}}
 	case annotations == nil:
-		return usher.Patch{{Op: "add", Path: "/metadata/annotations", Value: map[string]any{proof.Annotation: text}}}
+		return usher.Patch{{Op: "add", Path: "/metadata/annotations", Value: map[string]any{name: text}}}
 	}
 	return usher.Patch{{Op: "add", Path: path, Value: text}}
 }

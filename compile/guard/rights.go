@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/rule"
@@ -53,8 +54,12 @@ type Right struct {
 // An authorization policy needs the verb use on its tier if it is for the cluster, and an Allow
 // everything that it allows, or escalate on the policy. A policy of a namespace needs create and
 // update in its namespace on all that it acts on, and get or list on all that it reads. An exemption
-// needs [VerbExempt] on the policies that it names.
+// needs [VerbExempt] on the policies that it names. What is suspended needs nothing until it no longer
+// is.
 func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places Places) (Rights, error) {
+	if api.Suspended(c.Policy.Object) {
+		return nil, nil
+	}
 	if spec := exemption(c.Policy.Object); spec != nil {
 		return exemptRights(user, c.Ref.Namespace, spec.PolicyRefs), nil
 	}

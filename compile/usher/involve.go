@@ -94,6 +94,13 @@ type misconfigured struct {
 	err     error
 }
 
+// Skips implements [rule.Skipper] for the programs of the policy.
+func (o *Object) Skips(in *rule.Input) (string, error) {
+	var to involvement
+	err := o.involve(in, &to)
+	return to.skipped, err
+}
+
 // involve finds out what the policy is evaluated with. The error is [*fact.Missing], or that of a
 // fact that selectors need.
 func (o *Object) involve(in *rule.Input, to *involvement) error {

@@ -42,6 +42,10 @@ func Canonical(object api.Object) ([]byte, error) {
 		return nil, fmt.Errorf("encode spec of %s: %w", kind.Kind, err)
 	}
 	if spec, ok := value.(map[string]any); ok {
+		if api.Suspended(object) {
+			// Kinds without the field have an annotation.
+			spec["suspend"] = true
+		}
 		for field, value := range defaults[kind.Kind] {
 			if spec[field] == value {
 				delete(spec, field)

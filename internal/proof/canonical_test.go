@@ -119,6 +119,8 @@ func TestCanonical(t *testing.T) {
 		{"null within free JSON", "OverridePolicy", value("{a: null}"), value("{}"), false},
 		{"a quantity in another unit", "OverridePolicy", limit("'1'"), limit("1000m"), true},
 		{"another quantity", "OverridePolicy", limit("'1'"), limit("1001m"), false},
+		{"suspended", "AuthorizationPolicy", "{" + allow + "}", "{suspend: true, " + allow + "}", false},
+		{"not suspended", "AuthorizationPolicy", "{" + allow + "}", "{suspend: false, " + allow + "}", true},
 		{"characters of HTML", "OverridePolicy", override("{cue: 'a < b'}"), override("{cue: 'a \\u003c b'}"), false},
 	} {
 		a, b := policy(t, row.kind, row.a), policy(t, row.kind, row.b)
@@ -374,4 +376,16 @@ func stored(t *testing.T, raw []byte) []byte {
 		}
 	}
 	return raw
+}
+
+// TestSuspendedByAnnotation: kinds without the field are not the same when they are suspended.
+func TestSuspendedByAnnotation(t *testing.T) {
+	t.Parallel()
+	for value, same := range map[string]bool{"true": false, "false": true} {
+		a, b := policy(t, "OverridePolicy", "{overrideRules: []}"), policy(t, "OverridePolicy", "{overrideRules: []}")
+		b.SetAnnotations(map[string]string{api.AnnotationSuspend: value, "other": "x"})
+		if got := proof.Same(a, b); got != same {
+			t.Errorf("%s: same is %t", value, got)
+		}
+	}
 }

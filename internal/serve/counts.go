@@ -20,7 +20,11 @@ func (s *Server) count(status live.Status) {
 		Problems:   map[string]int{},
 		Pending:    len(status.Pending),
 		Surplus:    len(status.Surplus),
+		Suspended:  map[string]int{},
 		Proofs:     map[string]int{},
+	}
+	for _, ref := range status.Suspended {
+		snapshot.Suspended[ref.Kind]++
 	}
 	for state, policies := range status.Proofs {
 		snapshot.Proofs[strings.ToLower(string(state))] = policies

@@ -140,6 +140,7 @@ func describe(b *page, status live.Status) {
 	list(b, "problems", status.Problems)
 	list(b, "not compiled yet", status.Pending)
 	list(b, "not in force, since their namespace has too many", status.Surplus)
+	list(b, "suspended: they decide nothing", status.Suspended)
 	list(b, "enforced in their last good version", status.OnLastGood)
 	list(b, "not enforced, since they never compiled or are not proven", status.NotEnforced)
 }

@@ -1,4 +1,4 @@
-// Package withhold leaves out of errors what must not be shown: values of objects.
+// Package withhold leaves out of errors and messages what must not be shown: values of objects.
 package withhold
 
 import (
@@ -27,7 +27,20 @@ func Error(r *usher.Request, err error, confidential bool) string {
 	if confidential || fact.Confidential(r.Kind.Kind) {
 		return Secret
 	}
-	text := quoted.ReplaceAllString(err.Error(), "(…)")
+	return short(quoted.ReplaceAllString(err.Error(), "(…)"))
+}
+
+// Message returns what a policy says about r to users, cut to the same length as errors. It is
+// [Secret] if the object is a secret or confidential says that one has been read: messages can
+// repeat values.
+func Message(r *usher.Request, text string, confidential bool) string {
+	if text != "" && (confidential || fact.Confidential(r.Kind.Kind)) {
+		return Secret
+	}
+	return short(text)
+}
+
+func short(text string) string {
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}

@@ -329,3 +329,61 @@ func TestWaitingIsBounded(t *testing.T) {
 		t.Errorf("counted %+v", s)
 	}
 }
+
+// TestOneWorkerCompilesPolicies: on a machine with one processor there is one worker, for policies of tenants as well.
+func TestOneWorkerCompilesPolicies(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 1})
+	_, _, err := p.Do(t.Context(), worker.Job{
+		Kind: worker.CUE, Tenant: "team-a", Limit: limit, Background: true, Payload: func() ([]byte, error) { return []byte("x"), nil },
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSmallestFirstRequestIsNext: of tenants that have used nothing yet, the one with the smallest request is next.
+func TestSmallestFirstRequestIsNext(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2})
+	var mu sync.Mutex
+	var order []string
+	var asking sync.WaitGroup
+	release := make(chan struct{})
+	ask := func(tenant string, size int, before func()) {
+		asking.Go(func() {
+			_, _, err := p.Do(t.Context(), worker.Job{Kind: worker.CUE, Tenant: tenant, Limit: limit, Size: size, Background: true, Payload: func() ([]byte, error) {
+				before()
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, tenant)
+				return []byte("burn 5ms"), nil
+			}})
+			if err != nil {
+				t.Errorf("%s: %v", tenant, err)
+			}
+		})
+	}
+	ask("first", 1, func() { <-release })
+	for i, tenant := range []string{"large", "small", "middle"} {
+		waits(t, p, i)
+		ask(tenant, map[string]int{"large": 9000, "middle": 500, "small": 20}[tenant], func() {})
+	}
+	waits(t, p, 3)
+	close(release)
+	asking.Wait()
+	if got := strings.Join(order, " "); got != "first small middle large" {
+		t.Errorf("in the order %s", got)
+	}
+}
+
+// waits waits until that many requests wait, beside one that has the worker.
+func waits(t *testing.T, p *worker.Pool, n int) {
+	t.Helper()
+	for p.Stats().Workers == 0 || p.Stats().Waiting != n {
+		time.Sleep(time.Millisecond)
+		if t.Context().Err() != nil {
+			t.FailNow()
+		}
+	}
+}

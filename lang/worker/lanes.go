@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,6 +71,7 @@ type lane struct {
 // A turn belongs to one request. Worker and err may be read once granted is closed.
 type turn struct {
 	lane    *lane
+	size    int
 	since   time.Time
 	granted chan struct{}
 	worker  *process
@@ -114,12 +116,12 @@ func (l *lanes) most(p priority) int {
 }
 
 // join adds a waiting request; ok is false if too many requests of its lane already wait.
-func (l *lanes) join(key laneKey) (*turn, bool) {
+func (l *lanes) join(key laneKey, size int) (*turn, bool) {
 	lane := l.of(key)
 	if len(lane.waiting) >= longestLane {
 		return nil, false
 	}
-	t := &turn{lane: lane, since: l.now(), granted: make(chan struct{})}
+	t := &turn{lane: lane, size: size, since: l.now(), granted: make(chan struct{})}
 	lane.waiting = append(lane.waiting, t)
 	return t, true
 }
@@ -179,10 +181,11 @@ func (l *lanes) next(p priority) *lane {
 	return next
 }
 
-// before reports whether a lane comes before another one.
+// before reports whether a lane comes before another one. At a start none has used anything: then the smallest
+// request is next.
 func (l *lane) before(other *lane, now time.Time) bool {
-	used, otherUsed := l.used(now), other.used(now)
-	return used < otherUsed || used == otherUsed && l.waiting[0].since.Before(other.waiting[0].since)
+	first, others := l.waiting[0], other.waiting[0]
+	return cmp.Or(cmp.Compare(l.used(now), other.used(now)), cmp.Compare(first.size, others.size), first.since.Compare(others.since)) < 0
 }
 
 // share returns how many workers of a priority a lane may have at a time. Background jobs of
@@ -309,7 +312,7 @@ func (l *lanes) limit(lane *lane, most time.Duration) time.Duration {
 	if lane.background {
 		return most
 	}
-	return most >> min(int(lane.overruns*lane.fade(l.now())+0.1), 3)
+	return most >> min(int(lane.overruns*lane.fade(l.now())+0.5), 3)
 }
 
 // fail ends the wait of all requests of a priority.

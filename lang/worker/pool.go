@@ -186,9 +186,11 @@ type Job struct {
 	Tenant string
 	// Background jobs have the low priority.
 	Background bool
-	// Limit is how long it may take; less if earlier jobs of the tenant took longer, unless it is a
-	// background job: its result is kept.
+	// Limit is how long it may take; less if earlier jobs of the tenant took longer. That of a background job,
+	// whose result is kept, is one of processor time.
 	Limit time.Duration
+	// Size is that of the request, if it is known: the smallest of the first requests of tenants is next.
+	Size int
 	// Used, unless nil, is told how much processor time a worker has used for it, before Do returns.
 	Used func(cpu time.Duration)
 	// Payload returns the request. It is called once there is a worker, and again if the job has to be
@@ -260,7 +262,7 @@ func (p *Pool) ask(w *process, t *turn, job *Job, payload []byte) ([]byte, time.
 		timer := p.watch(w, t, cpu)
 		defer timer.Stop()
 	}
-	reply, last, err := w.ask(job.Kind, payload, limit)
+	reply, last, err := w.ask(job.Kind, payload, limit, job.Background)
 	o := outcome{took: time.Since(begin), cpu: w.cpu() - cpu, last: last, err: err}
 	if errors.Is(err, ErrTimeout) && o.cpu < min(p.options.Slice, o.took/10) {
 		o.err = fmt.Errorf("%w: %w", err, ErrStarved)
@@ -284,7 +286,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if ctx.Err() != nil {
 		return nil, Ended(ctx)
 	}
-	turn, err := p.queue(laneKey{job.Tenant, job.Background})
+	turn, err := p.queue(laneKey{job.Tenant, job.Background}, job.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +322,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 }
 
 // queue adds a request to its lane. It may already have its turn when queue returns.
-func (p *Pool) queue(key laneKey) (*turn, error) {
+func (p *Pool) queue(key laneKey, size int) (*turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -328,7 +330,7 @@ func (p *Pool) queue(key laneKey) (*turn, error) {
 	}
 	p.lastUse = time.Now()
 	p.evaluates = p.evaluates || !key.background
-	turn, ok := p.lanes.join(key)
+	turn, ok := p.lanes.join(key, size)
 	if !ok {
 		p.counts.Refused++
 		return nil, fmt.Errorf("%w (%d)", ErrBusy, longestLane)

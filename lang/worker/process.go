@@ -119,10 +119,18 @@ func closeAll(files ...*os.File) {
 	}
 }
 
+// busy is how many times as long as the processor time of a background job it may take on a busy machine.
+const busy = 8
+
 // ask sends a request and returns the answer, and whether the worker must be replaced. After an
-// error, which is one of this package, the worker is dead.
-func (p *process) ask(of Kind, payload []byte, limit time.Duration) (reply []byte, last bool, err error) {
+// error, which is one of this package, the worker is dead. The limit of a background job is one of processor
+// time: what is found out must not depend on what else the machine does.
+func (p *process) ask(of Kind, payload []byte, limit time.Duration, background bool) (reply []byte, last bool, err error) {
 	deadline := time.Now().Add(limit)
+	if background {
+		deadline = time.Now().Add(busy * limit)
+		defer p.endAt(limit)()
+	}
 	_ = p.in.SetWriteDeadline(deadline)
 	_ = p.out.SetReadDeadline(deadline)
 	p.last++
@@ -141,6 +149,33 @@ func (p *process) ask(of Kind, payload []byte, limit time.Duration) (reply []byt
 		return f.payload, f.kind == lastAnswer, nil
 	}
 	return nil, true, p.bury(err)
+}
+
+// endAt ends the wait for an answer when the process has used that much processor time, unless the returned
+// function is called before.
+func (p *process) endAt(limit time.Duration) (stop func()) {
+	const looks = 8
+	begin, done, ended := p.cpu(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(limit / looks)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case now := <-ticker.C:
+				if p.cpu()-begin >= limit {
+					_ = p.out.SetReadDeadline(now)
+					return
+				}
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // bury kills a worker that has not answered, and determines why.

@@ -21,7 +21,7 @@ func (p *Pool) grant() {
 func (p *Pool) allowTrials() {
 	set := &p.workers[normal]
 	p.lanes.mostTrials = set.total - set.starting - 1
-	if p.lanes.mostTrials == 0 && set.starting == 0 {
+	if p.lanes.mostTrials <= 0 && set.starting == 0 {
 		p.lanes.mostTrials = 1
 	}
 }

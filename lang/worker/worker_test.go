@@ -42,6 +42,9 @@ func behave(request []byte) []byte {
 		}
 	case "burn":
 		burn(argument)
+	case "sleep":
+		duration, _ := time.ParseDuration(argument)
+		time.Sleep(duration)
 	case "nice":
 		return []byte(niceness())
 	case "keep":
@@ -178,6 +181,29 @@ func TestRequestsThatHarm(t *testing.T) {
 	}
 	if s := p.Stats(); s.Overran != 3 || s.Crashed == 0 || s.Workers != 1 {
 		t.Errorf("counted %+v", s)
+	}
+}
+
+// TestBackgroundJobsHaveProcessorTime: what is found out about a policy does not depend on what else the machine does.
+func TestBackgroundJobsHaveProcessorTime(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2})
+	for _, row := range []struct {
+		reason, request string
+		background      bool
+		want            error
+	}{
+		{"it waits, in the foreground", "sleep 1s", false, worker.ErrTimeout},
+		{"it waits, in the background", "sleep 1s", true, nil},
+		{"it uses the processor, in the background", "hang", true, worker.ErrTimeout},
+	} {
+		_, _, err := p.Do(t.Context(), worker.Job{
+			Kind: worker.CUE, Tenant: row.reason, Limit: 500 * time.Millisecond, Background: row.background,
+			Payload: func() ([]byte, error) { return []byte(row.request), nil },
+		})
+		if !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", row.reason, err, row.want)
+		}
 	}
 }
 

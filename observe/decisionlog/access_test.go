@@ -42,7 +42,9 @@ func TestAccess(t *testing.T) {
 				"level": "INFO", "msg": "decision", "uid": "u1", "phase": "authorize", "user": "jane", "groups": []any{"devs"}, "extra": []any{"a", "b"},
 				"verb": "list", "resource": "deployments.apps/scale", "namespace": "shop", "name": "web",
 				"labels": "app In (x y), team Exists", "fields": "metadata.name In (web)",
-				"verdict": "deny", "policies": []any{"ClusterAuthorizationPolicy hide"}, "wouldDeny": []any{"ClusterAuthorizationPolicy trial"},
+				"verdict": "deny", "policies": []any{"ClusterAuthorizationPolicy hide"},
+				"refused":   []any{map[string]any{"policy": "ClusterAuthorizationPolicy hide"}},
+				"wouldDeny": []any{"ClusterAuthorizationPolicy trial"},
 			},
 		},
 		{

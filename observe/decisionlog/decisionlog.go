@@ -2,8 +2,9 @@
 // not enforced, and uses of exemptions at Info; failed rules at Warn (if ignored by the failure
 // policy) or Error; everything else at Debug.
 //
-// Contents of objects are never logged. Names are logged, and the error of a failed rule without
-// quoted text, which may be a value of the object.
+// Objects are never logged. Names are logged; the error of a failed rule without quoted text, which may
+// be a value of the object; and of a denial the rule, the field and the message, as users get it.
+// Messages and errors about Secrets, or after a Secret was read, are withheld.
 package decisionlog
 
 import (
@@ -70,6 +71,9 @@ func attrs(r *usher.Request, d usher.Decision, err error, took time.Duration) []
 	}
 	if policies := policies(d.Findings); len(policies) > 0 {
 		attrs = append(attrs, slog.Any("policies", policies))
+	}
+	if refusals := refusals(r, &d); len(refusals) > 0 {
+		attrs = append(attrs, slog.Any("refused", refusals))
 	}
 	if wouldDeny := wouldDeny(d.Findings); len(wouldDeny) > 0 {
 		attrs = append(attrs, slog.Any("wouldDeny", wouldDeny))

@@ -91,10 +91,13 @@ func TestWrap(t *testing.T) {
 			map[string]any{"level": "DEBUG", "verdict": "allow", "policies": []any{"OverridePolicy shop/add-label"}},
 		},
 		{
-			"a denial is worth knowing, its message may tell about the object",
-			usher.Decision{Verdict: usher.Deny, Message: canary, Findings: []usher.Finding{{Policy: team, Outcome: usher.Rejected, Message: canary}}},
+			"a denial is worth knowing, with its reason",
+			usher.Decision{Verdict: usher.Deny, Message: "no", Findings: []usher.Finding{{Policy: team, Rule: "spec.validateRules[0]", Outcome: usher.Rejected, Message: "label team is missing"}}},
 			nil,
-			map[string]any{"level": "INFO", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"}},
+			map[string]any{
+				"level": "INFO", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"},
+				"refused": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "spec.validateRules[0]", "message": "label team is missing"}},
+			},
 		},
 		{
 			"an exemption is worth knowing, with the policy that it is from",
@@ -125,7 +128,8 @@ func TestWrap(t *testing.T) {
 			nil,
 			map[string]any{
 				"level": "ERROR", "verdict": "deny", "policies": []any{"ClusterValidatePolicy require-team"},
-				"failed": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "binding b", "error": "no such key: x", "ignored": false}},
+				"refused": []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "spec.validations[0]", "message": "at most 3"}},
+				"failed":  []any{map[string]any{"policy": "ClusterValidatePolicy require-team", "rule": "binding b", "error": "no such key: x", "ignored": false}},
 			},
 		},
 		{"without a decision there is an error", usher.Allowed(), errors.New("broken"), map[string]any{"level": "ERROR", "verdict": "error", "error": "broken"}},

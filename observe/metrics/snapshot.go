@@ -25,6 +25,8 @@ type Snapshot struct {
 	// Pending is the number of policies that are not compiled yet; Surplus is the number of
 	// policies that are not in force because their namespace has too many.
 	Pending, Surplus int
+	// Suspended is how many policies decide nothing, because their writers say so, by kind.
+	Suspended map[string]int
 	// Rules is how many rules are in force.
 	Rules int
 	// Problems is how many problems there are, by severity.
@@ -43,7 +45,7 @@ func (m *Metrics) Snapshot(s Snapshot) {
 
 // snapshot shows the current Snapshot, all of the same one at a time.
 type snapshot struct {
-	generation, timestamp, age, policies, known, pending, surplus, rules, problems, proofs, sourceErrors *prometheus.Desc
+	generation, timestamp, age, policies, known, pending, surplus, suspended, rules, problems, proofs, sourceErrors *prometheus.Desc
 
 	current atomic.Pointer[Snapshot]
 }
@@ -56,6 +58,7 @@ func (s *snapshot) init(m *Metrics) {
 	s.known = m.gauge("snapshot_known_policies", "Admission policies and bindings that API servers enforce themselves, and Usher does not.", "kind")
 	s.pending = m.gauge("snapshot_pending_policies", "Policies that are not compiled yet; their failure policy decides.")
 	s.surplus = m.gauge("snapshot_surplus_policies", "Policies that are not in force because their namespace has too many.")
+	s.suspended = m.gauge("snapshot_suspended_policies", "Policies that decide nothing, because they are suspended.", "kind")
 	s.rules = m.gauge("snapshot_rules", "Rules of policies in force.")
 	s.problems = m.gauge("policy_problems", "Problems of policies, by severity: error, mistake or warning.", "severity")
 	s.proofs = m.gauge("policy_proofs", "Policies that need a proof, by state: proven, recorded (from before proofs, in force) or unproven.", "state")
@@ -64,7 +67,7 @@ func (s *snapshot) init(m *Metrics) {
 
 // Describe implements prometheus.Collector.
 func (s *snapshot) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.known, s.pending, s.surplus, s.rules, s.problems, s.proofs, s.sourceErrors} {
+	for _, desc := range []*prometheus.Desc{s.generation, s.timestamp, s.age, s.policies, s.known, s.pending, s.surplus, s.suspended, s.rules, s.problems, s.proofs, s.sourceErrors} {
 		descs <- desc
 	}
 }
@@ -84,11 +87,12 @@ func (s *snapshot) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for kind, n := range current.Policies {
 		sent.gauge(s.policies, float64(n), kind)
+		// Alerts need a 0 to compare with, not a missing series.
+		sent.gauge(s.suspended, float64(current.Suspended[kind]), kind)
 	}
 	sent.gauge(s.pending, float64(current.Pending))
 	sent.gauge(s.surplus, float64(current.Surplus))
 	sent.gauge(s.rules, float64(current.Rules))
-	// Alerts need a 0 to compare with, not a missing series.
 	problems := map[string]int{"error": 0, "mistake": 0, "warning": 0}
 	maps.Copy(problems, current.Problems)
 	for severity, n := range problems {

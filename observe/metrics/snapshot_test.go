@@ -13,7 +13,7 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	names := []string{
 		"usher_snapshot_generation", "usher_snapshot_timestamp_seconds", "usher_snapshot_policies", "usher_snapshot_known_policies", "usher_snapshot_rules",
-		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_policy_problems", "usher_policy_proofs", "usher_source_errors",
+		"usher_snapshot_pending_policies", "usher_snapshot_surplus_policies", "usher_snapshot_suspended_policies", "usher_policy_problems", "usher_policy_proofs", "usher_source_errors",
 	}
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
@@ -21,7 +21,7 @@ func TestSnapshot(t *testing.T) {
 	m.Snapshot(metrics.Snapshot{Generation: 1, Policies: map[string]int{"OverridePolicy": 2}, Problems: map[string]int{"error": 4}})
 	m.Snapshot(metrics.Snapshot{
 		Generation: 2, Since: time.UnixMilli(1700000000250), Rules: 3, SourceErrors: 5, Pending: 6, Surplus: 7,
-		Policies: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
+		Policies: map[string]int{"ClusterObjectPolicy": 0, "ClusterValidatePolicy": 1}, Suspended: map[string]int{"ClusterValidatePolicy": 1}, Problems: map[string]int{"warning": 2}, Proofs: map[string]int{"unproven": 7},
 		Known: map[string]int{"ValidatingAdmissionPolicy": 8},
 	})
 	compare(t, registry, `
@@ -46,6 +46,7 @@ usher_snapshot_known_policies{kind="ValidatingAdmissionPolicy"} 8
 usher_snapshot_pending_policies 6
 # HELP usher_snapshot_policies Policies, including those that cannot be enforced.
 # TYPE usher_snapshot_policies gauge
+usher_snapshot_policies{kind="ClusterObjectPolicy"} 0
 usher_snapshot_policies{kind="ClusterValidatePolicy"} 1
 # HELP usher_snapshot_rules Rules of policies in force.
 # TYPE usher_snapshot_rules gauge
@@ -56,6 +57,10 @@ usher_snapshot_timestamp_seconds 1.70000000025e+09
 # HELP usher_snapshot_surplus_policies Policies that are not in force because their namespace has too many.
 # TYPE usher_snapshot_surplus_policies gauge
 usher_snapshot_surplus_policies 7
+# HELP usher_snapshot_suspended_policies Policies that decide nothing, because they are suspended.
+# TYPE usher_snapshot_suspended_policies gauge
+usher_snapshot_suspended_policies{kind="ClusterObjectPolicy"} 0
+usher_snapshot_suspended_policies{kind="ClusterValidatePolicy"} 1
 # HELP usher_source_errors Documents in the sources that could not be read as policies.
 # TYPE usher_source_errors gauge
 usher_source_errors 5

@@ -134,7 +134,12 @@ func (o *rollout) stopAll() {
 func (o *rollout) uninstalled(t *testing.T, binary string) {
 	t.Helper()
 	o.stopAll()
-	out, err := exec.Command(binary, "uninstall", "--kubeconfig", o.Kubeconfig).CombinedOutput()
+	kept, err := exec.Command(binary, "uninstall", "--kubeconfig", o.Kubeconfig).CombinedOutput()
+	if _, lost := o.kube.CoreV1().Secrets(usher.Namespace).Get(testContext(t), "usher-proofs", metav1.GetOptions{}); err != nil || lost != nil {
+		t.Errorf("uninstall: %v, the keys of proofs: %v\n%s", err, lost, kept)
+	}
+	out, err := exec.Command(binary, "uninstall", "--purge", "--kubeconfig", o.Kubeconfig).CombinedOutput()
+	out = append(kept, out...)
 	for _, want := range []string{
 		"deleted MutatingWebhookConfiguration usher\n", "deleted ValidatingWebhookConfiguration usher\n", "deleted Lease usher-system/usher-proofs\n",
 		"deleted Secret usher-system/usher-proofs\n", "deleted Secret usher-system/usher-paths\n",

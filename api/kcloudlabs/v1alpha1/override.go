@@ -9,8 +9,11 @@ import (
 // OverridePolicy changes objects of its own namespace as they are written.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=op
+// +kubebuilder:resource:scope=Namespaced,shortName=op,categories=usher
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.status.kinds`
+// +kubebuilder:printcolumn:name="Suspended",type=string,JSONPath=`.metadata.annotations.usher\.dev/suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Proven",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
@@ -40,8 +43,11 @@ type OverridePolicyList struct {
 // they are written. It acts before any OverridePolicy.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cop
+// +kubebuilder:resource:scope=Cluster,shortName=cop,categories=usher
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.status.kinds`
+// +kubebuilder:printcolumn:name="Suspended",type=string,JSONPath=`.metadata.annotations.usher\.dev/suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Working",type=string,JSONPath=`.status.conditions[?(@.type=="Working")].status`

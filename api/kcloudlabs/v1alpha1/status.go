@@ -8,6 +8,14 @@ type PolicyStatus struct {
 	// ObservedGeneration is the metadata.generation that the other fields describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Action says what follows from the policy: Deny, Warn, Audit, Mutate, or several of them. Of an
+	// authorization policy it is empty.
+	// +optional
+	Action string `json:"action,omitempty"`
+	// Kinds are the resources or the kinds that the policy selects, as they are written there; the
+	// first few if there are many.
+	// +optional
+	Kinds string `json:"kinds,omitempty"`
 	// Conditions are Compiled and Enforced; Proven if the policy needs a proof; and Working once a
 	// rule has failed on a request. The observedGeneration of Enforced is the generation in force,
 	// which is an older one while the newest does not compile.
@@ -83,6 +91,11 @@ const (
 	// ReasonNotEnforced: the policy compiles, but another policy replaces it, such as one of the
 	// same name in a file.
 	ReasonNotEnforced = "NotEnforced"
+	// ReasonSuspended: the policy decides nothing, because spec.suspend or the annotation
+	// usher.dev/suspend says so. The message says who set it.
+	ReasonSuspended = "Suspended"
+	// ReasonResumed is that of the Event when a policy is no longer suspended.
+	ReasonResumed = "Resumed"
 	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects.
 	ReasonNoSuchKind = "NoSuchKind"
 	// ReasonPropagating: a live replica does not enforce the newest version yet.

@@ -9,8 +9,11 @@ import (
 // cluster-scoped.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cvp
+// +kubebuilder:resource:scope=Cluster,shortName=cvp,categories=usher
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.status.kinds`
+// +kubebuilder:printcolumn:name="Suspended",type=string,JSONPath=`.metadata.annotations.usher\.dev/suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Working",type=string,JSONPath=`.status.conditions[?(@.type=="Working")].status`

@@ -9,11 +9,12 @@ import (
 // ClusterAuthorizationPolicy allows or denies requests in the whole cluster.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cazp
+// +kubebuilder:resource:scope=Cluster,shortName=cazp,categories=usher
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Tier",type=string,JSONPath=`.spec.tier`
 // +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.effect`
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Proven",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
@@ -41,10 +42,11 @@ type ClusterAuthorizationPolicyList struct {
 // AuthorizationPolicy allows requests in its own namespace. It cannot deny any.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=azp
+// +kubebuilder:resource:shortName=azp,categories=usher
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Effect",type=string,JSONPath=`.spec.effect`
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Proven",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
@@ -100,6 +102,9 @@ type AuthorizationPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
+	// Suspend is true to put the policy out of force: it decides nothing until it is false again.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 	// Validity limits the time during which the policy is in effect.
 	// +optional
 	Validity *Validity `json:"validity,omitempty"`

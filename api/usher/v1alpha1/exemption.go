@@ -10,10 +10,11 @@ import (
 // ClusterPolicyExemption exempts requests of the whole cluster from policies, until it expires.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cpex
+// +kubebuilder:resource:scope=Cluster,shortName=cpex,categories=usher
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.uses`
 // +kubebuilder:printcolumn:name="Last-Used",type=date,JSONPath=`.status.lastUsed`
@@ -41,10 +42,11 @@ type ClusterPolicyExemptionList struct {
 // expires.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=pex
+// +kubebuilder:resource:shortName=pex,categories=usher
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.uses`
 // +kubebuilder:printcolumn:name="Last-Used",type=date,JSONPath=`.status.lastUsed`
@@ -102,6 +104,10 @@ type PolicyExemptionSpec struct {
 	// Audit, an audit annotation. The default is Skip.
 	// +optional
 	Action ExemptionAction `json:"action,omitempty"`
+
+	// Suspend is true to put the exemption out of force: it exempts nothing until it is false again.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 
 	// Reason is why the exemption is needed.
 	// +kubebuilder:validation:MinLength=1

@@ -11,8 +11,11 @@ import (
 // ClusterObjectPolicy validates and changes objects of the whole cluster when they are written.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=cop
+// +kubebuilder:resource:scope=Cluster,shortName=cobp,categories=usher
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.status.kinds`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Working",type=string,JSONPath=`.status.conditions[?(@.type=="Working")].status`
@@ -39,8 +42,11 @@ type ClusterObjectPolicyList struct {
 // ObjectPolicy validates and changes objects of its own namespace when they are written.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=op
+// +kubebuilder:resource:shortName=obp,categories=usher
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.status.action`
+// +kubebuilder:printcolumn:name="Kinds",type=string,JSONPath=`.status.kinds`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Compiled",type=string,JSONPath=`.status.conditions[?(@.type=="Compiled")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Proven",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Proven")].status`
@@ -210,6 +216,9 @@ type ObjectPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Never;IfNeeded
 	ReinvocationPolicy admissionv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
+	// Suspend is true to put the policy out of force: it decides nothing until it is false again.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 	// Bindings put the policy into force, each for the requests that it matches. All that match
 	// count. Without any, the policy is in force for all its requests, and its action is Deny.
 	// +optional

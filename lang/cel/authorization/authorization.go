@@ -108,7 +108,8 @@ func listsOf(ast *celgo.Ast) [][]string {
 func (p *predicate) Holds(ctx context.Context, q *authz.Query) (bool, error) {
 	r := requests.Get().(*request)
 	r.Query = q
-	r.meter.Context, r.meter.Allowance, r.meter.Time, r.meter.Memory = ctx, q.Allowance, conditionTime, conditionMemory
+	r.meter.Context = ctx //nolint:fatcontext // it is that of the request
+	r.meter.Allowance, r.meter.Time, r.meter.Memory = q.Allowance, conditionTime, conditionMemory
 	defer func() {
 		r.Query = nil
 		r.meter.Release()

@@ -125,6 +125,10 @@ func (w *World) enforce(policies []api.Policy) {
 		if kind, ok := api.KindOf(policy.Object); !ok || !kind.Authorizes {
 			continue
 		}
+		if why := compile.Suspended(policy.Object); why != "" {
+			w.warnings = append(w.warnings, fmt.Sprintf("%s: %s", compile.Ref(policy.Object), why))
+			continue
+		}
 		if why := policy.Proof.Why; why != "" {
 			// The condition of the policy says whether it is in force.
 			w.warnings = append(w.warnings, fmt.Sprintf("%s is %s", compile.Ref(policy.Object), why))

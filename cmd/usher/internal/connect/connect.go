@@ -48,12 +48,16 @@ func WriteFiles(s cli.Streams, dir string, files []credential.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write files: %w", err)
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("write files: %w", err)
+	}
+	defer func() { _ = root.Close() }()
 	for _, file := range files {
-		path := filepath.Join(dir, file.Name)
-		if err := os.WriteFile(path, file.Content, 0o644); err != nil {
+		if err := root.WriteFile(file.Name, file.Content, 0o600); err != nil {
 			return fmt.Errorf("write files: %w", err)
 		}
-		if _, err := fmt.Fprintln(s.Out, path); err != nil {
+		if _, err := fmt.Fprintln(s.Out, filepath.Join(dir, file.Name)); err != nil {
 			return err
 		}
 	}

@@ -38,20 +38,25 @@ func Uninstall(s cli.Streams) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Make a cluster stop asking Usher",
 		Long: `Uninstall deletes the webhook configurations of Usher, so that API servers stop asking
-it, and then the Leases of its servers and the Secrets with the keys of their URL paths and of
-policy proofs. The status of policies says then that they are not enforced. It deletes the
+it, and then the Leases of its servers and the Secret with the keys of their URL paths. The status of policies says then that they are not enforced. It deletes the
 reports of Usher, and their definitions if the chart of Usher installed them and there
 are no reports of others. It works when no server runs any more, also if every write is
 refused because of that, and can be repeated.
 
 Servers that still run register again: stop them, and uninstall once more. Policies,
-their definitions and the Secret with the certificate are left. Without the key their proofs
-are worth nothing: keep the Secret, or see 'usher authz adopt', if Usher is to come back.
+their definitions and the Secrets with the certificate and the keys of policy proofs are left:
+if Usher comes back, policies are in force as they were.
+
+With --purge, the keys of proofs are deleted, too. If Usher comes back then, policies that need
+a proof are out of force, but for denials, until they are adopted: see 'usher authz adopt'.
+
+To turn off one policy for a while, set its field spec.suspend to true instead.
 
 The exit status is 1 if something of that is still there, and 2 if the cluster cannot
 be reached.`,
 		Example: `  usher uninstall
-  usher uninstall --kubeconfig admin.conf --namespace policy`,
+  usher uninstall --kubeconfig admin.conf --namespace policy
+  usher uninstall --purge`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			kube, policies, err := f.clients()
@@ -71,7 +76,8 @@ be reached.`,
 	}
 	flags := cmd.Flags()
 	f.registerCluster(flags)
-	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; empty leaves them")
+	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; for --purge")
+	flags.BoolVar(&f.Purge, "purge", false, "delete the keys of policy proofs, too: policies that need a proof have to be adopted if Usher comes back")
 	flags.StringVar(&f.Name, "webhook-configuration-name", "usher", "name of the webhook configurations")
 	cli.DeprecatedFlag(flags, "webhook-configuration-name", "name")
 	return cmd
@@ -129,7 +135,11 @@ func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 
 // An Installation names the objects of Usher in a cluster: the webhook configurations, the Leases
 // in a namespace, and the Secrets there with the keys of webhook URL paths and of policy proofs.
-type Installation struct{ Name, Namespace, PathSecret, ProofSecret string }
+type Installation struct {
+	Name, Namespace, PathSecret, ProofSecret string
+	// Purge says that the keys of proofs are to be deleted, too: policies that need a proof lose it.
+	Purge bool
+}
 
 // Remove deletes these objects, and prints what it deletes. It continues after an error.
 func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out io.Writer) error {
@@ -140,12 +150,12 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	}
 	err := webhookconfig.Remove(ctx, kube, i.Name, tell)
 	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
-	secretErr := errors.Join(removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell), removeSecret(ctx, kube, i.Namespace, i.ProofSecret, tell))
+	secretErr := errors.Join(removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell), i.proofs(ctx, kube, tell, out))
 	if running > 0 {
 		fmt.Fprintf(out, "servers that still seem to run in namespace %s: %d; once they are stopped, uninstall again\n", i.Namespace, running)
 	}
 	if err = errors.Join(err, leasesErr, secretErr); err == nil && removed == 0 {
-		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no Secrets with keys in namespace %s\n", i.Name, i.Namespace)
+		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no keys in namespace %s\n", i.Name, i.Namespace)
 	}
 	return err
 }
@@ -197,6 +207,30 @@ func removeSecret(ctx context.Context, kube kubernetes.Interface, namespace, nam
 		return fmt.Errorf("remove Secret %s/%s: %w", namespace, name, err)
 	}
 	tell("Secret", namespace+"/"+name)
+	return nil
+}
+
+// proofs deletes the keys of proofs, or says that they are kept.
+func (i Installation) proofs(ctx context.Context, kube kubernetes.Interface, tell func(kind, name string), out io.Writer) error {
+	if i.Purge {
+		deleted := false
+		err := removeSecret(ctx, kube, i.Namespace, i.ProofSecret, func(kind, name string) {
+			deleted = true
+			tell(kind, name)
+		})
+		if deleted {
+			fmt.Fprintln(out, "the proofs of policies are worth nothing without these keys: if Usher comes back, policies that need one are out of force, but for denials, until 'usher authz adopt --all'")
+		}
+		return err
+	}
+	if i.ProofSecret == "" {
+		return nil
+	}
+	if _, err := kube.CoreV1().Secrets(i.Namespace).Get(ctx, i.ProofSecret, metav1.GetOptions{}); err != nil {
+		// Nothing depends on whether this is said.
+		return nil
+	}
+	fmt.Fprintf(out, "kept Secret %s/%s with the keys of proofs, for when Usher comes back: --purge deletes it\n", i.Namespace, i.ProofSecret)
 	return nil
 }
 

@@ -58,12 +58,19 @@ func secret(namespace, name, manager string) *corev1.Secret {
 
 var usher = enforce.Installation{Name: "usher", Namespace: "usher-system", PathSecret: "usher-paths", ProofSecret: "usher-proofs"}
 
-// deletedSecrets come between the Leases and what is said about servers.
-const deletedSecrets = "deleted Secret usher-system/usher-paths\ndeleted Secret usher-system/usher-proofs\n"
+// Secrets come between the Leases and what is said about servers.
+const (
+	kept           = "kept Secret usher-system/usher-proofs with the keys of proofs, for when Usher comes back: --purge deletes it\n"
+	deletedSecrets = "deleted Secret usher-system/usher-paths\n" + kept
+	purgedSecrets  = "deleted Secret usher-system/usher-paths\ndeleted Secret usher-system/usher-proofs\n" +
+		"the proofs of policies are worth nothing without these keys: if Usher comes back, policies that need one are out of force, but for denials, until 'usher authz adopt --all'\n"
+)
 
 func withSecret() string {
 	return strings.Replace(deletedLeases, "servers that", deletedSecrets+"servers that", 1)
 }
+
+const nothing = "nothing to delete: no webhook configurations usher, no Leases and no keys in namespace usher-system\n"
 
 const deletedLeases = `deleted Lease usher-system/usher-leader
 deleted Lease usher-system/usher-replica-a
@@ -76,7 +83,7 @@ func TestUninstall(t *testing.T) {
 	kube := fake.NewClientset(installed("usher")...)
 	for _, want := range []string{
 		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" + withSecret(),
-		"nothing to delete: no webhook configurations usher, no Leases and no Secrets with keys in namespace usher-system\n",
+		kept + nothing,
 	} {
 		var out bytes.Buffer
 		if err := enforce.Remove(t.Context(), kube, usher, &out); err != nil {
@@ -91,8 +98,28 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("%v, %v: want the two that are not of this Usher", leases.Items, err)
 	}
 	secrets, err := kube.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(secrets.Items) != 2 {
-		t.Errorf("%v, %v: want the certificate, and what is not of this Usher", secrets.Items, err)
+	if err != nil || len(secrets.Items) != 3 {
+		t.Errorf("%v, %v: want the certificate, the keys of proofs, and what is not of this Usher", secrets.Items, err)
+	}
+}
+
+// TestPurge: the keys of proofs go only if they are to, and what follows is said.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	kube, purged := fake.NewClientset(installed("usher")...), usher
+	purged.Purge = true
+	for _, want := range []string{
+		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" +
+			strings.Replace(deletedLeases, "servers that", purgedSecrets+"servers that", 1),
+		nothing,
+	} {
+		var out bytes.Buffer
+		if err := enforce.Remove(t.Context(), kube, purged, &out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
 	}
 }
 
@@ -108,7 +135,7 @@ func TestUninstallRemovesRegistrationsFirst(t *testing.T) {
 			deleted = append(deleted, action.GetResource().Resource)
 		}
 	}
-	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases", "secrets", "secrets"}
+	want := []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "leases", "leases", "leases", "secrets"}
 	if diff := cmp.Diff(want, deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -122,7 +149,7 @@ func TestUninstallLeavesWhatIsNotItsOwn(t *testing.T) {
 	if err == nil || !enforce.Answered(err) || !strings.Contains(err.Error(), "MutatingWebhookConfiguration usher is not Usher's") {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff(deletedLeases, out.String()); diff != "" {
+	if diff := cmp.Diff(strings.Replace(deletedLeases, "servers that", kept+"servers that", 1), out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -83,14 +83,16 @@ func (f *auditFlags) inputs(cmd *cobra.Command, s cli.Streams) ([]objects.Input,
 
 // scan returns a scan with the policies in force, and those of --what-if if there are any.
 func (f *auditFlags) scan(cmd *cobra.Command, s cli.Streams, inForce policies.Set, resolver fact.Resolver) (*scan, error) {
+	last := inForce
 	var whatIf *policies.Set
 	if len(f.whatIf) > 0 {
 		set, err := inForce.Replaced(cmd, s, f.whatIf, &f.limits)
 		if err != nil {
 			return nil, fmt.Errorf("--what-if: %w", err)
 		}
-		whatIf = &set
+		whatIf, last = &set, set
 	}
+	last.NoteSuspended(cmd, s)
 	sc := newScan(inForce, whatIf, f.judging(resolver))
 	if !sc.only(f.policy) {
 		return nil, &cli.UsageError{Command: cmd.CommandPath(), Err: fmt.Errorf("--policy %s: there is no such policy", f.policy)}

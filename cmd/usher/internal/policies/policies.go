@@ -55,6 +55,31 @@ func (p Set) Compiled() []compile.Compiled {
 	return compiled
 }
 
+// A Suspended is a policy that decides nothing, because its writer says so.
+type Suspended struct {
+	Policy usher.PolicyRef `json:"policy"`
+	// Why says so, and who that was if it is known.
+	Why string `json:"why"`
+}
+
+// Suspended returns the policies of the set that decide nothing.
+func (p Set) Suspended() []Suspended {
+	var all []Suspended
+	for i := range p.compiled {
+		if why := compile.Suspended(p.compiled[i].Policy.Object); why != "" {
+			all = append(all, Suspended{p.compiled[i].Ref, why})
+		}
+	}
+	return all
+}
+
+// NoteSuspended prints to s.Err which policies decide nothing, for commands whose report does not say so.
+func (p Set) NoteSuspended(cmd *cobra.Command, s cli.Streams) {
+	for _, one := range p.Suspended() {
+		cli.Notef(cmd, s, "warning", "%s: %s", one.Policy, printable.Line(one.Why))
+	}
+}
+
 // Timeout returns how long one of the policies may take for an object; 0 is any time.
 func (p Set) Timeout() time.Duration { return p.compiler.Timeout }
 

@@ -31,6 +31,8 @@ type decideFlags struct {
 
 	// store looks up the objects of --facts.
 	store *facts.Store
+	// suspended are the policies that decide nothing.
+	suspended []policies.Suspended
 }
 
 // Decide returns usher decide.
@@ -109,7 +111,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return err
 	}
 	f.store.Assume(namespacesOf(requests))
-	report := decideReport{}
+	report := decideReport{Suspended: f.suspended}
 	var late error
 	for _, r := range requests {
 		var j Judgement
@@ -160,9 +162,16 @@ func (f *decideFlags) decider(cmd *cobra.Command, s cli.Streams) (usher.Decider,
 
 // loaded returns the policies, and the resolver of their facts.
 func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
+	load := f.loadedFromFiles
 	if f.fromCluster {
-		return f.loadedFromCluster(cmd, s)
+		load = f.loadedFromCluster
 	}
+	set, resolver, err := load(cmd, s)
+	f.suspended = set.Suspended()
+	return set, resolver, err
+}
+
+func (f *decideFlags) loadedFromFiles(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
 	set, err := policies.Usable(cmd, s, f.policies, &f.limits)
 	if err != nil {
 		return policies.Set{}, nil, err

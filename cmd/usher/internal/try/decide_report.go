@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/yamldiff"
 )
@@ -17,6 +18,8 @@ type decideReport struct {
 	Allowed   int         `json:"allowed"`
 	Changed   int         `json:"changed"`
 	Denied    int         `json:"denied"`
+	// Suspended are the policies that decide nothing.
+	Suspended []policies.Suspended `json:"suspended,omitempty"`
 }
 
 func (r *decideReport) add(j Judgement) {
@@ -47,8 +50,16 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 	if len(r.Decisions) > 1 {
 		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, r.Denied)
 	}
+	printSuspended(&b, r.Suspended, p)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printSuspended tells which policies were not asked, because they are suspended.
+func printSuspended(b *strings.Builder, all []policies.Suspended, p cli.Palette) {
+	for _, s := range all {
+		fmt.Fprintf(b, "%s %s: %s\n", cli.Paint(p.Yellow, "suspended:"), s.Policy, printable.Line(s.Why))
+	}
 }
 
 func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {

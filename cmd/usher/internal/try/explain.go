@@ -87,6 +87,8 @@ type explained struct {
 type explainReport struct {
 	Explained []explained `json:"explained"`
 	Denied    int         `json:"denied"`
+	// Suspended are the policies that decide nothing.
+	Suspended []policies.Suspended `json:"suspended,omitempty"`
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
@@ -142,6 +144,12 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		return err
 	}
 	f.store.Assume(namespacesOf(requests))
+	for _, one := range f.suspended {
+		if f.policy == "" || of(one.Policy, f.policy) {
+			report.Suspended = append(report.Suspended, one)
+		}
+		f.names = append(f.names, one.Policy.Name, one.Policy.Namespace+"/"+one.Policy.Name)
+	}
 	for _, q := range requests {
 		j, err := judgeWithin(cmd.Context(), f.limits.Timeout(), atEntry(set.Decider(facts)), nil, q)
 		if err != nil {
@@ -255,9 +263,14 @@ func (f *explainFlags) checkPolicy(report *explainReport) error {
 func named(rules []explain.Rule, name string) []explain.Rule {
 	kept := []explain.Rule{}
 	for _, r := range rules {
-		if r.Policy.Name == name || cmp.Or(r.Policy.Namespace, name) != name && r.Policy.Namespace+"/"+r.Policy.Name == name {
+		if of(r.Policy, name) {
 			kept = append(kept, r)
 		}
 	}
 	return kept
+}
+
+// of reports whether --policy selects a policy.
+func of(policy usher.PolicyRef, name string) bool {
+	return policy.Name == name || cmp.Or(policy.Namespace, name) != name && policy.Namespace+"/"+policy.Name == name
 }

@@ -22,6 +22,7 @@ func (r *explainReport) print(w io.Writer, p cli.Palette) error {
 		}
 		r.Explained[i].print(&b, p)
 	}
+	printSuspended(&b, r.Suspended, p)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

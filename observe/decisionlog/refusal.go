@@ -1,0 +1,71 @@
+package decisionlog
+
+import (
+	"cmp"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/withhold"
+)
+
+// mostRefusals is how many refusals a line has.
+const mostRefusals = 10
+
+// A refusal is why a request was denied: what a rule said, or one of its parts.
+type refusal struct {
+	Policy string `json:"policy,omitempty"`
+	// Rule is the place of the rule, or of the part of it, in the policy, and Validation its name.
+	Rule       string `json:"rule,omitempty"`
+	Validation string `json:"validation,omitempty"`
+	Field      string `json:"field,omitempty"`
+	// PodOf is the workload, if that is about the pod that it would make.
+	PodOf   string `json:"podOf,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// refusals returns why a request was denied, the first reasons if there are many; none if it was not.
+func refusals(r *usher.Request, d *usher.Decision) []refusal {
+	if d.Verdict != usher.Deny {
+		return nil
+	}
+	var all []refusal
+	secret := false
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		secret = secret || f.Confidential
+		if f.Outcome != usher.Rejected {
+			continue
+		}
+		for _, one := range reasons(f) {
+			if len(all) == mostRefusals {
+				return all
+			}
+			one.Message = withhold.Message(r, one.Message, secret)
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// reasons returns what a rule that has denied a request said: that of its parts that deny, or its own.
+func reasons(f *usher.Finding) []refusal {
+	of := refusal{Rule: f.Rule, PodOf: f.PodOf}
+	if f.Policy != (usher.PolicyRef{}) {
+		of.Policy = f.Policy.String()
+	}
+	var all []refusal
+	for i := range f.Checks {
+		c := &f.Checks[i]
+		if c.Failed || len(c.Actions) > 0 && !slices.Contains(c.Actions, usher.ActDeny) {
+			continue
+		}
+		one := of
+		one.Rule, one.Validation, one.Field, one.Message = cmp.Or(c.Name, f.Rule), c.Validation, c.Field, c.Message
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		of.Message = f.Message
+		all = append(all, of)
+	}
+	return all
+}

@@ -1,0 +1,79 @@
+package decisionlog_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	usher "github.com/usher-dev/usher"
+)
+
+// TestRefusals: the line of a denial says why, so that somebody who was not there can tell.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	team := usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "require-team"}
+	rejected := func(change func(*usher.Finding)) usher.Finding {
+		f := usher.Finding{Policy: team, Rule: "binding default", Outcome: usher.Rejected, Message: canary}
+		change(&f)
+		return f
+	}
+	checked := rejected(func(f *usher.Finding) {
+		f.PodOf = "Deployment shop/web"
+		f.Checks = []usher.Check{
+			{Name: "spec.validations[0]", Validation: "team", Field: "metadata.labels.team", Message: "label team is missing", Actions: []usher.Action{usher.ActDeny, usher.ActAudit}},
+			{Name: "spec.validations[1]", Message: "only a warning", Actions: []usher.Action{usher.ActWarn}},
+			{Name: "spec.validations[2]", Message: "no such key", Failed: true},
+		}
+	})
+	parts := map[string]any{
+		"policy": "ClusterObjectPolicy require-team", "rule": "spec.validations[0]", "validation": "team",
+		"field": "metadata.labels.team", "podOf": "Deployment shop/web", "message": "label team is missing",
+	}
+	const secret = "not shown: it may repeat a secret"
+	plain := func(message string) map[string]any {
+		return map[string]any{"policy": "ClusterObjectPolicy require-team", "rule": "binding default", "message": message}
+	}
+	for _, test := range []struct {
+		reason   string
+		kind     string
+		verdict  usher.Verdict
+		findings []usher.Finding
+		want     any
+	}{
+		{"parts that deny, with the field", "Pod", usher.Deny, []usher.Finding{checked}, []any{parts}},
+		{"a rule without parts", "Pod", usher.Deny, []usher.Finding{rejected(func(f *usher.Finding) { f.Message = "no" })}, []any{plain("no")}},
+		{"nothing of what does not deny", "Pod", usher.Allow, []usher.Finding{rejected(func(f *usher.Finding) { f.Outcome = usher.WouldDeny })}, nil},
+		{"what is said about a Secret is withheld", "Secret", usher.Deny, []usher.Finding{rejected(func(*usher.Finding) {})}, []any{plain(secret)}},
+		{
+			"and after a Secret was read, by this rule or one before it", "Pod", usher.Deny,
+			[]usher.Finding{
+				{Policy: team, Outcome: usher.Changed, Confidential: true}, rejected(func(*usher.Finding) {}),
+			},
+			[]any{plain(secret)},
+		},
+		{
+			"a long message is cut", "Pod", usher.Deny,
+			[]usher.Finding{rejected(func(f *usher.Finding) { f.Message = strings.Repeat("x", 600) })},
+			[]any{plain(strings.Repeat("x", 500) + "…")},
+		},
+		{"a policy that is being written, as no policy has denied it", "ClusterObjectPolicy", usher.Deny, []usher.Finding{
+			rejected(func(f *usher.Finding) {
+				f.Written, f.Rule, f.Message = true, "spec.validations[0]", "it does not compile"
+			}),
+		}, []any{map[string]any{"policy": "ClusterObjectPolicy require-team", "rule": "spec.validations[0]", "message": "it does not compile"}}},
+	} {
+		got := logged(t, request(test.kind), usher.Decision{Verdict: test.verdict, Findings: test.findings}, nil)
+		if diff := cmp.Diff(test.want, got[0]["refused"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.reason, diff)
+		}
+	}
+	many := make([]usher.Finding, 100)
+	for i := range many {
+		many[i] = rejected(func(f *usher.Finding) { f.Message = "no" })
+	}
+	got, _ := logged(t, request("Pod"), usher.Decision{Verdict: usher.Deny, Findings: many}, nil)[0]["refused"].([]any)
+	if len(got) != 10 {
+		t.Errorf("%d reasons, want the first 10", len(got))
+	}
+}
