@@ -71,7 +71,7 @@ func TestHostileTexts(t *testing.T) {
 		"usher library try":     {{"best-practices", "rbac-hygiene", "-f", objects}, {hostile, "-f", objects}, {"best-practices", "-f", files["syntax.yaml"]}},
 		"usher render":          {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
 		"usher serve":           {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
-		"usher simulate":        {append(own, objects, "--cluster", files["cluster"]), append(own, objects, "--verbose", "--cluster", files["cluster"]), append(own, objects, "--cluster", files["cluster"], "-o", "json"), append(own, hostile)},
+		"usher simulate":        {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},
 		"usher test":            {{files["cases"]}, {files["cases"], "-v", "--coverage"}, {files["cases"], "-o", "junit"}, {files["cases"], "-o", "json"}, {files["cases"], "-o", "yaml"}, {files["cases"], "--run", hostile}, {files["syntax.yaml"]}, {hostile}},
 		"usher uninstall":       {{"--kubeconfig", hostile}},
 		"usher version":         {{hostile}, {"--" + hostile}},

@@ -37,7 +37,7 @@ type auditFlags struct {
 func Audit(s cli.Streams) *cobra.Command {
 	f := auditFlags{failOn: failOn{result.Fail, result.Error}, groupBy: choice{value: "object", allowed: []string{"object", "policy"}}}
 	cmd := &cobra.Command{
-		Use:   "audit [FILES... -p POLICIES | --cluster]",
+		Use:   "audit [FILES... -p POLICIES | --from-cluster]",
 		Short: "Show what policies say of objects that exist",
 		Long: `Audit shows what policies say of objects that exist, as if each were created now.
 
@@ -49,7 +49,7 @@ auditresults.usher.dev.
 With files it judges the objects in them: files, folders, lists, and the output of helm and
 kustomize on the standard input. Policies are those of -p.
 
-With --cluster it reads the cluster itself, without Usher in it: its policies, also those of -p, and all
+With --from-cluster it reads the cluster itself, without Usher in it: its policies, also those of -p, and all
 objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
 with no more rights than those of a user of that namespace.
 
@@ -67,9 +67,9 @@ for any of the objects, and 2 if policies or objects cannot be used.`,
   usher audit -p policies/ manifests/
   helm template shop chart/ | usher audit -p policies/ -n shop -
   kustomize build overlays/prod | usher audit -p policies/ -o sarif - > audit.sarif
-  usher audit --cluster
-  usher audit --cluster -n shop -o json | jq '.results[].message'
-  usher audit --cluster --what-if new-policy.yaml
+  usher audit --from-cluster
+  usher audit --from-cluster -n shop -o json | jq '.results[].message'
+  usher audit --from-cluster --what-if new-policy.yaml
   usher audit -p policies/ --fail-on fail,error,warn manifests/`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -83,7 +83,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	objects.RegisterFlag(flags, &f.files)
 	policies.RegisterFlag(flags, &f.policies, "")
 	flags.StringArrayVar(&f.whatIf, "what-if", nil, "file or folder with policies that are not in force: show what they would change (repeatable)")
-	flags.BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
+	flags.BoolVar(&f.cluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
 	f.replicas.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
 	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
@@ -117,17 +117,17 @@ func (f *auditFlags) validate() error {
 	server, files := len(f.replicas.Servers) > 0, len(f.files) > 0
 	switch {
 	case f.cluster && files:
-		return errors.New("--cluster and files exclude each other")
+		return errors.New("--from-cluster and files exclude each other")
 	case server && (f.cluster || files):
-		return errors.New("--server has results of its own: leave out --cluster and files")
+		return errors.New("--server has results of its own: leave out --from-cluster and files")
 	case f.cluster && len(f.facts.Files) > 0:
-		return errors.New("--cluster excludes --facts, which the cluster has")
+		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	case files && (f.replicas.Kubeconfig != "" || f.replicas.Context != ""):
 		return errors.New("--kubeconfig and --context are for clusters, not for files")
 	case files && len(f.policies)+len(f.whatIf) == 0:
 		return errors.New("no policies: name a file or folder with -p")
 	case !files && !f.cluster && len(f.policies)+len(f.whatIf)+len(f.facts.Files) > 0:
-		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --cluster; a server has policies of its own")
+		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --from-cluster; a server has policies of its own")
 	}
 	return cli.ReadsStdinOnce(f.files, f.policies, f.whatIf)
 }

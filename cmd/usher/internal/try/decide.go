@@ -89,8 +89,6 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	policies.RegisterFlag(flags, &f.policies, "")
 	f.register(cmd, "")
-	cli.DeprecatedFlag(flags, "as", "user")
-	cli.DeprecatedFlag(flags, "as-group", "group")
 	f.facts.Register(flags)
 	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
 	f.limits.RegisterWithTimeout(cmd)

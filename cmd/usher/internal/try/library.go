@@ -3,7 +3,6 @@ package try
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/library"
 )
 
@@ -24,18 +22,17 @@ type libraryFlags struct {
 	clusterFlags
 	packs.Flags
 
-	cluster bool
-	facts   facts.Flags
-	limits  policies.Limits
-	output  cli.OutputFlag
-	color   cli.ColorFlag
+	facts  facts.Flags
+	limits policies.Limits
+	output cli.OutputFlag
+	color  cli.ColorFlag
 }
 
 // Library returns usher library try.
 func Library(s cli.Streams) *cobra.Command {
 	var f libraryFlags
 	cmd := &cobra.Command{
-		Use:   "try PACK|POLICY... [-f OBJECTS | --cluster]",
+		Use:   "try PACK|POLICY... [-f OBJECTS] [--from-cluster]",
 		Short: "Say what policies of packs would refuse and change, before they are installed",
 		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
 others. It prints what each policy says about each object, and a table with how many
@@ -44,24 +41,23 @@ objects it would refuse or change in which namespace.
 Some policies read other objects, such as the Namespace: --facts names files with those
 that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
 
-With --cluster the objects are those of a cluster, of all kinds that the policies are for,
-as if each were created now: see 'usher audit'. With -n these are the objects of one
-namespace, for which the rights of a user of that namespace suffice.
+With --from-cluster and without -f the objects, too, are those of the cluster, of all kinds
+that the policies are for, as if each were created now: see 'usher audit'. With -n these are
+the objects of one namespace, for which the rights of a user of that namespace suffice.
 
 The exit status is 0 if nothing would be refused, 1 if something would be, a policy fails or
 a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		Example: `  usher library try pod-security-restricted -f deployment.yaml
   usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
-  usher library try pod-security-baseline --cluster
-  usher library try supply-chain --cluster -n shop -o json | jq '.policies'
+  usher library try pod-security-baseline --from-cluster
+  usher library try supply-chain --from-cluster -n shop -o json | jq '.policies'
   helm template shop chart/ | usher library try reliability -f - --from-cluster`,
 		ValidArgsFunction: f.Complete,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.requestFlags.register(cmd, "")
-	cmd.Flags().Lookup("namespace").Usage = "namespace of the request; for objects that have none, or with --cluster the one to read"
-	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it")
-	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it; the objects are its own")
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the request; for objects that have none, or the one to read --from-cluster"
+	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it, and objects without -f")
 	f.Flags.Register(cmd)
 	f.RegisterSettings(cmd)
 	f.limits.RegisterTimeout(cmd)
@@ -88,7 +84,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	report := newLibraryReport(chosen)
-	if f.cluster {
+	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, set, report)
 	} else {
 		err = f.tryFiles(cmd, s, set, report)
@@ -128,14 +124,13 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 }
 
 func (f *libraryFlags) validate(cmd *cobra.Command, args []string) error {
-	if f.cluster {
-		return f.validateReading(cmd, args)
-	}
 	switch {
 	case len(args) == 0:
 		return errNoPolicies
+	case f.readsObjects():
+		return validateReading(cmd)
 	case len(f.files) == 0:
-		return errors.New("no objects: name a file or folder with -f, or - for the standard input, or read a cluster with --cluster")
+		return errors.New("no objects: name a file or folder with -f, or - for the standard input, or read a cluster with --from-cluster")
 	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
@@ -148,13 +143,9 @@ func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
 		known, resolver, err := f.facts.Load()
 		return resolver, known, err
 	}
-	config, err := f.rest()
+	clients, err := f.connect()
 	if err != nil {
 		return nil, nil, err
-	}
-	clients, err := serve.Connect(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
