@@ -45,7 +45,7 @@ func TestLibraryTry(t *testing.T) {
 		// out and err are parts of the output, each line of them; not is not.
 		out, err, not string
 	}{
-		{"a namespace", "reader", []string{"service-types", "dns-ndots", "-n", shop}, 1, "v1 Service " + shop + "/web\nspec.type: a Service has the type ClusterIP\nwould change dns-ndots\nservice-types " + shop + " 1 0\ndns-ndots " + shop + " 0 1\n2 policies tried on 2 objects: 1 would be refused, 1 changed", "", "not tried"},
+		{"a namespace", "reader", []string{"service-types", "dns-ndots", "-n", shop}, 1, "v1 Service " + shop + "/web\nspec.type: a Service has the type ClusterIP\nwould change dns-ndots\nservice-types " + shop + " 1 0\ndns-ndots " + shop + " 0 0 1\n2 policies tried on 2 objects: 1 would be refused, 1 changed", "", "not tried"},
 		{"params", "reader", []string{"service-types", "-n", shop, "--params", "types=[NodePort]"}, 0, "1 policy tried on 1 object: 0 would be refused, 0 changed", "", "would refuse"},
 		{"nothing", "reader", []string{"service-types", "pod-security-baseline", "-n", empty}, 0, "13 policies tried on 0 objects", "", "would refuse"},
 		{"all namespaces", "reader", []string{"service-types"}, 1, "v1 Service " + shop + "/web\nservice-types " + shop + " 1 0", "", "not tried"},

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/rule"
 )
 
 type libraryFlags struct {
@@ -36,7 +37,8 @@ func Library(s cli.Streams) *cobra.Command {
 		Short: "Say what policies of packs would refuse and change, before they are installed",
 		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
 others. It prints what each policy says about each object, and a table with how many
-objects it would refuse or change in which namespace.
+objects it would refuse or change in which namespace. A policy for pods admits a workload
+with a warning, and refuses its pods: these are counted apart.
 
 Some policies read other objects, such as the Namespace: --facts names files with those
 that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
@@ -83,7 +85,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	report := newLibraryReport(chosen)
+	report := newLibraryReport(chosen, set.Rules)
 	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, set, report)
 	} else {
@@ -93,7 +95,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out)) })
-	if err == nil && report.Refused+len(report.Unread) > 0 {
+	if err == nil && report.Refused+report.RefusedPods+len(report.Unread) > 0 {
 		return cli.ErrNegative
 	}
 	return err
@@ -160,9 +162,11 @@ type libraryReport struct {
 	Read int `json:"read"`
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
-	// Refused and Changed are numbers of objects.
-	Refused int `json:"refused"`
-	Changed int `json:"changed"`
+	// Refused, RefusedPods and Changed are numbers of objects: those that would be refused, those that
+	// would be admitted and whose pods would be refused, and those that would be changed.
+	Refused     int `json:"refused"`
+	RefusedPods int `json:"refusedPods"`
+	Changed     int `json:"changed"`
 	// Tried is how many policies were tried.
 	Tried int `json:"tried"`
 	// MissingFacts are objects that policies read and that are not known.
@@ -173,6 +177,7 @@ type libraryReport struct {
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
 	order map[string]int
+	rules []rule.Rule
 }
 
 type triedObject struct {
@@ -191,18 +196,22 @@ type said struct {
 	Message    string         `json:"message"`
 	// Failed says that the policy has no result, and why is the message.
 	Failed bool `json:"failed,omitempty"`
+	// OfPods says that the pods would be refused which the object has made, and not the object.
+	OfPods bool `json:"ofPods,omitempty"`
 }
 
 // A triedPolicy is how many objects of a namespace a policy would refuse or change.
 type triedPolicy struct {
-	Policy    string `json:"policy"`
-	Namespace string `json:"namespace,omitempty"`
-	Refused   int    `json:"refused"`
-	Changed   int    `json:"changed"`
+	Policy      string `json:"policy"`
+	Namespace   string `json:"namespace,omitempty"`
+	Refused     int    `json:"refused"`
+	RefusedPods int    `json:"refusedPods"`
+	Changed     int    `json:"changed"`
 }
 
-func newLibraryReport(chosen []library.Policy) *libraryReport {
-	r := &libraryReport{Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
+// newLibraryReport returns an empty report about policies, which compile to rules.
+func newLibraryReport(chosen []library.Policy, rules []rule.Rule) *libraryReport {
+	r := &libraryReport{rules: rules, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
 	for i := range chosen {
 		r.order[chosen[i].Name] = i
 	}

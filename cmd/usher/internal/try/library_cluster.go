@@ -78,6 +78,6 @@ func (o *triedObject) add(r *result.Result) {
 	case r.Status == result.Warn && len(r.Actions) == 0:
 		o.Changes = append(o.Changes, r.Policy.Name)
 	default:
-		o.Says = append(o.Says, said{r.Policy.Name, r.Validation, r.Severity, r.Field, r.Message, r.Status == result.Error})
+		o.Says = append(o.Says, said{Policy: r.Policy.Name, Validation: r.Validation, Severity: r.Severity, Field: r.Field, Message: r.Message, Failed: r.Status == result.Error})
 	}
 }
