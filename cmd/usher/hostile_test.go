@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli/clitest"
+	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -96,6 +97,11 @@ func TestHostileTexts(t *testing.T) {
 			stdout, stderr, _ := execute(t, args)
 			harmless(t, args, stdout)
 			harmless(t, args, stderr)
+			if slices.Contains(args, "sarif") {
+				if err := formattest.SARIF([]byte(stdout)); err != nil {
+					t.Errorf("%q: %v", args, err)
+				}
+			}
 		}
 	}
 }

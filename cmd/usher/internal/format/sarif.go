@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -40,6 +41,8 @@ type (
 	sarifRule struct {
 		ID               string         `json:"id"`
 		ShortDescription sarifText      `json:"shortDescription"`
+		FullDescription  sarifText      `json:"fullDescription"`
+		Help             sarifText      `json:"help"`
 		Configuration    sarifLevel     `json:"defaultConfiguration"`
 		Properties       map[string]any `json:"properties,omitempty"`
 	}
@@ -69,12 +72,12 @@ type (
 		Properties   map[string]any     `json:"properties,omitempty"`
 	}
 	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+		Physical sarifPhysical  `json:"physicalLocation"`
 		Logical  []sarifLogical `json:"logicalLocations"`
 	}
 	sarifPhysical struct {
 		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   *sarifRegion  `json:"region,omitempty"`
+		Region   sarifRegion   `json:"region"`
 	}
 	sarifArtifact struct {
 		URI  string `json:"uri"`
@@ -138,9 +141,16 @@ func ruleID(r *Result) string {
 }
 
 func sarifRuleOf(id string, r *Result) sarifRule {
+	help := "Change the object so that it complies, or write an exemption with usher exempt."
+	if r.Policy == (usher.PolicyRef{}) {
+		help = "Usher could not judge these objects: the message says why."
+	}
+	description := strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))
 	about := sarifRule{
 		ID:               id,
-		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))},
+		ShortDescription: sarifText{description},
+		FullDescription:  sarifText{description},
+		Help:             sarifText{help},
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
@@ -198,21 +208,28 @@ func severityLevel(s usher.Severity) string {
 	return "error"
 }
 
-// physical is the place in a file. Viewers resolve relative names against the root of the sources.
-func physical(r *Result) *sarifPhysical {
-	if r.File == "" || r.File == "-" {
-		return nil
+// physical is the place in a file. Viewers resolve relative names against the root of the sources, and
+// code scanning of GitHub rejects a log with a result that has no place. An object that is in no file
+// has that at which it would be written.
+func physical(r *Result) sarifPhysical {
+	at := sarifArtifact{Base: "%SRCROOT%"}
+	switch {
+	case r.File == "" && r.Object.Name == "":
+		at.URI = "cluster"
+	case r.File == "":
+		at.URI = relative(path.Join("cluster", printable.Line(r.Object.Namespace), printable.Line(r.Object.Kind), strings.ReplaceAll(printable.Line(r.Object.Name), "/", "_")+".yaml"))
+	case r.File == "-":
+		at.URI = "stdin.yaml"
+	case filepath.IsAbs(r.File):
+		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: filepath.ToSlash(r.File)}).String()}
+	default:
+		at.URI = relative(filepath.ToSlash(r.File))
 	}
-	path := filepath.ToSlash(r.File)
-	at := sarifArtifact{URI: (&url.URL{Path: path}).String(), Base: "%SRCROOT%"}
-	if filepath.IsAbs(r.File) {
-		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: path}).String()}
-	}
-	if r.Line == 0 {
-		return &sarifPhysical{Artifact: at}
-	}
-	return &sarifPhysical{Artifact: at, Region: &sarifRegion{r.Line}}
+	return sarifPhysical{Artifact: at, Region: sarifRegion{max(r.Line, 1)}}
 }
+
+// relative returns the URI of a relative path.
+func relative(name string) string { return (&url.URL{Path: name}).String() }
 
 // fingerprint is the same as long as a result is about the same field of the same object.
 func fingerprint(r *Result, id string) string {
