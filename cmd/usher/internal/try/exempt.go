@@ -157,7 +157,7 @@ func (f *exemptFlags) ends(now time.Time) error {
 
 // A decided is one request that can be decided again with an exemption.
 type decided struct {
-	about  string
+	about string
 	// workload is what makes the pods that the request is for; nil if nothing does.
 	workload *workload
 	decide   func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error)
