@@ -67,7 +67,7 @@ objects or cases cannot be used.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.registerDecision(cmd)
+	f.registerDecision(cmd, "text", "json", "yaml")
 	cmd.Flags().StringVar(&f.policy, "policy", "", "explain only the policies with this name, or NAMESPACE/NAME")
 	cmd.Flags().BoolVar(&f.cost, "cost", false, "measure the time and memory that each rule takes")
 	return cmd
