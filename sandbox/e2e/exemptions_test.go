@@ -160,15 +160,15 @@ spec: {containers: [{name: main, image: "registry.example/web:latest"}]}
 	if err := refused("web", "7b6c9d5f48"); err != nil {
 		t.Fatal(err)
 	}
+	written := ""
 	for _, name := range []string{"deployment/web", "deploy/web", "deployments.apps/web"} {
 		stdout, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, name, "-n", namespace, "--reason", "until Friday", "--owner", "shop", "--for", "7d", "--exemption-name", namespace)
 		if code != 0 || !strings.Contains(stdout, "# the pods of Deployment "+namespace+"/web are refused: no latest\n") {
 			t.Fatalf("%s: exit status %d: %s%s", name, code, stdout, stderr)
 		}
-		if name == "deployment/web" {
-			r.create(t, parse(t, "%s", stdout))
-		}
+		written = stdout
 	}
+	r.create(t, parse(t, "%s", written))
 	for _, hash := range []string{"7b6c9d5f48", "5d4f8c7b9d"} {
 		eventually(t, "a pod of a rollout", func() error {
 			_, err := r.try(ctx, pod("web", hash))
