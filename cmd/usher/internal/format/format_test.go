@@ -195,6 +195,34 @@ func TestJUnitOfRulesThatAreNotJudged(t *testing.T) {
 	}
 }
 
+// TestManyResults has one more result than code scanning accepts: the least serious is left out, and
+// the log says so.
+func TestManyResults(t *testing.T) {
+	t.Parallel()
+	const most = 25_000
+	r := &format.Report{Results: make([]format.Result, most+1), Summary: result.Summary{Fail: most, Skip: 1}}
+	for i := range r.Results {
+		status := result.Fail
+		if i == 7 {
+			status = result.Skip
+		}
+		r.Results[i] = format.Result{Result: result.Result{
+			Object: result.Object{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("web-%d", i)},
+			Policy: policy("tags"), Rule: "spec.validations[0]", Status: status, Message: "pin the version",
+		}}
+	}
+	var got bytes.Buffer
+	if err := format.SARIF(&got, r, "v1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := formattest.SARIF(got.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if text := got.String(); strings.Count(text, `"ruleIndex"`) != most || strings.Contains(text, "notApplicable") || !strings.Contains(text, "1 result is left out, ") {
+		t.Errorf("%d results in SARIF of %d bytes", strings.Count(text, `"ruleIndex"`), len(text))
+	}
+}
+
 // TestHostileText puts hostile text wherever a report has text.
 func TestHostileText(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -99,6 +100,9 @@ type (
 
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+// maxSARIF is how many results code scanning of GitHub accepts. It rejects a log with more.
+const maxSARIF = 25_000
+
 // SARIF writes a report as a log of SARIF 2.1.0. A rule of it is one part of a policy. Exempted
 // results are suppressed, results that need a request are notApplicable, and kinds that cannot be
 // read are notifications of an invocation that was not successful.
@@ -117,9 +121,15 @@ func SARIF(w io.Writer, r *Report, version string) error {
 	if r.Nothing() {
 		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{NothingAudited}})
 	}
+	results := r.Results
+	if left := len(results) - maxSARIF; left > 0 {
+		results = slices.SortedStableFunc(slices.Values(results), func(a, b Result) int { return cmp.Compare(rank(a.Status), rank(b.Status)) })[:maxSARIF]
+		text := cli.Count(left, "result is", "results are") + " left out, from the least serious: code scanning accepts " + strconv.Itoa(maxSARIF)
+		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{text}})
+	}
 	index := map[string]int{}
-	for i := range r.Results {
-		one := &r.Results[i]
+	for i := range results {
+		one := &results[i]
 		id := ruleID(one)
 		at, ok := index[id]
 		if !ok {
