@@ -58,7 +58,7 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 		return exemption{}, errAllowed
 	}
 	x := exemption{about: aboutRequest(r) + " is refused", refusal: decision.Message}
-	if d.workload != nil {
+	if d.workload != nil && r.Kind.Kind == "Pod" {
 		x.about = oneLine("the pods of "+d.workload.String()) + " are refused"
 	}
 	if o.namespaced && !inNamespace(r) {
