@@ -181,6 +181,9 @@ spec: {containers: [{name: main, image: "registry.example/web:latest"}]}
 	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deployment/gone", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, `deployments.apps "gone" not found`) {
 		t.Errorf("exit status %d: %s", code, stderr)
 	}
+	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deploymnet/web", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, "did you mean deployments?") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
 }
 
 // ends lets an exemption end, and waits until the status says so.

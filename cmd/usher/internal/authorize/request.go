@@ -1,7 +1,6 @@
 package authorize
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +11,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
@@ -112,34 +110,11 @@ func (w *World) resource(text string) schema.GroupVersionResource {
 	}
 	if resource.Group == "" {
 		resource.Group = groupOf(resource.Resource)
-		if near := nearResource(resource.Resource); near != "" {
+		if near := cluster.NearResource(resource.Resource); near != "" {
 			w.warnings = append(w.warnings, fmt.Sprintf("no resource of Kubernetes is called %q: did you mean %s?", resource.Resource, near))
 		}
 	}
 	return resource.WithVersion("")
-}
-
-// nearResource returns the resource that is meant by the name of a kind, or by one that is misspelled;
-// empty if there is a resource of this name, or none that is similar.
-func nearResource(name string) string {
-	var names []string
-	singular := ""
-	for r := range kind.Recorded().Resources() {
-		switch {
-		case r.Name == name:
-			return ""
-		case slices.Contains(r.Short, name) && !strings.Contains(r.Name, "/"):
-			singular = r.Name
-		}
-		names = append(names, r.Name)
-	}
-	for _, k := range api.Kinds() {
-		if k.Resource == name {
-			return ""
-		}
-		names = append(names, k.Resource)
-	}
-	return cmp.Or(singular, rule.Nearest(name, names))
 }
 
 // groupOf returns the API group of a resource that every cluster has.

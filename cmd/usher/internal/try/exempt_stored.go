@@ -70,6 +70,9 @@ func (f *exemptFlags) stored(ctx context.Context) ([]Question, error) {
 func (f *exemptFlags) storedObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, named string) (map[string]any, error) {
 	kind, name, _ := strings.Cut(named, "/")
 	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(kind)).WithVersion(""))
+	if near := cluster.NearResource(strings.ToLower(kind)); near != "" && meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%w: did you mean %s?", err, near)
+	}
 	if err != nil {
 		return nil, err
 	}
