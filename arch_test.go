@@ -41,7 +41,8 @@ var mayImport = []struct {
 	{"fact/...", []string{"fact", "rule"}},
 	{"fact/object", []string{"fact", "rule", "internal/manifest"}},
 	{"fact/cluster", []string{".", "fact", "internal/reflector"}},
-	{"source/...", []string{"api", "source", "internal/changes", "internal/manifest"}},
+	// Misspelled kinds get suggestions, which rule has.
+	{"source/...", []string{"api", "rule", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	// Slow programs are suspended for those who make them slow.
 	{"lang/cue", []string{".", "api/...", "fact", "rule/...", "lang/...", "internal/breaker"}},

@@ -113,7 +113,7 @@ func (e *export) loseValidation(field string, v *v1alpha1.Validation) {
 	if v.Cue != "" {
 		e.lost(field+".cue", "admission policies have no CUE", "write the validation as an expression")
 	}
-	for _, one := range []struct{ name, value string }{{"name", v.Name}, {"severity", string(v.Severity)}, {"fieldPath", v.FieldPath}} {
+	for _, one := range []struct{ name, value string }{{"severity", string(v.Severity)}, {"fieldPath", v.FieldPath}} {
 		if one.value != "" {
 			e.lost(field+"."+one.name, "validations of admission policies have no "+one.name, "")
 		}
@@ -259,6 +259,11 @@ func (e *export) mutating() []api.Object {
 func (e *export) changes() {
 	if n := len(e.policy.Spec.Validations); n > 0 {
 		e.said.add(rule.Warning, "spec.validations", fmt.Sprintf("refusals read \"%s '%s' with binding '…' denied request: …\"", validatingKind, e.policy.Name), "")
+		for i := range e.policy.Spec.Validations {
+			if name := e.policy.Spec.Validations[i].Name; name != "" {
+				e.said.add(rule.Warning, fmt.Sprintf("spec.validations[%d].name", i), "validations of admission policies have no name: "+name+" is left out", "")
+			}
+		}
 		if n > 1 {
 			e.said.add(rule.Warning, "spec.validations", "a refusal reports the first validation that fails, no longer all of them", "")
 		}

@@ -46,7 +46,7 @@ func TestWhatIsLost(t *testing.T) {
 		{"subjects are conditions", `subjects: [{users: [jane]}], excludeSubjects: [{groups: [admins]}], validations: [` + falseOne + `]`, both, nil},
 		{"links", `links: ["https://x.example"], validations: [` + falseOne + `]`, both, []string{"spec.links"}},
 		{"data", `data: [{name: d, object: {apiVersion: v1, kind: ConfigMap, name: x}}], validations: [` + falseOne + `]`, both, []string{"spec.data"}},
-		{"name, severity and field", `validations: [{name: one, severity: low, fieldPath: spec.x, expression: "false"}]`, both, []string{"spec.validations[0].name", "spec.validations[0].severity", "spec.validations[0].fieldPath"}},
+		{"severity and field, but not the name, which decides nothing", `validations: [{name: one, severity: low, fieldPath: spec.x, expression: "false"}]`, both, []string{"spec.validations[0].severity", "spec.validations[0].fieldPath"}},
 		{"CUE", `validations: [{cue: "validate: valid: true"}, ` + falseOne + `]`, both, []string{"spec.validations[0].cue"}},
 		{"other patches", `mutations: [{patchType: MergePatch, mergePatch: {data: {a: b}}}, ` + patch + `]`, both, []string{"spec.mutations[0].patchType"}},
 		{"a mutation with a name", `mutations: [{name: one, patchType: JSONPatch, jsonPatch: {expression: "[]"}}]`, both, []string{"spec.mutations[0].name"}},

@@ -65,7 +65,7 @@ func TestJSONIsCamelCase(t *testing.T) {
 		"usher check":          {"--verbose", examples + "policies", "../../policytest/testdata/own/policies"},
 		"usher decide":         {"-p", examples + "policies", examples + "objects"},
 		"usher explain":        {"-p", examples + "policies", examples + "objects", "--cost"},
-		"usher simulate":       {"-p", examples + "policies", examples + "objects/pod.yaml", "--cluster", examples + "objects"},
+		"usher simulate":       {"-p", examples + "policies", examples + "objects/pod.yaml", "--cluster-files", examples + "objects"},
 		"usher test":           {"--coverage", "--mutate", examples + "authorization/suite.yaml", examples + "cookbook"},
 		"usher admission lint": {filepath.Join(dir, "admission.yaml")},
 		"usher authz lint":     {filepath.Join(dir, "authorization.yaml")},

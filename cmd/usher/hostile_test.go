@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/cmd/internal/cli/clitest"
+	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
 	"github.com/usher-dev/usher/internal/printable"
 )
 
@@ -71,7 +72,7 @@ func TestHostileTexts(t *testing.T) {
 		"usher library try":     {{"best-practices", "rbac-hygiene", "-f", objects}, {hostile, "-f", objects}, {"best-practices", "-f", files["syntax.yaml"]}},
 		"usher render":          {{policies}, {"--cue", policies}, {broken}, {"--from", files["vap.yaml"]}, {"--from", files["broken-vap.yaml"]}, {"--from", files["syntax.yaml"]}, {"--to", "vap", files["policies/refuses.yaml"]}, {"--to", "vap", policies}, {"--to", hostile, policies}},
 		"usher serve":           {{"-p", hostile}, {"-p", policies, "--bind-address", hostile}},
-		"usher simulate":        {append(own, objects, "--cluster", files["cluster"]), append(own, objects, "--verbose", "--cluster", files["cluster"]), append(own, objects, "--cluster", files["cluster"], "-o", "json"), append(own, hostile)},
+		"usher simulate":        {append(own, objects, "--cluster-files", files["cluster"]), append(own, objects, "--verbose", "--cluster-files", files["cluster"]), append(own, objects, "--cluster-files", files["cluster"], "-o", "json"), append(own, hostile)},
 		"usher test":            {{files["cases"]}, {files["cases"], "-v", "--coverage"}, {files["cases"], "-o", "junit"}, {files["cases"], "-o", "json"}, {files["cases"], "-o", "yaml"}, {files["cases"], "--run", hostile}, {files["syntax.yaml"]}, {hostile}},
 		"usher uninstall":       {{"--kubeconfig", hostile}},
 		"usher version":         {{hostile}, {"--" + hostile}},
@@ -96,6 +97,11 @@ func TestHostileTexts(t *testing.T) {
 			stdout, stderr, _ := execute(t, args)
 			harmless(t, args, stdout)
 			harmless(t, args, stderr)
+			if slices.Contains(args, "sarif") {
+				if err := formattest.SARIF([]byte(stdout)); err != nil {
+					t.Errorf("%q: %v", args, err)
+				}
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
 	"github.com/usher-dev/usher/trial/isolated"
 )
 
@@ -29,8 +30,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "")
 			return nil
 		},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"sarif": validSARIF},
 		RequireExplicitExec: true,
 	})
+}
+
+// validSARIF is the command sarif of scripts: it fails unless the file, such as stdout, is a log that
+// code scanning accepts.
+func validSARIF(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) != 1 {
+		ts.Fatalf("usage: sarif FILE")
+	}
+	if err := formattest.SARIF([]byte(ts.ReadFile(args[0]))); err != nil {
+		ts.Fatalf("%v", err)
+	}
 }
 
 // ask is what scripts call in the place of an API server: ask CA URL [REVIEW] posts a

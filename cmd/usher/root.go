@@ -47,14 +47,15 @@ help says.`,
   usher explain -p policies/ pod.yaml
 
   # what would the API server do, with all webhooks and policies of a cluster?
-  usher simulate pod.yaml --cluster cluster/
+  usher simulate pod.yaml --cluster-files cluster/
 
   # do they do what their test cases say?
   usher test cases/
 
   # enforce them
   usher serve -p policies/`,
-		Args: cli.NoSuchCommand,
+		Version: cli.BuildVersion().String(),
+		Args:    cli.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
@@ -66,6 +67,8 @@ help says.`,
 			root.AddCommand(command)
 		}
 	}
+	root.Flags().Bool("version", false, "print the version")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newVersion(s), newCompletion(s))
 	root.AddCommand(moved("webhook"), moved("crd-conversion-webhook"))
 	return root

@@ -21,7 +21,7 @@ func newVersion(s cli.Streams) *cobra.Command {
 			if output.Value != "text" {
 				return output.Encode(s.Out, v)
 			}
-			_, err := fmt.Fprintf(s.Out, "usher %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			_, err := fmt.Fprintln(s.Out, "usher", v)
 			return err
 		},
 	}

@@ -150,6 +150,11 @@ func (o *Object) compile(
 
 func (o *Object) program(c *spec.Compilation, source admission.Source) *admission.Program {
 	program, problems := admission.CompileWithin(&c.Budget, source)
+	for i := range problems {
+		if !source.Params && strings.Contains(problems[i].What, "undeclared reference to 'params'") {
+			problems[i].Do = "write the params in place, under spec.bindings[].params, or set spec.paramKind for those of other objects: without either there are no params"
+		}
+	}
 	c.Problems = append(c.Problems, problems...)
 	return program
 }

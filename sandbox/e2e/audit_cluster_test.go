@@ -32,10 +32,10 @@ func (r *rig) impersonate(t *testing.T, user string) string {
 	return path
 }
 
-// audit runs usher audit --cluster.
+// audit runs usher audit --from-cluster.
 func (r *rig) audit(t *testing.T, kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	return run(t, append([]string{"audit", "--cluster", "--kubeconfig", kubeconfig}, args...)...)
+	return run(t, append([]string{"audit", "--from-cluster", "--kubeconfig", kubeconfig}, args...)...)
 }
 
 // run runs usher to its end.

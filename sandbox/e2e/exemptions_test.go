@@ -122,6 +122,70 @@ spec:
 	eventually(t, "it is refused again", func() error { return refused("legacy") })
 }
 
+// TestExemptAWorkload writes the exemption of a Deployment in the cluster whose pods are refused: the
+// pods of all of its ReplicaSets are then admitted, and others are not.
+func TestExemptAWorkload(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	ctx := testContext(t)
+	namespace := r.Namespace(t)
+	r.enforce(t, parse(t, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: %[1]q}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]q}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{name: tag, expression: "object.spec.containers.all(c, !c.image.endsWith(':latest'))", message: no latest}]
+`, namespace))
+	const template = `{metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "registry.example/web:latest"}]}}`
+	r.create(t, parse(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: %q}, spec: {selector: {matchLabels: {app: web}}, template: %s}}`, namespace, template))
+	pod := func(owner, hash string) *unstructured.Unstructured {
+		return parse(t, `
+apiVersion: v1
+kind: Pod
+metadata:
+  generateName: %[1]s-%[2]s-
+  namespace: %[3]q
+  labels: {pod-template-hash: %[2]s}
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: %[1]s-%[2]s, uid: 5a1e9b52-0f0e-4d0a-9a39-0a3a5c1b0001, controller: true}]
+spec: {containers: [{name: main, image: "registry.example/web:latest"}]}
+`, owner, hash, namespace)
+	}
+	refused := func(owner, hash string) error {
+		_, err := r.try(ctx, pod(owner, hash))
+		return wantDenied(err, "no latest")
+	}
+	if err := refused("web", "7b6c9d5f48"); err != nil {
+		t.Fatal(err)
+	}
+	written := ""
+	for _, name := range []string{"deployment/web", "deploy/web", "deployments.apps/web"} {
+		stdout, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, name, "-n", namespace, "--reason", "until Friday", "--owner", "shop", "--for", "7d", "--exemption-name", namespace)
+		if code != 0 || !strings.Contains(stdout, "# the pods of Deployment "+namespace+"/web are refused: no latest\n") {
+			t.Fatalf("%s: exit status %d: %s%s", name, code, stdout, stderr)
+		}
+		written = stdout
+	}
+	r.create(t, parse(t, "%s", written))
+	for _, hash := range []string{"7b6c9d5f48", "5d4f8c7b9d"} {
+		eventually(t, "a pod of a rollout", func() error {
+			_, err := r.try(ctx, pod("web", hash))
+			return err
+		})
+	}
+	if err := refused("web-api", "7b6c9d5f48"); err != nil {
+		t.Errorf("the pod of another Deployment: %v", err)
+	}
+	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deployment/gone", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, `deployments.apps "gone" not found`) {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deploymnet/web", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, "did you mean deployments?") {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
+
 // ends lets an exemption end, and waits until the status says so.
 func (r *rig) ends(t *testing.T, client dynamic.ResourceInterface, name string) {
 	t.Helper()

@@ -44,7 +44,7 @@ func TestSimulate(t *testing.T) {
 	}
 	// The live cluster is looked at first: what the requests store is not in it yet.
 	live := s.simulate(t, situations, "--from-cluster", "--kubeconfig="+r.Kubeconfig)
-	copied := s.simulate(t, situations, "--cluster="+folder)
+	copied := s.simulate(t, situations, "--cluster-files="+folder)
 	t.Run("situations", func(t *testing.T) {
 		for _, situation := range situations {
 			t.Run(situation.Name, func(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -243,11 +242,14 @@ func examine(raw []byte, p *places, prefix string) []found {
 		// It describes a folder of policies, and is none.
 		return nil
 	case ours(kind.Group) || isForeign(kind):
-		return []found{examinePolicy(raw, p, prefix)}
+		return []found{examinePolicy(raw, kind, p, prefix)}
 	case isAdmissionPolicy(kind):
 		return []found{unsupported(raw, kind, p.position(prefix, "kind"))}
 	case head.APIVersion == "":
 		return examineUnversioned(head.Kind, func() api.Position { return p.position(prefix, "kind") })
+	}
+	if engine, do := foreignEngine(kind); engine != "" {
+		return []found{ofOtherEngine(raw, kind, engine, do, p.position(prefix, "kind"))}
 	}
 	return nil
 }
@@ -303,31 +305,20 @@ func isAdmissionPolicy(gvk schema.GroupVersionKind) bool {
 // unsupported is an admission policy that nothing would enforce: to ignore it would let through what
 // its author believes to be denied or changed.
 func unsupported(raw []byte, gvk schema.GroupVersionKind, at api.Position) found {
-	var object metav1.PartialObjectMetadata
-	_ = sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &object)
 	return found{
 		at:         at,
-		unreadable: fmt.Errorf("%s %s: Usher does not support %s %s yet, and does not enforce this object", gvk.Kind, object.Name, gvk.GroupVersion(), gvk.Kind),
+		unreadable: fmt.Errorf("%s %s: Usher does not support %s %s yet, and does not enforce this object", gvk.Kind, nameOf(raw), gvk.GroupVersion(), gvk.Kind),
 		do:         "apply it to the cluster, which enforces it, and remove it from the policies of Usher",
 	}
 }
 
-// kindNames are the kinds of policies, with their versions.
-func kindNames() []string {
-	var names []string
-	for _, kind := range api.Kinds() {
-		names = append(names, kind.GroupVersion().String()+" "+kind.Kind)
-	}
-	return names
-}
-
-func examinePolicy(raw []byte, p *places, prefix string) found {
+func examinePolicy(raw []byte, gvk schema.GroupVersionKind, p *places, prefix string) found {
 	locate := func(field string, line, column int) api.Position { return p.inside(prefix, field, line, column) }
 	policy, err := api.Decode(raw)
 	if err != nil {
 		field := ""
 		if errors.Is(err, api.ErrUnknownKind) {
-			field, err = "kind", fmt.Errorf("%w; there are %s", err, strings.Join(kindNames(), ", "))
+			field, err = "kind", fmt.Errorf("%w; %s", err, kindHint(gvk))
 		}
 		if mismatch, ok := errors.AsType[*api.TypeError](err); ok {
 			field = mismatch.Field()

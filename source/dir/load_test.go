@@ -112,9 +112,33 @@ func TestLoad(t *testing.T) {
 			files: map[string]string{"a.yaml": "apiVersion: policy.kcloudlabs.io/v1\nkind: ClusterOverridePolicy\n---\n" +
 				"apiVersion: policy.kcloudlabs.io/v1alpha1\nmetadata: {name: x}\nkind: ClusterPolicy\n---\n{apiVersion: usher.dev/v9, kind: Future}\n"},
 			want: []string{
-				"! a.yaml:2: decode policy.kcloudlabs.io/v1 ClusterOverridePolicy: not a policy kind" + kinds,
+				"! a.yaml:2: decode policy.kcloudlabs.io/v1 ClusterOverridePolicy: not a policy kind; the versions of ClusterOverridePolicy are: policy.kcloudlabs.io/v1alpha1",
 				"! a.yaml:6: decode policy.kcloudlabs.io/v1alpha1 ClusterPolicy: not a policy kind" + kinds,
 				"! a.yaml:8: decode usher.dev/v9 Future: not a policy kind" + kinds,
+			},
+		},
+		{
+			reason: "a kind that is misspelled, or of the other group, gets a suggestion",
+			files: map[string]string{"a.yaml": "{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolciy}\n---\n{apiVersion: usher.dev/v1, kind: objectpolicy}\n---\n" +
+				"{apiVersion: usher.dev/v1alpha1, kind: OverridePolicy}\n"},
+			want: []string{
+				"! a.yaml:1: decode usher.dev/v1alpha1 ClusterObjectPolciy: not a policy kind; did you mean usher.dev/v1alpha1 ClusterObjectPolicy?",
+				"! a.yaml:3: decode usher.dev/v1 objectpolicy: not a policy kind; did you mean usher.dev/v1alpha1 ObjectPolicy?",
+				"! a.yaml:5: decode usher.dev/v1alpha1 OverridePolicy: not a policy kind; did you mean policy.kcloudlabs.io/v1alpha1 OverridePolicy?",
+			},
+		},
+		{
+			reason: "policies of other engines are called what they are; their reports are objects like others",
+			files: map[string]string{"a.yaml": "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: one}\n---\n" +
+				"{apiVersion: v1, kind: List, items: [{apiVersion: policies.kyverno.io/v1alpha1, kind: ValidatingPolicy, metadata: {name: two}}]}\n---\n" +
+				"{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, metadata: {name: three}}\n---\n" +
+				"{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K8sRequiredLabels, metadata: {name: four}}\n---\n" +
+				"{apiVersion: kyverno.io/v1, kind: UpdateRequest}\n---\n{apiVersion: status.gatekeeper.sh/v1beta1, kind: ConstraintPodStatus}\n"},
+			want: []string{
+				"! a.yaml:2: ClusterPolicy one: this is a policy of Kyverno, which Usher does not enforce",
+				"! a.yaml:5: ValidatingPolicy two: this is a policy of Kyverno, which Usher does not enforce",
+				"! a.yaml:7: ConstraintTemplate three: this is a policy of Gatekeeper, which Usher does not enforce",
+				"! a.yaml:9: K8sRequiredLabels four: this is a policy of Gatekeeper, which Usher does not enforce",
 			},
 		},
 		{

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit statuses, which are part of the interface.
@@ -59,7 +60,7 @@ func execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Stream
 		if depth := len(strings.Fields(cmd.CommandPath())) - 1; cmd.HasSubCommands() && len(args) > depth && !strings.HasPrefix(args[depth], "-") {
 			err = NoSuchCommand(cmd, args[depth:])
 		}
-		return &UsageError{Command: cmd.CommandPath(), Err: err}
+		return &UsageError{Command: cmd.CommandPath(), Err: suggestFlags(cmd, err)}
 	})
 	explainArguments(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
@@ -103,6 +104,27 @@ func NoSuchCommand(root *cobra.Command, args []string) error {
 		return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// suggestFlags adds to the error for a flag that does not exist those that may have been meant.
+func suggestFlags(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || len(unknown.GetSpecifiedName()) < 2 {
+		return err
+	}
+	// Cobra finds commands that have similar names.
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	visit := func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			flags.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	}
+	cmd.Flags().VisitAll(visit)
+	near := flags.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(near) == 0 || len(near) > 3 {
+		return err
+	}
+	return fmt.Errorf("%w: did you mean --%s?", err, strings.Join(near, " or --"))
 }
 
 // explainArguments makes every command point to its help when its arguments do not fit.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 )
@@ -12,6 +13,9 @@ type Version struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
+
+// String is the version on one line.
+func (v Version) String() string { return fmt.Sprintf("%s (%s, %s)", v.Version, v.Go, v.Platform) }
 
 // BuildVersion is what the Go tool wrote into the binary.
 func BuildVersion() Version {

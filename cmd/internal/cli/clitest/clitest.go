@@ -41,11 +41,9 @@ func shared() map[string]meaning {
 		"ca-file":           one("", "string", "PEM file with the CA certificates to trust"),
 		"client-cert-file":  one("", "string", "PEM file with the client certificate to present"),
 		"client-key-file":   one("", "string", "PEM file with the private key of --client-cert-file"),
-		// A cluster is in files, or it is that of the kubeconfig.
-		"cluster": {"", []string{"stringArray", "bool"}, []string{"file or folder with", "read the cluster of the kubeconfig; nothing is written to it"}},
-		"color":   one("", "when", "when to use colors"),
-		"context": one("", "string", "context of the kubeconfig (default: the current one)"),
-		"dir":     one("", "string", "folder of the files on the hosts of the API servers"),
+		"color":             one("", "when", "when to use colors"),
+		"context":           one("", "string", "context of the kubeconfig (default: the current one)"),
+		"dir":               one("", "string", "folder of the files on the hosts of the API servers"),
 		// Commands that write do it, those that are about a request are told that it is one.
 		"dry-run":        {"", []string{"bool"}, []string{"mark the request as a dry run", "ask whether the change would be allowed"}},
 		"explain":        one("", "bool", ""),

@@ -11,6 +11,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/rule/authz"
 	simulate "github.com/usher-dev/usher/simulate/authz"
 )
@@ -109,6 +110,9 @@ func (w *World) resource(text string) schema.GroupVersionResource {
 	}
 	if resource.Group == "" {
 		resource.Group = groupOf(resource.Resource)
+		if near := cluster.NearResource(resource.Resource); near != "" {
+			w.warnings = append(w.warnings, fmt.Sprintf("no resource of Kubernetes is called %q: did you mean %s?", resource.Resource, near))
+		}
 	}
 	return resource.WithVersion("")
 }

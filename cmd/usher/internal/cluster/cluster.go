@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -95,15 +96,50 @@ func (f *Flags) rest() (*rest.Config, error) {
 func Find(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
+	if kubeconfig != "" {
+		if _, err := os.Stat(kubeconfig); err != nil {
+			return nil, fmt.Errorf("find cluster: --kubeconfig: %w", err)
+		}
+	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
 	).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("find cluster: there is no kubeconfig: name one with --kubeconfig, or in the environment variable KUBECONFIG")
+		return nil, fmt.Errorf("find cluster: there is no kubeconfig%s: name one with --kubeconfig, or in the environment variable KUBECONFIG", missing(rules))
 	case err != nil:
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
 	config.UserAgent = "usher/" + cli.BuildVersion().Version
 	return config, nil
+}
+
+// NamespaceOf returns the namespace of a context of a kubeconfig, as kubectl has it.
+func NamespaceOf(kubeconfig, context string) string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
+	).Namespace()
+	if err != nil {
+		return "default"
+	}
+	return namespace
+}
+
+// missing names the kubeconfigs that are looked for, and that do not exist.
+func missing(rules *clientcmd.ClientConfigLoadingRules) string {
+	var files []string
+	for _, file := range rules.GetLoadingPrecedence() {
+		if _, err := os.Stat(file); file != "" && errors.Is(err, fs.ErrNotExist) {
+			files = append(files, file)
+		}
+	}
+	switch {
+	case len(files) == 0:
+		return ""
+	case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+		return ": KUBECONFIG names " + strings.Join(files, " and ") + ", which does not exist"
+	}
+	return ": " + strings.Join(files, " and ") + " does not exist"
 }

@@ -111,6 +111,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c := &f.config
 	cli.EndlessWithGrace(cmd)
+	cli.GroupFlags(cmd, flagGroups()...)
 	f.legacy.Register(flags)
 	f.cluster.registerIn(flags)
 	f.authorization.register(flags)

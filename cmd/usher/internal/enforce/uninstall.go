@@ -65,6 +65,10 @@ be reached.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
+			// Every step would fail for the same reason.
+			if _, err := kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil && !Answered(err) {
+				return fmt.Errorf("the cluster does not answer, and nothing was removed: %w", err)
+			}
 			err = errors.Join(Remove(ctx, kube, f.Installation, s.Out), removeReports(ctx, kube.CoreV1().RESTClient(), s.Out))
 			withdraw(ctx, policies, s)
 			if err == nil || !Answered(err) {

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"io"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	usher "github.com/usher-dev/usher"
@@ -40,6 +42,8 @@ type (
 	sarifRule struct {
 		ID               string         `json:"id"`
 		ShortDescription sarifText      `json:"shortDescription"`
+		FullDescription  sarifText      `json:"fullDescription"`
+		Help             sarifText      `json:"help"`
 		Configuration    sarifLevel     `json:"defaultConfiguration"`
 		Properties       map[string]any `json:"properties,omitempty"`
 	}
@@ -69,12 +73,12 @@ type (
 		Properties   map[string]any     `json:"properties,omitempty"`
 	}
 	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
+		Physical sarifPhysical  `json:"physicalLocation"`
 		Logical  []sarifLogical `json:"logicalLocations"`
 	}
 	sarifPhysical struct {
 		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   *sarifRegion  `json:"region,omitempty"`
+		Region   sarifRegion   `json:"region"`
 	}
 	sarifArtifact struct {
 		URI  string `json:"uri"`
@@ -96,6 +100,9 @@ type (
 
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+// maxSARIF is how many results code scanning of GitHub accepts. It rejects a log with more.
+const maxSARIF = 25_000
+
 // SARIF writes a report as a log of SARIF 2.1.0. A rule of it is one part of a policy. Exempted
 // results are suppressed, results that need a request are notApplicable, and kinds that cannot be
 // read are notifications of an invocation that was not successful.
@@ -114,9 +121,15 @@ func SARIF(w io.Writer, r *Report, version string) error {
 	if r.Nothing() {
 		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{NothingAudited}})
 	}
+	results := r.Results
+	if left := len(results) - maxSARIF; left > 0 {
+		results = slices.SortedStableFunc(slices.Values(results), func(a, b Result) int { return cmp.Compare(rank(a.Status), rank(b.Status)) })[:maxSARIF]
+		text := cli.Count(left, "result is", "results are") + " left out, from the least serious: code scanning accepts " + strconv.Itoa(maxSARIF)
+		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications, sarifNotification{"warning", sarifText{text}})
+	}
 	index := map[string]int{}
-	for i := range r.Results {
-		one := &r.Results[i]
+	for i := range results {
+		one := &results[i]
 		id := ruleID(one)
 		at, ok := index[id]
 		if !ok {
@@ -138,9 +151,16 @@ func ruleID(r *Result) string {
 }
 
 func sarifRuleOf(id string, r *Result) sarifRule {
+	help := "Change the object so that it complies, or write an exemption with usher exempt."
+	if r.Policy == (usher.PolicyRef{}) {
+		help = "Usher could not judge these objects: the message says why."
+	}
+	description := strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))
 	about := sarifRule{
 		ID:               id,
-		ShortDescription: sarifText{strings.TrimSpace(policyName(r.Policy) + " " + printable.Line(r.Rule))},
+		ShortDescription: sarifText{description},
+		FullDescription:  sarifText{description},
+		Help:             sarifText{help},
 		Configuration:    sarifLevel{severityLevel(r.Severity)},
 		Properties:       map[string]any{},
 	}
@@ -198,21 +218,28 @@ func severityLevel(s usher.Severity) string {
 	return "error"
 }
 
-// physical is the place in a file. Viewers resolve relative names against the root of the sources.
-func physical(r *Result) *sarifPhysical {
-	if r.File == "" || r.File == "-" {
-		return nil
+// physical is the place in a file. Viewers resolve relative names against the root of the sources, and
+// code scanning of GitHub rejects a log with a result that has no place. An object that is in no file
+// has that at which it would be written.
+func physical(r *Result) sarifPhysical {
+	at := sarifArtifact{Base: "%SRCROOT%"}
+	switch {
+	case r.File == "" && r.Object.Name == "":
+		at.URI = "cluster"
+	case r.File == "":
+		at.URI = relative(path.Join("cluster", printable.Line(r.Object.Namespace), printable.Line(r.Object.Kind), strings.ReplaceAll(printable.Line(r.Object.Name), "/", "_")+".yaml"))
+	case r.File == "-":
+		at.URI = "stdin.yaml"
+	case filepath.IsAbs(r.File):
+		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: filepath.ToSlash(r.File)}).String()}
+	default:
+		at.URI = relative(filepath.ToSlash(r.File))
 	}
-	path := filepath.ToSlash(r.File)
-	at := sarifArtifact{URI: (&url.URL{Path: path}).String(), Base: "%SRCROOT%"}
-	if filepath.IsAbs(r.File) {
-		at = sarifArtifact{URI: (&url.URL{Scheme: "file", Path: path}).String()}
-	}
-	if r.Line == 0 {
-		return &sarifPhysical{Artifact: at}
-	}
-	return &sarifPhysical{Artifact: at, Region: &sarifRegion{r.Line}}
+	return sarifPhysical{Artifact: at, Region: sarifRegion{max(r.Line, 1)}}
 }
+
+// relative returns the URI of a relative path.
+func relative(name string) string { return (&url.URL{Path: name}).String() }
 
 // fingerprint is the same as long as a result is about the same field of the same object.
 func fingerprint(r *Result, id string) string {

@@ -28,6 +28,8 @@ type Input struct {
 	// File is where it comes from; "-" is the standard input.
 	File   string
 	Object map[string]any
+	// Source is where an object of the standard input comes from.
+	Source Source
 	// Review is the request of an AdmissionReview of any version, and the object is nil then.
 	Review *admissionv1.AdmissionRequest
 
@@ -122,7 +124,9 @@ func readInputFile(file string, stdin io.Reader) ([]Input, error) {
 				return nil, fmt.Errorf("read %s: %w", file, err)
 			}
 			for _, in := range found {
-				in.File = file
+				if in.File = file; file == "-" {
+					in.Source = sourceOf(document, in.Object)
+				}
 				inputs = append(inputs, in)
 			}
 		}

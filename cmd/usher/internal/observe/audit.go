@@ -27,6 +27,7 @@ type auditFlags struct {
 	cluster                 bool
 	replicas                replica.Flags
 	namespace, policy       string
+	stdinName               string
 	failOn                  failOn
 	groupBy                 choice
 	output                  cli.OutputFlag
@@ -37,7 +38,7 @@ type auditFlags struct {
 func Audit(s cli.Streams) *cobra.Command {
 	f := auditFlags{failOn: failOn{result.Fail, result.Error}, groupBy: choice{value: "object", allowed: []string{"object", "policy"}}}
 	cmd := &cobra.Command{
-		Use:   "audit [FILES... -p POLICIES | --cluster]",
+		Use:   "audit [FILES... -p POLICIES | --from-cluster]",
 		Short: "Show what policies say of objects that exist",
 		Long: `Audit shows what policies say of objects that exist, as if each were created now.
 
@@ -47,9 +48,11 @@ audits if it is installed with audit.enabled=true. It reaches the replica that a
 auditresults.usher.dev.
 
 With files it judges the objects in them: files, folders, lists, and the output of helm and
-kustomize on the standard input. Policies are those of -p.
+kustomize on the standard input. Policies are those of -p. Results name the template that
+helm, or the file that kustomize with originAnnotations, made an object of; --stdin-name
+says where these are, or what file the standard input is.
 
-With --cluster it reads the cluster itself, without Usher in it: its policies, also those of -p, and all
+With --from-cluster it reads the cluster itself, without Usher in it: its policies, also those of -p, and all
 objects of the kinds that these are for. Nothing is written. With -n it reads one namespace,
 with no more rights than those of a user of that namespace.
 
@@ -66,10 +69,11 @@ for any of the objects, and 2 if policies or objects cannot be used.`,
   usher audit -n shop --policy labels
   usher audit -p policies/ manifests/
   helm template shop chart/ | usher audit -p policies/ -n shop -
-  kustomize build overlays/prod | usher audit -p policies/ -o sarif - > audit.sarif
-  usher audit --cluster
-  usher audit --cluster -n shop -o json | jq '.results[].message'
-  usher audit --cluster --what-if new-policy.yaml
+  helm template deploy/chart | usher audit -p policies/ -o sarif --stdin-name deploy/chart/ - > audit.sarif
+  kustomize build overlays/prod | usher audit -p policies/ -o sarif --stdin-name overlays/prod/ - > audit.sarif
+  usher audit --from-cluster
+  usher audit --from-cluster -n shop -o json | jq '.results[].message'
+  usher audit --from-cluster --what-if new-policy.yaml
   usher audit -p policies/ --fail-on fail,error,warn manifests/`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -83,9 +87,10 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	objects.RegisterFlag(flags, &f.files)
 	policies.RegisterFlag(flags, &f.policies, "")
 	flags.StringArrayVar(&f.whatIf, "what-if", nil, "file or folder with policies that are not in force: show what they would change (repeatable)")
-	flags.BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
+	flags.BoolVar(&f.cluster, "from-cluster", false, "read the cluster of the kubeconfig; nothing is written to it")
 	f.replicas.Register(flags)
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace to audit; with files, that of objects that name none")
+	flags.StringVar(&f.stdinName, "stdin-name", "", "file that the standard input has, for places in the output; with a / at its end, the folder of the Helm chart or the kustomization that made it")
 	flags.StringVar(&f.policy, "policy", "", "show only results of the policies with this name, or NAMESPACE/NAME")
 	f.facts.Register(flags)
 	flags.BoolVar(&f.http, "ask-http", false, "let rules call HTTP services for each object; otherwise rules that do are not judged")
@@ -94,7 +99,7 @@ func (f *auditFlags) register(cmd *cobra.Command) {
 	cli.Offer(cmd, "fail-on", allowedFailures()...)
 	flags.Var(&f.groupBy, "group-by", "how to group the results in text: object or policy")
 	cli.Offer(cmd, "group-by", f.groupBy.allowed...)
-	f.output.Register(cmd, "text", "json", "yaml", "table", "sarif", "markdown", "junit")
+	f.output.Register(cmd, "text", "json", "yaml", "sarif", "markdown", "junit")
 	f.color.Register(cmd)
 }
 
@@ -117,17 +122,19 @@ func (f *auditFlags) validate() error {
 	server, files := len(f.replicas.Servers) > 0, len(f.files) > 0
 	switch {
 	case f.cluster && files:
-		return errors.New("--cluster and files exclude each other")
+		return errors.New("--from-cluster and files exclude each other")
 	case server && (f.cluster || files):
-		return errors.New("--server has results of its own: leave out --cluster and files")
+		return errors.New("--server has results of its own: leave out --from-cluster and files")
 	case f.cluster && len(f.facts.Files) > 0:
-		return errors.New("--cluster excludes --facts, which the cluster has")
+		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	case files && (f.replicas.Kubeconfig != "" || f.replicas.Context != ""):
 		return errors.New("--kubeconfig and --context are for clusters, not for files")
+	case f.stdinName != "" && !slices.Contains(f.files, "-"):
+		return errors.New("--stdin-name is for objects on the standard input: name -")
 	case files && len(f.policies)+len(f.whatIf) == 0:
 		return errors.New("no policies: name a file or folder with -p")
 	case !files && !f.cluster && len(f.policies)+len(f.whatIf)+len(f.facts.Files) > 0:
-		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --cluster; a server has policies of its own")
+		return errors.New("nothing to audit by these policies: name files, - for the standard input, or --from-cluster; a server has policies of its own")
 	}
 	return cli.ReadsStdinOnce(f.files, f.policies, f.whatIf)
 }
@@ -144,7 +151,7 @@ func (f *auditFlags) report(cmd *cobra.Command, s cli.Streams) (*format.Report, 
 
 func (f *auditFlags) print(s cli.Streams, r *format.Report) error {
 	switch f.output.Value {
-	case "text", "table":
+	case "text":
 		return format.Text(s.Out, r, format.Layout{
 			Palette: f.color.Palette(s.Out), Width: cli.Width(s.Out), ByPolicy: f.groupBy.value == "policy",
 		})
@@ -164,7 +171,7 @@ func (f *auditFlags) verdict(cmd *cobra.Command, s cli.Streams, r *format.Report
 		return nil
 	}
 	if r.Nothing() {
-		if f.output.Value != "text" && f.output.Value != "table" {
+		if f.output.Value != "text" {
 			cli.Notef(cmd, s, "warning", format.NothingAudited)
 		}
 		return cli.ErrNegative

@@ -127,7 +127,8 @@ func (f *auditFlags) object(in *objects.Input, kinds *kind.Set) (object, error) 
 	if err != nil {
 		return object{}, fmt.Errorf("%s: %w", in.File, err)
 	}
-	o := object{kind: kindOf(gv.WithKind(name), kinds), tree: in.Object, file: in.File, line: in.Line}
+	o := object{kind: kindOf(gv.WithKind(name), kinds), tree: in.Object}
+	o.file, o.line = f.place(in)
 	metadata, ok := in.Object["metadata"].(map[string]any)
 	if !ok {
 		return object{}, fmt.Errorf("%s: %s has no metadata", in.File, name)
@@ -136,6 +137,22 @@ func (f *auditFlags) object(in *objects.Input, kinds *kind.Set) (object, error) 
 		metadata["namespace"] = f.namespace
 	}
 	return o, nil
+}
+
+// place returns the file of an object, and the lines of its fields in it. Those of templates are not
+// known.
+func (f *auditFlags) place(in *objects.Input) (file string, line func(field string) int) {
+	folder, isFolder := strings.CutSuffix(f.stdinName, "/")
+	switch {
+	case in.File != "-":
+		return in.File, in.Line
+	case f.stdinName != "" && !isFolder:
+		return f.stdinName, in.Line
+	}
+	if source := in.Source.In(folder); source != "" {
+		return source, func(string) int { return 0 }
+	}
+	return in.File, in.Line
 }
 
 // kindOf returns the resource of a kind. Of one that is not known it is the usual plural, and

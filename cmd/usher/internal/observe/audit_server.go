@@ -49,7 +49,7 @@ func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 			return nil, f.explained(r, err)
 		}
 	}
-	return nil, fmt.Errorf("%w; 'usher audit --cluster' audits without a server", without)
+	return nil, fmt.Errorf("%w; 'usher audit --from-cluster' audits without a server", without)
 }
 
 // explained adds what to do about an error.

@@ -57,7 +57,7 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 		Example: `  usher watch
   usher watch --denied -n shop --explain
   usher watch --failed --policy require-team
-  usher watch --as-user jane --kind Deployment --last 1000 --once
+  usher watch --user jane --kind Deployment --last 1000 --once
   usher watch -o json | jq -r 'select(.verdict == "deny") | .user'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,7 +74,7 @@ credentials are the client certificate of the kubeconfig, a token of a ServiceAc
 	}
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the requests to show (default: all)")
 	flags.StringVar(&f.policy, "policy", "", "show only decisions in which this policy made a difference: NAME, NAMESPACE/NAME, KIND/NAME or KIND/NAMESPACE/NAME")
-	flags.StringVar(&f.user, "as-user", "", "show only the requests of this user")
+	flags.StringVar(&f.user, "user", "", "show only the requests of this user")
 	flags.StringVar(&f.kind, "kind", "", "show only requests for objects of this kind, or for this resource, such as Deployment")
 	flags.IntVar(&f.last, "last", 100, "number of past decisions to show first; up to "+strconv.Itoa(recent.Size))
 	flags.BoolVar(&f.once, "once", false, "show the past decisions and exit")

@@ -45,16 +45,25 @@ func (f *clusterFlags) rest() (*rest.Config, error) {
 	return config, nil
 }
 
-// loadedFromCluster returns the policies in files and in the cluster, and the resolver of their
-// facts, which come from the cluster.
-func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
+// connect returns clients of the cluster.
+func (f *clusterFlags) connect() (*serve.Clients, error) {
 	config, err := f.rest()
 	if err != nil {
-		return policies.Set{}, nil, err
+		return nil, err
 	}
 	clients, err := serve.Connect(config)
 	if err != nil {
-		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
+		return nil, fmt.Errorf("--from-cluster: %w", err)
+	}
+	return clients, nil
+}
+
+// loadedFromCluster returns the policies in files and in the cluster, and the resolver of their
+// facts, which come from the cluster.
+func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (policies.Set, fact.Resolver, error) {
+	clients, err := f.connect()
+	if err != nil {
+		return policies.Set{}, nil, err
 	}
 	stored, err := policies.FromCluster(cmd, s, clients.Policies)
 	if err != nil {

@@ -29,10 +29,9 @@ type decideFlags struct {
 	output cli.OutputFlag
 	color  cli.ColorFlag
 
-	// store looks up the objects of --facts.
+	// store looks up the objects of --facts, and set has the policies.
 	store *facts.Store
-	// suspended are the policies that decide nothing.
-	suspended []policies.Suspended
+	set   policies.Set
 }
 
 // Decide returns usher decide.
@@ -57,6 +56,8 @@ what users may do. Policies without proof are not told apart.
 With --server it asks a running webhook in place of policies; that one tells the verdict
 and the changes, but not the rules.
 
+With -o case it writes each decision as a case of 'usher test', to start from.
+
 The exit status is 0 if every object is allowed, 1 if one is denied, and 2 if policies or
 objects cannot be used.`,
 		Example: `  usher decide -p policies/ pod.yaml
@@ -67,11 +68,12 @@ objects cannot be used.`,
   kubectl get pods -A -o yaml | usher decide -p policies/ -
   kubectl get clustervalidatepolicies -o yaml | usher decide -p - pod.yaml
   usher decide -p policies/ review.json -o json | jq '.decisions[].patch'
+  usher decide -p policies/ -o case pod.yaml > case.yaml; usher test case.yaml
   usher decide --server https://127.0.0.1:8443 --ca-file ca.crt pod.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.registerDecision(cmd)
+	f.registerDecision(cmd, "text", "json", "yaml", caseOutput)
 	flags := cmd.Flags()
 	flags.StringVar(&f.server, "server", "", "URL of a running webhook to ask in place of policies")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA certificates to trust; for --server")
@@ -80,9 +82,9 @@ objects cannot be used.`,
 }
 
 // registerDecision adds the flags of commands that evaluate policies and print the results.
-func (f *decideFlags) registerDecision(cmd *cobra.Command) {
+func (f *decideFlags) registerDecision(cmd *cobra.Command, formats ...string) {
 	f.registerInput(cmd)
-	f.output.Register(cmd, "text", "json", "yaml")
+	f.output.Register(cmd, formats...)
 	f.color.Register(cmd)
 }
 
@@ -91,8 +93,6 @@ func (f *decideFlags) registerInput(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	policies.RegisterFlag(flags, &f.policies, "")
 	f.register(cmd, "")
-	cli.DeprecatedFlag(flags, "as", "user")
-	cli.DeprecatedFlag(flags, "as-group", "group")
 	f.facts.Register(flags)
 	f.clusterFlags.registerIn(flags, "; its policies are added to those of -p, and facts come from it")
 	f.limits.RegisterWithTimeout(cmd)
@@ -111,7 +111,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return err
 	}
 	f.store.Assume(namespacesOf(requests))
-	report := decideReport{Suspended: f.suspended}
+	report := decideReport{Suspended: f.set.Suspended()}
 	var late error
 	for _, r := range requests {
 		var j Judgement
@@ -123,7 +123,7 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		report.add(j)
 	}
 	if late == nil || len(report.Decisions) > 0 {
-		if err := f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.server == "") }); err != nil {
+		if err := f.print(s, &report); err != nil {
 			return err
 		}
 	}
@@ -131,6 +131,13 @@ func (f *decideFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 		return cli.ErrNegative
 	}
 	return late
+}
+
+func (f *decideFlags) print(s cli.Streams, report *decideReport) error {
+	if f.output.Value == caseOutput {
+		return f.printCases(s.Out, report)
+	}
+	return f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out), f.server == "") })
 }
 
 func (f *decideFlags) validate() error {
@@ -144,7 +151,7 @@ func (f *decideFlags) validate() error {
 	case len(f.policies) > 0 && f.server != "":
 		return errors.New("-p and --server exclude each other: the webhook has policies of its own")
 	}
-	return cmp.Or(f.validateCluster(), cli.ReadsStdinOnce(f.policies, f.files, f.old))
+	return cmp.Or(f.validateCase(), f.validateCluster(), cli.ReadsStdinOnce(f.policies, f.files, f.old))
 }
 
 // decider returns the decider: the policies, with their rules, or a webhook.
@@ -167,7 +174,7 @@ func (f *decideFlags) loaded(cmd *cobra.Command, s cli.Streams) (policies.Set, f
 		load = f.loadedFromCluster
 	}
 	set, resolver, err := load(cmd, s)
-	f.suspended = set.Suspended()
+	f.set = set
 	return set, resolver, err
 }
 

@@ -17,6 +17,7 @@ type decideReport struct {
 	Decisions []Judgement `json:"decisions"`
 	Allowed   int         `json:"allowed"`
 	Changed   int         `json:"changed"`
+	Warned    int         `json:"warned"`
 	Denied    int         `json:"denied"`
 	// Suspended are the policies that decide nothing.
 	Suspended []policies.Suspended `json:"suspended,omitempty"`
@@ -24,6 +25,9 @@ type decideReport struct {
 
 func (r *decideReport) add(j Judgement) {
 	r.Decisions = append(r.Decisions, j)
+	if j.Allowed && len(j.Warnings) > 0 {
+		r.Warned++
+	}
 	switch {
 	case !j.Allowed:
 		r.Denied++
@@ -48,7 +52,11 @@ func (r *decideReport) print(w io.Writer, p cli.Palette, rules bool) error {
 		}
 	}
 	if len(r.Decisions) > 1 {
-		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, r.Denied)
+		warned := ""
+		if r.Warned > 0 {
+			warned = fmt.Sprintf(", %d warned", r.Warned)
+		}
+		fmt.Fprintf(&b, "\n%s: %d allowed (%d changed%s), %d denied\n", cli.Count(len(r.Decisions), "object", "objects"), r.Allowed, r.Changed, warned, r.Denied)
 	}
 	printSuspended(&b, r.Suspended, p)
 	_, err := io.WriteString(w, b.String())
@@ -86,23 +94,29 @@ func (j *Judgement) print(b *strings.Builder, p cli.Palette, rules bool) error {
 }
 
 func (j *Judgement) verdict(p cli.Palette) string {
+	warned := ""
+	if len(j.Warnings) > 0 {
+		warned = ", " + cli.Paint(p.Yellow, "warned")
+	}
 	switch {
 	case !j.Allowed && j.Code != 0:
 		return cli.Paint(p.Red, fmt.Sprintf("denied (%s, code %d)", j.Phase, j.Code))
 	case !j.Allowed:
 		return cli.Paint(p.Red, fmt.Sprintf("denied (%s)", j.Phase))
 	case j.changed():
-		return cli.Paint(p.Green, "allowed, changed")
+		return cli.Paint(p.Green, "allowed, changed") + warned
 	}
-	return cli.Paint(p.Green, "allowed")
+	return cli.Paint(p.Green, "allowed") + warned
 }
 
 func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
-	if len(j.Rules) == 0 {
-		b.WriteString("  no rule matched\n")
-	}
+	matched := 0
 	for i := range j.Rules {
 		r := &j.Rules[i]
+		if r.fillsIn() {
+			continue
+		}
+		matched++
 		fmt.Fprintf(b, "  %s %s %s", outcome(r, p), r.Policy, r.Rule)
 		if r.PodOf != "" {
 			fmt.Fprintf(b, " (the pod of %s)", printable.Line(r.PodOf))
@@ -115,6 +129,9 @@ func (j *Judgement) printRules(b *strings.Builder, p cli.Palette) {
 		if len(r.Checks) > 1 {
 			printChecks(b, r.Checks)
 		}
+	}
+	if matched == 0 {
+		b.WriteString("  no rule matched\n")
 	}
 	if len(j.NearMatches) == 0 {
 		return
@@ -140,6 +157,9 @@ func below(indent, text string) string {
 }
 
 func outcome(r *ruleResult, p cli.Palette) string {
+	if r.warns() {
+		return cli.Paint(p.Yellow, "warned  ")
+	}
 	word := fmt.Sprintf("%-8s", r.Outcome)
 	if r.Ignored {
 		word += " (ignored)"

@@ -14,6 +14,8 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/policytest"
 	"github.com/usher-dev/usher/rule"
 )
@@ -22,15 +24,17 @@ type exemptFlags struct {
 	decideFlags
 
 	exemption exemptionOptions
-	lasts     time.Duration
+	lasts     cli.Duration
 	until     string
+	// named are objects of the cluster, as KIND/NAME.
+	named []string
 }
 
 // Exempt returns usher exempt.
 func Exempt(s cli.Streams) *cobra.Command {
 	var f exemptFlags
 	cmd := &cobra.Command{
-		Use:   "exempt -p POLICIES -f REFUSED --reason WHY --owner WHO",
+		Use:   "exempt {-p POLICIES -f REFUSED | --from-cluster KIND/NAME} --reason WHY --owner WHO",
 		Short: "Write an exemption for a request that policies refuse",
 		Long: `Exempt decides requests as 'usher decide' does, and prints an exemption for each that is
 refused, as YAML: from the policies that refuse it, and from no more of their validations than
@@ -38,7 +42,12 @@ necessary; for this object, in its namespace; until it expires. It then decides 
 the exemption, and writes only one that helps.
 
 Requests are objects or recorded AdmissionReviews. Without -p and --from-cluster, the files
-are case files of 'usher test', which bring their policies.
+are case files of 'usher test', which bring their policies. With --from-cluster an object of
+the cluster can be named, as for kubectl: deployment/web.
+
+If the pods of a workload are refused, the exemption is for the workload and all of its pods,
+by their owner: rollouts and jobs that follow have it, too. So is the exemption of a pod that
+has an owner. Anyone who may create pods in the namespace can name an owner.
 
 A ClusterPolicyExemption counts for every policy. With --namespaced it is a PolicyExemption,
 for policies with namespaceExemptions: Allow. Who applies it needs the verb exempt on each
@@ -49,7 +58,8 @@ it is for all objects with the same generateName.
 
 The exit status is 0 if exemptions were written, 1 if no request is refused or no exemption
 helps, and 2 if policies or objects cannot be used.`,
-		Example: `  usher exempt -p policies/ -f pod.yaml --reason "image is rebuilt in May" --owner team-a --for 168h
+		Example: `  usher exempt -p policies/ -f pod.yaml --reason "image is rebuilt in May" --owner team-a --for 7d
+  usher exempt --from-cluster deployment/web -n shop --reason "until the next release" --owner team-a
   usher exempt --from-cluster -f refused.yaml --reason migration --owner team-a --until 2030-01-31 | kubectl apply -f -
   usher exempt -p policies/ -f pod.yaml --image 'registry.example/legacy:*' --reason legacy --owner team-a
   usher exempt -p policies/ -f review.json --namespaced --action Warn --reason pilot --owner team-a
@@ -62,7 +72,8 @@ helps, and 2 if policies or objects cannot be used.`,
 	x := &f.exemption
 	flags.StringVar(&x.reason, "reason", "", "why the exemption is needed")
 	flags.StringVar(&x.owner, "owner", "", "whom to ask about the exemption")
-	flags.DurationVar(&f.lasts, "for", 7*24*time.Hour, "how long the exemption lasts from now on")
+	f.lasts = cli.Duration(7 * 24 * time.Hour)
+	flags.Var(&f.lasts, "for", "how long the exemption lasts from now on, such as 7d or 36h")
 	flags.StringVar(&f.until, "until", "", "when the exemption expires: a date, or a time such as 2030-01-31T12:00:00Z; in place of --for")
 	flags.BoolVar(&x.namespaced, "namespaced", false, "write a PolicyExemption in the namespace of the object")
 	flags.StringVar(&x.action, "action", string(v1alpha1.ExemptionActionSkip), "what follows instead of the denial: Skip, Warn or Audit")
@@ -72,9 +83,16 @@ helps, and 2 if policies or objects cannot be used.`,
 	return cmd
 }
 
+// longestExemption is how long exemptions may last by default.
+const longestExemption = 90 * 24 * time.Hour
+
 func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
-	if err := cmp.Or(f.complete(args), f.validate(), f.ends(time.Now())); err != nil {
+	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validate(), f.ends(time.Now())); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
+	}
+	if until := time.Until(f.exemption.expires); until > longestExemption+time.Minute {
+		cli.Notef(cmd, s, "warning", "the exemption would last for %d days: Usher does not admit more than %d, unless --max-exemption-duration of its servers is longer",
+			int(until.Round(24*time.Hour).Hours()/24), int(longestExemption.Hours()/24))
 	}
 	deciding, err := f.deciding(cmd, s)
 	if err != nil {
@@ -107,8 +125,8 @@ func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) erro
 
 func (f *exemptFlags) validate() error {
 	switch {
-	case len(f.files) == 0:
-		return errors.New("no objects: name a file with -f, or - for the standard input")
+	case len(f.files)+len(f.named) == 0:
+		return errors.New("no objects: name a file with -f, or - for the standard input, or an object of the cluster as KIND/NAME with --from-cluster")
 	case f.exemption.reason == "":
 		return errors.New("--reason is missing: say why the exemption is needed")
 	case f.exemption.owner == "":
@@ -121,7 +139,7 @@ func (f *exemptFlags) validate() error {
 
 // ends determines when the exemptions end.
 func (f *exemptFlags) ends(now time.Time) error {
-	end := now.Add(f.lasts)
+	end := now.Add(time.Duration(f.lasts))
 	if f.until != "" {
 		var err error
 		if end, err = time.Parse(time.RFC3339, f.until); err != nil {
@@ -139,8 +157,10 @@ func (f *exemptFlags) ends(now time.Time) error {
 
 // A decided is one request that can be decided again with an exemption.
 type decided struct {
-	about  string
-	decide func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error)
+	about string
+	// workload is what makes the pods that the request is for; nil if nothing does.
+	workload *workload
+	decide   func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error)
 }
 
 // deciding returns the requests of the command line.
@@ -152,37 +172,74 @@ func (f *exemptFlags) deciding(cmd *cobra.Command, s cli.Streams) ([]decided, er
 	if err != nil {
 		return nil, err
 	}
-	questions, err := f.requests(cmd, s)
+	var questions []Question
+	if len(f.files) > 0 {
+		if questions, err = f.requests(cmd, s); err != nil {
+			return nil, err
+		}
+	}
+	stored, err := f.stored(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
+	questions = append(questions, stored...)
 	f.store.Assume(namespacesOf(questions))
 	all := make([]decided, len(questions))
 	for i, q := range questions {
-		all[i] = decided{about: aboutRequest(q.Request), decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
-			with := set
-			for _, policy := range more {
-				var errs []rule.Problem
-				var err error
-				if with, errs, err = with.With(ctx, policy); err != nil {
-					return nil, usher.Decision{}, err
-				}
-				if len(errs) > 0 {
-					return nil, usher.Decision{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
-				}
-			}
-			j, err := judgeWithin(ctx, f.limits.Timeout(), with.Decider(facts), with.Rules, q)
-			if err != nil {
-				return nil, usher.Decision{}, err
-			}
-			if len(j.asked) == 0 {
-				return nil, usher.Decision{}, errors.New(j.Message)
-			}
-			last := j.asked[len(j.asked)-1]
-			return last.request, last.decision, nil
-		}}
+		if all[i], err = f.decided(cmd.Context(), set, facts, q); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
+}
+
+// decided returns a request that can be decided again. A workload whose pods are refused is decided
+// with the request that creates one of them.
+func (f *exemptFlags) decided(ctx context.Context, set policies.Set, facts fact.Resolver, q Question) (decided, error) {
+	d := decided{about: aboutRequest(q.Request), workload: ownerOf(q.Request), decide: f.deciderOf(set, facts, q)}
+	w, created := workloadOf(q.Request)
+	if w == nil {
+		return d, nil
+	}
+	ofPod := f.deciderOf(set, facts, Question{File: q.File, Request: created})
+	_, decision, err := ofPod(ctx)
+	if err != nil || decision.Verdict != usher.Deny {
+		return d, err
+	}
+	alone := d.decide
+	return decided{about: d.about, workload: w, decide: func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+		r, decision, err := alone(ctx, more...)
+		if err != nil || decision.Verdict == usher.Deny {
+			return r, decision, err
+		}
+		return ofPod(ctx, more...)
+	}}, nil
+}
+
+// deciderOf returns what decides a request with more policies.
+func (f *exemptFlags) deciderOf(set policies.Set, facts fact.Resolver, q Question) func(context.Context, ...api.Policy) (*usher.Request, usher.Decision, error) {
+	return func(ctx context.Context, more ...api.Policy) (*usher.Request, usher.Decision, error) {
+		with := set
+		for _, policy := range more {
+			var errs []rule.Problem
+			var err error
+			if with, errs, err = with.With(ctx, policy); err != nil {
+				return nil, usher.Decision{}, err
+			}
+			if len(errs) > 0 {
+				return nil, usher.Decision{}, fmt.Errorf("%w: %s", errNoHelp, errs[0].Text())
+			}
+		}
+		j, err := judgeWithin(ctx, f.limits.Timeout(), with.Decider(facts), with.Rules, q)
+		if err != nil {
+			return nil, usher.Decision{}, err
+		}
+		if len(j.asked) == 0 {
+			return nil, usher.Decision{}, errors.New(j.Message)
+		}
+		last := j.asked[len(j.asked)-1]
+		return last.request, last.decision, nil
+	}
 }
 
 // cases returns the requests of case files.

@@ -34,6 +34,7 @@ type exemptionOptions struct {
 
 // An exemption is one that helps, and the denial that it is for.
 type exemption struct {
+	// about says what is refused.
 	about, refusal string
 	tree           map[string]any
 }
@@ -56,13 +57,16 @@ func (d *decided) exempt(ctx context.Context, o exemptionOptions) (exemption, er
 	if decision.Verdict != usher.Deny {
 		return exemption{}, errAllowed
 	}
-	x := exemption{about: aboutRequest(r), refusal: decision.Message}
+	x := exemption{about: aboutRequest(r) + " is refused", refusal: decision.Message}
+	if d.workload != nil && r.Kind.Kind == "Pod" {
+		x.about = oneLine("the pods of "+d.workload.String()) + " are refused"
+	}
 	if o.namespaced && !inNamespace(r) {
 		return exemption{}, fmt.Errorf("%w: the object has no namespace, so that a PolicyExemption cannot be for it; leave out --namespaced", errNoHelp)
 	}
 	var refs []exemptRef
 	for extend(&refs, decision.Findings) {
-		if x.tree, err = o.tree(r, refs); err != nil {
+		if x.tree, err = o.tree(r, refs, d.workload); err != nil {
 			return exemption{}, err
 		}
 		policy, err := policyOf(x.tree)
@@ -156,17 +160,22 @@ func refusing(f *usher.Finding) []string {
 	return all
 }
 
-// tree returns the exemption of a request from policies, as narrow as possible.
-func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef) (map[string]any, error) {
+// tree returns the exemption of a request from policies, as narrow as possible. With a workload it
+// is for this one and all of its pods.
+func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef, w *workload) (map[string]any, error) {
 	name, generated, err := nameAndPrefix(r)
 	if err != nil {
 		return nil, err
+	}
+	rules := []any{resourceRule(r, name)}
+	if w != nil {
+		name, generated, rules = w.name, "", w.rules()
 	}
 	metadata := map[string]any{"name": o.name}
 	if o.name == "" {
 		metadata["name"] = validName(refs[0].name + "-" + strings.TrimSuffix(name+generated, "-"))
 	}
-	match := map[string]any{"resourceRules": []any{resourceRule(r, name)}}
+	match := map[string]any{"resourceRules": rules}
 	kind := "ClusterPolicyExemption"
 	switch {
 	case o.namespaced:
@@ -178,7 +187,10 @@ func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef) (map[string]
 		"policyRefs": policyRefs(refs), "matchConstraints": match,
 		"reason": o.reason, "owner": o.owner, "expiresAt": o.expires.Format(time.RFC3339),
 	}
-	if name == "" && generated != "" {
+	switch {
+	case w != nil:
+		spec["matchConditions"] = []any{w.condition()}
+	case name == "" && generated != "":
 		spec["matchConditions"] = []any{map[string]any{
 			"name": "generated-name", "expression": "object.metadata.?generateName.orValue('') == " + strconv.Quote(generated),
 		}}
@@ -330,7 +342,7 @@ func printExemptions(w io.Writer, written []exemption) error {
 // title is the first line of an exemption: the denial that it is for.
 func (x *exemption) title() string {
 	if x.refusal == "" {
-		return x.about + " is refused"
+		return x.about
 	}
-	return x.about + " is refused: " + oneLine(x.refusal)
+	return x.about + ": " + oneLine(x.refusal)
 }

@@ -67,7 +67,7 @@ objects or cases cannot be used.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.registerDecision(cmd)
+	f.registerDecision(cmd, "text", "json", "yaml")
 	cmd.Flags().StringVar(&f.policy, "policy", "", "explain only the policies with this name, or NAMESPACE/NAME")
 	cmd.Flags().BoolVar(&f.cost, "cost", false, "measure the time and memory that each rule takes")
 	return cmd
@@ -144,7 +144,7 @@ func (f *explainFlags) explainObjects(cmd *cobra.Command, report *explainReport,
 		return err
 	}
 	f.store.Assume(namespacesOf(requests))
-	for _, one := range f.suspended {
+	for _, one := range f.set.Suspended() {
 		if f.policy == "" || of(one.Policy, f.policy) {
 			report.Suspended = append(report.Suspended, one)
 		}

@@ -3,8 +3,10 @@ package try
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -53,6 +55,16 @@ type ruleResult struct {
 	Error string `json:"error,omitempty"`
 }
 
+// fillsIn reports whether the rule is that of API servers, which fill in the namespace of the request.
+func (r *ruleResult) fillsIn() bool {
+	return r.Policy == (usher.PolicyRef{}) && r.Outcome == usher.Changed
+}
+
+// warns reports whether the rule passed with a warning.
+func (r *ruleResult) warns() bool {
+	return r.Outcome == usher.Passed && slices.ContainsFunc(r.Checks, func(c usher.Check) bool { return slices.Contains(c.Actions, usher.ActWarn) })
+}
+
 // A nearMatch is a rule that would match except for its most specific clauses.
 type nearMatch struct {
 	Phase    usher.Phase     `json:"phase"`
@@ -91,6 +103,10 @@ func Judge(ctx context.Context, d usher.Decider, rules []rule.Rule, q Question) 
 		}
 		validation.Object = usher.TreeObject(patched)
 		j.Patch, j.Result = mutation.Patch, patched
+		if slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.fillsIn() }) {
+			j.before = filledIn(subject, patched)
+			j.Name = nameOf(j.before)
+		}
 	}
 	result := subject
 	if j.Result != nil {
@@ -178,8 +194,25 @@ func (j *Judgement) deny(phase usher.Phase, d usher.Decision) {
 	j.Phase, j.Code, j.Reason, j.Message = phase, d.Code, d.Reason, d.Message
 }
 
-// changed reports whether the object has changed.
-func (j *Judgement) changed() bool { return j.Result != nil && !reflect.DeepEqual(j.before, j.Result) }
+// changed reports whether policies have changed the object. The namespace that the request fills in
+// is no change.
+func (j *Judgement) changed() bool {
+	return j.Result != nil && !reflect.DeepEqual(j.before, j.Result)
+}
+
+// filledIn returns an object with the namespace that the result has, if the object has none.
+func filledIn(object, result map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	filled, _ := result["metadata"].(map[string]any)
+	if namespace, ok := filled["namespace"]; ok && metadata["namespace"] == nil {
+		object, metadata = maps.Clone(object), maps.Clone(metadata)
+		if metadata == nil {
+			metadata = map[string]any{}
+		}
+		metadata["namespace"], object["metadata"] = namespace, metadata
+	}
+	return object
+}
 
 func undecided(err error) usher.Decision {
 	d := usher.Denied("no decision: %v", err)

@@ -3,7 +3,6 @@ package try
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,8 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/library"
+	"github.com/usher-dev/usher/rule"
 )
 
 type libraryFlags struct {
@@ -24,44 +23,43 @@ type libraryFlags struct {
 	clusterFlags
 	packs.Flags
 
-	cluster bool
-	facts   facts.Flags
-	limits  policies.Limits
-	output  cli.OutputFlag
-	color   cli.ColorFlag
+	facts  facts.Flags
+	limits policies.Limits
+	output cli.OutputFlag
+	color  cli.ColorFlag
 }
 
 // Library returns usher library try.
 func Library(s cli.Streams) *cobra.Command {
 	var f libraryFlags
 	cmd := &cobra.Command{
-		Use:   "try PACK|POLICY... [-f OBJECTS | --cluster]",
+		Use:   "try PACK|POLICY... [-f OBJECTS] [--from-cluster]",
 		Short: "Say what policies of packs would refuse and change, before they are installed",
 		Long: `Try decides objects by policies of packs as if these denied what they warn of, and by no
 others. It prints what each policy says about each object, and a table with how many
-objects it would refuse or change in which namespace.
+objects it would refuse or change in which namespace. A policy for pods admits a workload
+with a warning, and refuses its pods: these are counted apart.
 
 Some policies read other objects, such as the Namespace: --facts names files with those
 that exist, and with --from-cluster they come from a cluster. Nothing is written to it.
 
-With --cluster the objects are those of a cluster, of all kinds that the policies are for,
-as if each were created now: see 'usher audit'. With -n these are the objects of one
-namespace, for which the rights of a user of that namespace suffice.
+With --from-cluster and without -f the objects, too, are those of the cluster, of all kinds
+that the policies are for, as if each were created now: see 'usher audit'. With -n these are
+the objects of one namespace, for which the rights of a user of that namespace suffice.
 
 The exit status is 0 if nothing would be refused, 1 if something would be, a policy fails or
 a kind cannot be read, and 2 if policies or objects cannot be used.`,
 		Example: `  usher library try pod-security-restricted -f deployment.yaml
   usher library try supply-chain networking -f manifests/ --params 'registries=[registry.acme.example]'
-  usher library try pod-security-baseline --cluster
-  usher library try supply-chain --cluster -n shop -o json | jq '.policies'
+  usher library try pod-security-baseline --from-cluster
+  usher library try supply-chain --from-cluster -n shop -o json | jq '.policies'
   helm template shop chart/ | usher library try reliability -f - --from-cluster`,
 		ValidArgsFunction: f.Complete,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.requestFlags.register(cmd, "")
-	cmd.Flags().Lookup("namespace").Usage = "namespace of the request; for objects that have none, or with --cluster the one to read"
-	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it")
-	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "read the cluster of the kubeconfig; nothing is written to it; the objects are its own")
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the request; for objects that have none, or the one to read --from-cluster"
+	f.clusterFlags.registerIn(cmd.Flags(), "; facts come from it, and objects without -f")
 	f.Flags.Register(cmd)
 	f.RegisterSettings(cmd)
 	f.limits.RegisterTimeout(cmd)
@@ -87,8 +85,8 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 	if err != nil {
 		return err
 	}
-	report := newLibraryReport(chosen)
-	if f.cluster {
+	report := newLibraryReport(chosen, set.Rules)
+	if f.readsObjects() {
 		err = f.tryCluster(cmd, s, set, report)
 	} else {
 		err = f.tryFiles(cmd, s, set, report)
@@ -97,7 +95,7 @@ func (f *libraryFlags) run(cmd *cobra.Command, s cli.Streams, args []string) err
 		return err
 	}
 	err = f.output.Report(s.Out, report, func() error { return report.print(s.Out, f.color.Palette(s.Out)) })
-	if err == nil && report.Refused+len(report.Unread) > 0 {
+	if err == nil && report.Refused+report.RefusedPods+len(report.Unread) > 0 {
 		return cli.ErrNegative
 	}
 	return err
@@ -128,14 +126,13 @@ func (f *libraryFlags) tryFiles(cmd *cobra.Command, s cli.Streams, set policies.
 }
 
 func (f *libraryFlags) validate(cmd *cobra.Command, args []string) error {
-	if f.cluster {
-		return f.validateReading(cmd, args)
-	}
 	switch {
 	case len(args) == 0:
 		return errNoPolicies
+	case f.readsObjects():
+		return validateReading(cmd)
 	case len(f.files) == 0:
-		return errors.New("no objects: name a file or folder with -f, or - for the standard input, or read a cluster with --cluster")
+		return errors.New("no objects: name a file or folder with -f, or - for the standard input, or read a cluster with --from-cluster")
 	case f.fromCluster && len(f.facts.Files) > 0:
 		return errors.New("--from-cluster excludes --facts, which the cluster has")
 	}
@@ -148,13 +145,9 @@ func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
 		known, resolver, err := f.facts.Load()
 		return resolver, known, err
 	}
-	config, err := f.rest()
+	clients, err := f.connect()
 	if err != nil {
 		return nil, nil, err
-	}
-	clients, err := serve.Connect(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
@@ -169,9 +162,11 @@ type libraryReport struct {
 	Read int `json:"read"`
 	// Policies are the policies with something to say, in the order of the packs, by namespace.
 	Policies []triedPolicy `json:"policies"`
-	// Refused and Changed are numbers of objects.
-	Refused int `json:"refused"`
-	Changed int `json:"changed"`
+	// Refused, RefusedPods and Changed are numbers of objects: those that would be refused, those that
+	// would be admitted and whose pods would be refused, and those that would be changed.
+	Refused     int `json:"refused"`
+	RefusedPods int `json:"refusedPods"`
+	Changed     int `json:"changed"`
 	// Tried is how many policies were tried.
 	Tried int `json:"tried"`
 	// MissingFacts are objects that policies read and that are not known.
@@ -182,6 +177,7 @@ type libraryReport struct {
 	NotJudged []judge.Unjudged `json:"notJudged,omitempty"`
 
 	order map[string]int
+	rules []rule.Rule
 }
 
 type triedObject struct {
@@ -200,18 +196,22 @@ type said struct {
 	Message    string         `json:"message"`
 	// Failed says that the policy has no result, and why is the message.
 	Failed bool `json:"failed,omitempty"`
+	// OfPods says that the pods would be refused which the object has made, and not the object.
+	OfPods bool `json:"ofPods,omitempty"`
 }
 
 // A triedPolicy is how many objects of a namespace a policy would refuse or change.
 type triedPolicy struct {
-	Policy    string `json:"policy"`
-	Namespace string `json:"namespace,omitempty"`
-	Refused   int    `json:"refused"`
-	Changed   int    `json:"changed"`
+	Policy      string `json:"policy"`
+	Namespace   string `json:"namespace,omitempty"`
+	Refused     int    `json:"refused"`
+	RefusedPods int    `json:"refusedPods"`
+	Changed     int    `json:"changed"`
 }
 
-func newLibraryReport(chosen []library.Policy) *libraryReport {
-	r := &libraryReport{Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
+// newLibraryReport returns an empty report about policies, which compile to rules.
+func newLibraryReport(chosen []library.Policy, rules []rule.Rule) *libraryReport {
+	r := &libraryReport{rules: rules, Objects: []triedObject{}, Policies: []triedPolicy{}, Tried: len(chosen), order: map[string]int{}}
 	for i := range chosen {
 		r.order[chosen[i].Name] = i
 	}

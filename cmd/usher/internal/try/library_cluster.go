@@ -15,23 +15,24 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 )
 
-// validateReading checks the flags of --cluster, which excludes those about objects of files.
-func (f *libraryFlags) validateReading(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return errNoPolicies
-	}
+// readsObjects reports whether the objects are those of a cluster.
+func (f *libraryFlags) readsObjects() bool { return f.fromCluster && len(f.files) == 0 }
+
+// validateReading checks the flags of a command that reads objects from a cluster, which excludes
+// those about objects of files.
+func validateReading(cmd *cobra.Command) error {
 	var err error
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Changed && !slices.Contains(readingFlags(), flag.Name) {
-			err = fmt.Errorf("--cluster and --%s exclude each other: the objects and facts are those of the cluster, as if each was created now", flag.Name)
+			err = fmt.Errorf("--%s is for objects of files, which -f names: without -f the objects and facts are those of the cluster, as if each was created now", flag.Name)
 		}
 	})
 	return err
 }
 
-// readingFlags are the flags that go with --cluster.
+// readingFlags are the flags that go with objects of a cluster.
 func readingFlags() []string {
-	return []string{"cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "policy-timeout"}
+	return []string{"from-cluster", "kubeconfig", "context", "namespace", "packs", "params", "action", "output", "color", "policy-timeout"}
 }
 
 var errNoPolicies = errors.New("name packs or policies: 'usher library list' has their names")
@@ -77,6 +78,6 @@ func (o *triedObject) add(r *result.Result) {
 	case r.Status == result.Warn && len(r.Actions) == 0:
 		o.Changes = append(o.Changes, r.Policy.Name)
 	default:
-		o.Says = append(o.Says, said{r.Policy.Name, r.Validation, r.Severity, r.Field, r.Message, r.Status == result.Error})
+		o.Says = append(o.Says, said{Policy: r.Policy.Name, Validation: r.Validation, Severity: r.Severity, Field: r.Field, Message: r.Message, Failed: r.Status == result.Error})
 	}
 }

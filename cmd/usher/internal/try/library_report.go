@@ -8,9 +8,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/rule"
 )
 
 // add adds what the policies say about one object.
@@ -20,10 +24,10 @@ func (r *libraryReport) add(j *Judgement) {
 		o.Says = append(o.Says, said{Message: cmp.Or(j.Message, j.Reason), Failed: true})
 	}
 	for i := range j.Rules {
-		rule := &j.Rules[i]
-		o.Says = append(o.Says, saysOf(rule)...)
-		if rule.Outcome == usher.Changed {
-			o.Changes = append(o.Changes, rule.Policy.Name)
+		heard := &j.Rules[i]
+		o.Says = append(o.Says, saysOf(heard)...)
+		if heard.Outcome == usher.Changed && heard.Policy.Name != "" {
+			o.Changes = append(o.Changes, heard.Policy.Name)
 		}
 	}
 	r.addTried(&o)
@@ -31,17 +35,53 @@ func (r *libraryReport) add(j *Judgement) {
 
 // addTried adds an object, and counts it once for each policy.
 func (r *libraryReport) addTried(o *triedObject) {
+	for i := range o.Says {
+		o.Says[i].OfPods = r.onlyPods(o.Says[i].Policy, o.Name)
+	}
 	r.Objects = append(r.Objects, *o)
-	if len(o.Says) > 0 {
-		r.Refused++
+	says := func(policy string, ofPods bool) int {
+		return one(slices.ContainsFunc(o.Says, func(s said) bool { return s.OfPods == ofPods && (policy == "" || s.Policy == policy) }))
 	}
-	if len(o.Changes) > 0 {
-		r.Changed++
-	}
+	r.Refused += says("", false)
+	r.RefusedPods += says("", true)
+	r.Changed += one(len(o.Changes) > 0)
 	for policy := range r.order {
-		refused := slices.ContainsFunc(o.Says, func(s said) bool { return s.Policy == policy })
-		r.count(policy, o.Name.Namespace, refused, slices.Contains(o.Changes, policy))
+		r.count(triedPolicy{policy, o.Name.Namespace, says(policy, false), says(policy, true), one(slices.Contains(o.Changes, policy))})
 	}
+}
+
+// one is 1 for what is true.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// onlyPods reports whether a policy is for the pods of a workload, and not for the workload: what it
+// says about that is a warning.
+func (r *libraryReport) onlyPods(policy string, o objectName) bool {
+	kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+	workload, ok := podtemplate.Of(kind.GroupKind())
+	if !ok {
+		return false
+	}
+	creation := usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Kind: kind, Resource: kind.GroupVersion().WithResource(workload.Resource),
+		Namespace: o.Namespace, Name: o.Name,
+	}
+	warns := false
+	for i := range r.rules {
+		of := &r.rules[i]
+		switch {
+		case of.Policy.Name != policy:
+		case of.Pod != nil && of.Pod.Warns:
+			warns = true
+		case slices.ContainsFunc(of.Match.Resources, func(m rule.ResourceMatch) bool { return m.Matches(&creation) }):
+			return false
+		}
+	}
+	return warns
 }
 
 // unread adds why a kind cannot be read, once for all policies.
@@ -52,37 +92,35 @@ func (r *libraryReport) unread(why string) {
 }
 
 // saysOf returns what one rule says.
-func saysOf(rule *ruleResult) []said {
-	if rule.Error != "" {
-		return []said{{Policy: rule.Policy.Name, Message: rule.Error, Failed: true}}
+func saysOf(of *ruleResult) []said {
+	if of.Error != "" {
+		return []said{{Policy: of.Policy.Name, Message: of.Error, Failed: true}}
 	}
 	var all []said
-	for _, c := range rule.Checks {
+	for _, c := range of.Checks {
 		if len(c.Actions) > 0 || c.Failed {
-			all = append(all, said{rule.Policy.Name, c.Validation, c.Severity, c.Field, c.Message, c.Failed})
+			all = append(all, said{Policy: of.Policy.Name, Validation: c.Validation, Severity: c.Severity, Field: c.Field, Message: c.Message, Failed: c.Failed})
 		}
 	}
-	if len(all) == 0 && rule.Outcome == usher.Rejected {
-		all = append(all, said{Policy: rule.Policy.Name, Message: rule.Message})
+	if len(all) == 0 && of.Outcome == usher.Rejected {
+		all = append(all, said{Policy: of.Policy.Name, Message: of.Message})
 	}
 	return all
 }
 
-func (r *libraryReport) count(policy, namespace string, refused, changed bool) {
-	if !refused && !changed {
+// count adds what a policy says about one object to the table.
+func (r *libraryReport) count(row triedPolicy) {
+	if row.Refused+row.RefusedPods+row.Changed == 0 {
 		return
 	}
-	i := slices.IndexFunc(r.Policies, func(p triedPolicy) bool { return p.Policy == policy && p.Namespace == namespace })
+	i := slices.IndexFunc(r.Policies, func(p triedPolicy) bool { return p.Policy == row.Policy && p.Namespace == row.Namespace })
 	if i < 0 {
-		i = len(r.Policies)
-		r.Policies = append(r.Policies, triedPolicy{Policy: policy, Namespace: namespace})
+		r.Policies = append(r.Policies, row)
+		return
 	}
-	if refused {
-		r.Policies[i].Refused++
-	}
-	if changed {
-		r.Policies[i].Changed++
-	}
+	r.Policies[i].Refused += row.Refused
+	r.Policies[i].RefusedPods += row.RefusedPods
+	r.Policies[i].Changed += row.Changed
 }
 
 // finish sorts the table. Namespaces that are not known are no hint: they have no labels then.
@@ -110,17 +148,21 @@ func (r *libraryReport) print(w io.Writer, p cli.Palette) error {
 	if len(r.Policies) > 0 {
 		b.WriteByte('\n')
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD CHANGE")
+		fmt.Fprintln(table, "POLICY\tNAMESPACE\tWOULD REFUSE\tWOULD REFUSE PODS\tWOULD CHANGE")
 		for _, row := range r.Policies {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.Changed)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", row.Policy, cmp.Or(printable.Line(row.Namespace), "-"), row.Refused, row.RefusedPods, row.Changed)
 		}
 		if err := table.Flush(); err != nil {
 			return err
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%s tried on %s: %d would be refused, %d changed\n",
-		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, r.Changed)
+	pods := ""
+	if r.RefusedPods > 0 {
+		pods = fmt.Sprintf(" the pods of %d would be refused,", r.RefusedPods)
+	}
+	fmt.Fprintf(&b, "%s tried on %s: %d would be refused,%s %d changed\n",
+		cli.Count(r.Tried, "policy", "policies"), cli.Count(r.Read, "object", "objects"), r.Refused, pods, r.Changed)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -149,8 +191,11 @@ func (o *triedObject) print(b *strings.Builder, p cli.Palette) {
 	fmt.Fprintln(b, cli.Paint(p.Bold, printable.Line(o.Name.String())))
 	for _, s := range o.Says {
 		word, colour := "would refuse", p.Red
-		if s.Failed {
+		switch {
+		case s.Failed:
 			word, colour = "fails", p.Yellow
+		case s.OfPods:
+			word = "would refuse its pods"
 		}
 		text := s.Message
 		if s.Field != "" {

@@ -47,12 +47,12 @@ type simulateFlags struct {
 func Simulate(s cli.Streams) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
-		Use:   "simulate OBJECTS... --cluster DIR",
+		Use:   "simulate OBJECTS... --cluster-files DIR",
 		Short: "Show what an API server would do with objects, step by step",
 		Long: `Simulate runs the admission chain of the API server itself, without an API server: it takes
 the webhook configurations, ValidatingAdmissionPolicies and MutatingAdmissionPolicies with
 their bindings and parameters, the namespaces and the custom kinds that it finds in a folder
-(--cluster), or reads from a cluster that it does not change (--from-cluster).
+(--cluster-files), or reads from a cluster that it does not change (--from-cluster).
 
 It prints every step in order: whether a webhook or policy was asked and which rule,
 selector or condition decided that, what it changed, warned of and refused, the second round
@@ -61,7 +61,7 @@ that a client would get.
 
 Webhooks are called at their URL. One that is a Service is called where --service-url says;
 without that nobody answers, and its failurePolicy decides. With -p POLICIES those of
-Usher are answered in process; a --cluster without a registration of Usher gets one.
+Usher are answered in process; a --cluster-files without a registration of Usher gets one.
 --record keeps all answers in a file, and --replay answers from it: nothing is called then.
 
 Not simulated: authentication and authorization, defaults and validation of built-in kinds
@@ -72,20 +72,20 @@ The exit status is 0 if every object is admitted, 1 if one is refused, and 2 if 
 cannot be used.`,
 		Example: `  # what would the cluster in this folder do with a pod?
   kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations,namespaces -o yaml > cluster/all.yaml
-  usher simulate pod.yaml --cluster cluster/
+  usher simulate pod.yaml --cluster-files cluster/
 
   # and with these policies of Usher in force?
-  usher simulate pod.yaml --cluster cluster/ -p policies/
+  usher simulate pod.yaml --cluster-files cluster/ -p policies/
 
   # a live cluster, which is only read; its webhooks are called
   usher simulate pod.yaml --from-cluster --service-url shop/webhook=https://127.0.0.1:8443
 
   # as somebody, an update, a dry run
-  usher simulate new.yaml --old old.yaml --cluster cluster/ --as jane --as-group dev --dry-run
+  usher simulate new.yaml --old old.yaml --cluster-files cluster/ --as jane --as-group dev --dry-run
 
   # call the webhooks once, and then play with the object or the policies
-  usher simulate pod.yaml --cluster cluster/ --record answers.json
-  usher simulate pod.yaml --cluster cluster/ --replay answers.json -o json`,
+  usher simulate pod.yaml --cluster-files cluster/ --record answers.json
+  usher simulate pod.yaml --cluster-files cluster/ --replay answers.json -o json`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
@@ -98,7 +98,7 @@ func (f *simulateFlags) registerIn(cmd *cobra.Command) {
 	f.register(cmd, "default")
 	policies.RegisterFlag(flags, &f.usher, "; Usher's webhooks are answered in process")
 	cli.DeprecatedFlag(flags, "policies", "usher")
-	flags.StringArrayVar(&f.cluster, "cluster", nil, "file or folder with the objects of the cluster (repeatable)")
+	flags.StringArrayVar(&f.cluster, "cluster-files", nil, "file or folder with the objects of the cluster (repeatable)")
 	f.clusterFlags.registerIn(flags, "")
 	flags.DurationVar(&f.timeout, "timeout", 34*time.Second, "timeout of the whole request")
 	flags.StringArrayVar(&f.services, "service-url", nil, "URL at which to call a Service, as NAMESPACE/NAME[:PORT]=URL (repeatable)")
@@ -154,9 +154,9 @@ func (f *simulateFlags) validate() error {
 	case len(f.files) == 0:
 		return errors.New("no objects: name a file, or - for the standard input")
 	case len(f.cluster) == 0 && !f.fromCluster && len(f.usher) == 0:
-		return errors.New("no cluster: name a folder with --cluster, or read one with --from-cluster")
+		return errors.New("no cluster: name a folder with --cluster-files, or read one with --from-cluster")
 	case len(f.cluster) > 0 && f.fromCluster:
-		return errors.New("--cluster and --from-cluster exclude each other")
+		return errors.New("--cluster-files and --from-cluster exclude each other")
 	case f.record != "" && f.replay != "":
 		return errors.New("--record and --replay exclude each other")
 	case f.user.Name == "" && len(f.user.Groups) > 0:
@@ -249,7 +249,7 @@ func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set polic
 	if len(f.cluster) > 0 {
 		inputs, err := objects.Read(cmd, s, f.cluster)
 		if err != nil {
-			return nil, fmt.Errorf("--cluster: %w", err)
+			return nil, fmt.Errorf("--cluster-files: %w", err)
 		}
 		for _, in := range inputs {
 			if in.Object != nil {
@@ -265,7 +265,7 @@ func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set polic
 	}
 	known, err := simulate.FromObjects(trees)
 	if err != nil {
-		return nil, fmt.Errorf("--cluster: %w", err)
+		return nil, fmt.Errorf("--cluster-files: %w", err)
 	}
 	return known, nil
 }

@@ -1,0 +1,174 @@
+package try
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/policytest"
+)
+
+// caseOutput is the output that is a file of cases for usher test.
+const caseOutput = "case"
+
+// caseHeader is what the author of cases has to know first.
+const caseHeader = "# Recorded by 'usher decide': keep what the policies are for. The names in policyFiles are relative to this file.\n"
+
+func (f *decideFlags) validateCase() error {
+	if f.output.Value == caseOutput && (f.fromCluster || f.server != "" || slices.Contains(f.policies, "-")) {
+		return errors.New("-o case is for policies of files, which a case names: name them with -p")
+	}
+	return nil
+}
+
+// printCases writes the decisions as cases, one for each phase in which a rule matched.
+func (f *decideFlags) printCases(w io.Writer, report *decideReport) error {
+	facts, err := object.Load(f.facts.Files...)
+	if err != nil {
+		return fmt.Errorf("--facts: %w", err)
+	}
+	var b strings.Builder
+	b.WriteString(caseHeader)
+	written := 0
+	for i := range report.Decisions {
+		cases, err := report.Decisions[i].cases()
+		if err != nil {
+			return fmt.Errorf("%s: %w", report.Decisions[i].File, err)
+		}
+		for _, c := range cases {
+			c.PolicyFiles, c.Objects = f.policyFiles(), facts
+			text, err := printable.YAML(c)
+			if err != nil {
+				return fmt.Errorf("encode case: %w", err)
+			}
+			if written++; written > 1 {
+				b.WriteString("---\n")
+			}
+			b.Write(text)
+		}
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// policyFiles are the files that the policies are in, by names that are relative to the working
+// directory.
+func (f *decideFlags) policyFiles() []string {
+	var files []string
+	// Without a working directory, names stay as they are.
+	here, _ := os.Getwd()
+	compiled := f.set.Compiled()
+	for i := range compiled {
+		file := compiled[i].Policy.Position("").File
+		if relative, err := filepath.Rel(here, file); err == nil && filepath.IsAbs(file) {
+			file = relative
+		}
+		files = append(files, filepath.ToSlash(file))
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// cases returns a case for each phase in which a rule of a policy matched; if none did, one that
+// expects just that.
+func (j *Judgement) cases() ([]*policytest.Case, error) {
+	var all []*policytest.Case
+	for i := range j.asked {
+		phase := j.asked[i].request.Phase
+		matched := slices.ContainsFunc(j.Rules, func(r ruleResult) bool { return r.Phase == phase && r.Policy != (usher.PolicyRef{}) })
+		denied := j.asked[i].decision.Verdict == usher.Deny
+		if !matched && !denied && (i+1 < len(j.asked) || len(all) > 0) {
+			continue
+		}
+		c, err := caseOf(&j.asked[i], matched)
+		if err != nil {
+			return nil, err
+		}
+		if phase == usher.Mutate && len(j.asked[i].decision.Patch) > 0 {
+			c.Expect.PatchedObject = j.Result
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// caseOf returns the case of a request to one phase. Matched says that there are rules for it.
+func caseOf(a *asked, matched bool) (*policytest.Case, error) {
+	r, d := a.request, &a.decision
+	request, err := requestOf(r)
+	if err != nil {
+		return nil, err
+	}
+	allowed := d.Verdict != usher.Deny
+	e := &policytest.Expect{Allowed: &allowed, NoMatch: !matched && allowed, Warnings: d.Warnings}
+	word := "allowed"
+	switch {
+	case !allowed:
+		word = "denied"
+		message := cmp.Or(d.Message, d.Reason)
+		e.MessageEquals = &message
+		if d.Code != 0 {
+			e.Code = &d.Code
+		}
+	case len(d.Patch) > 0:
+		word = "changed"
+	case len(d.Warnings) > 0:
+		word = "warned"
+	}
+	c := &policytest.Case{Name: oneLine(strings.ToLower(r.Kind.Kind + "-" + cmp.Or(request.Name, nameOfRequest(r)) + "-" + word)), Phase: r.Phase, Request: *request}
+	c.Expect = e
+	return c, nil
+}
+
+// nameOfRequest returns the name of the object of a request.
+func nameOfRequest(r *usher.Request) string {
+	object, err := r.Target().Tree()
+	if err != nil {
+		return r.Name
+	}
+	return strings.TrimSuffix(nameOf(object).Name, "*")
+}
+
+// requestOf returns a request as cases have it: without what follows from the object.
+func requestOf(r *usher.Request) (*policytest.Request, error) {
+	short := &policytest.Request{
+		Operation: r.Operation, Namespace: r.Namespace, DryRun: r.DryRun,
+		User: policytest.User{Name: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra},
+	}
+	var err error
+	if short.Object, err = treeOrNil(r.Object); err != nil {
+		return nil, err
+	}
+	if short.OldObject, err = treeOrNil(r.OldObject); err != nil {
+		return nil, err
+	}
+	guessed, err := short.For(r.Phase)
+	if err != nil {
+		return nil, err
+	}
+	if guessed.Resource != r.Resource {
+		short.Resource = strings.TrimSuffix(r.Resource.Resource+"."+r.Resource.Version+"."+r.Resource.Group, ".")
+	}
+	if guessed.Subresource != r.Subresource || short.Resource != "" {
+		short.Subresource = r.Subresource
+	}
+	if guessed.Name != r.Name {
+		short.Name = r.Name
+	}
+	return short, nil
+}
+
+func treeOrNil(o *usher.Object) (map[string]any, error) {
+	if o == nil {
+		return nil, nil //nolint:nilnil // A request without the object has none.
+	}
+	return o.Tree()
+}

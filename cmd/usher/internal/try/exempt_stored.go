@@ -1,0 +1,106 @@
+package try
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/objects"
+)
+
+// objectArgument is KIND/NAME, as kubectl has it.
+var objectArgument = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9.-]*/[a-z0-9][a-zA-Z0-9.:-]*$`)
+
+// takeNamed takes from the arguments those that name objects of the cluster, and returns the files.
+func (f *exemptFlags) takeNamed(args []string) (files []string) {
+	for _, arg := range args {
+		if _, err := os.Stat(arg); f.fromCluster && err != nil && objectArgument.MatchString(arg) {
+			f.named = append(f.named, arg)
+			continue
+		}
+		files = append(files, arg)
+	}
+	return files
+}
+
+// stored returns the requests that would create the objects of the cluster that the arguments name.
+func (f *exemptFlags) stored(ctx context.Context) ([]Question, error) {
+	if len(f.named) == 0 {
+		return nil, nil
+	}
+	clients, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	if f.namespace == "" {
+		f.namespace = cluster.NamespaceOf(f.kubeconfig, f.context)
+	}
+	mapper := restmapper.NewShortcutExpander(clients.Mapper, clients.Kube.Discovery(), nil)
+	who, err := f.user.User()
+	if err != nil {
+		return nil, err
+	}
+	questions := make([]Question, len(f.named))
+	for i, named := range f.named {
+		object, err := f.storedObject(ctx, clients.Facts, mapper, named)
+		if err != nil {
+			return nil, fmt.Errorf("--from-cluster: %w", err)
+		}
+		r, err := f.request(objects.Input{File: named, Object: object}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", named, err)
+		}
+		r.User = who
+		questions[i] = Question{File: named, Request: r}
+	}
+	return questions, nil
+}
+
+// storedObject returns an object of the cluster as a client would create it.
+func (f *exemptFlags) storedObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, named string) (map[string]any, error) {
+	kind, name, _ := strings.Cut(named, "/")
+	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(kind)).WithVersion(""))
+	if near := cluster.NearResource(strings.ToLower(kind)); near != "" && meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%w: did you mean %s?", err, near)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := kindOf(mapper, resource)
+	if err != nil {
+		return nil, err
+	}
+	var found *unstructured.Unstructured
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		found, err = client.Resource(resource).Namespace(f.namespace).Get(ctx, name, metav1.GetOptions{})
+	} else {
+		found, err = client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(found.Object, "metadata", field)
+	}
+	delete(found.Object, "status")
+	return found.Object, nil
+}
+
+// kindOf returns the kind of a resource, and whether its objects are in namespaces.
+func kindOf(mapper meta.RESTMapper, resource schema.GroupVersionResource) (*meta.RESTMapping, error) {
+	kind, err := mapper.KindFor(resource)
+	if err != nil {
+		return nil, err
+	}
+	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+}
