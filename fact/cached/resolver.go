@@ -105,9 +105,9 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 }
 
 // shareable reports whether two requests may get the same answer. Samples are large, and end with the
-// request.
+// request; what is read live is to be as new as the request.
 func shareable(ref fact.Ref) bool {
-	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil)
+	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil && !ref.Object.Live)
 }
 
 // fetch turns a panic into an error: it would end the process, since no caller can recover it.

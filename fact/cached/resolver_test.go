@@ -52,6 +52,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		{"the answer to what is a GET by default", fact.Ref{HTTP: &fact.HTTP{URL: "a"}}, time.Minute, nil, time.Minute},
 		{"never that to a POST", fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "a"}}, time.Minute, nil, 0},
 		{"nothing without ttl", get("a"), 0, nil, 0},
+		{"nothing that is read live", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", All: true, Live: true}}, time.Minute, nil, 0},
 		{"no error of an object", object, time.Minute, errDown, 0},
 		{"an error of a request, shortly", get("a"), time.Minute, errDown, time.Second},
 		{"an error of a request, no longer than anything else", get("a"), time.Millisecond, errDown, time.Millisecond},

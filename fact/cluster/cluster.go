@@ -140,7 +140,7 @@ func (r *Resolver) Current(ref fact.Ref) (value any, known bool, err error) {
 // lags, and of what is an error.
 func (r *Resolver) remembered(m mapping, o *fact.Object) (found any, known bool, err error) {
 	namespace := m.placed(o)
-	if o.Sample != nil || o.Name == "" && o.Selector == nil || o.Name == "" && o.All && m.misplaced(namespace, o.AnyScope) ||
+	if o.Live || o.Sample != nil || o.Name == "" && o.Selector == nil || o.Name == "" && o.All && m.misplaced(namespace, o.AnyScope) ||
 		(o.Name != "" || namespace != "") && m.namespaced != (namespace != "") {
 		return nil, false, nil
 	}

@@ -90,6 +90,15 @@ func TestCurrent(t *testing.T) {
 			}
 			return strings.Join(found, " ")
 		}
+		liveList := *all
+		liveList.Live = true
+		live := func() {
+			client.ClearActions()
+			if value, err := r.Resolve(t.Context(), fact.Ref{Object: &liveList}); err != nil || len(value.([]any)) != 1 {
+				t.Errorf("a live list: %v, %v", value, err)
+			}
+			expectActions(t, client, "list configmaps")
+		}
 		for _, step := range []struct {
 			reason string
 			before func()
@@ -103,6 +112,7 @@ func TestCurrent(t *testing.T) {
 			{"the same list again", func() {}, all, "a b"},
 			{"one that is gone", func() { remove(t, client, "shop", "a") }, all, "b"},
 			{"by name: the watch may be late", func() {}, named("ConfigMap", "shop", "a"), "unknown"},
+			{"a list that is read live", func() { live() }, &liveList, "unknown"},
 			{"a Secret", func() { expect(t, r, named("Secret", "shop", "s"), "shop/s") }, named("Secret", "shop", "s"), "unknown"},
 			{"a name without namespace", func() {}, named("ConfigMap", "", "b"), "unknown"},
 		} {
