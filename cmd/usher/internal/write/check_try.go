@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	usher "github.com/usher-dev/usher"
@@ -75,7 +76,7 @@ func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile
 	})
 	if late, ok := errors.AsType[*stall.Error](err); ok {
 		// It is as slow wherever else it is tried.
-		c.Problems, err = append(c.Problems[:len(c.Problems):len(c.Problems)], policies.Late(c, "trying it", late)), nil
+		c.Problems, err = append(slices.Clip(c.Problems), policies.Late(c, "trying it", late)), nil
 	}
 	return result, cmp.Or(err, context.Cause(ctx))
 }
