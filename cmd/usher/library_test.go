@@ -30,7 +30,7 @@ func TestLibraryHasNoProblems(t *testing.T) {
 	if _, stderr, status := execute(t, args); status != cli.ExitOK || stderr != "" {
 		t.Fatalf("install: status %d: %s", status, stderr)
 	}
-	stdout, stderr, status := execute(t, []string{"check", "--strict", "-f", "testdata/gateways.yaml", "-o", "json", dir})
+	stdout, stderr, status := execute(t, []string{"check", "--strict", "--policy-timeout=1m", "-f", "testdata/gateways.yaml", "-o", "json", dir})
 	var report struct {
 		Policies int
 		Problems []any
@@ -65,7 +65,7 @@ func TestLibraryDeniesWithoutFailing(t *testing.T) {
 	if _, stderr, status := execute(t, args); status != cli.ExitOK || !strings.Contains(stderr, "look at what --action Deny would refuse first") {
 		t.Fatalf("install: status %d: %s", status, stderr)
 	}
-	stdout, stderr, _ := execute(t, []string{"check", "--strict", "-f", "testdata/gateways.yaml", "-o", "json", dir})
+	stdout, stderr, _ := execute(t, []string{"check", "--strict", "--policy-timeout=1m", "-f", "testdata/gateways.yaml", "-o", "json", dir})
 	var report struct{ Problems []struct{ What string } }
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("check: %v: %s", err, stderr)

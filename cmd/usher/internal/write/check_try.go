@@ -17,11 +17,8 @@ import (
 )
 
 // longestTrial limits the time to try a policy. One that takes longer is tried once more after all others,
-// for longestAgain: the machine may have been busy.
-const (
-	longestTrial = time.Second
-	longestAgain = 5 * time.Second
-)
+// for all the time that it may take: the machine may have been busy.
+const longestTrial = time.Second
 
 // tried tries policies without errors and returns the findings. A policy that takes too long gets that
 // as a problem. The error is that of ctx.
@@ -51,11 +48,12 @@ func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compil
 		note(c, result)
 	}
 	for _, c := range again {
-		longest := longestAgain
+		longest, limit := time.Hour, time.Duration(0)
 		if timeout > 0 {
-			longest = min(longest, timeout)
+			// What ends when it is told to has not stalled.
+			longest, limit = timeout, timeout+longestTrial
 		}
-		result, err := triedWithin(ctx, longest, timeout, c, try)
+		result, err := triedWithin(ctx, longest, limit, c, try)
 		if err != nil {
 			return nil, nil, err
 		}

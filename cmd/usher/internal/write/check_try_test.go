@@ -31,7 +31,7 @@ func TestWhatIsCutIsTriedAgain(t *testing.T) {
 	}{
 		{"there is time", 0, "did you mean spec.hostNetwork?", ""},
 		{"there is time later", 1, "did you mean spec.hostNetwork?", ""},
-		{"there is no time", 2, "", "everything: that takes longer than 5s"},
+		{"there is no time", 2, "", "everything: that takes longer than 1m0s"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
