@@ -131,7 +131,8 @@ race: ## run the race detector on packages with concurrency
 
 .PHONY: cases
 cases: build ## run the case files of the examples and of kinitiras, and check the example policies
-	$(USHER) check --strict --webhook-namespace-selector='kubernetes.io/metadata.name notin ($(SYSTEM_NAMESPACES))' examples/policies examples/cookbook examples/cel/policies examples/object-policies/policies
+	$(USHER) check --strict --webhook-namespace-selector='kubernetes.io/metadata.name notin ($(SYSTEM_NAMESPACES))' -f examples/cel/crds \
+		examples/policies examples/cookbook examples/cel/policies examples/object-policies/policies
 	$(USHER) check --strict examples/authorization/policies
 	$(USHER) test docs/kinitiras/testdata policytest/testdata/authz policytest/testdata/kinitiras policytest/testdata/semantics
 	$(USHER) test --coverage --mutate examples/cases examples/cookbook examples/cel/cases examples/object-policies/cases examples/authorization/suite.yaml policytest/testdata/authz/own.yaml

@@ -1,6 +1,7 @@
 package fact_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -53,6 +54,7 @@ func different() map[string]fact.Ref {
 	return map[string]fact.Ref{
 		"zero":                      {},
 		"object":                    object(same),
+		"live":                      object(func(o *fact.Object) { o.Live = true }),
 		"group":                     object(func(o *fact.Object) { o.APIVersion = "apps/v1" }),
 		"kind":                      object(func(o *fact.Object) { o.Kind = "Secret" }),
 		"namespace":                 object(func(o *fact.Object) { o.Namespace = "office" }),
@@ -284,5 +286,22 @@ func BenchmarkKnown(b *testing.B) {
 		if _, err := known.Value(ref); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestRemembered: who judges many objects does not read each of their lists from the API server.
+func TestRemembered(t *testing.T) {
+	t.Parallel()
+	live := object(func(o *fact.Object) { o.Live = true })
+	got := fact.Ref{}
+	resolver := fact.Remembered(fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
+		got = ref
+		return nil, nil
+	}))
+	if _, err := resolver.Resolve(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	if want := object(func(*fact.Object) {}); got.Key() != want.Key() || !live.Object.Live {
+		t.Errorf("resolved %s, want %s", got.Key(), want.Key())
 	}
 }

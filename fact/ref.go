@@ -103,6 +103,8 @@ type Object struct {
 	// namespaced object may be cluster-scoped. With All, a namespaced kind then needs a Namespace,
 	// and nothing is selected in other ones.
 	AnyScope bool
+	// Live says that the API server is asked for this request, whatever is in memory.
+	Live bool
 }
 
 // A Selector chooses objects. String is its canonical form: equal texts select alike.
@@ -147,6 +149,9 @@ func (o *Object) key() string {
 	}
 	b = strconv.AppendBool(append(b, ' '), o.AnyScope)
 	b = strconv.AppendBool(append(b, ' '), o.All)
+	if o.Live {
+		b = append(b, " live"...)
+	}
 	if o.Sample != nil {
 		b = strconv.AppendInt(append(b, ' '), int64(o.Sample.Most), 10)
 	}

@@ -5,6 +5,19 @@ import (
 	"fmt"
 )
 
+// Remembered returns a Resolver that gets live objects as all others: for those who judge many objects, and
+// again when facts change.
+func Remembered(next Resolver) Resolver {
+	return ResolverFunc(func(ctx context.Context, ref Ref) (any, error) {
+		if ref.Object != nil && ref.Object.Live {
+			o := *ref.Object
+			o.Live = false
+			ref.Object = &o
+		}
+		return next.Resolve(ctx, ref)
+	})
+}
+
 // Route returns a Resolver that gets objects from the first, HTTP answers from the second and
 // answers about access from the third. Each may be nil: facts of that sort are then errors.
 func Route(objects, http, access Resolver) Resolver {

@@ -13,15 +13,25 @@ import (
 	"github.com/usher-dev/usher/rule"
 )
 
-// mostTargets limits the kinds that an admission policy is tried on: one for all kinds is about what
-// these have in common.
+// mostTargets limits the kinds that an admission policy is tried on: one for more kinds is tried on the
+// usual ones.
 const mostTargets = 10
+
+// isUsual reports whether a kind is one that most clusters have many objects of.
+func isUsual(of typecheck.Target) bool {
+	return slices.Contains(usual, of.Kind.Kind) && !strings.Contains(of.Resource.Resource, "/") &&
+		slices.Contains([]string{"", "apps", "networking.k8s.io"}, of.Kind.Group)
+}
 
 // tryAdmission tries an admission policy on the kinds of its constraints, as if a binding put it into
 // force for all of them. What reads parameters cannot be tried without them.
 func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed, words words) []rule.Problem {
 	targets, _ := targetsOf(set, p.Matches())
-	if len(targets) == 0 || len(targets) > mostTargets || !p.Params().Empty() {
+	broad := len(targets) > mostTargets
+	if broad {
+		targets = slices.DeleteFunc(targets, func(of typecheck.Target) bool { return !isUsual(of) })
+	}
+	if len(targets) == 0 || !p.Params().Empty() {
 		return nil
 	}
 	var problems []rule.Problem
@@ -38,7 +48,7 @@ func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed
 		if never := neverEqual(set, &r); len(never) > 0 {
 			return never
 		}
-		problems = append(problems, t.tryRule(ctx, set, &r, words, explained{targets: targets})...)
+		problems = append(problems, t.tryRule(ctx, set, &r, words, explained{targets: targets, broad: broad})...)
 	}
 	return problems
 }

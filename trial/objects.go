@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
@@ -40,16 +41,26 @@ func minimal(of schema.GroupVersionKind) (map[string]any, bool) {
 type words struct {
 	fields map[string]bool
 	keys   map[string][]string
+	// selected are labels of a namespace that the namespaceSelector of the policy selects.
+	selected map[string]string
 }
 
 // keyWord finds labels.team, labels["team"], /metadata/labels/team and metadata.annotations.corp.example/owner.
-var keyWord = regexp.MustCompile(`(labels|annotations)(?:\[\\?"([^"\\]+)\\?"\]|/([A-Za-z0-9._~-]+)|\.([A-Za-z0-9_]+))`)
+var keyWord = regexp.MustCompile(`(labels|annotations)(?:\[\\?["']([^"'\\]+)\\?["']\]|/([A-Za-z0-9._~-]+)|\.([A-Za-z0-9_]+))`)
 
 func wordsOf(spec any) words {
 	w := words{fields: map[string]bool{}, keys: map[string][]string{}}
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return w
+	}
+	var matches struct {
+		MatchConstraints struct {
+			NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+		} `json:"matchConstraints"`
+	}
+	if json.Unmarshal(text, &matches) == nil {
+		w.selected = selectedBy(&matches.MatchConstraints.NamespaceSelector)
 	}
 	for _, word := range fieldWord.FindAll(text, -1) {
 		w.fields[string(word)] = true
@@ -78,6 +89,8 @@ type maker struct {
 	// choices are the values that a field is given, by its path.
 	choices map[string][]any
 	edits   []path
+	// extra are keys that each map has besides.
+	extra []string
 	// owned says that the rule reads the owner of objects that need not have one.
 	owned bool
 }
@@ -187,6 +200,11 @@ func (m *maker) keys(at []string) []string {
 	}
 	for _, p := range m.edits {
 		add(p)
+	}
+	for _, key := range m.extra {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }

@@ -3,27 +3,19 @@ package trial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/engine"
-	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
 )
-
-// errNotTried is the error for facts, which trials do not have.
-var errNotTried = errors.New("trials have no facts")
-
-func noFacts(context.Context, fact.Ref) (any, error) { return nil, errNotTried }
 
 // A run tries one rule on objects of one kind.
 type run struct {
@@ -35,8 +27,14 @@ type run struct {
 	// that it rejected. Failed says that one failed, and unknown that one needed facts.
 	tried, acted, refused int
 	failed, unknown       bool
-	// asked says that the last request needed facts, whose errors can be values for a program.
-	asked *atomic.Bool
+	world                 *world
+	// settled says that the rule works in the namespace that the world has: what fails there fails because of
+	// the object.
+	settled bool
+	at      place
+	// works is an operation for which the rule does not fail on base; empty if there is none.
+	works usher.Operation
+	base  map[string]any
 	last  string
 	// where is the part of an admission policy that failed last.
 	where     string
@@ -50,26 +48,26 @@ type explained struct {
 	reads, step bool
 	// targets are the kinds of an admission policy, with their resources.
 	targets []typecheck.Target
+	// broad says that the policy is for more kinds than it is tried on.
+	broad bool
 }
 
 // tryRule tries a rule on each kind that it selects by name.
 func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
 	anywhere := *r
 	anywhere.Match = rule.Match{}
-	asked := &atomic.Bool{}
-	facts := fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
-		asked.Store(true)
-		return noFacts(ctx, ref)
-	})
-	decider := engine.New(index.New([]rule.Rule{anywhere}), facts, engine.Options{FailurePolicy: engine.Fail})
+	around := &world{}
+	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: engine.Fail})
 	var problems []rule.Problem
 	var runs []*run
 	for _, of := range kindsOf(r.Match.Selectors) {
-		one := &run{rule: r, decider: decider, asked: asked, explained: explained}
+		one := &run{rule: r, decider: decider, world: around, explained: explained}
 		if set.Schema(of) != nil {
 			one.maker = newMaker(set, of, words, r)
 			one.unrequested()
+			one.settle(ctx)
 			one.try(ctx)
+			one.places(ctx)
 			runs = append(runs, one)
 		} else {
 			one.maker = &maker{set: set, of: of, like: &kind.Schema{}}
@@ -77,7 +75,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 		one.given(ctx, t.options.Objects)
 		problems = append(problems, one.problems...)
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !explained.broad {
 		problems = append(problems, idle(runs)...)
 	}
 	var once []rule.Problem
@@ -130,11 +128,12 @@ func (t *run) unrequested() {
 
 // try tries the rule on objects of the kind.
 func (t *run) try(ctx context.Context) {
+	t.enrich(ctx)
 	least := t.least()
 	variants := t.variants()
 	works, base := usher.Operation(""), 0
 	var fails []usher.Operation
-	var why error
+	var why, onFull error
 	for _, operation := range t.operations() {
 		failure := t.failure(ctx, operation, least)
 		all := failure != nil
@@ -142,7 +141,8 @@ func (t *run) try(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			if t.failure(ctx, operation, variant) != nil {
+			if failed := t.failure(ctx, operation, variant); failed != nil {
+				onFull = cmp.Or(onFull, failed)
 				continue
 			}
 			if all = false; works == "" {
@@ -155,10 +155,10 @@ func (t *run) try(ctx context.Context) {
 		}
 	}
 	if len(fails) > 0 {
-		t.problems = append(t.problems, t.problem(
-			fmt.Sprintf("every %s would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(why)), t.remedy(fails)))
+		t.problems = append(t.problems, t.hopeless(fails, why, onFull))
 	}
 	if works != "" {
+		t.works, t.base = works, variants[base]
 		t.missing(ctx, works, least, variants[base])
 		t.deviate(ctx, works, variants[base])
 		t.absent(ctx, works, variants[base])
@@ -292,33 +292,34 @@ func (t *run) problem(what, do string) rule.Problem {
 	return rule.Problem{Severity: rule.Warning, Field: cmp.Or(t.where, t.rule.Name), What: what, Do: do}
 }
 
-// failure returns why the rule fails on an object, nil if it does not, or cannot be tried. It
-// records what the rule does.
+// failure returns why the rule fails on an object, nil if it does not, or if that depends on what trials
+// do not have. It records what the rule does.
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
-	t.asked.Store(false)
+	t.world.begin()
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
 	if err != nil || ctx.Err() != nil {
 		return nil
 	}
 	t.tried++
+	asked, uncertain := t.world.asked(), t.world.lacks() || t.world.asked() && !t.settled
 	for _, finding := range decision.Findings {
+		failure := failedCheck(finding.Checks)
+		if finding.Outcome == usher.Failed {
+			failure = finding.Err
+		}
 		switch {
-		case finding.Outcome == usher.Failed && errors.Is(finding.Err, errNotTried):
-			t.unknown = true
-		case finding.Outcome == usher.Failed:
-			t.failed = true
-			return finding.Err
-		case finding.Outcome == usher.Rejected && failedCheck(finding.Checks) != nil:
-			if t.asked.Load() {
+		case failure != nil && (finding.Outcome == usher.Failed || finding.Outcome == usher.Rejected):
+			if uncertain {
 				t.unknown = true
 				return nil
 			}
 			t.failed = true
-			t.refused++
-			t.where = finding.Checks[0].Name
-			return failedCheck(finding.Checks)
+			if finding.Outcome == usher.Rejected {
+				t.refused++
+				t.where = finding.Checks[0].Name
+			}
+			return failure
 		case finding.Outcome == usher.Rejected:
-			t.unknown = t.unknown || t.asked.Load()
 			t.refused++
 			t.acted++
 			t.last = finding.Message
@@ -327,6 +328,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 			t.check(object, finding.Patch)
 		}
 	}
+	t.unknown = t.unknown || asked
 	if len(decision.Warnings) > 0 {
 		t.acted++
 	}

@@ -23,6 +23,9 @@ const (
 	samplesEach = 120
 )
 
+// usual are the kinds that come first.
+var usual = []string{"Pod", "Deployment", "ConfigMap", "Namespace", "Ingress", "Service"}
+
 // A sampled is a resource with requests that a policy is for.
 type sampled struct {
 	typecheck.Target
@@ -88,7 +91,6 @@ func sampledResources(kinds *kind.Set, match *rule.ResourceMatch) []sampled {
 		slices.Sort(s.operations)
 		all = append(all, s)
 	}
-	usual := []string{"Pod", "Deployment", "ConfigMap", "Namespace", "Ingress", "Service"}
 	rank := func(s sampled) int {
 		if at := slices.Index(usual, s.Kind.Kind); at >= 0 && s.subresource == "" {
 			return at

@@ -59,6 +59,8 @@ type Result struct {
 	NoSuchKind string
 	// Unsettled says that a later try may have another result, because kinds or rights may change.
 	Unsettled bool
+	// Cut says that the time was over before everything was tried.
+	Cut bool
 }
 
 // Problems returns the problems for the author of a policy, including what was not tried.
@@ -84,6 +86,11 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	set := t.recorded()
 	if t.options.Kinds != nil {
 		set = t.options.Kinds(ctx, set, kinds)
+		if typed != nil {
+			if more := lacking(set, typed.Matches()); len(more) > 0 {
+				set = t.options.Kinds(ctx, t.recorded(), append(kinds, more...))
+			}
+		}
 	}
 	if len(c.Rules) > 0 && typed == nil {
 		result.Problems = selectorProblems(set, c.Rules[0].Match.Selectors)
@@ -97,13 +104,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	result.Problems = append(result.Problems, accessProblems(ctx, set, c)...)
 	words := wordsOf(api.Spec(c.Policy.Object))
 	if typed != nil {
-		problems, skipped := t.typeProblems(ctx, set, typed)
-		if len(problems) == 0 {
-			// What is said of types explains what requests would come to.
-			problems = t.tryAdmission(ctx, set, typed, words)
-		}
-		result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
-		result.Unsettled = result.Unsettled || len(skipped) > 0
+		t.tryTyped(ctx, set, typed, words, &result)
 	}
 	for i := range c.Rules {
 		if typed != nil {
@@ -123,10 +124,27 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 			p.Severity = rule.Warning
 		}
 	}
-	result.Unsettled = result.Unsettled || ctx.Err() != nil
+	result.Cut = ctx.Err() != nil
+	result.Unsettled = result.Unsettled || result.Cut
 	rule.SortProblems(result.Problems)
 	result.Problems = slices.CompactFunc(result.Problems, func(a, b rule.Problem) bool { return a == b })
 	return result
+}
+
+// tryTyped tries a policy whose expressions have types.
+func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, p compile.Typed, words words, result *Result) {
+	wrong, all := resourceProblems(set, p.Matches())
+	result.Problems = append(result.Problems, wrong...)
+	if all && set.Complete && len(wrong) > 0 {
+		result.NoSuchKind = wrong[0].What + "; " + wrong[0].Do
+	}
+	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
+	if len(problems) == 0 {
+		// What is said of types explains what requests would come to.
+		problems = t.tryAdmission(ctx, set, p, words)
+	}
+	result.Problems, result.Skipped = append(result.Problems, problems...), append(result.Skipped, skipped...)
+	result.Unsettled = result.Unsettled || len(wrong)+len(skipped) > 0
 }
 
 // kindsRead returns the kinds that a policy selects, and those that it reads.

@@ -16,11 +16,12 @@ import (
 )
 
 // typeProblems returns what is wrong with the types in the expressions of an admission policy.
-func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed) ([]rule.Problem, []string) {
+// Partial says that some of the resources that it is for are not known.
+func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed, partial bool) ([]rule.Problem, []string) {
 	targets, unknown := targetsOf(set, p.Matches())
 	policy := &typecheck.Policy{
 		Expressions: p.Expressions(), Params: p.Params(), Targets: targets, Data: p.Data(),
-		Partial: len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
+		Partial: partial || len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
 	}
 	var skipped []string
 	for _, name := range unknown {
@@ -41,10 +42,9 @@ func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed
 	return problems, skipped
 }
 
-// targetsOf returns the kinds of objects that a match is for, and the named resources of which none
-// is known.
+// targetsOf returns the kinds of objects that a match is for, and the resources of which the schema is
+// not known.
 func targetsOf(set *kind.Set, m *rule.ResourceMatch) (targets []typecheck.Target, unknown []string) {
-	known := map[string]bool{}
 	for r := range set.Resources() {
 		target, ok := targetOf(r, m)
 		if !ok {
@@ -54,16 +54,8 @@ func targetsOf(set *kind.Set, m *rule.ResourceMatch) (targets []typecheck.Target
 			unknown = append(unknown, r.Name)
 			continue
 		}
-		known[r.Name] = true
 		if !slices.Contains(targets, target) {
 			targets = append(targets, target)
-		}
-	}
-	for i := range m.Rules {
-		for _, name := range m.Rules[i].Resources {
-			if !strings.Contains(name, "*") && !known[name] && !slices.Contains(unknown, name) {
-				unknown = append(unknown, name)
-			}
 		}
 	}
 	return targets, unknown

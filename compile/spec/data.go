@@ -174,7 +174,7 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	x.Types = append(x.Types, typecheck.Data{Name: x.source.Name, Kind: schema.FromAPIVersionAndKind(l.APIVersion, l.Kind), List: true})
 	x.Reads = append(x.Reads, fact.Read{APIVersion: l.APIVersion, Kind: l.Kind, Lists: true})
 	in := func(namespace string) *fact.Object {
-		ref := &fact.Object{APIVersion: l.APIVersion, Kind: l.Kind, Namespace: l.Namespace, Selector: chosen{selector}, All: true}
+		ref := &fact.Object{APIVersion: l.APIVersion, Kind: l.Kind, Namespace: l.Namespace, Selector: chosen{selector}, All: true, Live: l.Live}
 		switch l.Namespace {
 		case "":
 			ref.Namespace, ref.AnyScope = namespace, true
@@ -183,7 +183,10 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 		}
 		return ref
 	}
-	x.expect(in(x.inNamespace("")), false)
+	expected := in(x.inNamespace(""))
+	// It is read from time to time, for no request.
+	expected.Live = false
+	x.expect(expected, false)
 	orNull := x.orNull()
 	return admission.Data{DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
 		return orNull(input.Facts.Value(fact.Ref{Object: in(input.Request.Namespace)}))

@@ -27,15 +27,24 @@ const (
 	maxWeight  = 64 << 20
 )
 
+// A Watcher keeps some facts current. It is safe for concurrent use, and waits for nobody.
+type Watcher interface {
+	// Current returns a fact as it is now; it is false of a fact that is not kept current.
+	Current(ref fact.Ref) (value any, known bool, err error)
+}
+
 // A Resolver caches the facts of another one.
 //
-// It caches objects, responses to GET requests, and that a selector selects no object. It does not
+// What the other one keeps current, as a [Watcher], is returned as it is. Of the other facts
+// it caches objects, responses to GET requests, and that a selector selects no object. It does not
 // cache errors, except those of HTTP requests, for at most a second. Concurrent requests for the
 // same fact share a fetch. Requests with other methods are neither cached nor shared.
 type Resolver struct {
-	next   fact.Resolver
-	ttl    time.Duration
-	flight singleflight.Group
+	next fact.Resolver
+	// watcher is nil if next keeps nothing current.
+	watcher Watcher
+	ttl     time.Duration
+	flight  singleflight.Group
 
 	mu     sync.Mutex
 	known  map[key]*list.Element // of *entry
@@ -59,13 +68,19 @@ var _ fact.Resolver = (*Resolver)(nil)
 // New returns a Resolver that caches the facts of next for ttl. If ttl is 0 it caches nothing, and
 // concurrent requests for the same fact still share a fetch.
 func New(next fact.Resolver, ttl time.Duration) *Resolver {
-	return &Resolver{next: next, ttl: ttl, known: map[key]*list.Element{}, recent: list.New()}
+	watcher, _ := next.(Watcher)
+	return &Resolver{next: next, watcher: watcher, ttl: ttl, known: map[key]*list.Element{}, recent: list.New()}
 }
 
 // Resolve returns the fact from memory, or fetches it.
 func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if !shareable(ref) {
 		return r.next.Resolve(ctx, ref)
+	}
+	if r.watcher != nil {
+		if value, known, err := r.watcher.Current(ref); known {
+			return value, err
+		}
 	}
 	k := key(sha256.Sum256([]byte(ref.Key())))
 	if e, ok := r.recall(k); ok {
@@ -90,9 +105,9 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 }
 
 // shareable reports whether two requests may get the same answer. Samples are large, and end with the
-// request.
+// request; what is read live is to be as new as the request.
 func shareable(ref fact.Ref) bool {
-	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil)
+	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil && !ref.Object.Live)
 }
 
 // fetch turns a panic into an error: it would end the process, since no caller can recover it.

@@ -52,6 +52,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		{"the answer to what is a GET by default", fact.Ref{HTTP: &fact.HTTP{URL: "a"}}, time.Minute, nil, time.Minute},
 		{"never that to a POST", fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "a"}}, time.Minute, nil, 0},
 		{"nothing without ttl", get("a"), 0, nil, 0},
+		{"nothing that is read live", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", All: true, Live: true}}, time.Minute, nil, 0},
 		{"no error of an object", object, time.Minute, errDown, 0},
 		{"an error of a request, shortly", get("a"), time.Minute, errDown, time.Second},
 		{"an error of a request, no longer than anything else", get("a"), time.Millisecond, errDown, time.Millisecond},
@@ -238,3 +239,46 @@ func BenchmarkResolve(b *testing.B) {
 }
 
 func get(url string) fact.Ref { return fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: url}} }
+
+// watcher keeps the facts current that have a name, except "late".
+type watcher struct {
+	counter
+
+	now atomic.Int64
+	err error
+}
+
+func (w *watcher) Current(ref fact.Ref) (any, bool, error) {
+	if ref.Object == nil || ref.Object.Name == "late" {
+		return nil, false, nil
+	}
+	return w.now.Load(), true, w.err
+}
+
+// TestWhatIsKeptCurrentIsNotCached: a change of a fact that is watched counts at once.
+func TestWhatIsKeptCurrentIsNotCached(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		reason string
+		ref    fact.Ref
+		err    error
+		want   []any
+	}{
+		{"an object that is watched", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}}, nil, []any{int64(1), int64(2)}},
+		{"an error about objects that are watched", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}}, errDown, []any{int64(1), int64(2)}},
+		{"an object that is not", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "late"}}, nil, []any{int64(1), int64(1)}},
+		{"an answer of a service", get("a"), nil, []any{int64(1), int64(1)}},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			next := &watcher{err: test.err}
+			resolver := cached.New(next, time.Minute)
+			for i, want := range test.want {
+				next.now.Store(int64(i + 1))
+				if got, err := resolver.Resolve(t.Context(), test.ref); got != want || !errors.Is(err, test.err) {
+					t.Errorf("Resolve = %v, %v; want %v, %v", got, err, want, test.err)
+				}
+			}
+		})
+	}
+}

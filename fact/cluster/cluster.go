@@ -101,10 +101,10 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if err != nil {
 		return nil, unmapped(o, err)
 	}
-	namespace := o.Namespace
-	if !m.namespaced && o.AnyScope {
-		namespace = ""
+	if value, known, err := r.remembered(m, o); known {
+		return value, err
 	}
+	namespace := m.placed(o)
 	if o.Name != "" {
 		return r.named(ctx, m, o, namespace)
 	}
@@ -114,18 +114,48 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if o.Sample != nil {
 		return r.sample(ctx, m, o, namespace)
 	}
-	memory := r.memory(m.kind)
 	switch {
 	case !m.namespaced && namespace != "":
 		return nil, nil
-	case memory != nil && o.All:
-		return memory.all(namespace, o.Selector)
-	case memory != nil:
-		return value(memory.first(namespace, o.Selector)), nil
 	case o.All:
 		return r.selectAll(ctx, m, o, namespace)
 	}
 	return r.selectOne(ctx, m, o, namespace)
+}
+
+// Current returns what [Resolver.Resolve] does if that comes from memory, which a watch keeps current;
+// otherwise it is false. It waits for nobody.
+func (r *Resolver) Current(ref fact.Ref) (value any, known bool, err error) {
+	if ref.Object == nil {
+		return nil, false, nil
+	}
+	m, ok := r.mapper.recall(schema.FromAPIVersionAndKind(ref.Object.APIVersion, ref.Object.Kind))
+	if !ok {
+		return nil, false, nil
+	}
+	return r.remembered(m, ref.Object)
+}
+
+// remembered returns what is in memory; it is false of an object that is not there by name, since a watch
+// lags, and of what is an error.
+func (r *Resolver) remembered(m mapping, o *fact.Object) (found any, known bool, err error) {
+	namespace := m.placed(o)
+	if o.Live || o.Sample != nil || o.Name == "" && o.Selector == nil || o.Name == "" && o.All && m.misplaced(namespace, o.AnyScope) ||
+		(o.Name != "" || namespace != "") && m.namespaced != (namespace != "") {
+		return nil, false, nil
+	}
+	memory := r.memory(m.kind)
+	switch {
+	case memory == nil:
+		return nil, false, nil
+	case o.Name != "":
+		tree := memory.named(namespace, o.Name)
+		return value(tree), tree != nil, nil
+	case o.All:
+		found, err = memory.all(namespace, o.Selector)
+		return found, true, err
+	}
+	return value(memory.first(namespace, o.Selector)), true, nil
 }
 
 // Resource returns the resource under which objects of a kind are. If the cluster has no such
@@ -141,11 +171,6 @@ func (r *Resolver) named(ctx context.Context, m mapping, o *fact.Object, namespa
 		return nil, fmt.Errorf("%w: %w", absent(o, namespace), &fact.WrongScope{Namespaced: true})
 	case !m.namespaced && namespace != "":
 		return nil, fmt.Errorf("%w: %w", absent(o, namespace), &fact.WrongScope{Namespaced: false})
-	}
-	if memory := r.memory(m.kind); memory != nil {
-		if tree := memory.named(namespace, o.Name); tree != nil {
-			return tree, nil
-		}
 	}
 	return r.get(ctx, m, o, namespace)
 }

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/fact"
 )
 
 // rediscover is how much time passes between two attempts to find out about kinds that
@@ -45,13 +47,26 @@ func newMapper(rest meta.RESTMapper) *mapper {
 	return &mapper{rest: rest, known: map[schema.GroupVersionKind]mapping{}}
 }
 
+// placed returns the namespace in which an object is looked for.
+func (m *mapping) placed(o *fact.Object) string {
+	if !m.namespaced && o.AnyScope {
+		return ""
+	}
+	return o.Namespace
+}
+
+// recall returns the mapping of a kind if it has been found before.
+func (m *mapper) recall(kind schema.GroupVersionKind) (mapping, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.known[kind]
+	return known, ok
+}
+
 // find returns the mapping of a kind. If the cluster has no such kind, meta.IsNoMatchError
 // is true of the error.
 func (m *mapper) find(ctx context.Context, kind schema.GroupVersionKind) (mapping, error) {
-	m.mu.Lock()
-	known, ok := m.known[kind]
-	m.mu.Unlock()
-	if ok {
+	if known, ok := m.recall(kind); ok {
 		return known, nil
 	}
 	found := m.flight.DoChan(kind.String(), func() (any, error) { return m.discover(kind) })

@@ -36,7 +36,12 @@ type objects struct {
 	mu         sync.RWMutex
 	namespaces map[string]map[string]map[string]any
 	count      int
+	// lists are what all has returned since the last change, by namespace and selector.
+	lists map[string][]any
 }
+
+// mostLists is how many lists are kept: each policy that reads one asks for few.
+const mostLists = 256
 
 // named returns the object, or nil.
 func (s *objects) named(namespace, name string) map[string]any {
@@ -69,8 +74,28 @@ func (s *objects) first(namespace string, selector fact.Selector) map[string]any
 // all returns the objects that are selected, by namespace and name. An empty namespace means all
 // of them.
 func (s *objects) all(namespace string, selector fact.Selector) ([]any, error) {
+	key := namespace + "/" + selector.String()
 	s.mu.RLock()
-	defer s.mu.RUnlock()
+	known, ok := s.lists[key]
+	s.mu.RUnlock()
+	if ok {
+		return known, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, err := s.selected(namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	if s.lists == nil || len(s.lists) >= mostLists {
+		s.lists = map[string][]any{}
+	}
+	s.lists[key] = all
+	return all, nil
+}
+
+// selected returns what all does. The caller holds the lock.
+func (s *objects) selected(namespace string, selector fact.Selector) ([]any, error) {
 	namespaces := []string{namespace}
 	if namespace == "" {
 		namespaces = slices.Sorted(maps.Keys(s.namespaces))
@@ -120,7 +145,7 @@ func (s *objects) len() int {
 func (s *objects) Replace(all []*unstructured.Unstructured) {
 	s.mu.Lock()
 	before := s.namespaces
-	s.namespaces, s.count = map[string]map[string]map[string]any{}, 0
+	s.namespaces, s.count, s.lists = map[string]map[string]map[string]any{}, 0, nil
 	for _, o := range all {
 		s.put(o)
 	}
@@ -170,6 +195,7 @@ func (s *objects) Set(o *unstructured.Unstructured) {
 }
 
 func (s *objects) put(o *unstructured.Unstructured) {
+	s.lists = nil
 	n := nameOf(o)
 	of := s.namespaces[n.namespace]
 	if of == nil {
@@ -200,6 +226,7 @@ func (s *objects) remove(n name) {
 		return
 	}
 	s.count--
+	s.lists = nil
 	delete(of, n.name)
 	if len(of) == 0 {
 		delete(s.namespaces, n.namespace)

@@ -60,6 +60,71 @@ func TestAKindIsWatchedOnceItIsAskedFor(t *testing.T) {
 	})
 }
 
+// TestCurrent: what is watched is known without waiting, as it is now; nothing else is.
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newClient(object("v1", "ConfigMap", "shop", "a", "web"), object("v1", "Secret", "shop", "s", "web"))
+		r := cluster.New(client, newMapper(configMap, secret), cluster.Options{})
+		run(t, r)
+		all := selected("ConfigMap", "shop")
+		all.All = true
+		names := func(o *fact.Object) string {
+			t.Helper()
+			value, known, err := r.Current(fact.Ref{Object: o})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !known {
+				return "unknown"
+			}
+			list, ok := value.([]any)
+			if !ok {
+				list = []any{value}
+			}
+			var found []string
+			for _, item := range list {
+				tree, _ := item.(map[string]any)
+				metadata, _ := tree["metadata"].(map[string]any)
+				found = append(found, fmt.Sprint(metadata["name"]))
+			}
+			return strings.Join(found, " ")
+		}
+		liveList := *all
+		liveList.Live = true
+		live := func() {
+			client.ClearActions()
+			if value, err := r.Resolve(t.Context(), fact.Ref{Object: &liveList}); err != nil || len(value.([]any)) != 1 {
+				t.Errorf("a live list: %v, %v", value, err)
+			}
+			expectActions(t, client, "list configmaps")
+		}
+		for _, step := range []struct {
+			reason string
+			before func()
+			of     *fact.Object
+			want   string
+		}{
+			{"before the kind is watched", func() {}, named("ConfigMap", "shop", "a"), "unknown"},
+			{"an object", func() { expect(t, r, named("ConfigMap", "shop", "a"), "shop/a") }, named("ConfigMap", "shop", "a"), "a"},
+			{"all objects", func() {}, all, "a"},
+			{"one that is new", func() { create(t, client, object("v1", "ConfigMap", "shop", "b", "web")) }, all, "a b"},
+			{"the same list again", func() {}, all, "a b"},
+			{"one that is gone", func() { remove(t, client, "shop", "a") }, all, "b"},
+			{"by name: the watch may be late", func() {}, named("ConfigMap", "shop", "a"), "unknown"},
+			{"a list that is read live", func() { live() }, &liveList, "unknown"},
+			{"a Secret", func() { expect(t, r, named("Secret", "shop", "s"), "shop/s") }, named("Secret", "shop", "s"), "unknown"},
+			{"a name without namespace", func() {}, named("ConfigMap", "", "b"), "unknown"},
+		} {
+			step.before()
+			synctest.Wait()
+			if got := names(step.of); got != step.want {
+				t.Errorf("%s: %s, want %s", step.reason, got, step.want)
+			}
+		}
+	})
+}
+
 func TestSecretsAreNeverWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

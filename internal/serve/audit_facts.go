@@ -27,7 +27,7 @@ type awaited struct {
 }
 
 func newAwaited(next fact.Resolver, from *clusterfact.Resolver) *awaited {
-	return &awaited{next: next, from: from, until: map[schema.GroupVersionKind]time.Time{}}
+	return &awaited{next: fact.Remembered(next), from: from, until: map[schema.GroupVersionKind]time.Time{}}
 }
 
 // Resolve implements [fact.Resolver].

@@ -107,6 +107,53 @@ func TestSlipsAreTold(t *testing.T) {
 	})
 }
 
+// TestResourcesThatDoNotExist: a policy for a resource that the cluster does not have is not in force, until the
+// cluster has it.
+func TestResourcesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	r := sharedRig(t)
+	config, h := r.listening()
+	client := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: "clusterobjectpolicies"})
+	for _, row := range []struct {
+		reason, group, resource string
+		warning, status, why    string
+	}{
+		{"a kind in place of a resource", `""`, "Pod", "the cluster has no resource Pod in v1: nothing is matched by it (did you mean pods?)", "False", "NoSuchKind"},
+		{"a kind that is to come", "later.example.com", "widgets", "the cluster has no resource widgets in later.example.com/v1", "False", "NoSuchKind"},
+		{"a resource", `""`, "pods", "", "True", "Enforced"},
+	} {
+		policy := documents(t, fmt.Appendf(nil, `
+apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: for-%s}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: nowhere}}
+    resourceRules: [{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]
+  validations: [{expression: "object.metadata.?labels[?'team'].hasValue()", message: the label team is required}]
+`, strings.ReplaceAll(row.reason, " ", "-"), row.group, row.resource))[0]
+		created, err := client.Create(testContext(t), policy, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.remove(created) })
+		if warnings := strings.Join(h.take(), "\n"); !strings.Contains(warnings, row.warning) {
+			t.Errorf("%s: warnings %q, want %q", row.reason, warnings, row.warning)
+		}
+		eventually(t, row.reason+": Enforced is "+row.status, func() error {
+			now, err := client.Get(testContext(t), created.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			status := fmt.Sprint(now.Object["status"])
+			if !conditionIs(now, "Enforced", row.status) || !strings.Contains(status, row.why) {
+				return errors.New(status)
+			}
+			return nil
+		})
+	}
+}
+
 // TestLockoutIsTold: who writes a policy that refuses what a cluster needs to recover is warned, as Usher
 // is registered: not of what API servers do not send.
 func TestLockoutIsTold(t *testing.T) {

@@ -80,4 +80,8 @@ type DataList struct {
 	// LabelSelector selects objects by labels. The default is all objects.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	// Live reads the list from the API server for each request that needs it. The default is
+	// memory that a watch keeps current, which is a few milliseconds late.
+	// +optional
+	Live bool `json:"live,omitempty"`
 }

@@ -155,6 +155,9 @@ func (f *finder) find(e celast.Expr, s *scope) place {
 		case operators.Conditional:
 			return f.conditional(e, s)
 		}
+		if found := f.list(e, s); found.path != "" {
+			return found
+		}
 	}
 	for _, part := range parts(e) {
 		if found := f.find(part, s); found.path != "" {

@@ -215,17 +215,9 @@ func (f *finder) decided(e celast.Expr, s *scope) place {
 	if value == nil || value != decides && !types.IsError(value) {
 		return place{}
 	}
-	var found place
-	f.each(c, step.AsCall().Args()[1], s, func(body celast.Expr, at place, v ref.Val, inner *scope) bool {
-		if v != decides && !(types.IsError(value) && types.IsError(v)) {
-			return true
-		}
-		if found = f.find(body, inner); found.path == "" {
-			found = at
-		}
-		return false
-	})
-	return found
+	return f.first(c, step.AsCall().Args()[1], s, func(v ref.Val) bool {
+		return v == decides || types.IsError(value) && types.IsError(v)
+	}, f.find)
 }
 
 // each evaluates an expression for the items of a loop, until do returns false.
@@ -307,6 +299,8 @@ func (f *finder) items(e celast.Expr, s *scope, list ref.Val) []place {
 				first := copy(places, f.items(args[0], s, left))
 				copy(places[first:], f.items(args[1], s, right))
 			}
+		case "flatten":
+			f.flattened(places, e.AsCall().Target(), s)
 		}
 	}
 	return places
@@ -340,11 +334,14 @@ func (f *finder) made(places []place, c celast.ComprehensionExpr, s *scope) {
 	if filters {
 		each = args[0]
 	}
-	f.each(c, each, s, func(_ celast.Expr, _ place, v ref.Val, inner *scope) bool {
+	f.each(c, each, s, func(_ celast.Expr, at place, v ref.Val, inner *scope) bool {
 		if filters && v != types.True {
 			return true
 		}
-		return add(f.place(made, inner))
+		if found := f.place(made, inner); found.known {
+			at = found
+		}
+		return add(at)
 	})
 }
 

@@ -89,7 +89,7 @@ func connect(config *rest.Config) (*serve.Clients, error) {
 func factsOf(clients *serve.Clients, allowLocal bool) fact.Resolver {
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	return cached.New(fact.Route(objects, policies.HTTPFacts(allowLocal), access), factTTL)
+	return fact.Remembered(cached.New(fact.Route(objects, policies.HTTPFacts(allowLocal), access), factTTL))
 }
 
 // Cluster judges the objects of a cluster, or of one of its namespaces, by policies that are not in

@@ -3,14 +3,11 @@ package write
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +19,6 @@ import (
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/internal/stall"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
@@ -56,7 +52,7 @@ server accepts and ones with every field, and says which requests would be refus
 because a rule fails on them, and what a rule reads or sets that no such object has.
 With --file it tries the objects that you give, too. CustomResourceDefinitions among
 these, and among the policies, say what objects of their kinds are like; kinds that
-nothing is known of are not tried, and named.
+nothing is known of are not tried, named, and counted in the last line.
 
 With --reads it prints what the policies read besides requests: params, data, owners,
 other objects, namespaces and access; and the values of the Helm chart that give Usher
@@ -73,7 +69,7 @@ With --verbose it also says which CUE runs on the CUE evaluator, which takes som
 times as long as CUE in the subset that is compiled, and what in it makes it so.
 
 The exit status is 0 if there is no error, 1 if there is, and 2 if there is nothing to
-check. Warnings are errors with --strict.`,
+check. With --strict warnings are errors, and so is what was not tried.`,
 		Example: `  usher check policies/
   usher check --strict team-a.yaml team-b.yaml
   usher check --verbose policies/
@@ -87,7 +83,7 @@ check. Warnings are errors with --strict.`,
 	policies.RegisterFlag(cmd.Flags(), &f.paths, "; the same as PATH")
 	f.limits.RegisterWithTimeout(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "file", "f", nil, "file or folder with objects to try the policies on, and CustomResourceDefinitions (repeatable)")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings as errors")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "count warnings, and what was not tried, as errors")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print more: which CUE runs slowly, and why")
 	cmd.Flags().BoolVar(&f.reads, "reads", false, "print what policies read besides requests, and the rights that this needs, instead of problems")
 	f.lockout.register(cmd)
@@ -129,7 +125,7 @@ func (f *checkFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error
 		report.Slow = slowSteps(compiled)
 	}
 	err = f.output.Report(s.Out, report, func() error { return report.print(s, f.color.Palette(s.Out)) })
-	if err == nil && (report.Errors > 0 || f.strict && report.Warnings > 0) {
+	if err == nil && (report.Errors > 0 || f.strict && report.Warnings+len(report.NotTried) > 0) {
 		return cli.ErrNegative
 	}
 	return err
@@ -252,39 +248,6 @@ func definitions(paths []string) []map[string]any {
 	return all
 }
 
-// longestTrial limits the time to try a policy.
-const longestTrial = time.Second
-
-// tried tries policies without errors and returns the findings. A policy that takes too long gets that
-// as a problem. The error is that of ctx.
-func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried, error) {
-	var problems []rule.Problem
-	var skipped []notTried
-	for i := range compiled {
-		c := &compiled[i]
-		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
-			continue
-		}
-		result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Result, error) {
-			trying, cancel := context.WithTimeout(ctx, longestTrial)
-			defer cancel()
-			return try.Try(trying, *c), nil
-		})
-		if late, ok := errors.AsType[*stall.Error](err); ok {
-			// It is as slow wherever else it is tried.
-			c.Problems, err = append(slices.Clip(c.Problems), policies.Late(c, "trying it", late)), nil
-		}
-		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
-			return nil, nil, err
-		}
-		problems = append(problems, result.Problems...)
-		for _, why := range result.Skipped {
-			skipped = append(skipped, notTried{c.Ref, why})
-		}
-	}
-	return problems, skipped, nil
-}
-
 func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 	for _, problem := range r.Problems {
 		if _, err := fmt.Fprintln(s.Out, policies.Paint(problem, p)); err != nil {
@@ -309,8 +272,11 @@ func (r *checkReport) print(s cli.Streams, p cli.Palette) error {
 		}
 	}
 	verdict := cli.Paint(p.Green, "no problems")
-	if len(r.Problems) > 0 {
+	if len(r.Problems)+len(r.NotTried) > 0 {
 		verdict = cli.Count(r.Errors, "error", "errors") + ", " + cli.Count(r.Warnings, "warning", "warnings")
+	}
+	if n := r.partly(); n > 0 {
+		verdict += fmt.Sprintf(", %d not tried on everything", n)
 	}
 	_, err := fmt.Fprintf(s.Out, "%s: %s\n", cli.Count(r.Policies, "policy", "policies"), verdict)
 	return err

@@ -1,0 +1,89 @@
+package write
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/stall"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/trial"
+)
+
+// longestTrial limits the time to try a policy. One that takes longer is tried once more after all others,
+// for all the time that it may take: the machine may have been busy.
+const longestTrial = time.Second
+
+// tried tries policies without errors and returns the findings. A policy that takes too long gets that
+// as a problem. The error is that of ctx.
+func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried, error) {
+	var problems []rule.Problem
+	var skipped []notTried
+	var again []*compile.Compiled
+	note := func(c *compile.Compiled, result trial.Result) {
+		problems = append(problems, result.Problems...)
+		for _, why := range result.Skipped {
+			skipped = append(skipped, notTried{c.Ref, why})
+		}
+	}
+	for i := range compiled {
+		c := &compiled[i]
+		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
+			continue
+		}
+		result, err := triedWithin(ctx, longestTrial, timeout, c, try)
+		if err != nil {
+			return nil, nil, err
+		}
+		if result.Cut {
+			again = append(again, c)
+			continue
+		}
+		note(c, result)
+	}
+	for _, c := range again {
+		longest, limit := time.Hour, time.Duration(0)
+		if timeout > 0 {
+			// What ends when it is told to has not stalled.
+			longest, limit = timeout, timeout+longestTrial
+		}
+		result, err := triedWithin(ctx, longest, limit, c, try)
+		if err != nil {
+			return nil, nil, err
+		}
+		if result.Cut {
+			result.Skipped = []string{fmt.Sprintf("everything: that takes longer than %s", longest)}
+		}
+		note(c, result)
+	}
+	return problems, skipped, nil
+}
+
+// triedWithin tries a policy for some time. One that does not end gets that as a problem.
+func triedWithin(ctx context.Context, longest, timeout time.Duration, c *compile.Compiled, try *trial.Trial) (trial.Result, error) {
+	result, err := stall.Within(ctx, timeout, func(ctx context.Context) (trial.Result, error) {
+		trying, cancel := context.WithTimeout(ctx, longest)
+		defer cancel()
+		return try.Try(trying, *c), nil
+	})
+	if late, ok := errors.AsType[*stall.Error](err); ok {
+		// It is as slow wherever else it is tried.
+		c.Problems, err = append(slices.Clip(c.Problems), policies.Late(c, "trying it", late)), nil
+	}
+	return result, cmp.Or(err, context.Cause(ctx))
+}
+
+// partly returns how many policies were not tried on everything that they are for.
+func (r *checkReport) partly() int {
+	policies := map[usher.PolicyRef]bool{}
+	for i := range r.NotTried {
+		policies[r.NotTried[i].Policy] = true
+	}
+	return len(policies)
+}

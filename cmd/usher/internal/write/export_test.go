@@ -1,0 +1,4 @@
+package write
+
+// Tried is for tests.
+var Tried = tried

@@ -1,0 +1,60 @@
+package trial_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/trial"
+)
+
+// TestResourcesOfACluster: a policy for resources that a cluster does not have is not in force, and what
+// is missing is looked for again, since it may have been created just before the policy.
+func TestResourcesOfACluster(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	for _, test := range []struct {
+		reason     string
+		resources  []string
+		noSuchKind string
+		warning    string
+	}{
+		{"the resource exists", []string{podsOnly}, "", ""},
+		{"a kind in place of the resource", []string{"v1 Pod"}, "the cluster has no resource Pod in v1: nothing is matched by it; did you mean pods?", "did you mean pods?"},
+		{"one of two exists", []string{podsOnly, "apps/v1 deployment"}, "", "the cluster has no resource deployment in apps/v1: nothing is matched by it"},
+		{"none of two", []string{"v1 pod", "apps/v1 deployment"}, "the cluster has no resource pod in v1: nothing is matched by it; did you mean pods?", "did you mean deployments?"},
+		{"of a definition to come", []string{"example.org/v1 widgets"}, "the cluster has no resource widgets in example.org/v1: nothing is matched by it; correct it, or create its CustomResourceDefinition", "widgets"},
+		{"of a definition that exists", []string{gadgets}, "", ""},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			looked := 0
+			try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set {
+				looked++
+				return known
+			}})
+			result := try.Try(t.Context(), admissionPolicy(t, test.resources, validations("object == null || !has(object.metadata.labels) || !('a' in object.metadata.labels)")))
+			if result.NoSuchKind != test.noSuchKind {
+				t.Errorf("NoSuchKind %q, want %q", result.NoSuchKind, test.noSuchKind)
+			}
+			var said []string
+			for _, p := range result.Problems {
+				if p.Severity != rule.Warning {
+					t.Errorf("%s: want warnings", p)
+				}
+				said = append(said, p.String())
+			}
+			if text := strings.Join(said, "\n"); !strings.Contains(text, test.warning) || test.warning == "" && text != "" {
+				t.Errorf("problems %q, want %q", text, test.warning)
+			}
+			if missing := test.warning != ""; result.Unsettled != missing || (looked > 1) != missing {
+				t.Errorf("looked %d times, and a later try may differ: %t", looked, result.Unsettled)
+			}
+		})
+	}
+}
