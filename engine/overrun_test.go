@@ -195,6 +195,22 @@ func TestFactsAreAskedForOnce(t *testing.T) {
 	})
 }
 
+// TestFactsAreForATenant: who resolves facts knows the namespace of the policy that asks.
+func TestFactsAreForATenant(t *testing.T) {
+	t.Parallel()
+	var tenants []string
+	facts := fact.ResolverFunc(func(ctx context.Context, _ fact.Ref) (any, error) {
+		tenants = append(tenants, fact.Tenant(ctx))
+		return "no", nil
+	})
+	bound := one("b", ask(configMap("y")))
+	bound.Policy.Namespace = "shop"
+	decide(t, newEngine(usher.Validate, engine.Options{}, facts, one("a", ask(configMap("x"))), bound), request(usher.Validate, usher.Create))
+	if diff := cmp.Diff([]string{"", "shop"}, tenants); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+}
+
 // TestAResolverThatNeverEnds does not keep a request longer than its time.
 func TestAResolverThatNeverEnds(t *testing.T) {
 	t.Parallel()

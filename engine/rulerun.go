@@ -191,7 +191,7 @@ func (a *ruleRun) fetch(ctx context.Context, ref fact.Ref) (any, error) {
 	if err := a.rule.Facts.Check(ref); err != nil {
 		return nil, err
 	}
-	value, err := a.lookUp(ctx, ref)
+	value, err := a.lookUp(fact.ForTenant(ctx, a.rule.Policy.Namespace), ref)
 	if err == nil {
 		err = a.rule.Facts.CheckValue(ref, value)
 	}

@@ -86,7 +86,8 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	if e, ok := r.recall(k); ok {
 		return e.value, e.err
 	}
-	fetched := r.flight.DoChan(string(k[:]), func() (any, error) {
+	// Who asks for a namespace may have to wait for its limit: no one else does.
+	fetched := r.flight.DoChan(string(k[:])+fact.Tenant(ctx), func() (any, error) {
 		if e, ok := r.recall(k); ok {
 			return e.value, e.err // somebody was faster
 		}

@@ -118,6 +118,37 @@ func TestOneFetchForAll(t *testing.T) {
 	}
 }
 
+// waiting has those who ask for a namespace wait for its limit.
+type waiting struct{ counter }
+
+func (w *waiting) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
+	if fact.Tenant(ctx) == "shop" {
+		time.Sleep(3 * time.Second)
+		return nil, errDown
+	}
+	return w.counter.Resolve(ctx, ref)
+}
+
+// TestNobodyWaitsForTheLimitOfATenant: others get the same object without its delay and its error.
+func TestNobodyWaitsForTheLimitOfATenant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		resolver := cached.New(&waiting{}, time.Minute)
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		asking.Go(func() {
+			if _, err := resolver.Resolve(fact.ForTenant(t.Context(), "shop"), get("a")); !errors.Is(err, errDown) {
+				t.Errorf("for the tenant: %v", err)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		if value, err := resolver.Resolve(t.Context(), get("a")); err != nil || value != int64(1) || time.Since(begin) > 0 {
+			t.Errorf("for the cluster: %v, %v after %v", value, err, time.Since(begin))
+		}
+	})
+}
+
 func TestFetchOutlivesWhoBeganIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -48,6 +48,7 @@ type Resolver struct {
 	wanted chan schema.GroupVersionKind
 	// rewatch is signalled by Watch.
 	rewatch chan struct{}
+	tenants tenants
 
 	mu     sync.RWMutex
 	pinned map[schema.GroupVersionKind]bool

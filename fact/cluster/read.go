@@ -21,6 +21,9 @@ const maxSelected = 1000
 
 // get reads one object from the API server.
 func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+	if err := r.tenants.wait(ctx, objectReads); err != nil {
+		return nil, fmt.Errorf("get %s: %w", o, err)
+	}
 	object, err := r.client.Resource(m.resource).Namespace(namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, r.explain(err, m, o, namespace)
@@ -72,6 +75,9 @@ func (r *Resolver) eachSelected(ctx context.Context, m mapping, o *fact.Object, 
 		options.LabelSelector = s.LabelSelector()
 	}
 	for ctx.Err() == nil {
+		if err := r.tenants.wait(ctx, listReads); err != nil {
+			return fmt.Errorf("get %s: %w", o, err)
+		}
 		list, err := r.client.Resource(m.resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
 			return r.explain(err, m, o, namespace)

@@ -78,7 +78,10 @@ func Connect(c *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, err := dynamicFor(c, transport)
+	// What policies of one namespace read is limited by who reads it.
+	looking := rest.CopyConfig(c)
+	looking.QPS, looking.Burst = 200, 400
+	facts, err := dynamicFor(looking, transport)
 	if err != nil {
 		return nil, err
 	}
