@@ -145,7 +145,7 @@ func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policie
 	permitting := slices.DeleteFunc(slices.Clone(named), func(c *Compiled) bool { return !x.permitted(e, c.Ref) })
 	if len(permitting) == 0 {
 		return fmt.Sprintf("%s does not permit exemptions of namespaces: no request is exempt from it", named[0].Ref),
-			"ask for namespaceExemptions: Allow in the policy, or for a ClusterPolicyExemption", ".name"
+			"ask who administers the cluster for namespaceExemptions: Allow in the policy, or for a ClusterPolicyExemption", ".name"
 	}
 	for i, v := range ref.Validations {
 		if !slices.ContainsFunc(permitting, func(c *Compiled) bool { return validationsOf(c.Policy.Object).Has("", v) }) {

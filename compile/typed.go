@@ -22,6 +22,20 @@ type Typed interface {
 	Unbound() []rule.Rule
 }
 
+// Narrowed returns what narrows the requests that a policy or an exemption is for, besides the
+// constraints of a [Typed], by the field where it is written.
+func (c *Compiled) Narrowed() map[string]*rule.ResourceMatch {
+	switch {
+	case c.Binding != nil:
+		return map[string]*rule.ResourceMatch{"spec.matchResources": c.Binding.Matches()}
+	case c.Exemption != nil && c.Exemption.Resources != nil:
+		return map[string]*rule.ResourceMatch{"spec.matchConstraints": c.Exemption.Resources}
+	case c.Object != nil:
+		return c.Object.Narrowed()
+	}
+	return nil
+}
+
 // Typed returns the policy if its expressions have types, and nil otherwise.
 func (c *Compiled) Typed() Typed {
 	switch {

@@ -19,6 +19,8 @@ type Exemption struct {
 	// Applies have the programs that tell which requests it is for: each skips others, the cheapest
 	// first. Their Checks are the reasons, one for each clause.
 	Applies []Rule
+	// Resources are those that it names, as they are written; nil if it is for all.
+	Resources *ResourceMatch
 	// Images, unless empty, are those of the containers that are exempt; the rest of the object is
 	// still validated.
 	Images []Pattern

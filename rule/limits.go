@@ -67,7 +67,7 @@ func (l *Limits) Fetches(namespace, address string) (what, do string) {
 	}
 	do = "have the operator of Usher allow the host: " + flag
 	if namespace != "" {
-		do = "use a cluster policy, or " + do
+		do = "ask who administers the cluster for a policy of the cluster, or to allow the host: " + flag
 	}
 	switch {
 	case len(hosts) == 0 && namespace != "":

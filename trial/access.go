@@ -305,7 +305,7 @@ func (a *access) namespaces(r *authz.Rule) {
 		if rows > 0 && !namespaced && at.Name != "namespaces" {
 			do := "remove namespaces"
 			if r.Own != "" {
-				do = "use a ClusterAuthorizationPolicy"
+				do = "ask who administers the cluster for a ClusterAuthorizationPolicy"
 			}
 			a.warn(fmt.Sprintf("%s.resources[%d]", r.Name, i), at.Name+" are in no namespace: the rule does not match requests for them", do)
 		}

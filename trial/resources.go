@@ -10,20 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 )
 
+// A match is a match of resources, as it is written.
+type match struct {
+	*rule.ResourceMatch
+
+	// field is where it is written, and effect what follows from a resource that does not exist.
+	field, effect string
+	// namespaced says that who has written it may have rights in one namespace only.
+	namespaced bool
+}
+
+// constraints is the match of a policy whose expressions have types.
+func constraints(c *compile.Compiled) match {
+	return match{c.Typed().Matches(), "spec.matchConstraints", "nothing is matched by it", c.Ref.Namespace != ""}
+}
+
+// narrowing returns the matches of bindings, and that of an exemption.
+func narrowing(c *compile.Compiled) []match {
+	var all []match
+	for field, m := range c.Narrowed() {
+		all = append(all, match{m, field, "no request is for it", c.Ref.Namespace != ""})
+	}
+	return all
+}
+
 // resourceProblems says which resources that a match names do not exist: with a suggestion where it
 // is known what is meant, which is a mistake, and else as a warning, since the resource may come with
 // a CustomResourceDefinition. All reports whether the match is for nothing else.
-func resourceProblems(set *kind.Set, m *rule.ResourceMatch) (problems []rule.Problem, all bool) {
+func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, all bool) {
 	for i := range m.Rules {
-		found, wrong := ruleProblems(set, &m.Rules[i], fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", i), "nothing is matched by it")
+		found, wrong := ruleProblems(named{set: set, rule: &m.Rules[i], namespaced: m.namespaced}, fmt.Sprintf("%s.resourceRules[%d]", m.field, i), m.effect)
 		problems, all = append(problems, wrong...), (all || i == 0) && !found
 	}
 	for i := range m.Excluded {
-		_, wrong := ruleProblems(set, &m.Excluded[i], fmt.Sprintf("spec.matchConstraints.excludeResourceRules[%d]", i), leavesOut)
+		_, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], namespaced: m.namespaced}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
 		// What may come can be left out before it comes, and what no request is for as well.
 		problems = append(problems, slices.DeleteFunc(wrong, func(p rule.Problem) bool {
 			return p.Severity != rule.Mistake || !strings.HasSuffix(p.What, leavesOut)
@@ -35,11 +60,11 @@ func resourceProblems(set *kind.Set, m *rule.ResourceMatch) (problems []rule.Pro
 // leavesOut is what follows from a wrong exclusion.
 const leavesOut = "nothing is left out by it"
 
-// ruleProblems says what is wrong with the resources of a rule. Found reports whether one of them
+// ruleProblems says what is wrong with the resources of the rule of n. Found reports whether one of them
 // exists.
-func ruleProblems(set *kind.Set, r *rule.ResourceRule, field, effect string) (found bool, problems []rule.Problem) {
-	for j, pattern := range r.Resources {
-		n := named{set: set, rule: r, pattern: pattern}
+func ruleProblems(n named, field, effect string) (found bool, problems []rule.Problem) {
+	for j, pattern := range n.rule.Resources {
+		n.pattern = pattern
 		if n.exists() {
 			why, where := n.unasked()
 			if found = found || why == ""; why != "" {
@@ -55,14 +80,14 @@ func ruleProblems(set *kind.Set, r *rule.ResourceRule, field, effect string) (fo
 		if at == "" {
 			continue
 		}
-		p := rule.Problem{Severity: rule.Warning, Field: field + "." + at, Do: do, What: fmt.Sprintf("%s has no resource %s in %s: %s", owner(set), pattern, n.where(), effect)}
+		p := rule.Problem{Severity: rule.Warning, Field: field + "." + at, Do: do, What: fmt.Sprintf("%s has no resource %s in %s: %s", owner(n.set), pattern, n.where(), effect)}
 		if at == "resources" {
 			p.Field += fmt.Sprintf("[%d]", j)
 		}
 		switch {
 		case known:
 			p.Severity = rule.Mistake
-		case !set.Complete && !n.isOwn():
+		case !n.set.Complete && !n.isOwn():
 			p.What = fmt.Sprintf("the resource %s in %s is not known: unless it exists, %s", pattern, n.where(), effect)
 		}
 		problems = append(problems, p)
@@ -84,6 +109,8 @@ type named struct {
 	set     *kind.Set
 	rule    *rule.ResourceRule
 	pattern string
+	// namespaced is that of the [match].
+	namespaced bool
 }
 
 // oneIs reports whether one of words is "*" or word.
@@ -236,7 +263,10 @@ func (n *named) meant() (list, do string, known bool) {
 	case name == "*":
 		return "apiGroups", "see kubectl api-resources", false
 	}
-	if n.set.Complete {
+	switch {
+	case n.set.Complete && n.namespaced:
+		return "resources", "correct it, or ask who administers the cluster to create its CustomResourceDefinition", false
+	case n.set.Complete:
 		return "resources", "correct it, or create its CustomResourceDefinition", false
 	}
 	return "resources", "correct it, or give its CustomResourceDefinition; see kubectl api-resources", false
@@ -302,13 +332,19 @@ func lacking(set *kind.Set, m *rule.ResourceMatch) []schema.GroupVersionKind {
 			kinds = append(kinds, target.Kind)
 		}
 	}
+	return append(kinds, absent(set, m)...)
+}
+
+// absent returns a stand-in of the first resource that a match names and that does not exist; nothing if
+// there is none.
+func absent(set *kind.Set, m *rule.ResourceMatch) []schema.GroupVersionKind {
 	for i := range m.Rules {
 		for _, pattern := range m.Rules[i].Resources {
 			n := named{set: set, rule: &m.Rules[i], pattern: pattern}
 			if !n.exists() {
-				return append(kinds, schema.GroupVersionKind{Group: m.Rules[i].Groups[0], Version: m.Rules[i].Versions[0], Kind: pattern})
+				return []schema.GroupVersionKind{{Group: m.Rules[i].Groups[0], Version: m.Rules[i].Versions[0], Kind: pattern}}
 			}
 		}
 	}
-	return kinds
+	return nil
 }

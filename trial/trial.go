@@ -83,15 +83,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}()
 	typed := c.Typed()
 	kinds := kindsRead(c)
-	set := t.recorded()
-	if t.options.Kinds != nil {
-		set = t.options.Kinds(ctx, set, kinds)
-		if typed != nil {
-			if more := lacking(set, typed.Matches()); len(more) > 0 {
-				set = t.options.Kinds(ctx, t.recorded(), append(kinds, more...))
-			}
-		}
-	}
+	set := t.find(ctx, &c, kinds)
 	if len(c.Rules) > 0 && typed == nil {
 		result.Problems = selectorProblems(set, c.Rules[0].Match.Selectors)
 		unreadable := t.unreadable(ctx, set, c)
@@ -102,9 +94,16 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
 	result.Problems = append(result.Problems, accessProblems(ctx, set, c)...)
+	for _, m := range narrowing(&c) {
+		if ctx.Err() != nil {
+			break
+		}
+		wrong, _ := resourceProblems(set, m)
+		result.Problems, result.Unsettled = append(result.Problems, wrong...), result.Unsettled || len(wrong) > 0
+	}
 	words := wordsOf(api.Spec(c.Policy.Object))
 	if typed != nil {
-		t.tryTyped(ctx, set, typed, words, &result)
+		t.tryTyped(ctx, set, &c, words, &result)
 	}
 	for i := range c.Rules {
 		if typed != nil {
@@ -131,9 +130,30 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 	return result
 }
 
+// find returns the existing kinds, with the schemas of those that a policy selects or reads. What the
+// policy names and does not exist is looked for again.
+func (t *Trial) find(ctx context.Context, c *compile.Compiled, kinds []schema.GroupVersionKind) *kind.Set {
+	if t.options.Kinds == nil {
+		return t.recorded()
+	}
+	set := t.options.Kinds(ctx, t.recorded(), kinds)
+	var more []schema.GroupVersionKind
+	if typed := c.Typed(); typed != nil {
+		more = lacking(set, typed.Matches())
+	}
+	for _, m := range narrowing(c) {
+		more = append(more, absent(set, m.ResourceMatch)...)
+	}
+	if len(more) > 0 {
+		set = t.options.Kinds(ctx, t.recorded(), slices.Concat(kinds, more))
+	}
+	return set
+}
+
 // tryTyped tries a policy whose expressions have types.
-func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, p compile.Typed, words words, result *Result) {
-	wrong, all := resourceProblems(set, p.Matches())
+func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled, words words, result *Result) {
+	p := c.Typed()
+	wrong, all := resourceProblems(set, constraints(c))
 	result.Problems = append(result.Problems, wrong...)
 	if all && set.Complete && len(wrong) > 0 {
 		result.NoSuchKind = wrong[0].What + "; " + wrong[0].Do
@@ -216,6 +236,10 @@ func (t *Trial) unreadable(ctx context.Context, set *kind.Set, c compile.Compile
 	if t.options.Readable == nil {
 		return nil
 	}
+	do := "give Usher the right to get, list and watch them: see docs/install.md"
+	if c.Ref.Namespace != "" {
+		do = "ask who administers the cluster to " + do
+	}
 	var problems []rule.Problem
 	asked := map[schema.GroupVersionKind]bool{}
 	for i := range c.Rules {
@@ -228,7 +252,7 @@ func (t *Trial) unreadable(ctx context.Context, set *kind.Set, c compile.Compile
 				problems = append(problems, rule.Problem{
 					Severity: rule.Warning, Field: fieldOf(&c.Rules[i], strings.TrimSuffix(use.Field, ".path")+".k8s"),
 					What: fmt.Sprintf("every request that the rule is for fails, because %v", err),
-					Do:   "give Usher the right to get, list and watch them: see docs/install.md",
+					Do:   do,
 				})
 			}
 		}

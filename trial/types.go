@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
@@ -23,10 +24,7 @@ func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed
 		Expressions: p.Expressions(), Params: p.Params(), Targets: targets, Data: p.Data(),
 		Partial: partial || len(unknown) > 0 || !set.Complete && matchesAny(p.Matches()),
 	}
-	var skipped []string
-	for _, name := range unknown {
-		skipped = append(skipped, fmt.Sprintf("objects of the resource %s: their schema is not known", name))
-	}
+	skipped := unknownSchemas(unknown)
 	if of := p.Params(); !of.Empty() && set.Schema(of) == nil {
 		skipped = append(skipped, fmt.Sprintf("params of kind %s in %s: their schema is not known", of.Kind, of.GroupVersion()))
 	}
@@ -42,16 +40,49 @@ func (t *Trial) typeProblems(ctx context.Context, set *kind.Set, p compile.Typed
 	return problems, skipped
 }
 
+// mostUnknown limits the resources that are named because their schema is not known.
+const mostUnknown = 5
+
+// unknownSchemas says which resources have no schema: Usher's own, which a policy for everything is
+// for, in one text, and all others in another.
+func unknownSchemas(unknown []*kind.Resource) (skipped []string) {
+	var own, others []string
+	for _, r := range unknown {
+		name, _, _ := strings.Cut(r.Name, "/")
+		into := &others
+		if api.IsGroup(in(r).Group) {
+			into = &own
+		} else {
+			name = r.Name
+		}
+		if !slices.Contains(*into, name) {
+			*into = append(*into, name)
+		}
+	}
+	if len(own) > 0 {
+		skipped = append(skipped, fmt.Sprintf("objects of Usher's own kinds (%s): their schema is not known", strings.Join(own, ", ")))
+	}
+	switch more := len(others) - mostUnknown; {
+	case len(others) == 1:
+		skipped = append(skipped, fmt.Sprintf("objects of the resource %s: their schema is not known", others[0]))
+	case more > 1:
+		skipped = append(skipped, fmt.Sprintf("objects of the resources %s and %d others: their schemas are not known", strings.Join(others[:mostUnknown], ", "), more))
+	case len(others) > 1:
+		skipped = append(skipped, fmt.Sprintf("objects of the resources %s: their schemas are not known", strings.Join(others, ", ")))
+	}
+	return skipped
+}
+
 // targetsOf returns the kinds of objects that a match is for, and the resources of which the schema is
 // not known.
-func targetsOf(set *kind.Set, m *rule.ResourceMatch) (targets []typecheck.Target, unknown []string) {
+func targetsOf(set *kind.Set, m *rule.ResourceMatch) (targets []typecheck.Target, unknown []*kind.Resource) {
 	for r := range set.Resources() {
 		target, ok := targetOf(r, m)
 		if !ok {
 			continue
 		}
 		if set.Schema(target.Kind) == nil {
-			unknown = append(unknown, r.Name)
+			unknown = append(unknown, r)
 			continue
 		}
 		if !slices.Contains(targets, target) {

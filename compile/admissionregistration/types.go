@@ -12,6 +12,9 @@ import (
 // Matches returns what requests the policy is for, whatever its bindings say.
 func (p *Policy) Matches() *rule.ResourceMatch { return &p.match.Resources }
 
+// Matches returns what requests the binding is for, of those of its policy.
+func (b *Binding) Matches() *rule.ResourceMatch { return &b.match.Resources }
+
 // Data returns nothing: admission policies have no data.
 func (*Policy) Data() []typecheck.Data { return nil }
 

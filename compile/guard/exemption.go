@@ -57,7 +57,11 @@ func exemptRights(user usher.User, namespace string, refs []v1alpha1.PolicyRef) 
 			}
 			return Rights{{What: "an exemption that names too many policies to ask about each needs", Ask: many}}
 		}
-		rights = append(rights, Right{What: what, Ask: &usher.Request{
+		help := ""
+		if namespace != "" {
+			help = "ask who administers the cluster for this right: the verb exempt"
+		}
+		rights = append(rights, Right{What: what, Help: help, Ask: &usher.Request{
 			Phase: usher.Authorize, User: user, Namespace: in, Name: name,
 			Resource: resource.WithVersion("*"),
 			Access:   &usher.Access{Verb: VerbExempt},

@@ -64,7 +64,7 @@ func (c *compilation) excludedKinds(selectors []v1alpha1.ResourceSelector) {
 		if s := &selectors[i]; c.excluded.Has(s.APIVersion, s.Kind) {
 			c.fail(fmt.Sprintf("spec.resourceSelectors[%d].kind", i),
 				fmt.Sprintf("a policy of a namespace does not act on %s %s", s.APIVersion, s.Kind),
-				fmt.Sprintf("use a ClusterOverridePolicy, or have the operator of Usher allow it: --namespaced-kinds=%s", nameOf(s.APIVersion, s.Kind)))
+				fmt.Sprintf("ask who administers the cluster for a ClusterOverridePolicy, or to allow it: --namespaced-kinds=%s", nameOf(s.APIVersion, s.Kind)))
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (c *compilation) referObject(field string, s *v1alpha1.ResourceSelector) {
 		what = "without a namespace, the selector is for all namespaces: " + what
 	}
 	c.fail(join(field, "namespace"), what,
-		fmt.Sprintf("write namespace: %s, use a ClusterOverridePolicy, or have the operator of Usher allow it: --namespaced-references=%s",
+		fmt.Sprintf("write namespace: %s, or ask who administers the cluster for a ClusterOverridePolicy, or to allow it: --namespaced-references=%s",
 			c.ref.Namespace, nameOf(s.APIVersion, s.Kind)))
 }
 

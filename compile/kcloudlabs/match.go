@@ -47,7 +47,7 @@ func (c *compilation) foreignNamespaces(selectors []v1alpha1.ResourceSelector) {
 		if ns := selectors[i].Namespace; ns != "" && c.ref.Namespace != "" && ns != c.ref.Namespace {
 			c.warn(fmt.Sprintf("spec.resourceSelectors[%d].namespace", i),
 				fmt.Sprintf("%q is not the namespace of the policy, %q: the selector selects nothing", ns, c.ref.Namespace),
-				"move the policy to that namespace, or use a ClusterOverridePolicy")
+				"move the policy to that namespace, or ask who administers the cluster for a ClusterOverridePolicy")
 		}
 	}
 }

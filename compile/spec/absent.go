@@ -36,7 +36,7 @@ func (p *Params) Absent(paramKind *admissionv1.ParamKind, ignore bool, value any
 	switch {
 	case unknown:
 		problem.What = fmt.Sprintf("there is no kind %s in %s: %s", kind.Kind, kind.APIVersion, effect)
-		problem.Do = "create its CustomResourceDefinition, or correct spec.paramKind of the policy"
+		problem.Do = "correct spec.paramKind of the policy, or have its CustomResourceDefinition created"
 	case misplaced && scope.Namespaced:
 		// Each request has those of its own namespace.
 		return rule.Problem{}, false

@@ -243,7 +243,7 @@ func (x *dataSource) namespace(field, namespace, apiVersion, kind string) {
 	case namespace == "" || namespace == x.own:
 	case x.own != "" && !x.limits.Namespaced.References.Has(gk):
 		x.Fail(field+".namespace", fmt.Sprintf("a policy of namespace %s reads objects of that namespace only", x.own),
-			"remove the namespace, use a ClusterObjectPolicy, or have the operator of Usher allow it: --namespaced-references="+rule.Kinds{gk}.String())
+			"remove the namespace, or ask who administers the cluster for a ClusterObjectPolicy, or to allow it: --namespaced-references="+rule.Kinds{gk}.String())
 	case namespace == everywhere:
 	case len(validation.IsDNS1123Label(namespace)) > 0:
 		x.Fail(field+".namespace", fmt.Sprintf("%q is not the name of a namespace", namespace), "name a namespace; it is no expression")
@@ -279,7 +279,7 @@ func (e *Expected) Absent(ignore bool, err error) (rule.Problem, bool) {
 		return rule.Problem{}, false
 	case unknown:
 		p.What = fmt.Sprintf("there is no kind %s in %s: %s", kind.Kind, kind.APIVersion, effect)
-		p.Do = "create its CustomResourceDefinition, correct the kind, or set onMissing: Null"
+		p.Do = "correct the kind, set onMissing: Null, or have its CustomResourceDefinition created"
 	case absent && !e.exact:
 		return rule.Problem{}, false
 	case absent:

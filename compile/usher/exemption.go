@@ -117,7 +117,7 @@ func (c *exempting) policy(field string, ref *v1alpha1.PolicyRef, images bool) {
 	case !known:
 		c.Fail(field+".kind", fmt.Sprintf("nothing is exempt from a %s", ref.Kind), "use "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	case c.to.Ref.Kind == "PolicyExemption" && ref.Kind != "ClusterObjectPolicy" && ref.Kind != "ObjectPolicy":
-		c.Fail(field+".kind", "a namespace exempts nothing from a "+ref.Kind, "use a ClusterPolicyExemption, or name a ClusterObjectPolicy or an ObjectPolicy")
+		c.Fail(field+".kind", "a namespace exempts nothing from a "+ref.Kind, "name a ClusterObjectPolicy or an ObjectPolicy, or ask who administers the cluster for a ClusterPolicyExemption")
 	case mutates && len(ref.Validations) > 0:
 		c.note(rule.Mistake, field+".validations", fmt.Sprintf("policies of the kind %s have no validations", ref.Kind), "remove the field: the exemption then is from the whole policy")
 	case mutates && images:
@@ -163,6 +163,7 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 	c.Problems = append(c.Problems, problems...)
 	if s.MatchConstraints != nil {
 		a.match = c.Match("spec.matchConstraints", s.MatchConstraints)
+		c.to.Resources = &a.match.Resources
 		c.scope(s.MatchConstraints)
 	}
 	a.read()
@@ -187,6 +188,6 @@ func (c *exempting) scope(m *admissionv1.MatchResources) {
 	}
 	if c.to.Ref.Kind == "PolicyExemption" && slices.ContainsFunc(m.ResourceRules, cluster) {
 		c.note(rule.Mistake, "spec.matchConstraints.resourceRules", "a PolicyExemption is for objects of its own namespace: no request in scope Cluster is exempt",
-			"use a ClusterPolicyExemption")
+			"ask who administers the cluster for a ClusterPolicyExemption")
 	}
 }

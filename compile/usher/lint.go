@@ -73,7 +73,7 @@ func (c *compilation) lintNamespaces(field string, r *v1alpha1.Rule) {
 	if c.own == "" || len(r.Namespaces) == 0 {
 		return
 	}
-	c.warn(field+".namespaces", "an AuthorizationPolicy is for requests in its own namespace, whatever stands here", "remove namespaces, or use a ClusterAuthorizationPolicy")
+	c.warn(field+".namespaces", "an AuthorizationPolicy is for requests in its own namespace, whatever stands here", "remove namespaces, or ask who administers the cluster for a ClusterAuthorizationPolicy")
 }
 
 func (c *compilation) lintOverlap(field string, r *v1alpha1.Rule, allow bool) {

@@ -325,6 +325,18 @@ func (o *Object) rule(name string, phase usher.Phase, program rule.Program) rule
 // Matches returns what requests the policy is for, whatever its bindings say.
 func (o *Object) Matches() *rule.ResourceMatch { return &o.match.Resources }
 
+// Narrowed returns what requests the bindings are for, of those of the policy, by the field where that is
+// written.
+func (o *Object) Narrowed() map[string]*rule.ResourceMatch {
+	all := map[string]*rule.ResourceMatch{}
+	for i := range o.bindings {
+		if match := o.bindings[i].match; match != nil {
+			all[fmt.Sprintf("spec.bindings[%d].matchResources", i)] = &match.Resources
+		}
+	}
+	return all
+}
+
 // Params returns the kind of the params; empty if there are none.
 func (o *Object) Params() schema.GroupVersionKind {
 	if o.paramKind == nil {

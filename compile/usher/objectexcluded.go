@@ -23,7 +23,7 @@ func (o *Object) noteExcluded(c *spec.Compilation, m *admissionv1.MatchResources
 			c.Problems = append(c.Problems, rule.Problem{
 				Severity: rule.Warning, Field: fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resources[%d]", i, j),
 				What: fmt.Sprintf("a policy of a namespace does not act on %s: it does nothing for these requests", strings.TrimSuffix(resource+"."+group, ".")),
-				Do:   "remove the resource, use a ClusterObjectPolicy, or have the operator of Usher allow the kind: --namespaced-kinds",
+				Do:   "remove the resource, or ask who administers the cluster for a ClusterObjectPolicy, or to allow the kind: --namespaced-kinds",
 			})
 		}
 	}

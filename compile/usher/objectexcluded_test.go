@@ -60,7 +60,7 @@ func TestObjectPoliciesOnExcludedKinds(t *testing.T) {
 			for _, row := range test.want {
 				i, name := row[:1], row[2:]
 				want = append(want, "warning: spec.matchConstraints.resourceRules[0].resources["+i+"]: a policy of a namespace does not act on "+name+": it does nothing for these requests; "+
-					"remove the resource, use a ClusterObjectPolicy, or have the operator of Usher allow the kind: --namespaced-kinds")
+					"remove the resource, or ask who administers the cluster for a ClusterObjectPolicy, or to allow the kind: --namespaced-kinds")
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)

@@ -48,7 +48,7 @@ func (c *compilation) urls(field string, r *v1alpha1.Rule, compiled *authz.Rule)
 	urls := c.set(field+".nonResourceURLs", r.NonResourceURLs)
 	compiled.URLs = &urls
 	if c.own != "" {
-		c.warn(field+".nonResourceURLs", "paths are in no namespace: the rule matches nothing", "use a ClusterAuthorizationPolicy")
+		c.warn(field+".nonResourceURLs", "paths are in no namespace: the rule matches nothing", "ask who administers the cluster for a ClusterAuthorizationPolicy")
 		return
 	}
 	c.rules = append(c.rules, compiled)

@@ -40,7 +40,7 @@ func AuthorizationPolicy(ctx context.Context, p *v1alpha1.AuthorizationPolicy) (
 	}
 	c.spec(&p.Spec)
 	if c.policy.Effect == authz.Deny && p.Spec.Effect == v1alpha1.EffectDeny {
-		c.fail("spec.effect", "an AuthorizationPolicy refuses nothing", "use a ClusterAuthorizationPolicy")
+		c.fail("spec.effect", "an AuthorizationPolicy refuses nothing", "ask who administers the cluster for a ClusterAuthorizationPolicy")
 	}
 	if p.Namespace == "" {
 		return nil, c.problems

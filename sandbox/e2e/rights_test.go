@@ -63,7 +63,7 @@ spec:
 
 // attacks are what mallory writes, who may write policies and ConfigMaps, and what she is told.
 var attacks = []struct{ reason, selectors, overriders, told string }{
-	{"roles", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}", "", "a policy of a namespace does not act on rbac.authorization.k8s.io/v1 Role (use a ClusterOverridePolicy"},
+	{"roles", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}", "", "a policy of a namespace does not act on rbac.authorization.k8s.io/v1 Role (ask who administers the cluster for a ClusterOverridePolicy"},
 	{"role bindings of another version", "{apiVersion: rbac.authorization.k8s.io/v1beta1, kind: RoleBinding}", "", "does not act on rbac.authorization.k8s.io/v1beta1 RoleBinding"},
 	{"policies", "{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: OverridePolicy}", "", "does not act on policy.kcloudlabs.io/v1alpha1 OverridePolicy"},
 	{"what allows", "{apiVersion: usher.dev/v1alpha1, kind: AuthorizationPolicy}", "", "does not act on usher.dev/v1alpha1 AuthorizationPolicy"},

@@ -88,9 +88,13 @@ func topics(findings []Finding) string {
 // remedy says how a policy of a kind leaves out requests.
 func remedy(p usher.PolicyRef) string {
 	switch p.Kind {
+	case "ObjectPolicy":
+		return "exclude them with excludeSubjects, matchConstraints.objectSelector or matchConditions"
+	case "OverridePolicy":
+		return "select fewer objects"
 	case "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy":
 		return "exclude them with matchConstraints.namespaceSelector, excludeResourceRules or matchConditions"
-	case "ClusterObjectPolicy", "ObjectPolicy":
+	case "ClusterObjectPolicy":
 		return "exclude them with matchConstraints.namespaceSelector, excludeSubjects or a ClusterPolicyExemption"
 	}
 	return "select fewer objects, or exclude namespaces with --webhook-namespace-selector"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
@@ -99,6 +100,8 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return err
 		}
+		// As kubectl does, and each once: a policy may be written in two requests.
+		config.WarningHandler = rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)

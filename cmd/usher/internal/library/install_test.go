@@ -1,0 +1,62 @@
+package library_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
+)
+
+// TestInstallPrintsWarnings: what an API server warns of is printed as kubectl prints it, each once.
+func TestInstallPrintsWarnings(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPost:
+			for range 2 {
+				warning, err := net.NewWarningHeader(299, "-", "it would refuse 3 objects")
+				if err != nil {
+					t.Error(err)
+				}
+				w.Header().Add("Warning", warning)
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = bytes.NewBufferString(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicy","metadata":{"name":"service-types"}}`).WriteTo(w)
+		case r.URL.Query().Has("labelSelector"):
+			_, _ = bytes.NewBufferString(`{"apiVersion":"usher.dev/v1alpha1","kind":"ClusterObjectPolicyList","items":[]}`).WriteTo(w)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			status := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("clusterobjectpolicies").GroupResource(), "service-types").Status()
+			status.APIVersion, status.Kind = "v1", "Status"
+			if err := json.NewEncoder(w).Encode(status); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: '" + server.URL + "'}}]}"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, says bytes.Buffer
+	cmd := commands.Command(cli.Streams{Out: &out, Err: &says})
+	cmd.SetArgs([]string{"install", "service-types", "--apply", "--kubeconfig", kubeconfig})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "applied service-types\n" || says.String() != "Warning: it would refuse 3 objects\n" {
+		t.Errorf("printed %q and %q", out.String(), says.String())
+	}
+}
