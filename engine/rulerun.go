@@ -65,6 +65,16 @@ func (d *evaluation) frame() *frame {
 	return f
 }
 
+// share returns the share of the namespace of a rule, which is also that for the pod that a workload would
+// make.
+func (d *evaluation) share(r *rule.Rule) overrun.Share {
+	request := d
+	for request.of != nil {
+		request = request.of
+	}
+	return request.shares.Of(d.engine.options.Overruns, r.Policy.Namespace)
+}
+
 // runRule runs the steps of a rule. It turns a panic into an error.
 func runRule(ctx context.Context, d *evaluation, r *rule.Rule, start time.Time) (res result, err error) {
 	share := d.share(r)

@@ -52,10 +52,10 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 	if first {
 		timeout = l.options.CompileTimeout
 	}
-	cluster, cancel := context.WithTimeout(ctx, timeout)
+	forCluster, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, min(timeout, updateTimeout))
-	defer cancel()
+	forNamespaces, cancelNamespaces := context.WithTimeout(ctx, min(timeout, updateTimeout))
+	defer cancelNamespaces()
 	spent := make(map[string]*time.Duration)
 	for _, ref := range refs {
 		spent[ref.Namespace] = new(time.Duration)
@@ -63,13 +63,13 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 	inNamespaces(refs, func(i int) bool {
 		namespace := refs[i].Namespace
 		if namespace == "" {
-			l.settler.put(l.options.Compile.Policy(cluster, policies[i]))
+			l.settler.put(l.options.Compile.Policy(forCluster, policies[i]))
 			return true
 		}
 		if !first && l.settler.isLate(namespace) {
 			return false
 		}
-		compiled := l.options.Compile.Policy(ctx, policies[i])
+		compiled := l.options.Compile.Policy(forNamespaces, policies[i])
 		l.settler.put(compiled)
 		*spent[namespace] += compiled.Took
 		if *spent[namespace] < namespaceBudget && compiled.Stopped() == (rule.Stopped{}) {

@@ -73,11 +73,8 @@ type Configuration struct {
 	NamespacedReferences []string `json:"namespacedReferences,omitempty"`
 }
 
-// The defaults are those of `usher serve`.
-const (
-	defaultFactTTL      = 10 * time.Second
-	defaultMaxExemption = 90 * 24 * time.Hour
-)
+// defaultFactTTL is the default of `usher serve`.
+const defaultFactTTL = 10 * time.Second
 
 // Read reads a configuration and sets its defaults. A nil reader is an empty configuration.
 func Read(config io.Reader) (*Configuration, error) {
@@ -143,7 +140,7 @@ func (c *Configuration) longestExemption() time.Duration {
 	if c.MaxExemptionDuration != nil {
 		return c.MaxExemptionDuration.Duration
 	}
-	return defaultMaxExemption
+	return rule.LongestExemption
 }
 
 func (c *Configuration) fromAPI() bool {

@@ -34,14 +34,6 @@ const (
 // Any reports whether some of other are among the dependencies.
 func (d Dependencies) Any(other Dependencies) bool { return d&other != 0 }
 
-// A Skipper is a [Program] that can tell which requests it is not for without what may take long.
-type Skipper interface {
-	Program
-	// Skips returns why it is not for a request, "" if it may be: its conditions are not evaluated. The error is
-	// one that Run may return, such as [*fact.Missing].
-	Skips(in *Input) (string, error)
-}
-
 // A Dependent is a [Program] that says on what its outcome depends. Other programs may depend on
 // anything.
 type Dependent interface {

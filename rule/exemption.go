@@ -10,6 +10,10 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
+// LongestExemption is how far ahead exemptions may end when they are written, unless the operator says
+// otherwise.
+const LongestExemption = 90 * 24 * time.Hour
+
 // An Exemption exempts requests from policies until it expires, compiled. It is immutable.
 type Exemption struct {
 	// Ref is its own. One with a namespace is for requests for objects of that namespace alone.

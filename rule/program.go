@@ -32,6 +32,14 @@ type SlowPath interface {
 	SlowPath() string
 }
 
+// A Skipper is a [Program] that can tell which requests it is not for without what may take long.
+type Skipper interface {
+	Program
+	// Skips returns why it is not for a request, "" if it may be: its conditions are not evaluated. The error is
+	// one that Run may return, such as [*fact.Missing].
+	Skips(in *Input) (string, error)
+}
+
 // An Input is the input of a program. Everything in it is shared: do not change it.
 type Input struct {
 	Request *usher.Request

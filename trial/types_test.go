@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 )
@@ -31,15 +30,7 @@ func admissionPolicy(t *testing.T, resources []string, spec map[string]any) comp
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := api.Decode(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := compile.Policy(p)
-	if errors := rule.Errors(c.Problems); len(errors) > 0 {
-		t.Fatal(errors)
-	}
-	return c
+	return compiled(t, string(raw))
 }
 
 func validations(expressions ...string) map[string]any {

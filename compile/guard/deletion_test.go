@@ -49,19 +49,26 @@ func TestOnlyDenialsOfThePlatformAreKeptFromDeletion(t *testing.T) {
 	}
 }
 
-// To change what a denial of the platform says is to delete it.
+// To change what a denial of the platform says, or to suspend it, is to delete it.
 func TestDenialsOfThePlatformAreNotChangedAway(t *testing.T) {
 	t.Parallel()
-	old := write(t, "ClusterAuthorizationPolicy", "{tier: platform, effect: Deny, "+denyExec)
-	r := write(t, "ClusterAuthorizationPolicy", "{tier: cluster, effect: Deny, "+denyExec)
-	r.Operation, r.OldObject = usher.Update, old.Object
-	w := writer{"use authorizationtiers.usher.dev cluster": true}
-	g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{May: w.may})
-	if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "authorizationtiers.usher.dev platform") {
-		t.Errorf("%s %q, %v", d.Verdict, d.Message, err)
-	}
-	w["use authorizationtiers.usher.dev platform"] = true
-	if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict == usher.Deny {
-		t.Errorf("%s %q, %v", d.Verdict, d.Message, err)
+	for _, row := range []struct {
+		reason, spec string
+		may          writer
+	}{
+		{"it is moved to another tier", "{tier: cluster, effect: Deny, " + denyExec, writer{"use authorizationtiers.usher.dev cluster": true}},
+		{"it is suspended", "{suspend: true, tier: platform, effect: Deny, " + denyExec, writer{}},
+	} {
+		old := write(t, "ClusterAuthorizationPolicy", "{tier: platform, effect: Deny, "+denyExec)
+		r := write(t, "ClusterAuthorizationPolicy", row.spec)
+		r.Operation, r.OldObject = usher.Update, old.Object
+		g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{May: row.may.may})
+		if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "authorizationtiers.usher.dev platform") {
+			t.Errorf("%s: %s %q, %v", row.reason, d.Verdict, d.Message, err)
+		}
+		row.may["use authorizationtiers.usher.dev platform"] = true
+		if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict == usher.Deny {
+			t.Errorf("%s, with the right: %s %q, %v", row.reason, d.Verdict, d.Message, err)
+		}
 	}
 }

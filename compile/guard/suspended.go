@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
@@ -45,9 +47,7 @@ func (g *guard) sign(r *usher.Request, d usher.Decision) (usher.Decision, error)
 
 // annotationIn returns an annotation of an object; empty if it has none.
 func annotationIn(object map[string]any, name string) string {
-	metadata, _ := object["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	value, _ := annotations[name].(string)
+	value, _, _ := unstructured.NestedString(object, "metadata", "annotations", name)
 	return value
 }
 

@@ -134,20 +134,3 @@ func TestPoliciesWithErrorsCanBeSuspended(t *testing.T) {
 		}
 	}
 }
-
-// TestDenialsOfThePlatformAreNotSuspended: to suspend one is to delete it.
-func TestDenialsOfThePlatformAreNotSuspended(t *testing.T) {
-	t.Parallel()
-	old := write(t, "ClusterAuthorizationPolicy", "{tier: platform, effect: Deny, "+denyExec)
-	r := write(t, "ClusterAuthorizationPolicy", "{suspend: true, tier: platform, effect: Deny, "+denyExec)
-	r.Operation, r.OldObject = usher.Update, old.Object
-	w := writer{}
-	g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{May: w.may})
-	if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict != usher.Deny || !strings.Contains(d.Message, "authorizationtiers.usher.dev platform") {
-		t.Errorf("%s %q, %v", d.Verdict, d.Message, err)
-	}
-	w["use authorizationtiers.usher.dev platform"] = true
-	if d, err := g.Decide(t.Context(), r); err != nil || d.Verdict == usher.Deny {
-		t.Errorf("%s %q, %v", d.Verdict, d.Message, err)
-	}
-}

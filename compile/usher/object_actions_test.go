@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/rule"
 )
 
 // TestActionsOfSeveralParams: bindings with different params say the same about a request, and each
@@ -34,21 +35,10 @@ func TestActionsOfSeveralParams(t *testing.T) {
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
-			raw, err := yaml.YAMLToJSON([]byte(`{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
+			rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
 				matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]},
 				validations: [{expression: "params.most > 9", message: too many}],
-				bindings: [{name: a, validationActions: [` + row.actions[0] + `], params: {most: 1}}, {name: b, validationActions: [` + row.actions[1] + `], params: {most: 2}}]}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := api.Decode(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rules, problems := compile.Policies([]api.Policy{p})
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+				bindings: [{name: a, validationActions: [`+row.actions[0]+`], params: {most: 1}}, {name: b, validationActions: [`+row.actions[1]+`], params: {most: 2}}]}}`)
 			q := policytest.Request{Operation: usher.Create, Namespace: "x", Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "x", "namespace": "x"}}}
 			r, err := q.For(usher.Validate)
 			if err != nil {
@@ -70,4 +60,22 @@ func TestActionsOfSeveralParams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stored returns the rules of a policy in YAML as the API server stores it, which has no problems.
+func stored(t *testing.T, text string) []rule.Rule {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := api.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, problems := compile.Policies([]api.Policy{p})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return rules
 }

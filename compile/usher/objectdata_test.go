@@ -4,11 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/index"
@@ -28,21 +24,10 @@ func TestLiveLists(t *testing.T) {
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			raw, err := yaml.YAMLToJSON([]byte(`{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
+			rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
 				matchConstraints: {resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [ingresses]}]},
-				data: [{name: others, list: ` + test.source + `}],
-				validations: [{expression: "!data.others.exists(o, o.spec.rules[0].host == object.spec.rules[0].host)", message: "the host is taken"}]}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := api.Decode(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rules, problems := compile.Policies([]api.Policy{p})
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+				data: [{name: others, list: `+test.source+`}],
+				validations: [{expression: "!data.others.exists(o, o.spec.rules[0].host == object.spec.rules[0].host)", message: "the host is taken"}]}}`)
 			ingress := map[string]any{
 				"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"name": "web", "namespace": "shop"},
 				"spec": map[string]any{"rules": []any{map[string]any{"host": "shop.example.com"}}},

@@ -5,11 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/index"
 	"github.com/usher-dev/usher/policytest"
@@ -27,20 +23,9 @@ func TestFieldsOfValidations(t *testing.T) {
 	for i := range 20 {
 		validations = append(validations, fmt.Sprintf(`{expression: "object.spec.template.spec.containers.all(c, c.f%d == 'x')", message: m%d}`, i, i))
 	}
-	raw, err := yaml.YAMLToJSON([]byte(`{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
+	rules := stored(t, `{apiVersion: usher.dev/v1alpha1, kind: ClusterObjectPolicy, metadata: {name: p}, spec: {
 		matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: ["*"], resources: [deployments]}]},
-		validations: [` + strings.Join(validations, ", ") + `]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := api.Decode(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, problems := compile.Policies([]api.Policy{p})
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+		validations: [`+strings.Join(validations, ", ")+`]}}`)
 	container := map[string]any{}
 	for i := range 20 {
 		container[fmt.Sprintf("f%d", i)] = "y"

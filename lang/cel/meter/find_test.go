@@ -59,3 +59,13 @@ func TestCallsOfTenantsAreShort(t *testing.T) {
 		}
 	}
 }
+
+// TestPatternsOfTenants: a pattern gives way as it reads, so that it has the time of other policies, and its error says so.
+func TestPatternsOfTenants(t *testing.T) {
+	t.Parallel()
+	m := meter.Meter{Allowance: rule.NamespaceAllowance(nil)}
+	err := m.Try(func() { m.FindAll(meter.NewPatternForAll("(a|aa)*b"), strings.Repeat("a", 2_000_000), -1) })
+	if err == nil || !strings.HasSuffix(err.Error(), "one call may use 250ms") {
+		t.Errorf("%v", err)
+	}
+}

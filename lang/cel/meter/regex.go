@@ -243,7 +243,7 @@ func (r *reading) ReadRune() (character rune, width int, err error) {
 func (r *reading) spend(nanos int64) {
 	r.meter.Spend(nanos)
 	if r.spent += nanos; r.spent > int64(rule.PolicyCall) {
-		r.meter.Call(r.spent, 0)
+		r.meter.Refuse(&rule.ExceededError{Call: true, Needed: r.spent, Allowed: int64(rule.PolicyCall)})
 	}
 }
 

@@ -94,19 +94,16 @@ func (f *Flags) rest() (*rest.Config, error) {
 // Find returns how to reach the cluster of a kubeconfig. Without one it is what kubectl would
 // use, or the cluster of this pod.
 func Find(kubeconfig, context string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
 	if kubeconfig != "" {
 		if _, err := os.Stat(kubeconfig); err != nil {
 			return nil, fmt.Errorf("find cluster: --kubeconfig: %w", err)
 		}
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
-	).ClientConfig()
+	found := configOf(kubeconfig, context)
+	config, err := found.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, fmt.Errorf("find cluster: there is no kubeconfig%s: name one with --kubeconfig, or in the environment variable KUBECONFIG", missing(rules))
+		return nil, fmt.Errorf("find cluster: there is no kubeconfig%s: name one with --kubeconfig, or in the environment variable KUBECONFIG", missing(found.ConfigAccess()))
 	case err != nil:
 		return nil, fmt.Errorf("find cluster: %w", err)
 	}
@@ -114,13 +111,16 @@ func Find(kubeconfig, context string) (*rest.Config, error) {
 	return config, nil
 }
 
-// NamespaceOf returns the namespace of a context of a kubeconfig, as kubectl has it.
-func NamespaceOf(kubeconfig, context string) string {
+// configOf returns a context of a kubeconfig, of which nothing is read yet.
+func configOf(kubeconfig, context string) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		rules, &clientcmd.ConfigOverrides{CurrentContext: context},
-	).Namespace()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+}
+
+// NamespaceOf returns the namespace of a context of a kubeconfig, as kubectl has it.
+func NamespaceOf(kubeconfig, context string) string {
+	namespace, _, err := configOf(kubeconfig, context).Namespace()
 	if err != nil {
 		return "default"
 	}
@@ -128,7 +128,7 @@ func NamespaceOf(kubeconfig, context string) string {
 }
 
 // missing names the kubeconfigs that are looked for, and that do not exist.
-func missing(rules *clientcmd.ClientConfigLoadingRules) string {
+func missing(rules clientcmd.ConfigAccess) string {
 	var files []string
 	for _, file := range rules.GetLoadingPrecedence() {
 		if _, err := os.Stat(file); file != "" && errors.Is(err, fs.ErrNotExist) {

@@ -22,6 +22,7 @@ import (
 	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/lang/worker"
+	"github.com/usher-dev/usher/rule"
 )
 
 // protectedUsersFlag names the file of the protected users.
@@ -143,7 +144,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each of these processes, in addition to the 15Mi that it uses at startup")
 	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
-	flags.DurationVar(&c.LongestExemption, "max-exemption-duration", 90*24*time.Hour, "maximum time from writing an exemption until it expires; 0 means no limit")
+	flags.DurationVar(&c.LongestExemption, "max-exemption-duration", rule.LongestExemption, "maximum time from writing an exemption until it expires; 0 means no limit")
 	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
 	f.limits.Register(cmd)
 	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")

@@ -83,16 +83,13 @@ helps, and 2 if policies or objects cannot be used.`,
 	return cmd
 }
 
-// longestExemption is how long exemptions may last by default.
-const longestExemption = 90 * 24 * time.Hour
-
 func (f *exemptFlags) run(cmd *cobra.Command, s cli.Streams, args []string) error {
 	if err := cmp.Or(f.complete(f.takeNamed(args)), f.validate(), f.ends(time.Now())); err != nil {
 		return &cli.UsageError{Command: cmd.CommandPath(), Err: err}
 	}
-	if until := time.Until(f.exemption.expires); until > longestExemption+time.Minute {
+	if until := time.Until(f.exemption.expires); until > rule.LongestExemption+time.Minute {
 		cli.Notef(cmd, s, "warning", "the exemption would last for %d days: Usher does not admit more than %d, unless --max-exemption-duration of its servers is longer",
-			int(until.Round(24*time.Hour).Hours()/24), int(longestExemption.Hours()/24))
+			int(until.Round(24*time.Hour).Hours()/24), int(rule.LongestExemption.Hours()/24))
 	}
 	deciding, err := f.deciding(cmd, s)
 	if err != nil {
