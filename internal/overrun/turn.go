@@ -3,6 +3,7 @@ package overrun
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,17 +17,25 @@ const (
 	turnTime = 10 * time.Millisecond
 	// mostWaiting limits the evaluations of one namespace that wait for turns.
 	mostWaiting = 16
+	// atOnce is how much turns of one namespace take before it has to wait, and it may take a part of
+	// perProcessor of each processor all the time.
+	atOnce       = 500 * time.Millisecond
+	perProcessor = 20
 )
 
 // ErrBusy is the error of an evaluation that needs a turn while many others of its namespace do.
 var ErrBusy = errors.New("takes too long while many other evaluations of policies of its namespace do: not evaluated")
 
 // turns keep evaluations of namespaces' policies that are not short from taking all processors: half of the
-// processors take turns among them, the namespaces one after the other.
+// processors take turns among them, the namespaces one after the other, each of which has a budget.
 type turns struct {
 	mu sync.Mutex
 	// taken is how many have a turn.
 	taken int
+	// budgets are those of namespaces that have had turns lately.
+	budgets map[string]*budget
+	// later gives turns when there is something in the budget of a namespace again.
+	later *time.Timer
 	// waiting are those without one by namespace, and order the namespaces, the next one first.
 	waiting map[string][]*Turn
 	order   []string
@@ -38,9 +47,10 @@ type Turn struct {
 	turns     *turns
 	namespace string
 
-	// The rest belongs to turns.mu. begun is when the turn began, zero if it has none.
-	begun time.Time
-	left  bool
+	// The rest belongs to turns.mu. begun is when the turn began, zero if it has none, and counted until when
+	// the budget of the namespace knows of it.
+	begun, counted time.Time
+	left           bool
 	// next is closed when it has a turn.
 	next chan struct{}
 }
@@ -77,9 +87,11 @@ func (t *Turn) ask(now time.Time) (<-chan struct{}, error) {
 	switch had := !t.begun.IsZero(); {
 	case t.left:
 		return nil, ErrBusy
-	case had && (len(all.order) == 0 || now.Sub(t.begun) < turnTime):
-		return nil, nil
 	case had:
+		t.count(now)
+		if all.budgets[t.namespace].wait(now) == 0 && (len(all.order) == 0 || now.Sub(t.begun) < turnTime) {
+			return nil, nil
+		}
 		t.begun = time.Time{}
 		all.taken--
 	case len(all.waiting[t.namespace]) >= mostWaiting:
@@ -99,18 +111,36 @@ func (t *Turn) ask(now time.Time) (<-chan struct{}, error) {
 
 // give gives turns to those who wait, as long as there are any.
 func (a *turns) give(now time.Time) {
-	for len(a.order) > 0 && a.taken < max(runtime.GOMAXPROCS(0)/2, 1) {
-		namespace := a.order[0]
-		a.order = a.order[1:]
+	var soonest time.Duration
+	for i := 0; i < len(a.order) && a.taken < max(runtime.GOMAXPROCS(0)/2, 1); {
+		namespace := a.order[i]
+		if wait := a.budgets[namespace].wait(now); wait > 0 {
+			if i++; soonest == 0 || wait < soonest {
+				soonest = wait
+			}
+			continue
+		}
+		a.order = slices.Delete(a.order, i, i+1)
 		t := a.waiting[namespace][0]
 		a.drop(namespace, 0)
 		if len(a.waiting[namespace]) > 0 {
 			a.order = append(a.order, namespace)
 		}
 		a.taken++
-		t.begun = now
+		t.begun, t.counted = now, now
 		close(t.next)
 		t.next = nil
+	}
+	if a.later != nil {
+		a.later.Stop()
+		a.later = nil
+	}
+	if soonest > 0 {
+		a.later = time.AfterFunc(soonest, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.give(time.Now())
+		})
 	}
 }
 
@@ -143,8 +173,45 @@ func (t *Turn) end(left bool) {
 		t.next = nil
 	}
 	if !t.begun.IsZero() {
+		now := time.Now()
+		t.count(now)
 		t.begun = time.Time{}
 		all.taken--
-		all.give(time.Now())
+		all.give(now)
 	}
+}
+
+// count takes from the budget of the namespace how long the turn has lasted.
+func (t *Turn) count(now time.Time) {
+	all := t.turns
+	b := all.budgets[t.namespace]
+	if b == nil {
+		if all.budgets == nil {
+			all.budgets = map[string]*budget{}
+		}
+		maps.DeleteFunc(all.budgets, func(_ string, b *budget) bool { return b.at(now) == 0 })
+		b = &budget{until: now}
+		all.budgets[t.namespace] = b
+	}
+	b.taken, b.until = b.at(now)+now.Sub(t.counted), now
+	t.counted = now
+}
+
+// A budget is what turns of a namespace have taken until then, and has not come back.
+type budget struct {
+	taken time.Duration
+	until time.Time
+}
+
+// at returns what is taken at that time.
+func (b *budget) at(now time.Time) time.Duration {
+	return max(b.taken-now.Sub(b.until)*time.Duration(runtime.GOMAXPROCS(0))/perProcessor, 0)
+}
+
+// wait returns how long it takes until there is enough for a turn, 0 if there is.
+func (b *budget) wait(now time.Time) time.Duration {
+	if b == nil || b.at(now) < atOnce {
+		return 0
+	}
+	return (b.at(now) - atOnce + turnTime) * perProcessor / time.Duration(runtime.GOMAXPROCS(0))
 }

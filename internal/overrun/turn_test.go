@@ -64,7 +64,7 @@ func TestTurnsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := overrun.New(overrun.Options{})
 		first := holders(t, w, "a")[0]
-		time.Sleep(time.Second)
+		time.Sleep(100 * time.Millisecond)
 		if err := first.Wait(t.Context(), long); err != nil {
 			t.Errorf("while nobody waits: %v", err)
 		}
@@ -124,4 +124,51 @@ func TestTurnsThatAreNotGiven(t *testing.T) {
 			t.Errorf("after them: %v", err)
 		}
 	})
+}
+
+// TestTurnsHaveABudget: a namespace whose evaluations have taken much waits, while others have turns, and goes
+// on a while later.
+func TestTurnsHaveABudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := overrun.New(overrun.Options{})
+		turn, took := w.Turn("a"), time.Duration(0)
+		for soon(t, turn) == nil {
+			time.Sleep(time.Millisecond)
+			took += time.Millisecond
+		}
+		if took < 100*time.Millisecond || took > time.Second {
+			t.Errorf("its turns end after %v", took)
+		}
+		if err := soon(t, w.Turn("a")); err == nil {
+			t.Error("another evaluation of the namespace goes on")
+		}
+		other := w.Turn("b")
+		if err := soon(t, other); err != nil {
+			t.Errorf("another namespace: %v", err)
+		}
+		other.End()
+
+		begun := time.Now()
+		took = 0
+		for took < time.Second {
+			if err := turn.Wait(t.Context(), long); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			took += time.Millisecond
+		}
+		turn.End()
+		if part := float64(took) / float64(time.Duration(runtime.GOMAXPROCS(0))*time.Since(begun)); part > 0.06 || part < 0.04 {
+			t.Errorf("its evaluations have taken %.3f of the processors", part)
+		}
+	})
+}
+
+// soon waits a millisecond for a turn.
+func soon(t *testing.T, turn *overrun.Turn) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	return turn.Wait(ctx, long)
 }
