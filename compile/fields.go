@@ -82,7 +82,7 @@ func fields(p api.Policy) []rule.Problem {
 			Severity: rule.Error, Field: path, What: "unknown field",
 			Do: "remove it: the API server drops it",
 		}
-		switch near, others := nearField(reflect.TypeOf(p.Object), path); {
+		switch near, others := NearField(reflect.TypeOf(p.Object), path); {
 		case near != "":
 			problem.Do = "did you mean " + near + "?"
 		case len(others) > 0 && len(others) <= 6:
@@ -99,9 +99,9 @@ func fields(p api.Policy) []rule.Problem {
 	return problems
 }
 
-// nearField returns the name of a field of the struct at the parent of path that is
+// NearField returns the name of a field of the struct at the parent of path that is
 // nearly the last name of path, or "", and the names of all its fields, sorted.
-func nearField(t reflect.Type, path string) (near string, all []string) {
+func NearField(t reflect.Type, path string) (near string, all []string) {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
 		name, _, _ = strings.Cut(name, "[")

@@ -30,9 +30,6 @@ type Options struct {
 	// Readable returns an error that says why the facts that policies read of a kind cannot be read.
 	// Nil disables that check.
 	Readable func(ctx context.Context, of schema.GroupVersionKind) error
-	// Mistakes says that what fails for all objects of the known kinds is a [rule.Mistake]; otherwise
-	// all findings are warnings.
-	Mistakes bool
 }
 
 // A Trial tries policies. It is safe for concurrent use.
@@ -50,7 +47,7 @@ func New(o Options) *Trial {
 
 // A Result has the findings, and what was not tried.
 type Result struct {
-	// Problems have no positions in files.
+	// Problems have no positions in files. What fails for all objects of the known kinds is a [rule.Mistake].
 	Problems []rule.Problem
 	// Skipped says which kinds were not tried, and why.
 	Skipped []string
@@ -117,11 +114,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 		result.Problems = append(result.Problems, t.tryRule(ctx, set, r, words, explained{reads: len(reads) > 0, step: told})...)
 	}
 	for i := range result.Problems {
-		p := &result.Problems[i]
-		*p = c.Place(*p)
-		if !t.options.Mistakes {
-			p.Severity = rule.Warning
-		}
+		result.Problems[i] = c.Place(result.Problems[i])
 	}
 	result.Cut = ctx.Err() != nil
 	result.Unsettled = result.Unsettled || result.Cut

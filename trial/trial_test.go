@@ -162,7 +162,7 @@ func gadgetKinds(t *testing.T) *kind.Set {
 func tried(t *testing.T) *trial.Trial {
 	t.Helper()
 	set := gadgetKinds(t)
-	return trial.New(trial.Options{Mistakes: true, Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return set }})
+	return trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return set }})
 }
 
 func mustPolicy(t *testing.T, name, spec string) api.Policy {

@@ -136,11 +136,14 @@ func describe(r *usher.Request) string {
 }
 
 // asked describes the verb and target of a request.
-func asked(r *usher.Request) string {
+func asked(r *usher.Request) string { return r.Access.Verb + target(r) }
+
+// target describes what a request is for, after the verb.
+func target(r *usher.Request) string {
 	if r.Access.NonResource {
-		return r.Access.Verb + " " + r.Access.Path
+		return " " + r.Access.Path
 	}
-	text := r.Access.Verb + " " + r.Resource.Resource
+	text := " " + r.Resource.Resource
 	if r.Subresource != "" {
 		text += "/" + r.Subresource
 	}

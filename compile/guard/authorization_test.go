@@ -151,7 +151,7 @@ func TestNobodyAllowsMoreThanHeMay(t *testing.T) {
 		{"a Deny needs the tier", "", "{effect: Deny, tier: platform, subjects: [{users: [x]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", []string{use}, "permission to use authorizationtiers.usher.dev platform"},
 		{"a Deny needs nothing else", "", "{effect: Deny, subjects: [{users: [x]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}", []string{use}, ""},
 		{"in a namespace", "AuthorizationPolicy", readPods[:len(readPods)-1] + "}", []string{"get pods.  shop", "list pods.  shop"}, ""},
-		{"in a namespace, elsewhere", "AuthorizationPolicy", readPods, []string{"get pods.  a", "list pods.  a"}, "get pods in shop"},
+		{"in a namespace, elsewhere", "AuthorizationPolicy", readPods, []string{"get pods.  a", "list pods.  a"}, "get and list pods in shop"},
 		{"escalate in a namespace", "AuthorizationPolicy", readPods, []string{"escalate authorizationpolicies.usher.dev p shop"}, ""},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

@@ -129,9 +129,7 @@ func (g *guard) mutate(ctx context.Context, r *usher.Request, policy api.Policy)
 		return d, nil
 	}
 	if errs := rule.Errors(rendered.problems); len(errs) > 0 {
-		d := refused(ref, errs)
-		d.Code = http.StatusInternalServerError
-		return d, nil
+		return coded(refused(ref, errs), http.StatusInternalServerError), nil
 	}
 	if rendered.templates == 0 || g.options.KeepSpecs {
 		return g.next.Decide(ctx, r)
@@ -150,12 +148,13 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	// One that is being deleted compiles to nothing: its writer needs the same rights as before.
 	policy.Object.SetDeletionTimestamp(nil)
 	if errs := g.check(r, policy); len(errs) > 0 {
-		d := refused(compile.Ref(policy.Object), errs)
-		d.Code, d.Reason = http.StatusForbidden, d.Message
-		return d, nil
+		return coded(refused(compile.Ref(policy.Object), errs), http.StatusForbidden), nil
 	}
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
+	if len(rule.Errors(problems)) == 0 {
+		problems = rule.Written(slices.Concat(problems, g.try(ctx, compiled)))
+	}
 	if api.Suspended(policy.Object) {
 		// A policy with errors can be suspended: they count when it is to decide something.
 		problems = asWarnings(problems)
@@ -167,15 +166,9 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		}
 	}
 	if errs := rule.Errors(problems); len(errs) > 0 {
-		d := refused(compiled.Ref, errs)
-		d.Code, d.Reason, d.Warnings = http.StatusForbidden, d.Message, warnings
-		if compiled.Pending() {
-			d.Code = http.StatusServiceUnavailable
-		}
+		d := coded(refused(compiled.Ref, errs), refusal{unknown: compiled.Pending()}.code())
+		d.Warnings = warnings
 		return d, nil
-	}
-	for _, p := range g.try(ctx, compiled) {
-		warnings = append(warnings, sentence(p))
 	}
 	more, d, refused := g.authorize(ctx, r, compiled)
 	warnings = slices.Concat(warnings, more, g.ended(r, policy.Object))
@@ -218,7 +211,7 @@ func oldPolicy(r *usher.Request) api.Object {
 // longestTrial limits the time to try a policy.
 const longestTrial = 100 * time.Millisecond
 
-// try tries a policy on sample objects. Its findings are warnings.
+// try tries a policy on sample objects.
 func (g *guard) try(ctx context.Context, c compile.Compiled) []rule.Problem {
 	if g.options.Trial == nil {
 		return nil

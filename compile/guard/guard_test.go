@@ -3,6 +3,7 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -275,7 +276,7 @@ func TestWhoDecides(t *testing.T) {
 				}
 			}
 			if test.code == 403 && d.Reason != d.Message {
-				t.Errorf("reason %q, want the message %q", d.Reason, d.Message)
+				t.Errorf("reason %q, want the message %q, as kinitiras answers", d.Reason, d.Message)
 			}
 		})
 	}
@@ -370,6 +371,36 @@ func TestTrialsWarn(t *testing.T) {
 	}
 	if !slices.Contains(d.Warnings, "spec: every Pod would be refused (write less)") {
 		t.Errorf("warnings %q, want that of the trial", d.Warnings)
+	}
+}
+
+// TestTrialsRefuseMistakes: what can be nothing else is refused before anybody asks for rights, with a reason
+// that kubectl does not print as a second message. A policy that is suspended only has a warning.
+func TestTrialsRefuseMistakes(t *testing.T) {
+	t.Parallel()
+	tried := func(context.Context, compile.Compiled) []rule.Problem {
+		return []rule.Problem{{Severity: rule.Mistake, Field: "spec", What: "there is no resource pod", Do: "did you mean pods?"}}
+	}
+	asked := func(context.Context, *usher.Request) (bool, error) {
+		t.Error("rights are asked for")
+		return false, nil
+	}
+	for suspended, want := range map[string]usher.Verdict{"": usher.Deny, "suspend: true, ": usher.Allow} {
+		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: p, namespace: shop}, spec: {%smatchConstraints: {
+			resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pod], operations: [CREATE]}]}, validations: [{expression: "true"}]}}`, suspended)
+		d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{Trial: tried, May: asked, Places: places}).Decide(t.Context(), &usher.Request{
+			Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(object(t, text)),
+		})
+		if err != nil || d.Verdict != want {
+			t.Fatalf("%s: decision %+v, %v", suspended, d, err)
+		}
+		const said = "spec: there is no resource pod (did you mean pods?)"
+		if want == usher.Allow && !slices.Contains(d.Warnings, said) {
+			t.Errorf("warnings %q, want %q", d.Warnings, said)
+		}
+		if want == usher.Deny && (!strings.Contains(d.Message, said) || d.Code != 403 || d.Reason != "Forbidden") {
+			t.Errorf("decision %+v, want %q", d, said)
+		}
 	}
 }
 

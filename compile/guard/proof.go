@@ -223,11 +223,10 @@ func (p *proving) kept(ctx context.Context, why string) refusal {
 func (g *guard) generated(r *usher.Request) usher.Decision {
 	kind := kindOf(r).Kind
 	d := usher.Denied("%s: metadata.generateName is not for policies of this kind, which are proven under their name: set metadata.name", kind)
-	d.Code, d.Reason = http.StatusForbidden, d.Message
 	d.Findings = []usher.Finding{{
 		Policy: usher.PolicyRef{Kind: kind, Namespace: r.Namespace}, Rule: "metadata.generateName", Outcome: usher.Rejected, Message: d.Message,
 	}}
-	return d
+	return coded(d, http.StatusForbidden)
 }
 
 func (p *proving) refuse(why refusal) usher.Decision {

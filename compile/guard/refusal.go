@@ -3,7 +3,11 @@ package guard
 import (
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/rule"
 )
@@ -46,7 +50,22 @@ func (r refusal) code() int32 {
 func (r refusal) denial(finding usher.Finding) usher.Decision {
 	finding.Outcome, finding.Message = usher.Rejected, r.why
 	d := usher.Denied("%s: %s", finding.Policy, r.why)
-	d.Code, d.Reason = r.code(), d.Message
 	d.Findings = []usher.Finding{finding}
+	return coded(d, r.code())
+}
+
+// coded returns a denial of a policy, which its findings name, with a code. Its reason is that of the code, which
+// kubectl prints beside the message; for kinitiras' kinds it is the message, as kinitiras answers.
+func coded(d usher.Decision, code int32) usher.Decision {
+	reason := metav1.StatusReasonForbidden
+	switch kind, _ := api.KindCalled(d.Findings[0].Policy.Kind); {
+	case kind.Group == v1alpha1.GroupVersion.Group:
+		reason = metav1.StatusReason(d.Message)
+	case code == http.StatusServiceUnavailable:
+		reason = metav1.StatusReasonServiceUnavailable
+	case code == http.StatusInternalServerError:
+		reason = metav1.StatusReasonInternalError
+	}
+	d.Code, d.Reason = code, string(reason)
 	return d
 }

@@ -72,15 +72,20 @@ func RightsOf(ctx context.Context, user usher.User, c compile.Compiled, places P
 	return nil, nil
 }
 
-// Missing checks the rights in order. If one is missing, it returns why the policy may not be
-// written; otherwise the empty text. An error means that this is not known, because a question was
-// not answered.
+// Missing checks the rights in order. If some are missing, it returns why the policy may not be
+// written, for all verbs on the first thing; otherwise the empty text. An error means that this is not
+// known, because a question was not answered.
 func (rs Rights) Missing(ctx context.Context, may Asker) (why string, err error) {
 	var last *usher.Request
 	var instead bool
 	var unknown error
+	var lacking *Right
+	var verbs []string
 	for i := range rs {
 		right := &rs[i]
+		if lacking != nil && !lacking.sameThing(right) {
+			break
+		}
 		if right.Or != nil && right.Or != last {
 			last = right.Or
 			instead, unknown = check(ctx, may, right.Or)
@@ -90,16 +95,25 @@ func (rs Rights) Missing(ctx context.Context, may Asker) (why string, err error)
 		}
 		allowed, err := check(ctx, may, right.Ask)
 		switch {
-		case err != nil:
+		case err != nil && lacking == nil:
 			return "", err
-		case allowed:
+		case err != nil || allowed:
 		case right.Or != nil && unknown != nil:
 			return "", unknown
 		default:
-			return right.lacks(), nil
+			lacking = right
+			verbs = append(verbs, right.Ask.Access.Verb)
 		}
 	}
-	return "", nil
+	if lacking == nil {
+		return "", nil
+	}
+	return lacking.lacks(verbs), nil
+}
+
+// sameThing reports whether two rights differ only in their verbs.
+func (r *Right) sameThing(other *Right) bool {
+	return r.What == other.What && r.Help == other.Help && target(r.Ask) == target(other.Ask)
 }
 
 // check asks one question. Its error is a sentence for the writer.
@@ -111,9 +125,13 @@ func check(ctx context.Context, may Asker, r *usher.Request) (bool, error) {
 	return allowed, nil
 }
 
-// lacks returns why a user without the right may not write the policy.
-func (r *Right) lacks() string {
-	why := fmt.Sprintf("%s permission to %s, which %s does not have", r.What, asked(r.Ask), r.Ask.User.Name)
+// lacks returns why a user who may not do what the verbs say may not write the policy.
+func (r *Right) lacks(verbs []string) string {
+	last := len(verbs) - 1
+	if last > 0 {
+		verbs = []string{strings.Join(verbs[:last], ", ") + " and " + verbs[last]}
+	}
+	why := fmt.Sprintf("%s permission to %s%s, which %s does not have", r.What, verbs[0], target(r.Ask), r.Ask.User.Name)
 	if r.Help != "" {
 		why += " (" + r.Help + ")"
 	}

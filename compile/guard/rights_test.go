@@ -198,8 +198,8 @@ func TestPoliciesOfANamespaceNeedRights(t *testing.T) {
 		{"all of them", spec(nil, kind("v1", "Pod")), []string{"create pods in shop", "update pods in shop"}, ""},
 		{"one is missing", spec(nil, kind("v1", "Pod")), []string{"create pods in shop"}, "a policy that acts on v1 Pod needs permission to update pods in shop, which jane does not have (have somebody write the policy who has these rights in the namespace)"},
 		{"all kinds", spec(nil), []string{"create pods in shop"}, "name the kinds in spec.resourceSelectors"},
-		{"escalate on policies does not help: roles for policies often have all verbs", spec(nil, kind("v1", "Pod")), []string{"escalate overridepolicies.policy.kcloudlabs.io p in shop"}, "create pods in shop"},
-		{"a kind that nobody knows", spec(nil, kind("example.com/v1", "Widget")), nil, "example.com/v1 Widget, which the cluster does not have, needs permission to create *.* in shop, which jane does not have (create the kind first"},
+		{"escalate on policies does not help: roles for policies often have all verbs", spec(nil, kind("v1", "Pod")), []string{"escalate overridepolicies.policy.kcloudlabs.io p in shop"}, "create and update pods in shop"},
+		{"a kind that nobody knows", spec(nil, kind("example.com/v1", "Widget")), nil, "example.com/v1 Widget, which the cluster does not have, needs permission to create and update *.* in shop, which jane does not have (create the kind first"},
 		{"discovery does not answer", spec(nil, kind("v1", "Flaky")), nil, "could not check which rights it needs: find the resource of v1 Flaky: no route, try again"},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestReviewsThatFail(t *testing.T) {
 			"a policy of a namespace", pods, unanswered, nil, http.StatusServiceUnavailable,
 			"OverridePolicy shop/p: could not check whether jane may create pods in shop: context deadline exceeded, try again",
 		},
-		{"one that was answered", pods, refused, nil, http.StatusForbidden, "needs permission to create pods in shop, which jane does not have"},
+		{"one that was answered", pods, refused, nil, http.StatusForbidden, "needs permission to create and update pods in shop, which jane does not have"},
 		{
 			"a grant, of which neither question was answered", grant, unanswered, nil, http.StatusServiceUnavailable,
 			"could not check whether jane may get pods in shop: context deadline exceeded, try again",

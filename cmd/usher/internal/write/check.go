@@ -223,8 +223,7 @@ func newTrial(files, paths []string) (*trial.Trial, error) {
 		return nil, err
 	}
 	return trial.New(trial.Options{
-		Objects:  objects,
-		Mistakes: true,
+		Objects: objects,
 		Kinds: func(_ context.Context, recorded *kind.Set, _ []schema.GroupVersionKind) *kind.Set {
 			return recorded.With(defined)
 		},
