@@ -193,8 +193,8 @@ func TestPodsMatchAsPodsDo(t *testing.T) {
 		rule   rule.Rule
 		want   []string
 	}{
-		{"pods are created", of(func(r *rule.ResourceRule) { r.Operations = []usher.Operation{usher.Update} }), []string{"see skipped its pod: no resource rule is for it"}},
-		{"they have no name yet", of(func(r *rule.ResourceRule) { r.Names = []string{"web"} }), []string{"see skipped its pod: no resource rule is for it"}},
+		{"pods are created", of(func(r *rule.ResourceRule) { r.Operations = []usher.Operation{usher.Update} }), []string{"see skipped its pod: none of the resourceRules is for this request"}},
+		{"they have no name yet", of(func(r *rule.ResourceRule) { r.Names = []string{"web"} }), []string{"see skipped its pod: none of the resourceRules is for this request"}},
 		{"fields are those of the pod", labelled, []string{`see skipped its pod: field does not match "spec.hostNetwork in (false)"`}},
 		{"workloads that are left out", excluded, nil},
 	} {

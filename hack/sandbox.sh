@@ -14,6 +14,10 @@ terminal, with the KUBECONFIG that is printed below:
 The example policies are files. Yours go into the cluster, and have a status:
   kubectl apply -f try/policies/owner.yaml                   # the one of the README, or another
   kubectl get usher -A
+What was decided, as it happens, and what policies say of objects that exist:
+  bin/usher watch --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt
+  bin/usher audit --server https://127.0.0.1:8445 --ca-file \${KUBECONFIG%/*}/usher/certificates/ca.crt
 
 END
-exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies
+exec "$sandbox" up --with-usher --usher-bin "$usher" --crds deploy/crds --policies examples/object-policies/policies \
+  --usher-arg=--audit --usher-arg=--api-address=127.0.0.1:8445

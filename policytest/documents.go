@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/internal/manifest"
 )
 
@@ -54,7 +56,7 @@ func readFile(file string, named bool, use func(d Document) error) error {
 			continue
 		}
 		if err := use(d); err != nil {
-			return fmt.Errorf("load %s: %w", where, err)
+			return fmt.Errorf("load %s: %w", d.place(where, err), err)
 		}
 	}
 	return nil
@@ -66,6 +68,8 @@ type Document struct {
 	File string
 
 	text []byte
+	// line is the first line of the text in the file.
+	line int
 	// json is the text as Kubernetes reads it, to which n and on are booleans.
 	json []byte
 }
@@ -161,6 +165,7 @@ func readDocuments(file string) ([]Document, error) {
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var documents []Document
+	at := 0
 	for {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -169,12 +174,15 @@ func readDocuments(file string) ([]Document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
+		at += max(bytes.Index(content[at:], text), 0)
+		line := bytes.Count(content[:at], []byte("\n")) + 1
+		at += len(text)
 		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		if !bytes.Equal(converted, []byte("null")) {
-			documents = append(documents, Document{File: file, text: text, json: converted})
+			documents = append(documents, Document{File: file, text: text, line: line, json: converted})
 		}
 	}
 }
@@ -193,5 +201,36 @@ func decodeStrict(document stdjson.RawMessage, into any) error {
 	if err != nil {
 		return err
 	}
+	for i, err := range strict {
+		if field, ok := errors.AsType[json.FieldError](err); ok {
+			near, _ := compile.NearField(reflect.TypeOf(into), field.FieldPath())
+			strict[i] = &fieldError{FieldError: field, near: near}
+		}
+	}
 	return errors.Join(strict...)
+}
+
+// A fieldError is a field that is not known, or stands there twice; near is the name that may be meant.
+type fieldError struct {
+	json.FieldError
+
+	near string
+}
+
+func (e *fieldError) Error() string {
+	if e.near == "" {
+		return e.FieldError.Error()
+	}
+	return e.FieldError.Error() + ": did you mean " + e.near + "?"
+}
+
+// place adds to the place of the document the line of the field that an error is about, if it is about one.
+func (d Document) place(where string, err error) string {
+	field, ok := errors.AsType[*fieldError](err)
+	var root yamlv3.Node
+	if !ok || yamlv3.Unmarshal(d.text, &root) != nil || len(root.Content) == 0 {
+		return where
+	}
+	line, _ := manifest.Locate(root.Content[0], 1, field.FieldPath())
+	return fmt.Sprintf("%s:%d", where, d.line+line-1)
 }

@@ -195,8 +195,8 @@ expect: {allowed: true}`,
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ reason, text, want string }{
-		{"an unknown field", mutateCase + "\nexpect: {alowed: true}", `unknown field "expect.alowed"`},
-		{"an unknown field of the request", strings.Replace(mutateCase, "operation:", "operations: x\n  operation:", 1) + "\nexpect: {allowed: true}", `unknown field "request.operations"`},
+		{"an unknown field", mutateCase + "\nexpect: {alowed: true}", `:16: unknown field "expect.alowed": did you mean allowed?`},
+		{"an unknown field of the request", strings.Replace(mutateCase, "operation:", "operations: x\n  operation:", 1) + "\nexpect: {allowed: true}", `unknown field "request.operations": did you mean operation?`},
 		{"a field twice", mutateCase + "\nphase: validate\nexpect: {allowed: true}", `"phase" already set`},
 		{"no expectation", mutateCase, "expect: missing"},
 		{"an expectation that everything meets", mutateCase + "\nexpect: {}", "says nothing"},

@@ -60,7 +60,7 @@ func (m *ResourceMatch) Mismatch(r *usher.Request) string {
 	case anyMatches(m.Excluded, r):
 		return "excludeResourceRules leave it out"
 	case len(m.Rules) > 0 && !anyMatches(m.Rules, r):
-		return "no resource rule is for it"
+		return "none of the resourceRules is for this request"
 	}
 	return ""
 }

@@ -237,11 +237,19 @@ func (k *kept) addRules(findings []usher.Finding) {
 	k.omitted = uint16(min(max(rules-mostRules, 0), 1<<16-1))
 	k.rules = make([]keptRule, 0, min(rules, mostRules))
 	k.names = make([]unique.Handle[string], 0, names)
-	for i := range findings {
-		if len(k.rules) < cap(k.rules) && differs(&findings[i]) {
-			k.addRule(&findings[i])
+	// Those that deny come first: there is no place for all.
+	for _, first := range []bool{true, false} {
+		for i := range findings {
+			if f := &findings[i]; len(k.rules) < cap(k.rules) && differs(f) && denies(f) == first {
+				k.addRule(f)
+			}
 		}
 	}
+}
+
+// denies reports whether a rule is a reason to deny a request.
+func denies(f *usher.Finding) bool {
+	return f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored
 }
 
 // differs reports whether a rule made a difference.

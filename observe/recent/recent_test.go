@@ -251,6 +251,26 @@ func typical() (*usher.Request, usher.Decision) {
 	}, d
 }
 
+// TestDenialsComeFirst: who asks why a request was denied finds the rule, however many only warn.
+func TestDenialsComeFirst(t *testing.T) {
+	t.Parallel()
+	r, d := typical()
+	d.Findings = nil
+	for i := range 100 {
+		d.Findings = append(d.Findings, usher.Finding{
+			Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: fmt.Sprint("warns-", i)}, Rule: "spec.validations",
+			Outcome: usher.Passed, Checks: []usher.Check{{Name: "spec.validations[0]"}},
+		})
+	}
+	d.Findings = append(d.Findings, usher.Finding{Policy: usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "denies"}, Rule: "spec.validations", Outcome: usher.Rejected})
+	ring := &recent.Ring{}
+	ring.Add(r, &d, nil, time.Now())
+	all, _ := ring.Last(1, nil).Next(make([]*recent.Decision, 0, 1))
+	if len(all) != 1 || all[0].Rules[0].Policy.Name != "denies" || len(all[0].Rules)+all[0].Omitted != 101 {
+		t.Errorf("kept are %+v", all)
+	}
+}
+
 // TestMemory: the ring holds as many decisions as it promises, if they are as usual, of enough
 // namespaces.
 func TestMemory(t *testing.T) {

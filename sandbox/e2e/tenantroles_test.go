@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,30 @@ import (
 
 	"github.com/usher-dev/usher/sandbox"
 )
+
+// howTo returns the Role and the policy of docs/object-policies/tenants.md, in a namespace.
+func howTo(t *testing.T, namespace string) (role, policy *unstructured.Unstructured) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "object-policies", "tenants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range strings.Split(string(text), "\n```yaml\n") {
+		if i == 0 {
+			continue
+		}
+		content, _, _ := strings.Cut(block, "\n```\n")
+		switch object := documents(t, []byte(content))[0]; object.GetKind() {
+		case "Role":
+			role = object
+		case "ObjectPolicy":
+			policy = object
+		}
+	}
+	role.SetNamespace(namespace)
+	policy.SetNamespace(namespace)
+	return role, policy
+}
 
 // TestTenantRoles has users with the roles of Kubernetes, and what the chart adds to them, write
 // policies and exemptions in their namespace, each with the answer that they get.
@@ -34,6 +60,16 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[3]s}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[1]s}]
 `, user, namespace, role))
 	}
+	role, policy := howTo(t, namespace)
+	users["tim"] = r.as(t, "tim")
+	r.create(t, role)
+	r.create(t, parse(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tim, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %s}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tim}]
+`, namespace, role.GetName()))
 	about := func(kind, group, resource string) *unstructured.Unstructured {
 		return parse(t, `
 apiVersion: usher.dev/v1alpha1
@@ -67,6 +103,8 @@ spec: {effect: Allow, subjects: [{users: [eve]}], rules: [{verbs: [get], apiGrou
 		{"who may edit writes policies of what they may edit", "eve", about("ObjectPolicy", "apps", "deployments"), ""},
 		{"and no others", "eve", about("ObjectPolicy", "", "resourcequotas"), "eve does not have"},
 		{"nor of the cluster", "eve", about("ClusterObjectPolicy", "apps", "deployments"), `cannot create resource "clusterobjectpolicies"`},
+		{"who has the Role of the how-to writes its policy", "tim", policy, ""},
+		{"and no other", "tim", about("ObjectPolicy", "", "configmaps"), "permission to create configmaps"},
 		{"they exempt from policies of the namespace", "eve", exemption("ObjectPolicy", "own"), ""},
 		{"and from policies of the cluster with the verb only", "eve", exemption("ClusterObjectPolicy", "own"), "permission to exempt clusterobjectpolicies.usher.dev own"},
 		{"they do not say who may do what", "eve", access, `cannot create resource "authorizationpolicies"`},

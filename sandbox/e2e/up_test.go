@@ -28,8 +28,9 @@ func TestUpWithUsher(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	api := "127.0.0.1:" + freePort(t)
 	command := exec.Command(up, "up", "--json", "--exit-on-stdin-eof", "--controllers", calm, "--with-usher",
-		"--usher-bin", binary, "--crds", filepath.Join(root, "deploy", "crds"), "--policies", filepath.Join(root, "examples", "object-policies", "policies"))
+		"--usher-bin", binary, "--usher-arg=--audit", "--usher-arg=--api-address="+api, "--crds", filepath.Join(root, "deploy", "crds"), "--policies", filepath.Join(root, "examples", "object-policies", "policies"))
 	command.Stderr = os.Stderr
 	stdin, errIn := command.StdinPipe()
 	stdout, errOut := command.StdoutPipe()
@@ -73,7 +74,7 @@ func TestUpWithUsher(t *testing.T) {
 	config.WarningHandler = rest.NoWarnings{}
 	r := &rig{}
 	r.connect(t, config)
-	advised(t, state.Kubeconfig)
+	advised(t, state.Kubeconfig, binary, api)
 	enforced := func() error {
 		latest := pod(t, "shop", "cart")
 		latest.Object["spec"] = map[string]any{
@@ -113,7 +114,7 @@ func TestUpWithUsher(t *testing.T) {
 }
 
 // advised runs the commands that hack/sandbox.sh prints, with the policy of the README.
-func advised(t *testing.T, kubeconfig string) {
+func advised(t *testing.T, kubeconfig, binary, api string) {
 	t.Helper()
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Log("kubectl is not installed: what hack/sandbox.sh advises is not tried")
@@ -129,18 +130,20 @@ func advised(t *testing.T, kubeconfig string) {
 	}
 	var outputs []string
 	for line := range strings.Lines(string(text)) {
-		advice, found := strings.CutPrefix(line, "  kubectl ")
-		if !found {
+		advice, _, _ := strings.Cut(line, "  #")
+		advice, found := strings.CutPrefix(advice, "  ")
+		if !found || !strings.HasPrefix(advice, "kubectl ") && !strings.HasPrefix(advice, "bin/usher ") {
 			continue
 		}
-		advice, _, _ = strings.Cut(advice, "#")
-		command := exec.Command("kubectl", strings.Fields(strings.ReplaceAll(advice, "try/policies/owner.yaml", policy))...)
+		advice = strings.Replace(strings.TrimSpace(advice), "bin/usher watch", "bin/usher watch --once", 1)
+		replaced := strings.NewReplacer(`\$`, "$", "try/policies/owner.yaml", policy, "bin/usher", binary, "127.0.0.1:8445", api).Replace(advice)
+		command := exec.Command("sh", "-c", replaced)
 		command.Dir = root
 		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		out, _ := command.CombinedOutput()
 		outputs = append(outputs, string(out))
 	}
-	shown := []string{"namespace/lab created", "pod/train created", "label on-call is required", "require-owner created", "require-owner"}
+	shown := []string{"namespace/lab created", "pod/train created", "label on-call is required", "require-owner created", "require-owner", "denied", "CREATE"}
 	if len(outputs) != len(shown) {
 		t.Fatalf("hack/sandbox.sh advises %d commands, want %d", len(outputs), len(shown))
 	}

@@ -156,7 +156,8 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	running, leasesErr := removeLeases(ctx, kube, i.Namespace, tell)
 	secretErr := errors.Join(removeSecret(ctx, kube, i.Namespace, i.PathSecret, tell), i.proofs(ctx, kube, tell, out))
 	if running > 0 {
-		fmt.Fprintf(out, "servers that still seem to run in namespace %s: %d; once they are stopped, uninstall again\n", i.Namespace, running)
+		fmt.Fprintf(out, "%s in namespace %s shortly before: if one still runs, stop it, and uninstall again\n",
+			cli.Count(running, "server has renewed its Lease", "servers have renewed their Leases"), i.Namespace)
 	}
 	if err = errors.Join(err, leasesErr, secretErr); err == nil && removed == 0 {
 		fmt.Fprintf(out, "nothing to delete: no webhook configurations %s, no Leases and no keys in namespace %s\n", i.Name, i.Namespace)
@@ -164,8 +165,8 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 	return err
 }
 
-// removeLeases deletes the Leases, and returns how many servers seem to run still, because they
-// have renewed theirs.
+// removeLeases deletes the Leases, and returns how many servers may still run: those that have
+// renewed theirs lately.
 func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace string, tell func(kind, name string)) (running int, err error) {
 	leases := kube.CoordinationV1().Leases(namespace)
 	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: report.LeaseLabel})

@@ -67,16 +67,18 @@ const (
 )
 
 func withSecret() string {
-	return strings.Replace(deletedLeases, "servers that", deletedSecrets+"servers that", 1)
+	return strings.Replace(deletedLeases, servers, deletedSecrets+servers, 1)
 }
 
 const nothing = "nothing to delete: no webhook configurations usher, no Leases and no keys in namespace usher-system\n"
 
-const deletedLeases = `deleted Lease usher-system/usher-leader
+const (
+	deletedLeases = `deleted Lease usher-system/usher-leader
 deleted Lease usher-system/usher-replica-a
 deleted Lease usher-system/usher-replica-b
-servers that still seem to run in namespace usher-system: 1; once they are stopped, uninstall again
-`
+` + servers
+	servers = "1 server has renewed its Lease in namespace usher-system shortly before: if one still runs, stop it, and uninstall again\n"
+)
 
 func TestUninstall(t *testing.T) {
 	t.Parallel()
@@ -110,7 +112,7 @@ func TestPurge(t *testing.T) {
 	purged.Purge = true
 	for _, want := range []string{
 		"deleted ValidatingWebhookConfiguration usher\ndeleted MutatingWebhookConfiguration usher\n" +
-			strings.Replace(deletedLeases, "servers that", purgedSecrets+"servers that", 1),
+			strings.Replace(deletedLeases, servers, purgedSecrets+servers, 1),
 		nothing,
 	} {
 		var out bytes.Buffer
@@ -149,7 +151,7 @@ func TestUninstallLeavesWhatIsNotItsOwn(t *testing.T) {
 	if err == nil || !enforce.Answered(err) || !strings.Contains(err.Error(), "MutatingWebhookConfiguration usher is not Usher's") {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff(strings.Replace(deletedLeases, "servers that", kept+"servers that", 1), out.String()); diff != "" {
+	if diff := cmp.Diff(strings.Replace(deletedLeases, servers, kept+servers, 1), out.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -84,7 +84,11 @@ func (plan *Plan) install(ctx context.Context, s cli.Streams, target Target, i i
 	case u.older() && !plan.Downgrade:
 		return "", fmt.Errorf("version %s is installed, which is newer than %s of the pack: update usher, or go back with --downgrade", u.version, p.Version)
 	}
-	fmt.Fprintf(s.Err, "%s: version %s to %s\n", p.Name, cmp.Or(u.version, "unknown"), p.Version)
+	from := cmp.Or(u.version, "unknown") + " to "
+	if u.version == p.Version {
+		from = ""
+	}
+	fmt.Fprintf(s.Err, "%s: version %s%s\n", p.Name, from, p.Version)
 	for _, line := range u.summary() {
 		fmt.Fprintf(s.Err, "  %s\n", line)
 	}

@@ -159,8 +159,12 @@ func (p *printer) explain(i item) string {
 		if r.Ignored {
 			b.WriteString(" (ignored)")
 		}
-		if len(r.Validations) > 0 {
-			b.WriteString(" by " + printable.Line(strings.Join(r.Validations, ", ")))
+		if names := printable.Line(strings.Join(r.Validations, ", ")); names != "" {
+			between := " by "
+			if r.Outcome == usher.Passed {
+				between = ", with a warning or an audit annotation of "
+			}
+			b.WriteString(between + names)
 		}
 		if len(r.Exemptions) > 0 {
 			b.WriteString("; exemption: " + printable.Line(strings.Join(r.Exemptions, ", ")))

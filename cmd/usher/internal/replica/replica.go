@@ -4,6 +4,7 @@ package replica
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,6 +226,9 @@ func Hint(err error, verb, resource, namespace string) string {
 		return "use a client certificate of the cluster, --service-account NAMESPACE/NAME, or --token-file with a token such as 'kubectl create token NAME --audience usher.dev' prints"
 	case apierrors.IsNotFound(err):
 		return "this replica is older than this command"
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return "name the CA of the server's certificate with --ca-file, or leave out --server, and the certificate is checked by what the cluster knows of it"
 	}
 	return ""
 }

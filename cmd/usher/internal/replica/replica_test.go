@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -224,6 +225,10 @@ func TestPods(t *testing.T) {
 	}
 	if hint := replica.Hint(err, "watch", "decisions", ""); !strings.Contains(hint, "-n") {
 		t.Errorf("the hint is %q", hint)
+	}
+	untrusted := fmt.Errorf("get: %w", &tls.CertificateVerificationError{Err: errors.New("x509: unknown authority")})
+	if hint := replica.Hint(untrusted, "watch", "decisions", ""); !strings.Contains(hint, "--ca-file") {
+		t.Errorf("the hint for a CA that is not known is %q", hint)
 	}
 	c.mu.Lock()
 	c.addresses["usher-a"] = "127.0.0.1:1"

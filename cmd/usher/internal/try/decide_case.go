@@ -20,7 +20,7 @@ import (
 const caseOutput = "case"
 
 // caseHeader is what the author of cases has to know first.
-const caseHeader = "# Recorded by 'usher decide': keep what the policies are for. The names in policyFiles are relative to this file.\n"
+const caseHeader = "# Recorded by 'usher decide': keep what the policies are for. The names in policyFiles\n# are relative to the file of the case: adapt them if it is not where the command ran.\n"
 
 func (f *decideFlags) validateCase() error {
 	if f.output.Value == caseOutput && (f.fromCluster || f.server != "" || slices.Contains(f.policies, "-")) {

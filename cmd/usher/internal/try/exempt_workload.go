@@ -151,9 +151,14 @@ func ownerOf(r *usher.Request) *workload {
 // rules are the resource rules for the workload and its pods.
 func (w *workload) rules() []any {
 	operations := []any{string(usher.Create), string(usher.Update)}
+	resources := []any{w.Resource}
+	switch w.kind {
+	case "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet":
+		resources = append(resources, w.Resource+"/scale")
+	}
 	return []any{
 		map[string]any{
-			"apiGroups": []any{w.Group}, "apiVersions": []any{w.Version}, "resources": []any{w.Resource},
+			"apiGroups": []any{w.Group}, "apiVersions": []any{w.Version}, "resources": resources,
 			"operations": operations, "resourceNames": []any{w.name},
 		},
 		map[string]any{
