@@ -96,7 +96,8 @@ var mayImport = []struct {
 	// What judges objects, kept current; it is told what streams read.
 	{"audit", []string{".", "audit/judge", "audit/result", "compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
-	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "kind"}},
+	// Policies that are tried take turns with those that decide.
+	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "internal/overrun", "kind"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"trial/isolated", []string{"api/...", "rule", "compile", "lang/cue", "lang/worker", "trial"}},
 	// Which requests reach a door is what API servers are told to send.

@@ -133,7 +133,7 @@ func New(o Options) *Live {
 		o.CompileTimeout = 20 * time.Second
 	}
 	if o.Trial == nil {
-		o.Trial = lockout.With(trial.New(trial.Options{}).Problems, lockout.Options{})
+		o.Trial = lockout.With(trial.New(trial.Options{Overruns: o.Engine.Overruns}).Problems, lockout.Options{})
 	}
 	if o.Compile.Slots == nil {
 		o.Compile.Slots = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))

@@ -11,14 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
 
 // accessProblems warns of rules of authorization policies that match no request.
-func accessProblems(ctx context.Context, set *kind.Set, c compile.Compiled) []rule.Problem {
-	a := access{set: set}
+func (t *Trial) accessProblems(ctx context.Context, set *kind.Set, c compile.Compiled) []rule.Problem {
+	a := access{set: set, overruns: t.options.Overruns}
 	if len(c.Access) > 0 {
 		a.policy(c.Access[0].Policy)
 	}
@@ -85,6 +86,7 @@ func (a *access) policy(p *authz.Policy) {
 // An access checks one authorization policy.
 type access struct {
 	set      *kind.Set
+	overruns *overrun.Watch
 	allows   bool
 	problems []rule.Problem
 }

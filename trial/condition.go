@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -33,7 +34,11 @@ func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *
 		effect = "does not match"
 	}
 	for _, sample := range queries(r) {
-		if _, err := c.Predicate.Holds(ctx, sample.query); err != nil {
+		err := a.holds(ctx, r, c, sample.query)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			do := "ask first whether it is there"
 			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
 				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)
@@ -57,6 +62,16 @@ func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *
 		}
 		a.compared(field, r, use)
 	}
+}
+
+// holds returns the error of a condition for a request, of which nobody waits for the answer.
+func (a *access) holds(ctx context.Context, r *authz.Rule, c *authz.Condition, q *authz.Query) error {
+	var shares overrun.Shares
+	share := shares.Of(a.overruns, r.Policy.Ref.Namespace)
+	defer share.Turn.End()
+	q.Allowance = share.Allowance
+	_, err := c.Predicate.Holds(ctx, q)
+	return err
 }
 
 // compared warns of values that no request of the rules has.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cel/typecheck"
 	"github.com/usher-dev/usher/rule"
@@ -30,6 +31,9 @@ type Options struct {
 	// Readable returns an error that says why the facts that policies read of a kind cannot be read.
 	// Nil disables that check.
 	Readable func(ctx context.Context, of schema.GroupVersionKind) error
+	// Overruns has policies of namespaces that are tried take turns with those that decide. Nil means that
+	// nothing is decided meanwhile.
+	Overruns *overrun.Watch
 }
 
 // A Trial tries policies. It is safe for concurrent use.
@@ -42,6 +46,9 @@ type Trial struct {
 
 // New returns a trial. Keep it: it reads the recorded kinds once.
 func New(o Options) *Trial {
+	if o.Overruns == nil {
+		o.Overruns = overrun.New(overrun.Options{})
+	}
 	return &Trial{options: o, recorded: sync.OnceValue(kind.Recorded), types: typecheck.New()}
 }
 
@@ -90,7 +97,7 @@ func (t *Trial) Try(ctx context.Context, c compile.Compiled) (result Result) {
 		result.Skipped = skipped(set, c.Rules[0].Match.Selectors, t.options.Objects)
 	}
 	result.Problems = append(result.Problems, textProblems(set, c)...)
-	result.Problems = append(result.Problems, accessProblems(ctx, set, c)...)
+	result.Problems = append(result.Problems, t.accessProblems(ctx, set, c)...)
 	for _, m := range narrowing(&c) {
 		if ctx.Err() != nil {
 			break

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/kind"
 	"github.com/usher-dev/usher/lang/cue"
 	"github.com/usher-dev/usher/rule"
@@ -231,5 +236,33 @@ validateRules:
 	cancel()
 	if problems := tried(t).Problems(ctx, c); len(problems) != 0 {
 		t.Errorf("problems %v of a trial without time", problems)
+	}
+}
+
+// TestTrialsTakeTurns: what takes long in a policy of a namespace waits for its turn, and that there was none
+// is not told as a failure of the policy.
+func TestTrialsTakeTurns(t *testing.T) {
+	t.Parallel()
+	watch := overrun.New(overrun.Options{})
+	for range max(runtime.GOMAXPROCS(0)/2, 1) {
+		if err := watch.Turn("other").Wait(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// To compare these takes milliseconds, several times.
+	list := "[request.verb]" + strings.Repeat(".map(a, [a, a])", 16)
+	long := fmt.Sprintf("{effect: Allow, subjects: [{users: [x]}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}], when: [{cel: '%s'}]}",
+		strings.Join(slices.Repeat([]string{list + " == " + list}, 8), " && "))
+	p := mustPolicy(t, "tenant", long)
+	for wait, cut := range map[*overrun.Watch]bool{watch: true, overrun.New(overrun.Options{}): false} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if cut {
+			ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+		}
+		result := trial.New(trial.Options{Overruns: wait}).Try(ctx, compile.Policy(p))
+		cancel()
+		if result.Cut != cut || len(result.Problems) > 0 {
+			t.Errorf("cut %t, want %t, with the problems %v", result.Cut, cut, result.Problems)
+		}
 	}
 }

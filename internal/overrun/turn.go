@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// shortTime is the processor time that evaluations take without a turn.
+	// shortTime is the processor time that evaluations take without a turn, if the budget of their namespace
+	// is not spent.
 	shortTime = 2 * time.Millisecond
 	// turnTime is how long a turn is, if others wait.
 	turnTime = 10 * time.Millisecond
@@ -62,10 +63,11 @@ func (w *Watch) Turn(namespace string) *Turn { return &Turn{turns: &w.turns, nam
 // that are ready: those of requests that take less should not wait until the scheduler interrupts this one. The
 // error is [ErrBusy], or that of ctx.
 func (t *Turn) Wait(ctx context.Context, taken time.Duration) error {
-	if taken < shortTime {
+	now := time.Now()
+	if taken < shortTime && !t.turns.overdrawn(t.namespace, now) {
 		return nil
 	}
-	next, err := t.ask(time.Now())
+	next, err := t.ask(now)
 	if next == nil {
 		runtime.Gosched()
 		return err
@@ -77,6 +79,12 @@ func (t *Turn) Wait(ctx context.Context, taken time.Duration) error {
 		t.End()
 		return context.Cause(ctx)
 	}
+}
+
+func (a *turns) overdrawn(namespace string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.budgets[namespace].wait(now) > 0
 }
 
 // ask takes a turn, or returns what to wait for.

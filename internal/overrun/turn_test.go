@@ -143,7 +143,13 @@ func TestTurnsHaveABudget(t *testing.T) {
 		if err := soon(t, w.Turn("a")); err == nil {
 			t.Error("another evaluation of the namespace goes on")
 		}
+		if err := briefly(t, w.Turn("a")); err == nil {
+			t.Error("a short one goes on while the budget is spent")
+		}
 		other := w.Turn("b")
+		if err := briefly(t, w.Turn("b")); err != nil {
+			t.Errorf("a short one of another namespace: %v", err)
+		}
 		if err := soon(t, other); err != nil {
 			t.Errorf("another namespace: %v", err)
 		}
@@ -165,10 +171,14 @@ func TestTurnsHaveABudget(t *testing.T) {
 	})
 }
 
-// soon waits a millisecond for a turn.
-func soon(t *testing.T, turn *overrun.Turn) error {
+// soon waits a millisecond for a turn, and briefly for an evaluation that has taken little.
+func soon(t *testing.T, turn *overrun.Turn) error { return within(t, turn, long) }
+
+func briefly(t *testing.T, turn *overrun.Turn) error { return within(t, turn, time.Microsecond) }
+
+func within(t *testing.T, turn *overrun.Turn, taken time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	return turn.Wait(ctx, long)
+	return turn.Wait(ctx, taken)
 }

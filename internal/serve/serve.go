@@ -176,7 +176,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = &s.cluster.proofs.prover
-		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable})
+		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable, Overruns: s.overruns})
 		registered := s.config.Cluster.WebhookConfig
 		registered.Namespace = s.config.Cluster.Namespace
 		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})

@@ -47,7 +47,8 @@ type shot struct {
 	body      []byte
 }
 
-// siege measures honest requests alone and then beside mallory's.
+// siege measures honest requests alone, beside requests such as mallory's for which there are no policies, and
+// beside mallory's.
 func (c *tenancy) siege(t *testing.T) {
 	t.Helper()
 	urls := c.registeredURLs(t)
@@ -60,8 +61,17 @@ func (c *tenancy) siege(t *testing.T) {
 	alone := g.Run(t.Context(), generator.Pace{Rate: honestRate, Duration: *besieged / 3})
 	c.decidedRight(t, "alone", alone)
 
-	b := c.besieger(t, urls)
+	// The same requests where no policy is cost their decoding.
 	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	others.Go(func() { c.besieger(t, urls, "elsewhere").run(ctx) })
+	plain := g.Run(t.Context(), generator.Pace{Rate: honestRate, Duration: *besieged / 3})
+	stop()
+	others.Wait()
+	c.decidedRight(t, "beside the same requests without policies", plain)
+
+	b := c.besieger(t, urls, hostileTenant)
+	ctx, stop = context.WithCancel(t.Context())
 	var around sync.WaitGroup
 	var memory atomic.Int64
 	around.Go(func() { watchTree(ctx, c.process.PID, &memory) })
@@ -76,10 +86,11 @@ func (c *tenancy) siege(t *testing.T) {
 	if memory.Load() > limit {
 		t.Errorf("usher and its workers take %d MiB, more than the limit of the chart, %d MiB", memory.Load()>>20, limit>>20)
 	}
-	// Here usher, the API server, its clients and the worst policies share the processors.
-	const turns = 25 * time.Millisecond
-	if was, is := alone.Latency.Quantile(0.99), beside.Latency.Quantile(0.99); *besieged >= time.Minute && is > max(2*was, turns) {
-		t.Errorf("p99 is %v beside the worst policies, and %v alone", is, was)
+	// Here usher, the API server, its clients and the worst policies share the processors: a turn is the least
+	// that can be told from noise.
+	const turn = 10 * time.Millisecond
+	if was, is := plain.Latency.Quantile(0.99), beside.Latency.Quantile(0.99); *besieged >= time.Minute && is > max(2*was, turn) {
+		t.Errorf("p99 is %v beside the worst policies, and %v beside the same requests without them", is, was)
 	}
 }
 
@@ -175,11 +186,13 @@ func (c *tenancy) decidedRight(t *testing.T, what string, r *generator.Result) {
 	}
 }
 
-// besieger makes the requests in advance.
-func (c *tenancy) besieger(t *testing.T, urls map[string]string) *besieger {
+// besieger makes the requests for a namespace in advance.
+func (c *tenancy) besieger(t *testing.T, urls map[string]string, namespace string) *besieger {
 	t.Helper()
 	b := &besieger{outcomes: map[string]map[string]int{}, client: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: c.trust(t), MaxIdleConnsPerHost: 200}}}
 	object := func(o *unstructured.Unstructured) {
+		o = o.DeepCopy()
+		o.SetNamespace(namespace)
 		for _, entry := range []string{"mutate.usher.dev", "validate.usher.dev"} {
 			b.shots = append(b.shots, shot{o.GetName(), urls[entry] + "?timeout=5s", creation(t, "mallory", o)})
 		}
@@ -191,7 +204,7 @@ func (c *tenancy) besieger(t *testing.T, urls map[string]string) *besieger {
 		}
 		b.shots = append(b.shots, shot{w.policy.GetName(), "https://" + c.access + "/authorize?timeout=3s", fmt.Appendf(nil,
 			`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"bob","resourceAttributes":{"namespace":%q,"verb":"get","version":"v1","resource":"configmaps","name":%q}}}`,
-			hostileTenant, w.policy.GetName())})
+			namespace, w.policy.GetName())})
 	}
 	all := configMap(t, hostileTenant, "all")
 	all.SetLabels(map[string]string{"meets": "all"})
