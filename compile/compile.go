@@ -23,6 +23,7 @@ import (
 	"github.com/usher-dev/usher/compile/kcloudlabs"
 	compileusher "github.com/usher-dev/usher/compile/usher"
 	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/lang/worker"
 	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/rule/authz"
 )
@@ -74,6 +75,10 @@ const quick = 100 * time.Millisecond
 
 // longestWait is how long a policy waits for a slot. That is for the sake of requests, not of other policies.
 const longestWait = time.Second
+
+// Among returns a context to compile one of several policies of a namespace: those of namespaces with few are
+// not to wait for those of others with many.
+func Among(ctx context.Context, policies int) context.Context { return worker.Wanting(ctx, policies) }
 
 // Policy is the Policy of the zero [Options], without end.
 func Policy(p api.Policy) Compiled { return Options{}.Policy(context.Background(), p) }

@@ -56,9 +56,10 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 	defer cancel()
 	forNamespaces, cancelNamespaces := context.WithTimeout(ctx, min(timeout, updateTimeout))
 	defer cancelNamespaces()
-	spent := make(map[string]*time.Duration)
+	spent, count := make(map[string]*time.Duration), map[string]int{}
 	for _, ref := range refs {
 		spent[ref.Namespace] = new(time.Duration)
+		count[ref.Namespace]++
 	}
 	inNamespaces(refs, func(i int) bool {
 		namespace := refs[i].Namespace
@@ -69,7 +70,7 @@ func (l *Live) prepare(ctx context.Context, sets []*merged) {
 		if !first && l.settler.isLate(namespace) {
 			return false
 		}
-		compiled := l.options.Compile.Policy(forNamespaces, policies[i])
+		compiled := l.options.Compile.Policy(compile.Among(forNamespaces, count[namespace]), policies[i])
 		l.settler.put(compiled)
 		*spent[namespace] += compiled.Took
 		if *spent[namespace] < namespaceBudget && compiled.Stopped() == (rule.Stopped{}) {
@@ -165,7 +166,7 @@ func (l *Live) settleNamespace(ctx context.Context, namespace string) {
 			if !l.settler.expects(v) {
 				continue
 			}
-			compiling, cancel := context.WithTimeout(ctx, settleTimeout)
+			compiling, cancel := context.WithTimeout(compile.Among(ctx, len(pending)), settleTimeout)
 			compiled := l.options.Compile.Policy(compiling, v.newest.Policy)
 			cancel()
 			if !v.pending && compiled.Stopped() != (rule.Stopped{}) {

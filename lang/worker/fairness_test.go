@@ -342,7 +342,8 @@ func TestOneWorkerCompilesPolicies(t *testing.T) {
 	}
 }
 
-// TestSmallestFirstRequestIsNext: of tenants that have used nothing yet, the one with the smallest request is next.
+// TestSmallestFirstRequestIsNext: of tenants that have used nothing yet, the one with the fewest requests is next,
+// and then the one with the smallest.
 func TestSmallestFirstRequestIsNext(t *testing.T) {
 	t.Parallel()
 	p := pool(t, worker.Options{Workers: 2})
@@ -350,9 +351,9 @@ func TestSmallestFirstRequestIsNext(t *testing.T) {
 	var order []string
 	var asking sync.WaitGroup
 	release := make(chan struct{})
-	ask := func(tenant string, size int, before func()) {
+	ask := func(tenant string, size, jobs int, before func()) {
 		asking.Go(func() {
-			_, _, err := p.Do(t.Context(), worker.Job{Kind: worker.CUE, Tenant: tenant, Limit: limit, Size: size, Background: true, Payload: func() ([]byte, error) {
+			_, _, err := p.Do(worker.Wanting(t.Context(), jobs), worker.Job{Kind: worker.CUE, Tenant: tenant, Limit: limit, Size: size, Background: true, Payload: func() ([]byte, error) {
 				before()
 				mu.Lock()
 				defer mu.Unlock()
@@ -364,15 +365,19 @@ func TestSmallestFirstRequestIsNext(t *testing.T) {
 			}
 		})
 	}
-	ask("first", 1, func() { <-release })
-	for i, tenant := range []string{"large", "small", "middle"} {
+	ask("first", 1, 1, func() { <-release })
+	for i, tenant := range []string{"many", "large", "small", "middle"} {
 		waits(t, p, i)
-		ask(tenant, map[string]int{"large": 9000, "middle": 500, "small": 20}[tenant], func() {})
+		jobs := 1
+		if tenant == "many" {
+			jobs = 2
+		}
+		ask(tenant, map[string]int{"large": 9000, "middle": 500, "small": 20, "many": 1}[tenant], jobs, func() {})
 	}
-	waits(t, p, 3)
+	waits(t, p, 4)
 	close(release)
 	asking.Wait()
-	if got := strings.Join(order, " "); got != "first small middle large" {
+	if got := strings.Join(order, " "); got != "first small middle large many" {
 		t.Errorf("in the order %s", got)
 	}
 }
@@ -385,5 +390,30 @@ func waits(t *testing.T, p *worker.Pool, n int) {
 		if t.Context().Err() != nil {
 			t.FailNow()
 		}
+	}
+}
+
+// TestBackgroundJobsAreShortAtFirst: a tenant's job that takes long lets those of others go first, whatever it has
+// been given.
+func TestBackgroundJobsAreShortAtFirst(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 1})
+	var asked atomic.Int32
+	long := make(chan error, 1)
+	go func() {
+		_, _, err := p.Do(t.Context(), worker.Job{Kind: worker.CUE, Tenant: "slow", Limit: time.Minute, Background: true, Payload: func() ([]byte, error) {
+			if asked.Add(1) > 1 {
+				return []byte("x"), nil
+			}
+			return []byte("burn 1m"), nil
+		}})
+		long <- err
+	}()
+	waits(t, p, 0)
+	if _, _, err := p.Do(t.Context(), worker.Job{Kind: worker.CUE, Tenant: "other", Limit: limit, Background: true, Payload: func() ([]byte, error) { return []byte("x"), nil }}); err != nil {
+		t.Error(err)
+	}
+	if err := <-long; err != nil || asked.Load() != 2 {
+		t.Errorf("the long one was sent %d times, and ends with %v", asked.Load(), err)
 	}
 }

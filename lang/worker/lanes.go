@@ -71,7 +71,7 @@ type lane struct {
 // A turn belongs to one request. Worker and err may be read once granted is closed.
 type turn struct {
 	lane    *lane
-	size    int
+	size    size
 	since   time.Time
 	granted chan struct{}
 	worker  *process
@@ -116,7 +116,7 @@ func (l *lanes) most(p priority) int {
 }
 
 // join adds a waiting request; ok is false if too many requests of its lane already wait.
-func (l *lanes) join(key laneKey, size int) (*turn, bool) {
+func (l *lanes) join(key laneKey, size size) (*turn, bool) {
 	lane := l.of(key)
 	if len(lane.waiting) >= longestLane {
 		return nil, false
@@ -181,11 +181,18 @@ func (l *lanes) next(p priority) *lane {
 	return next
 }
 
+// A size is how many jobs a tenant has in all, and the size of one of them.
+type size struct{ jobs, of int }
+
+func (s size) compare(other size) int {
+	return cmp.Or(cmp.Compare(s.jobs, other.jobs), cmp.Compare(s.of, other.of))
+}
+
 // before reports whether a lane comes before another one. At a start none has used anything: then the smallest
-// request is next.
+// is next.
 func (l *lane) before(other *lane, now time.Time) bool {
 	first, others := l.waiting[0], other.waiting[0]
-	return cmp.Or(cmp.Compare(l.used(now), other.used(now)), cmp.Compare(first.size, others.size), first.since.Compare(others.since)) < 0
+	return cmp.Or(cmp.Compare(l.used(now), other.used(now)), first.size.compare(others.size), first.since.Compare(others.since)) < 0
 }
 
 // share returns how many workers of a priority a lane may have at a time. Background jobs of

@@ -189,7 +189,8 @@ type Job struct {
 	// Limit is how long it may take; less if earlier jobs of the tenant took longer. That of a background job,
 	// whose result is kept, is one of processor time.
 	Limit time.Duration
-	// Size is that of the request, if it is known: the smallest of the first requests of tenants is next.
+	// Size is that of the request, if it is known: of the first requests of tenants, the smallest is next; see
+	// also [Wanting].
 	Size int
 	// Used, unless nil, is told how much processor time a worker has used for it, before Do returns.
 	Used func(cpu time.Duration)
@@ -197,6 +198,14 @@ type Job struct {
 	// done again.
 	Payload func() ([]byte, error)
 }
+
+// Wanting returns a context for jobs of a tenant that has so many of them: of the tenants that have used nothing
+// yet, the one with the fewest is next.
+func Wanting(ctx context.Context, jobs int) context.Context {
+	return context.WithValue(ctx, wantedKey{}, jobs)
+}
+
+type wantedKey struct{}
 
 // Do sends a job to a worker. It waits for a worker until ctx is done, and for the answer up to the
 // limit of the job. If the caller gives up earlier, the request continues and counts against its
@@ -206,6 +215,22 @@ func (p *Pool) Do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
 	if p.options.program == "" && !Installed(job.Kind) {
 		return nil, 0, fmt.Errorf("%w: %w", ErrUnavailable, errNotInstalled)
 	}
+	if job.Background && job.Tenant != "" && job.Limit > quick {
+		first := job
+		first.Limit = quick
+		reply, took, err := p.do(ctx, first)
+		if !errors.Is(err, ErrTimeout) || ctx.Err() != nil {
+			return reply, took, err
+		}
+	}
+	return p.do(ctx, job)
+}
+
+// quick is how long a background job of a tenant has at first. One that takes longer begins again when those of
+// other tenants had their turn.
+const quick = 250 * time.Millisecond
+
+func (p *Pool) do(ctx context.Context, job Job) ([]byte, time.Duration, error) {
 	// A job that is repeated has the low priority, so that no other request needs its worker.
 	for range 3 {
 		reply, took, err := p.try(ctx, &job)
@@ -286,7 +311,8 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 	if ctx.Err() != nil {
 		return nil, Ended(ctx)
 	}
-	turn, err := p.queue(laneKey{job.Tenant, job.Background}, job.Size)
+	wanted, _ := ctx.Value(wantedKey{}).(int)
+	turn, err := p.queue(laneKey{job.Tenant, job.Background}, size{wanted, job.Size})
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +348,7 @@ func (p *Pool) acquire(ctx context.Context, job *Job) (*turn, error) {
 }
 
 // queue adds a request to its lane. It may already have its turn when queue returns.
-func (p *Pool) queue(key laneKey, size int) (*turn, error) {
+func (p *Pool) queue(key laneKey, size size) (*turn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

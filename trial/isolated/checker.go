@@ -39,10 +39,6 @@ type Checker struct {
 	stopped map[string]int
 }
 
-// quick is how long a policy of a namespace has at first. One that takes longer begins again when those of
-// other namespaces had their turn.
-const quick = 250 * time.Millisecond
-
 // New returns a checker on the workers of a pool.
 func New(pool *worker.Pool, o Options) *Checker {
 	o.Timeout, o.Again = cmp.Or(o.Timeout, 2*time.Second), cmp.Or(o.Again, compile.Again)
@@ -79,14 +75,7 @@ func (c *Checker) Check(ctx context.Context, p api.Policy, depth compile.Depth) 
 		Kind: worker.Policies, Tenant: p.Object.GetNamespace(), Background: true, Limit: c.options.Timeout, Size: len(q.text),
 		Used: func(cpu time.Duration) { took += cpu }, Payload: q.encode,
 	}
-	if job.Tenant != "" {
-		job.Limit = min(quick, c.options.Timeout)
-	}
 	_, _, err = c.pool.Do(ctx, job)
-	if errors.Is(err, worker.ErrTimeout) && job.Limit < c.options.Timeout && ctx.Err() == nil {
-		job.Limit = c.options.Timeout
-		_, _, err = c.pool.Do(ctx, job)
-	}
 	v := verdict{depth: depth, reason: reasonOf(err), until: c.options.Now().Add(c.options.Again)}
 	if err != nil && v.reason == "" {
 		return compile.Checked{Took: took, Problem: rule.Problem{
