@@ -177,8 +177,19 @@ func yamlError(d document, err error) []found {
 			line++
 		}
 	}
+	lines := strings.Split(string(d.source), "\n")
+	for _, near := range lines[min(max(line-2, 0), len(lines)):min(line, len(lines))] {
+		if quotedBeginning.MatchString(near) {
+			text += "; a text that begins with a quote ends with it: write the whole on the next line, after |- in this one"
+			break
+		}
+	}
 	return broken(d.within(line), fmt.Errorf("parse YAML: %s", text))
 }
+
+// quotedBeginning finds a value, such as an expression, of which YAML takes the beginning for the whole, because it
+// is in quotes.
+var quotedBeginning = regexp.MustCompile(`(^|\s)[\w-]+:\s+("[^"]*"|'[^']*')\s*[^\s#,}\]]`)
 
 // parseJSON reads one JSON value after the other.
 func parseJSON(path string, content []byte) []found {

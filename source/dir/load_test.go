@@ -181,6 +181,14 @@ func TestLoad(t *testing.T) {
 			},
 		},
 		{
+			reason: "an expression that begins with a quote",
+			files:  map[string]string{"a.yaml": "a:\n- expression: 'team' in object.metadata.labels\n---\nb: 'x'\nc: [\n"},
+			want: []string{
+				"! a.yaml:2: parse YAML: did not find expected key; a text that begins with a quote ends with it: write the whole on the next line, after |- in this one",
+				"! a.yaml:6: parse YAML: did not find expected node content",
+			},
+		},
+		{
 			reason: "what follows a value without a marker is not left unread",
 			files: map[string]string{
 				"a.yaml": policy(cop, "one") + "---\n# first\n{\"kind\": \"x\"}\n{\"kind\": \"y\"}\n",

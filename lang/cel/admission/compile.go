@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -326,6 +327,8 @@ func objections(text string, issues *celgo.Issues) string {
 	return strings.Join(all, "; ")
 }
 
+var undeclared = regexp.MustCompile(`undeclared reference to '(\w+)'`)
+
 // advice says what to do about an error of the compiler.
 func (c *compilation) advice(what string) string {
 	switch {
@@ -340,7 +343,11 @@ func (c *compilation) advice(what string) string {
 	case strings.Contains(what, "undeclared reference to 'authorizer'"):
 		return "use authorizer in an expression that decides: message expressions have none"
 	case strings.Contains(what, "undeclared reference"):
-		return "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
+		const names = "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
+		if name := undeclared.FindStringSubmatch(what); name != nil {
+			return fmt.Sprintf("write '%s' if it is a text; %s", name[1], names)
+		}
+		return names
 	case strings.Contains(what, "undefined field"):
 		return cmp.Or(adviseField(what, slices.Collect(maps.Keys(c.environments.data.Fields))), "see docs/cel.md for the fields of request, namespaceObject and variables")
 	case strings.Contains(what, "must evaluate to"):

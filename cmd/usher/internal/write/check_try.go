@@ -20,7 +20,7 @@ import (
 // for all the time that it may take: the machine may have been busy.
 const longestTrial = time.Second
 
-// tried tries policies without errors and returns the findings. A policy that takes too long gets that
+// tried tries policies without errors, or with no others than fields that are not known, and returns the findings. A policy that takes too long gets that
 // as a problem. The error is that of ctx.
 func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compiled, try *trial.Trial) ([]rule.Problem, []notTried, error) {
 	var problems []rule.Problem
@@ -34,7 +34,7 @@ func tried(ctx context.Context, timeout time.Duration, compiled []compile.Compil
 	}
 	for i := range compiled {
 		c := &compiled[i]
-		if len(rule.Errors(rule.Written(c.Problems))) > 0 {
+		if slices.ContainsFunc(rule.Errors(rule.Written(c.Problems)), func(p rule.Problem) bool { return !slices.Contains(c.Policy.Unknown, p.Field) }) {
 			continue
 		}
 		result, err := triedWithin(ctx, longestTrial, timeout, c, try)
