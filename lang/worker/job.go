@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+// A Job is a request to a worker.
+type Job struct {
+	// Kind says which handler of the worker gets it.
+	Kind Kind
+	// Tenant is the tenant to which its processor time is attributed.
+	Tenant string
+	// Background jobs have the low priority.
+	Background bool
+	// Limit is how long it may take; less if earlier jobs of the tenant took longer. That of a background job,
+	// whose result is kept, is one of processor time.
+	Limit time.Duration
+	// Size is that of the request, if it is known: of the first requests of tenants, the smallest is next; see
+	// also [Wanting].
+	Size int
+	// Used, unless nil, is told how much processor time a worker has used for it, before Do returns.
+	Used func(cpu time.Duration)
+	// Payload returns the request. It is called once there is a worker, and again if the job has to be
+	// done again.
+	Payload func() ([]byte, error)
+}
+
+// Wanting returns a context for jobs of a tenant that has so many of them: of the tenants that have used nothing
+// yet, the one with the fewest is next.
+func Wanting(ctx context.Context, jobs int) context.Context {
+	return context.WithValue(ctx, wantedKey{}, jobs)
+}
+
+type wantedKey struct{}
