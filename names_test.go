@@ -22,9 +22,7 @@ func avoidedNames() map[string]string {
 // namesAllowed are the identifiers that stay, each with its reason.
 func namesAllowed() map[string]string {
 	return map[string]string{
-		"Fate":   "the deprecated JSON field of usher authz can-i",
 		"Immune": "the deprecated field of case files",
-		"spared": "the deprecated metric usher_policy_spared_total",
 	}
 }
 

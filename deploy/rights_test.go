@@ -121,8 +121,7 @@ func TestSecretsAreNamed(t *testing.T) {
 		{"webhookConfiguration.enabled=false", []string{"usher-cert", "usher-proofs"}},
 		{"certificate.existingSecret=tls,webhookConfiguration.enabled=false", []string{"usher-proofs"}},
 		{"webhookConfiguration.pathSecret=keys", []string{"usher-cert", "keys", "usher-proofs"}},
-		// The deprecated name of webhookConfiguration.
-		{"registration.pathSecret=keys", []string{"usher-cert", "keys", "usher-proofs"}},
+		{"webhookConfiguration.pathSecret=keys", []string{"usher-cert", "keys", "usher-proofs"}},
 		{"proofs.secret=keys", []string{"usher-cert", "usher-paths", "keys"}},
 	} {
 		t.Run(test.set, func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestWritersAreAskedAbout(t *testing.T) {
 	t.Parallel()
 	s := serverWith(t, "")
 	policy := object(t, fmt.Sprintf(stamping, "a"))
-	if _, err := s.create("mallory", policy); err == nil || !strings.Contains(err.Error(), "permission to create configmaps") {
+	if _, err := s.create("mallory", policy); err == nil || !strings.Contains(err.Error(), "permission to create and update configmaps") {
 		t.Errorf("mallory writes a policy: %v", err)
 	}
 	stored, err := s.create("admin", policy)
@@ -165,7 +165,7 @@ func TestPoliciesInTheAPINeedProofs(t *testing.T) {
 		t.Errorf("the proof of what admin writes is %v, want %s: %v", written.GetAnnotations(), text, err)
 	}
 	proven.SetAnnotations(map[string]string{proof.Annotation: text})
-	if _, err := s.create("mallory", proven); err == nil || !strings.Contains(err.Error(), "permission to create configmaps") {
+	if _, err := s.create("mallory", proven); err == nil || !strings.Contains(err.Error(), "permission to create and update configmaps") {
 		t.Errorf("mallory writes a policy with its proof: %v", err)
 	}
 }

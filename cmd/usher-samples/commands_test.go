@@ -13,7 +13,6 @@ func TestCommandsAreConsistent(t *testing.T) {
 	t.Parallel()
 	s := cli.Streams{Out: io.Discard, Err: io.Discard}
 	clitest.Consistent(t, newRoot(s))
-	clitest.Deprecated(t, newRoot(s))
 }
 
 // TestFlagsOnlyGrow holds the promise of docs/upgrading.md for flags.

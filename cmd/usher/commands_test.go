@@ -24,7 +24,6 @@ func silent() cli.Streams { return cli.Streams{Out: io.Discard, Err: io.Discard}
 func TestCommandsAreConsistent(t *testing.T) {
 	t.Parallel()
 	clitest.Consistent(t, newRoot(silent()))
-	clitest.Deprecated(t, newRoot(silent()))
 }
 
 // TestFlagsOnlyGrow holds the promise of docs/upgrading.md for flags.

@@ -70,6 +70,5 @@ help says.`,
 	root.Flags().Bool("version", false, "print the version")
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.AddCommand(newVersion(s), newCompletion(s))
-	root.AddCommand(moved("webhook"), moved("crd-conversion-webhook"))
 	return root
 }

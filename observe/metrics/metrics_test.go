@@ -180,12 +180,6 @@ usher_policy_exempted_total{policy_kind="ClusterOverridePolicy",policy_name="fre
 usher_policy_exempted_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_exempted_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
 usher_policy_exempted_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
-# HELP usher_policy_spared_total Deprecated: use usher_policy_would_deny_total.
-# TYPE usher_policy_spared_total counter
-usher_policy_spared_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
-usher_policy_spared_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 1
-usher_policy_spared_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 0
-usher_policy_spared_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
 # HELP usher_policy_would_deny_total Rules of the policy that would deny a request, but are in Audit mode or match a protected user.
 # TYPE usher_policy_would_deny_total counter
 usher_policy_would_deny_total{policy_kind="ClusterOverridePolicy",policy_name="fresh",policy_namespace=""} 0
@@ -198,7 +192,7 @@ usher_policy_patches_total{policy_kind="ClusterOverridePolicy",policy_name="fres
 usher_policy_patches_total{policy_kind="ClusterValidatePolicy",policy_name="require-team",policy_namespace=""} 0
 usher_policy_patches_total{policy_kind="OverridePolicy",policy_name="add-label",policy_namespace="shop"} 1
 usher_policy_patches_total{policy_kind="ValidatingAdmissionPolicy",policy_name="replicas",policy_namespace=""} 0
-`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_spared_total", "usher_policy_exempted_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
+`, "usher_policy_evaluations_total", "usher_policy_denials_total", "usher_policy_exempted_total", "usher_policy_would_deny_total", "usher_policy_patches_total",
 		"usher_policy_errors_total", "usher_policy_duration_seconds_total")
 }
 

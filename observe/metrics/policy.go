@@ -13,7 +13,7 @@ import (
 
 // policies counts the outcomes of each policy. The series of a policy are deleted with it.
 type policies struct {
-	evaluations, denials, wouldDeny, spared, exempted, patches, errors, duration *prometheus.Desc
+	evaluations, denials, wouldDeny, exempted, patches, errors, duration *prometheus.Desc
 
 	// series is replaced whole, under mutex, when a policy comes or goes.
 	series atomic.Pointer[map[usher.PolicyRef]*series]
@@ -35,7 +35,6 @@ func (p *policies) init(m *Metrics) {
 	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
 	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)
 	p.wouldDeny = m.counter("policy_would_deny_total", "Rules of the policy that would deny a request, but are in Audit mode or match a protected user.", labels...)
-	p.spared = m.counter("policy_spared_total", "Deprecated: use usher_policy_would_deny_total.", labels...)
 	p.exempted = m.counter("policy_exempted_total", "Rules of the policy that were not applied, or only in part, because of a policy exemption.", labels...)
 	p.patches = m.counter("policy_patches_total", "Rules of the policy that changed an object.", labels...)
 	p.errors = m.counter("policy_errors_total", "Rules of the policy that failed, including ignored failures.", labels...)
@@ -131,7 +130,7 @@ func (s *series) add(other *series) {
 
 // Describe implements prometheus.Collector.
 func (p *policies) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.spared, p.exempted, p.patches, p.errors, p.duration} {
+	for _, desc := range []*prometheus.Desc{p.evaluations, p.denials, p.wouldDeny, p.exempted, p.patches, p.errors, p.duration} {
 		descs <- desc
 	}
 }
@@ -151,7 +150,6 @@ func (p *policies) send(metrics chan<- prometheus.Metric, policy usher.PolicyRef
 	send(p.evaluations, float64(s.evaluations.Load()))
 	send(p.denials, float64(s.denials.Load()))
 	send(p.wouldDeny, float64(s.wouldDeny.Load()))
-	send(p.spared, float64(s.wouldDeny.Load()))
 	send(p.exempted, float64(s.exempted.Load()))
 	send(p.patches, float64(s.patches.Load()))
 	send(p.errors, float64(s.errors.Load()))

@@ -71,15 +71,15 @@ var attacks = []struct{ reason, selectors, overriders, told string }{
 	{"service accounts", "{apiVersion: v1, kind: ServiceAccount}", "", "does not act on v1 ServiceAccount"},
 	{"tokens", "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}", "", "does not act on authentication.k8s.io/v1 TokenRequest"},
 	{"among what she may", "{apiVersion: v1, kind: ConfigMap}, {apiVersion: v1, kind: Secret}", "", "spec.resourceSelectors[1].kind: a policy of a namespace does not act on v1 Secret"},
-	{"quotas", "{apiVersion: v1, kind: ResourceQuota}", "", "needs permission to create resourcequotas in"},
-	{"pods", "{apiVersion: v1, kind: Pod}", "", "needs permission to create pods in"},
-	{"one pod by name", "{apiVersion: v1, kind: Pod, name: web}", "", "needs permission to create pods in"},
-	{"another operator's objects", "{apiVersion: example.com/v1, kind: Gadget}", "", "needs permission to create gadgets.example.com in"},
-	{"a kind that nobody knows", "{apiVersion: example.com/v1, kind: Nothing}", "", "which the cluster does not have, needs permission to create *.* in"},
-	{"everything", "", "", "a policy that acts on every kind needs permission to create *.* in"},
+	{"quotas", "{apiVersion: v1, kind: ResourceQuota}", "", "needs permission to create and update resourcequotas in"},
+	{"pods", "{apiVersion: v1, kind: Pod}", "", "needs permission to create and update pods in"},
+	{"one pod by name", "{apiVersion: v1, kind: Pod, name: web}", "", "needs permission to create and update pods in"},
+	{"another operator's objects", "{apiVersion: example.com/v1, kind: Gadget}", "", "needs permission to create and update gadgets.example.com in"},
+	{"a kind that nobody knows", "{apiVersion: example.com/v1, kind: Nothing}", "", "which the cluster does not have, needs permission to create and update *.* in"},
+	{"everything", "", "", "a policy that acts on every kind needs permission to create and update *.* in"},
 	{"shells of others", "{apiVersion: v1, kind: PodExecOptions}", "", "needs permission to create pods/exec in"},
 	{"scale", "{apiVersion: autoscaling/v1, kind: Scale}", "", "needs permission to update */scale.* in"},
-	{"where pods run", "{apiVersion: v1, kind: Binding}", "", "needs permission to create bindings in"},
+	{"where pods run", "{apiVersion: v1, kind: Binding}", "", "needs permission to create and update bindings in"},
 	{"a secret that she may not read", "{apiVersion: v1, kind: ConfigMap}", reading("{apiVersion: v1, kind: Secret, namespace: '{{metadata.namespace}}', name: db}"), "needs permission to get secrets db in"},
 	{"some secret", "{apiVersion: v1, kind: ConfigMap}", reading("{apiVersion: v1, kind: Secret, namespace: '{{metadata.namespace}}', labelSelector: {matchLabels: {a: b}}}"), "needs permission to list secrets in"},
 	{"a secret elsewhere", "{apiVersion: v1, kind: ConfigMap}", reading("{apiVersion: v1, kind: Secret, namespace: kube-system, name: db}"), "reads objects of that namespace only"},
@@ -185,7 +185,7 @@ func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
 		t.Errorf("a label of an administrator's policy: %v", err)
 	}
 	const other = `{"spec":{"overrideRules":[{"overriders":{"plaintext":[{"op":"add","path":"/spec/hostNetwork","value":true}]}}]}}`
-	if err := wantDenied(patch("pods", other), "needs permission to create pods in"); err != nil {
+	if err := wantDenied(patch("pods", other), "needs permission to create and update pods in"); err != nil {
 		t.Errorf("what an administrator's policy says: %v", err)
 	}
 	// What is being deleted is out of force, and does not change without the rights either.
@@ -197,7 +197,7 @@ func (m *rig) edits(t *testing.T, admin *rig, namespace string) {
 	if err := resource.Delete(testContext(t), "going", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := wantDenied(patch("going", `{"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}]}}`), "needs permission to create pods in"); err != nil {
+	if err := wantDenied(patch("going", `{"spec":{"resourceSelectors":[{"apiVersion":"v1","kind":"Pod"}]}}`), "needs permission to create and update pods in"); err != nil {
 		t.Errorf("a policy that is being deleted: %v", err)
 	}
 }

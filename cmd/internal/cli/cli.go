@@ -65,7 +65,6 @@ func execute(ctx context.Context, newRoot func(Streams) *cobra.Command, s Stream
 	explainArguments(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		started(cmd)
-		warnDeprecated(cmd, s)
 	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/usher-dev/usher/cmd/internal/cli"
 )
 
 // A meaning is what a flag is wherever it occurs.
@@ -153,7 +151,7 @@ func Consistent(t *testing.T, root *cobra.Command) {
 			if ok {
 				known.check(t, path, flag)
 			}
-			if flag.Shorthand != "" && flag.ShorthandDeprecated == "" {
+			if flag.Shorthand != "" {
 				if name := shorthands[flag.Shorthand]; name != "" && name != flag.Name {
 					t.Errorf("%s: -%s is --%s, and --%s elsewhere", path, flag.Shorthand, flag.Name, name)
 				}
@@ -171,12 +169,8 @@ func Consistent(t *testing.T, root *cobra.Command) {
 
 func (m meaning) check(t *testing.T, path string, flag *pflag.Flag) {
 	t.Helper()
-	shorthand := flag.Shorthand
-	if flag.ShorthandDeprecated != "" {
-		shorthand = ""
-	}
-	if shorthand != m.shorthand {
-		t.Errorf("%s: the shorthand of --%s is %q, expected %q", path, flag.Name, shorthand, m.shorthand)
+	if flag.Shorthand != m.shorthand {
+		t.Errorf("%s: the shorthand of --%s is %q, expected %q", path, flag.Name, flag.Shorthand, m.shorthand)
 	}
 	if !slices.Contains(m.types, flag.Value.Type()) {
 		t.Errorf("%s: --%s is a %s, expected %s", path, flag.Name, flag.Value.Type(), strings.Join(m.types, " or "))
@@ -215,7 +209,7 @@ func checkValues(t *testing.T, cmd *cobra.Command, flag *pflag.Flag) {
 }
 
 // OnlyGrow compares the flags of all commands with those that users have seen, in a file: none
-// is removed, renamed without a deprecated name, or given another type or shorthand. With $RECORD
+// is removed, renamed, or given another type or shorthand. With $RECORD
 // new flags are added to the file.
 func OnlyGrow(t *testing.T, root *cobra.Command, file string) {
 	t.Helper()
@@ -237,7 +231,7 @@ func OnlyGrow(t *testing.T, root *cobra.Command, file string) {
 		}
 		seen[name] = kind
 		if got, ok := now[name]; !ok {
-			t.Errorf("%s is gone: keep it as a deprecated name (cli.DeprecatedFlag) for a minor release", name)
+			t.Errorf("%s is gone: command lines that were written for it would fail", name)
 		} else if got != kind {
 			t.Errorf("%s is %s and was %s: command lines that were written for it would fail", name, got, kind)
 		}
@@ -257,18 +251,5 @@ func OnlyGrow(t *testing.T, root *cobra.Command, file string) {
 	}
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// Deprecated fails for a deprecated name that is not one of a flag of the same command.
-func Deprecated(t *testing.T, root *cobra.Command) {
-	t.Helper()
-	for _, cmd := range Commands(root) {
-		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-			name := cli.RenamedTo(flag)
-			if target := cmd.LocalFlags().Lookup(name); name != "" && (target == nil || target.Hidden || target.Value != flag.Value) {
-				t.Errorf("%s: --%s is a deprecated name of --%s, which is not a flag or another one", cmd.CommandPath(), flag.Name, name)
-			}
-		})
 	}
 }

@@ -35,8 +35,6 @@ type stageReport struct {
 	// Rules are those of policies that match, NearMatches those that almost match.
 	Rules       []ruleReport `json:"rules,omitempty"`
 	NearMatches []ruleReport `json:"nearMatches,omitempty"`
-	// Near is a deprecated name of NearMatches.
-	Near []ruleReport `json:"near,omitempty"`
 }
 
 type ruleReport struct {
@@ -46,8 +44,6 @@ type ruleReport struct {
 	Rule   string `json:"rule"`
 	// Outcome is what a rule that matches contributes to the decision.
 	Outcome string `json:"outcome,omitempty"`
-	// Fate is a deprecated name of Outcome.
-	Fate string `json:"fate,omitempty"`
 	// Why gives details; for a rule that almost matches, what does not match.
 	Why        string   `json:"why,omitempty"`
 	Conditions []string `json:"conditions,omitempty"`
@@ -84,7 +80,6 @@ func (s *stageReport) add(x authzengine.Explanation) {
 			}
 			reported.Conditions = append(reported.Conditions, outcome)
 		}
-		reported.Fate = reported.Outcome
 		s.Rules = append(s.Rules, reported)
 	}
 	for _, near := range x.NearMatches {
@@ -94,7 +89,6 @@ func (s *stageReport) add(x authzengine.Explanation) {
 			s.NearMatches = append(s.NearMatches, reported)
 		}
 	}
-	s.Near = s.NearMatches
 }
 
 func reportRule(r *authz.Rule) ruleReport {

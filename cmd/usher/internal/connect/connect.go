@@ -23,10 +23,9 @@ const (
 	TokenUsage = "file with bearer tokens; API servers send the one in it"
 )
 
-// RegisterOut adds the flag --out. Its deprecated shorthand is that of --output in other commands.
+// RegisterOut adds the flag --out.
 func RegisterOut(flags *pflag.FlagSet, out *string) {
-	flags.StringVarP(out, "out", "o", "", "folder to write the files to (default: print them)")
-	flags.Lookup("out").ShorthandDeprecated = "use --out"
+	flags.StringVar(out, "out", "", "folder to write the files to (default: print them)")
 }
 
 // PrintFiles prints files as one YAML stream, each below a comment with its name.

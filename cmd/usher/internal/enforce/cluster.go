@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -49,9 +48,7 @@ type clusterFlags struct {
 func (f *clusterFlags) registerIn(flags *pflag.FlagSet) {
 	f.Flags.Register(flags)
 	flags.BoolVar(&f.manageWebhookConfigs, "manage-webhook-configurations", true, "in a cluster, create and update the webhook configurations that make API servers call this server")
-	cli.DeprecatedFlag(flags, "manage-webhook-configurations", "register")
 	flags.StringVar(&f.name, "webhook-configuration-name", "", "name of the webhook configurations (default: usher)")
-	cli.DeprecatedFlag(flags, "webhook-configuration-name", "registration-name")
 	flags.StringVar(&f.service, "service", "", "Service in --namespace by which API servers reach this server (default with --in-cluster: usher)")
 	flags.Int32Var(&f.port, "service-port", 443, "port of --service")
 	flags.StringVar(&f.url, "webhook-url", "", "HTTPS URL at which API servers reach this server, if it is not behind a Service")

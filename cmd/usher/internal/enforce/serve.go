@@ -133,7 +133,6 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&c.CertDir, "cert-dir", "", "folder for the CA and certificate that are generated without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.2 or 1.3")
 	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
-	cli.DeprecatedFlag(flags, protectedUsersFlag, "authorization-immune-file")
 	flags.StringVar(&c.Protection.KillSwitchFile, "authorization-kill-switch", "", "kill switch: while this file exists, authorization policies deny no request")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "how to handle a request when a rule fails: Fail denies it, Ignore skips the rule")
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "timeout of one rule for one request")

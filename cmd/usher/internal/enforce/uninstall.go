@@ -83,7 +83,6 @@ be reached.`,
 	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; for --purge")
 	flags.BoolVar(&f.Purge, "purge", false, "delete the keys of policy proofs, too: policies that need a proof have to be adopted if Usher comes back")
 	flags.StringVar(&f.Name, "webhook-configuration-name", "usher", "name of the webhook configurations")
-	cli.DeprecatedFlag(flags, "webhook-configuration-name", "name")
 	return cmd
 }
 

@@ -74,7 +74,6 @@ none.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.bodies, "file", "f", nil, "file or folder with request bodies, - for the standard input (repeatable)")
-	cli.DeprecatedFlag(flags, "file", "body")
 	flags.Float64VarP(&f.rate, "rate", "r", 0, "requests per second; 0 sends the next request when the answer to the one before arrives")
 	flags.DurationVarP(&f.duration, "duration", "d", 10*time.Second, "how long to send requests")
 	flags.IntVarP(&f.connections, "connections", "c", 8, "number of connections, and of requests in flight")

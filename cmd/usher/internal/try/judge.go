@@ -30,10 +30,8 @@ type Judgement struct {
 	Rules       []ruleResult `json:"rules"`
 	NearMatches []nearMatch  `json:"nearMatches,omitempty"`
 	// MissingFacts are objects that policies read and that --facts does not have.
-	MissingFacts []string `json:"missingFacts,omitempty"`
-	// Near is a deprecated name of NearMatches.
-	Near  []nearMatch `json:"near,omitempty"`
-	Patch usher.Patch `json:"patch,omitempty"`
+	MissingFacts []string    `json:"missingFacts,omitempty"`
+	Patch        usher.Patch `json:"patch,omitempty"`
 	// Result is the object with the patch applied, as it was validated.
 	Result map[string]any `json:"result,omitempty"`
 
@@ -71,8 +69,6 @@ type nearMatch struct {
 	Policy   usher.PolicyRef `json:"policy"`
 	Rule     string          `json:"rule"`
 	Mismatch string          `json:"mismatch"`
-	// Miss is a deprecated name of Mismatch.
-	Miss string `json:"miss"`
 }
 
 // Judge sends one request to both phases, as an API server does: the second phase gets the object
@@ -184,9 +180,8 @@ func targetOf(r *usher.Request, object map[string]any) rule.Target {
 func (j *Judgement) noteNearMatch(r *rule.Rule, subject *rule.Target) {
 	mismatch := r.Match.Mismatch(subject)
 	j.NearMatches = append(j.NearMatches, nearMatch{
-		Phase: r.Phase, Policy: r.Policy, Rule: r.Name, Mismatch: mismatch, Miss: mismatch,
+		Phase: r.Phase, Policy: r.Policy, Rule: r.Name, Mismatch: mismatch,
 	})
-	j.Near = j.NearMatches
 }
 
 func (j *Judgement) deny(phase usher.Phase, d usher.Decision) {

@@ -42,7 +42,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 
 {{/* The Secret with the keys of the URL paths that replicas register. */}}
 {{- define "usher.pathSecret" -}}
-{{- (include "usher.webhookConfiguration" . | fromYaml).pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
+{{- .Values.webhookConfiguration.pathSecret | default (printf "%s-paths" (include "usher.name" .)) -}}
 {{- end -}}
 
 {{/* The Secret with the keys of policy proofs. */}}
@@ -58,15 +58,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* What to do with the admission policies of the cluster. YAML reads off as false. */}}
 {{- define "usher.admissionPolicies" -}}
 {{- .Values.admissionPolicies | default "off" -}}
-{{- end -}}
-
-{{/* Values that have a deprecated name, which takes precedence if it is set. */}}
-{{- define "usher.webhookConfiguration" -}}
-{{- mergeOverwrite (deepCopy .Values.webhookConfiguration) (.Values.registration | default dict) | toYaml -}}
-{{- end -}}
-
-{{- define "usher.clientAuth" -}}
-{{- mergeOverwrite (deepCopy .Values.clientAuth) (.Values.callers | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Containers get no privileges that evaluating policies does not need. */}}
