@@ -157,7 +157,7 @@ func (o Options) guard(all usage) guard.Options {
 		Judge: func(rules []*authz.Rule) usher.Decider {
 			return authzengine.New(authzindex.New(rules), access)
 		},
-		Trial: o.Trial, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
+		Trial: o.Trial, Existing: o.Existing, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
 	}
 }
 

@@ -19,6 +19,10 @@ func (l *Live) Compiled() []compile.Compiled {
 	return slices.Concat(current.enforced, l.others.compiled(current.elsewhere, current.enforced, l.options.Compile))
 }
 
+// Enforced returns the policies in force as they are compiled: those of Compiled without the ones that
+// API servers enforce. They are shared: do not change them.
+func (l *Live) Enforced() []compile.Compiled { return l.current.Load().enforced }
+
 // others compiles the policies that API servers enforce, once they are needed.
 type others struct {
 	mu    sync.Mutex

@@ -59,6 +59,9 @@ type Options struct {
 	// Trial tries policies when they are written; nil tries them without a cluster. See
 	// [trial.Trial].
 	Trial func(context.Context, compile.Compiled) []rule.Problem
+	// Existing returns what to warn of when a policy of the cluster is written, about objects that
+	// exist; nil disables that. See [guard.Options].
+	Existing func(context.Context, compile.Compiled) []rule.Problem
 	// Stored tries the policies of sources, and adds the findings to their states; nil disables
 	// that.
 	Stored *trial.Trial

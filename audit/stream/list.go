@@ -8,6 +8,9 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/usher-dev/usher/audit/result"
 )
 
 // page is how many objects a page of a list has.
@@ -18,7 +21,7 @@ const page = 500
 func (s *Stream) list(ctx context.Context) error {
 	query := map[string]string{"limit": strconv.Itoa(page)}
 	for {
-		meta, err := s.listPage(ctx, query)
+		meta, err := s.listPage(ctx, query, s.sink.Set)
 		switch {
 		case apierrors.IsResourceExpired(err) && query["continue"] != "":
 			s.sink.Begin()
@@ -37,8 +40,28 @@ func (s *Stream) list(ctx context.Context) error {
 // A listMeta is the metadata of a list.
 type listMeta struct{ version, more string }
 
-// listPage reads one page. Its objects are not kept: a page can be large.
-func (s *Stream) listPage(ctx context.Context, query map[string]string) (listMeta, error) {
+// Page reads the first objects of a kind, at most limit, and calls each with the JSON of each of them,
+// which may only be used during the call. It reports whether there are more. An error of each ends it.
+func Page(ctx context.Context, client rest.Interface, kind result.Kind, limit int, o Options, each func(object []byte) error) (more bool, err error) {
+	n := 0
+	meta, err := New(client, kind, nil, o).listPage(ctx, map[string]string{"limit": strconv.Itoa(limit)}, func(object []byte) error {
+		if n == limit {
+			return errEnough
+		}
+		n++
+		return each(object)
+	})
+	if errors.Is(err, errEnough) {
+		return true, nil
+	}
+	return meta.more != "", err
+}
+
+// errEnough ends a page that is longer than it should be: not all API servers know limits.
+var errEnough = errors.New("the page is longer than its limit")
+
+// listPage reads one page, and calls set with its objects. They are not kept: a page can be large.
+func (s *Stream) listPage(ctx context.Context, query map[string]string, set func(object []byte) error) (listMeta, error) {
 	from, err := s.open(ctx, query)
 	if err != nil {
 		return listMeta{}, err
@@ -52,7 +75,7 @@ func (s *Stream) listPage(ctx context.Context, query map[string]string) (listMet
 				if err != nil {
 					return err
 				}
-				return s.sink.Set(object)
+				return set(object)
 			})
 		}
 		value, err := from.value()

@@ -405,3 +405,51 @@ func (s *sink) String() string {
 	}
 	return strings.Join(calls, " ")
 }
+
+// TestPage reads one page, however long a list the API server sends.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, row := range []struct {
+		reason string
+		answer answer
+		fails  error
+		want   string
+		more   bool
+		err    string
+	}{
+		{reason: "all objects", answer: answer{body: list(9, "", "a", "b"), ending: closed}, want: "a b"},
+		{reason: "there are more", answer: answer{body: list(9, "more", "a", "b"), ending: closed}, want: "a b", more: true},
+		{reason: "an API server without limits", answer: answer{body: list(9, "", "a", "b", "c", "d"), ending: closed}, want: "a b", more: true},
+		{reason: "it may not be read", answer: answer{code: http.StatusForbidden, body: status(http.StatusForbidden, "Forbidden"), ending: closed}, err: "because"},
+		{reason: "the reader ends it", answer: answer{body: list(9, "", "a", "b"), ending: closed}, fails: broken, want: "a", err: "broken"},
+		{reason: "time is over", answer: answer{body: strings.TrimSuffix(list(9, "", "a"), "]}\n")}, want: "a", err: "the stream was interrupted: context deadline exceeded"},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &apiServer{t: t, answers: []answer{row.answer}}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var names []string
+				more, err := stream.Page(ctx, server.client(), pods, 2, stream.Options{}, func(object []byte) error {
+					var pod struct{ Metadata struct{ Name string } }
+					if err := json.Unmarshal(object, &pod); err != nil {
+						t.Error(err)
+					}
+					names = append(names, pod.Metadata.Name)
+					return row.fails
+				})
+				if got := strings.Join(names, " "); got != row.want || more != row.more {
+					t.Errorf("read %q, more: %t, want %q, %t", got, more, row.want, row.more)
+				}
+				if (err == nil) != (row.err == "") || err != nil && err.Error() != row.err {
+					t.Errorf("got %v, want %q", err, row.err)
+				}
+				if diff := cmp.Diff([]string{"limit=2"}, server.requests()); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -47,6 +47,10 @@ type Options struct {
 	// Trial tries a policy that compiles on sample objects and returns what it finds; nil disables
 	// that.
 	Trial func(context.Context, compile.Compiled) []rule.Problem
+	// Existing returns what else to warn of when a policy of the cluster is written: which objects that
+	// exist it refuses. It is not called for policies with errors, nor for suspended ones; nil warns of
+	// nothing.
+	Existing func(context.Context, compile.Compiled) []rule.Problem
 	// LongestExemption limits how far ahead an exemption may end when it is written; 0 means no
 	// limit.
 	LongestExemption time.Duration
@@ -159,12 +163,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		// A policy with errors can be suspended: they count when it is to decide something.
 		problems = asWarnings(problems)
 	}
-	var warnings []string
-	for _, p := range problems {
-		if p.Severity == rule.Warning {
-			warnings = append(warnings, sentence(p))
-		}
-	}
+	warnings := warningsOf(problems)
 	if errs := rule.Errors(problems); len(errs) > 0 {
 		d := coded(refused(compiled.Ref, errs), refusal{unknown: compiled.Pending()}.code())
 		d.Warnings = warnings
@@ -181,7 +180,30 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		return usher.Decision{}, err
 	}
 	d.Warnings = slices.Concat(warnings, d.Warnings)
+	if d.Verdict != usher.Deny {
+		d.Warnings = append(d.Warnings, warningsOf(g.existing(ctx, compiled))...)
+	}
 	return d, nil
+}
+
+// existing returns what the policy says of objects that exist. Who writes policies of a namespace may
+// not read them.
+func (g *guard) existing(ctx context.Context, c compile.Compiled) []rule.Problem {
+	if g.options.Existing == nil || c.Ref.Namespace != "" || api.Suspended(c.Policy.Object) {
+		return nil
+	}
+	return g.options.Existing(ctx, c)
+}
+
+// warningsOf returns the warnings among problems, for users.
+func warningsOf(problems []rule.Problem) []string {
+	var warnings []string
+	for _, p := range problems {
+		if p.Severity == rule.Warning {
+			warnings = append(warnings, sentence(p))
+		}
+	}
+	return warnings
 }
 
 // check returns the further reasons to reject the policy.

@@ -49,10 +49,11 @@ type auditing struct {
 	client   rest.Interface
 	scopes   *scopes
 	resolver *clusterfact.Resolver
-	// facts, engine and compiled are known when the policies are.
+	// facts, engine, compiled and enforced are known when the policies are.
 	facts    fact.Resolver
 	engine   engine.Options
 	compiled func() []compile.Compiled
+	enforced func() []compile.Compiled
 	// leader names the replica that leads; empty if it is not known.
 	leader func() string
 	// reports is nil if no reports are written.
@@ -62,6 +63,9 @@ type auditing struct {
 	// policies is signalled when policies change, and kinds when those of the cluster may have.
 	policies, kinds chan struct{}
 	current         atomic.Pointer[audit.Auditor]
+
+	// counting is held while existing objects are counted.
+	counting sync.Mutex
 
 	mu sync.Mutex
 	// since is when current began.
@@ -82,7 +86,7 @@ func newAuditing(c Audit, client rest.Interface, s *scopes, r *clusterfact.Resol
 
 // begin connects the audit with the policies, before anything runs.
 func (a *auditing) begin(policies live.Options, l *live.Live) {
-	a.facts, a.engine, a.compiled = policies.Facts, policies.Engine, l.Compiled
+	a.facts, a.engine, a.compiled, a.enforced = policies.Facts, policies.Engine, l.Compiled, l.Enforced
 }
 
 // signal wakes the receiver of c, which need not be there yet.

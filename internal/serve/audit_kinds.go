@@ -23,7 +23,7 @@ func audited(lists []*metav1.APIResourceList, a *audit.Auditor) (kinds map[resul
 	kinds, unreadable = map[result.Kind]bool{}, map[result.Kind]error{}
 	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
 		switch err := unoffered(r, streaming); {
-		case !selected(k, a):
+		case !selected(k, a.Policies):
 		case err == nil:
 			_, kinds[k] = a.Selects(k)
 		case Stored(r):
@@ -87,11 +87,11 @@ func eachResource(lists []*metav1.APIResourceList, each func(result.Kind, *metav
 	}
 }
 
-// selected reports whether policies judge objects of a kind.
-func selected(k result.Kind, a *audit.Auditor) bool {
-	policies := a.Policies(k)
+// selected reports whether policies judge objects of a kind; of returns those that do.
+func selected(k result.Kind, of func(result.Kind) []usher.PolicyRef) bool {
+	policies := of(k)
 	if fleeting(k) {
-		policies = without(policies, wildcards(k, a))
+		policies = without(policies, wildcards(k, of))
 	}
 	return len(policies) > 0
 }
@@ -128,9 +128,9 @@ func fleeting(k result.Kind) bool {
 }
 
 // wildcards are the policies that select all kinds of a group, whatever their names.
-func wildcards(k result.Kind, a *audit.Auditor) []usher.PolicyRef {
+func wildcards(k result.Kind, of func(result.Kind) []usher.PolicyRef) []usher.PolicyRef {
 	k.Resource.Resource, k.Kind = "-", "-"
-	return a.Policies(k)
+	return of(k)
 }
 
 func without(policies, others []usher.PolicyRef) []usher.PolicyRef {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -12,12 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi"
+	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/audit"
 	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
@@ -230,6 +234,18 @@ func (a AuditTerm) Kinds(lists []*metav1.APIResourceList, complete bool) (kinds 
 
 // Policies returns the policies that judge objects of a kind.
 func (a AuditTerm) Policies(k result.Kind) []usher.PolicyRef { return a.t.auditor.Policies(k) }
+
+// NewExisting returns what counts the objects of an API server that policies would refuse, after
+// discovery, with some policies in force.
+func NewExisting(client rest.Interface, lists []*metav1.APIResourceList, enforced []compile.Compiled) func(context.Context, compile.Compiled) []rule.Problem {
+	log := slog.New(slog.DiscardHandler)
+	a := newAuditing(Audit{}, client, newScopes(nil, log), nil, log)
+	a.scopes.lists.Store(&discovered{lists: lists, complete: true})
+	a.facts = fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, errors.New("there are no facts") })
+	a.engine.FailurePolicy = engine.Fail
+	a.enforced = func() []compile.Compiled { return enforced }
+	return a.existing
+}
 
 // AwaitSickness waits until the evaluations of a state do not end.
 func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Logger) bool {

@@ -179,6 +179,9 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable, Overruns: s.overruns})
 		registered := s.config.Cluster.WebhookConfig
 		registered.Namespace = s.config.Cluster.Namespace
+		if s.cluster.auditing != nil {
+			o.Existing = s.cluster.auditing.existing
+		}
 		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})
 	}
 	return o
