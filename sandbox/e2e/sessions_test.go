@@ -123,8 +123,8 @@ func TestTenantWritesAPolicy(t *testing.T) {
 	r.awaitCondition(t, own, "Enforced", "True")
 
 	for resource, told := range map[string]string{
-		"configmaps": "needs permission to create and update configmaps in",
-		"secrets":    "needs permission to create and update secrets in",
+		"configmaps": "needs permission to create configmaps in",
+		"secrets":    "needs permission to create secrets in",
 	} {
 		attack := policy("attack")
 		rules := []any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{resource}}}
