@@ -207,17 +207,26 @@ func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Struc
 	case out.err != nil:
 		return nil, out.err
 	}
-	if err := a.meter.Try(func() {
-		weight := a.meter.Weigh(out.value)
-		a.meter.Call(16*weight, 8*weight)
-	}); err != nil {
-		return nil, invalid("expression '%v' resulted in error: %v", e.text, err)
+	charge := func(weight func() int64) error {
+		if err := a.meter.Try(func() {
+			bytes := weight()
+			a.meter.Call(16*bytes, 8*bytes)
+		}); err != nil {
+			return invalid("expression '%v' resulted in error: %v", e.text, err)
+		}
+		return nil
+	}
+	if err := charge(func() int64 { return a.meter.Weigh(out.value) }); err != nil {
+		return nil, err
 	}
 	if structure == nil {
 		return operations(out.value)
 	}
 	configuration, err := configurationOf(out.value)
 	if err != nil {
+		return nil, err
+	}
+	if err := charge(func() int64 { return structure.Weigh(in.Object, configuration) }); err != nil {
 		return nil, err
 	}
 	patch, err := structure.Merge(in.Object, configuration)
