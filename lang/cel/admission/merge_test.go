@@ -24,7 +24,7 @@ func numbered(n int, value any) map[string]any {
 }
 
 // TestMergesTakeTheirAllowance merges small apply configurations that make large errors or operations, since
-// each has the path again, and those that copy large parts of the object.
+// each has the path again, and those that copy large parts of the object, as JSON patches do.
 func TestMergesTakeTheirAllowance(t *testing.T) {
 	t.Parallel()
 	types := apply.NewTypes()
@@ -41,19 +41,25 @@ func TestMergesTakeTheirAllowance(t *testing.T) {
 	name := strings.Repeat("a", 5000)
 	for _, row := range []struct {
 		reason, expression string
-		structure          *apply.Schema
-		mutations          int
-		want               string
+		// structure is nil for a JSON patch.
+		structure *apply.Schema
+		mutations int
+		want      string
 	}{
 		{"errors below a long key", "Object{spec: Object.spec{containers: [Object.spec.containers{name: object.long, env: lists.range(500).map(i, Object.spec.containers.env{name: string(i), value: 5})}]}}", pods, 1, "takes too much memory"},
 		{"operations below a long key", "Object{spec: Object.spec{tower: object.changed}}", custom, 1, "takes too much memory"},
 		{"a large map of the object", `Object{metadata: Object.metadata{labels: {"a": "b"}}}`, pods, 50, "takes too much memory"},
 		{"a large list of the object", `Object{metadata: Object.metadata{finalizers: ["x"]}}`, pods, 50, "takes too much memory"},
 		{"errors with a long name of a type", "Object{spec: Object.spec{containers: lists.range(2000).map(i, Object." + name + "{})}}", pods, 1, "type mismatch: unexpected type name"},
+		{"a large map of the object, by patches", `[JSONPatch{op: "add", path: "/metadata/labels/a", value: string(object.metadata.labels.size()) + object.metadata.labels[?"a"].orValue("")}]`, nil, 50, "takes too much memory"},
+		{"a large map that is in two places after each operation", `lists.range(60).map(i, [JSONPatch{op: "copy", from: "/few", path: "/more"}, JSONPatch{op: "add", path: "/metadata/labels/a" + string(i), value: "1"}]).flatten()`, nil, 1, "takes too much memory"},
 	} {
-		source := admission.Source{}
+		source, of := admission.Source{}, admission.ApplyConfiguration
+		if row.structure == nil {
+			of = admission.JSONPatch
+		}
 		for range row.mutations {
-			source.Mutations = append(source.Mutations, admission.Mutation{Type: admission.ApplyConfiguration, Expression: row.expression})
+			source.Mutations = append(source.Mutations, admission.Mutation{Type: of, Expression: row.expression})
 		}
 		p, problems := admission.Compile(source)
 		if rule.Errors(problems) != nil {
@@ -67,7 +73,7 @@ func TestMergesTakeTheirAllowance(t *testing.T) {
 		}
 		long := strings.Repeat("~", 50_000)
 		in.Object = map[string]any{
-			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "labels": numbered(10_000, "x"), "finalizers": finalizers}, "long": long,
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "labels": numbered(10_000, "x"), "finalizers": finalizers}, "long": long, "few": map[string]any{"a": "b"},
 			"spec": map[string]any{"tower": map[string]any{long: numbered(500, "x")}}, "changed": map[string]any{long: numbered(500, "y")},
 		}
 		in.Allowance = rule.NamespaceAllowance(nil)
