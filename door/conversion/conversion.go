@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/usher-dev/usher/internal/ratelog"
@@ -51,7 +52,10 @@ type Options struct {
 
 // Handler returns the handler of a conversion webhook.
 func Handler(c Converter, o Options) http.Handler {
-	h := &handler{converter: c, maxBody: o.MaxBody, log: o.Log}
+	h := &handler{
+		converter: c, maxBody: o.MaxBody, log: o.Log,
+		failures: rate.NewLimiter(rate.Every(failureInterval), failuresAtOnce),
+	}
 	if h.maxBody <= 0 {
 		h.maxBody = defaultMaxBody
 	}

@@ -329,6 +329,27 @@ func TestTheSameFailureIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// Who makes objects chooses their names and what is wrong with them.
+func TestFailuresDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason  string
+		convert conversion.ConverterFunc
+	}{
+		{"errors", func(context.Context, *unstructured.Unstructured, string) error { return errors.New("it is not for me") }},
+		{"panics", func(_ context.Context, o *unstructured.Unstructured, _ string) error { panic(o.GetName()) }},
+	} {
+		var logged bytes.Buffer
+		handler := conversion.Handler(row.convert, conversion.Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
+		for i := range 100 {
+			post(handler, reviewOf(v1, object(fmt.Sprint(i, strings.Repeat("x", 100_000)), "")))
+		}
+		if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > 30 || logged.Len() > 1<<20 {
+			t.Errorf("%s: %d lines of %d bytes are logged", row.reason, lines, logged.Len())
+		}
+	}
+}
+
 // A converter may hang up on its caller, as any handler of net/http may.
 func TestAbortIsLeftToTheServer(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/usher-dev/usher/internal/envelope"
@@ -25,6 +26,9 @@ const (
 	defaultMaxBody = 128 << 20
 	// maxMessage is the longest reason for a failure, in bytes.
 	maxMessage = 16 << 10
+	// failuresAtOnce is how many different failures are logged at once; after that, one in failureInterval.
+	failuresAtOnce  = 20
+	failureInterval = 10 * time.Second
 )
 
 type handler struct {
@@ -33,6 +37,8 @@ type handler struct {
 	log       *slog.Logger
 	// refused logs requests that are not reviews.
 	refused *ratelog.Logger
+	// failures limits how often different failures are logged: objects choose what they are.
+	failures *rate.Limiter
 	// lastError is the failure that was logged last, and when.
 	lastError struct {
 		sync.Mutex
@@ -67,15 +73,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // until it can.
 func (h *handler) logFailure(ctx context.Context, r *request, err error) {
 	const often = time.Minute
-	level := slog.LevelError
+	level, text := slog.LevelError, cut(err.Error())
 	h.lastError.Lock()
-	if text := err.Error(); text == h.lastError.text && time.Since(h.lastError.at) < often {
+	if text == h.lastError.text && time.Since(h.lastError.at) < often || !h.failures.Allow() {
 		level = slog.LevelDebug
 	} else {
 		h.lastError.text, h.lastError.at = text, time.Now()
 	}
 	h.lastError.Unlock()
-	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", err)
+	h.log.Log(ctx, level, "conversion failed", "uid", r.UID, "to", r.DesiredAPIVersion, "error", text)
 }
 
 // read returns the review that was posted.
@@ -180,7 +186,9 @@ func (h *handler) convert(ctx context.Context, object *unstructured.Unstructured
 		case http.ErrAbortHandler:
 			panic(reason)
 		default:
-			h.log.ErrorContext(ctx, "converter panicked", "to", to, "reason", reason, "stack", string(debug.Stack()))
+			if h.failures.Allow() {
+				h.log.ErrorContext(ctx, "converter panicked", "to", to, "reason", cut(fmt.Sprint(reason)), "stack", string(debug.Stack()))
+			}
 			err = errPanic
 		}
 	}()

@@ -22,6 +22,9 @@ const (
 	// errorTTL is how long, at most, the failure of an HTTP request is cached: long enough to
 	// protect a service that is down, and too short to matter when it is up again.
 	errorTTL = time.Second
+	// namespaceTTL is how long, at most, a namespace is cached that is not kept current, such as while its watch
+	// is interrupted: its labels decide which policies are for the objects in it.
+	namespaceTTL = time.Second
 	// maxEntries and maxWeight limit the cache, in facts and in bytes.
 	maxEntries = 4096
 	maxWeight  = 64 << 20
@@ -36,9 +39,10 @@ type Watcher interface {
 // A Resolver caches the facts of another one.
 //
 // What the other one keeps current, as a [Watcher], is returned as it is. Of the other facts
-// it caches objects, responses to GET requests, and that a selector selects no object. It does not
-// cache errors, except those of HTTP requests, for at most a second. Concurrent requests for the
-// same fact share a fetch. Requests with other methods are neither cached nor shared.
+// it caches objects, responses to GET requests, and that a selector selects no object; namespaces
+// for at most a second. It does not cache errors, except those of HTTP requests, for at most a
+// second. Concurrent requests for the same fact share a fetch. Requests with other methods are
+// neither cached nor shared.
 type Resolver struct {
 	next fact.Resolver
 	// watcher is nil if next keeps nothing current.
@@ -144,6 +148,9 @@ func (r *Resolver) remember(k key, ref fact.Ref, value any, err error) {
 			return
 		}
 		ttl = min(ttl, errorTTL)
+	}
+	if o := ref.Object; o != nil && o.APIVersion == "v1" && o.Kind == "Namespace" {
+		ttl = min(ttl, namespaceTTL)
 	}
 	weight := weigh(value)
 	if ttl <= 0 || weight > maxWeight/8 {

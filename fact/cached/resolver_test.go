@@ -48,6 +48,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		again time.Duration
 	}{
 		{"an object", object, time.Minute, nil, time.Minute},
+		{"a namespace, shortly", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "a"}}, time.Minute, nil, time.Second},
 		{"the answer to a GET", get("a"), time.Minute, nil, time.Minute},
 		{"the answer to what is a GET by default", fact.Ref{HTTP: &fact.HTTP{URL: "a"}}, time.Minute, nil, time.Minute},
 		{"never that to a POST", fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "a"}}, time.Minute, nil, 0},

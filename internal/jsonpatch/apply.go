@@ -6,6 +6,7 @@
 package jsonpatch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -28,7 +29,16 @@ var (
 // from the front, a replace that adds is an add, pointers are in canonical form, and
 // tests and operations without effect are left out. It leads from tree to the result.
 func Apply(tree map[string]any, patch usher.Patch) (map[string]any, usher.Patch, error) {
-	e := editor{root: tree}
+	return ApplyWithin(tree, patch, nil)
+}
+
+// A Meter is told what an operation takes before it does: how many elements and keys it copies, and how many it
+// moves, copies or compares. Its errors end the patch.
+type Meter func(copied, touched int) error
+
+// ApplyWithin is Apply as far as a meter lets it go; nil is no meter.
+func ApplyWithin(tree map[string]any, patch usher.Patch, meter Meter) (map[string]any, usher.Patch, error) {
+	e := editor{root: tree, meter: meter}
 	if len(patch) > 1 {
 		e.own = &owned{}
 	}
@@ -87,6 +97,9 @@ type editor struct {
 	touched int
 	// tokens is the buffer for those of the current place.
 	tokens []string
+	// meter may be nil, and stopped is its error.
+	meter   Meter
+	stopped error
 }
 
 func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
@@ -95,7 +108,7 @@ func (e *editor) run(done, patch usher.Patch) (usher.Patch, error) {
 		if e.touched > mostTouched {
 			return nil, errTouched
 		}
-		if err := e.apply(&patch[i]); err != nil {
+		if err := cmp.Or(e.apply(&patch[i]), e.stopped); err != nil {
 			return nil, err
 		}
 	}
@@ -201,7 +214,9 @@ func (e *editor) replaceRoot(value any) error {
 // test succeeds for a missing key if the value is null.
 func (e *editor) test(op *usher.PatchOp) error {
 	// An element takes two characters at least.
-	e.touched += size(op.Value, mostTouched) / 2
+	if !e.takes(0, size(op.Value, mostTouched)/2) {
+		return e.stopped
+	}
 	if op.Path == "" {
 		if !equal(e.root, op.Value) {
 			return fmt.Errorf("testing value %s failed: %w", op.Path, ErrTest)
@@ -226,13 +241,24 @@ func (e *editor) test(op *usher.PatchOp) error {
 	return nil
 }
 
-// commit makes the change and records the operation.
+// takes reports whether an operation may take so much.
+func (e *editor) takes(copied, touched int) bool {
+	e.touched += touched
+	if e.meter != nil && e.stopped == nil {
+		e.stopped = e.meter(copied, touched)
+	}
+	return e.stopped == nil
+}
+
+// commit makes the change and records the operation, unless the meter stops it.
 func (e *editor) commit(kind string, at place, c change) {
 	path := at.path
 	if !at.canonical {
 		path = pointer(at.tokens)
 	}
-	e.touched += length(e.root, at.tokens)
+	if !e.takes(unowned(e.root, e.own, at.tokens), length(e.root, at.tokens)) {
+		return
+	}
 	e.root, _ = edit(e.root, e.own, at.tokens, c).(map[string]any)
 	e.effective = append(e.effective, usher.PatchOp{Op: kind, Path: path, Value: c.value})
 }

@@ -117,6 +117,27 @@ func length(node any, tokens []string) (n int) {
 	return n
 }
 
+// unowned is the number of elements and keys of the containers on the way to a place that a change there copies.
+func unowned(node any, own *owned, tokens []string) int {
+	for i, token := range tokens {
+		if own == nil || !own.copied {
+			return length(node, tokens[i:])
+		}
+		switch v := node.(type) {
+		case map[string]any:
+			node = v[token]
+		case []any:
+			at, err := strconv.Atoi(token)
+			if err != nil || at < 0 || at >= len(v) {
+				return 0
+			}
+			node = v[at]
+		}
+		own = own.children[token]
+	}
+	return 0
+}
+
 func editArray(array []any, own *owned, tokens []string, c change) any {
 	if !own.take() {
 		array = append(make([]any, 0, len(array)+1), array...)

@@ -137,7 +137,11 @@ func (p *proofs) readKeys(ctx context.Context) error {
 	p.read = time.Now()
 	others, peersErr := p.peers.Peers(ctx)
 	keys, err := p.keeper.Load(ctx)
-	if err == nil && peersErr == nil && p.peers.Leads() && keys.Note == "" && serveProofs(others) {
+	switch {
+	case err != nil:
+	case isRecord(p.keys.Note) && !isRecord(keys.Note):
+		keys, err = p.restore(ctx)
+	case peersErr == nil && p.peers.Leads() && keys.Note == "" && serveProofs(others):
 		keys, err = p.record(ctx)
 	}
 	if err != nil {
@@ -254,6 +258,25 @@ func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
 	return keys, err
 }
 
+// isRecord reports whether a note is a record that was made.
+func isRecord(note string) bool {
+	r, err := proof.DecodeRecord(note)
+	return err == nil && r.Made != nil
+}
+
+// restore stores the record that is known, after the one in the Secret was removed or damaged. Another one must
+// not be made: it would have policies that were written without Usher.
+func (p *proofs) restore(ctx context.Context) (keyring.Keys, error) {
+	p.log.Error("the record of policies from before policy proofs was removed from the Secret or damaged, it is stored again",
+		"do", "find out who changes the Secret; if that was to restore a backup, restore it again with no replica running")
+	return p.keeper.SetNote(ctx, func(keys keyring.Keys) (string, error) {
+		if isRecord(keys.Note) {
+			return keys.Note, nil
+		}
+		return p.keys.Note, nil
+	})
+}
+
 // take uses keys, and announces that. If the other replicas are unknown, the previous key makes
 // proofs.
 func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
@@ -271,7 +294,8 @@ func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
 	if next.Record, err = proof.DecodeRecord(keys.Note); err != nil {
 		// It is unknown which policies were recorded, so none counts as recorded.
 		next.Record = proof.RecordLost(time.Now())
-		p.log.Error("policies from before policy proofs are not known", "error", err)
+		p.log.Error("policies from before policy proofs are not known", "error", err,
+			"do", "restore the Secret from a backup, or have policies adopted with 'usher authz adopt'")
 	}
 	last := p.prover.State()
 	if last != nil && last.Sign == next.Sign && keys == p.keys {

@@ -351,6 +351,42 @@ func TestLostKeysAreNotAFirstStart(t *testing.T) {
 	})
 }
 
+// TestADamagedRecordIsStoredAgain: a record that is removed, or cannot be read, does not have what was stored past
+// Usher recorded.
+func TestADamagedRecordIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	for _, note := range []string{"", "garbage", "\x1f\x8b"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			old := b.exists("old")
+			u, end := b.join("one")
+			defer end()
+			other, endOther := b.join("two")
+			defer endOther()
+			time.Sleep(time.Minute)
+			planted := b.exists("planted")
+			secrets := b.kube.CoreV1().Secrets("usher-system")
+			secret, err := secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			record := secret.Data["note"]
+			secret.Data["note"] = []byte(note)
+			if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			for _, u := range []*serve.ProofsUnderTest{u, other} {
+				expectProof(t, fmt.Sprintf("the note is %q", note), u, old, api.Recorded)
+				expectProof(t, fmt.Sprintf("the note is %q", note), u, planted, api.Unproven)
+			}
+			if secret, err = secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{}); err != nil || !slices.Equal(secret.Data["note"], record) {
+				t.Errorf("the note %q stays %q: %v", note, secret.Data["note"], err)
+			}
+		})
+	}
+}
+
 // TestTheMarkOfAKeyComesBack: who may delete Leases would otherwise have the next loss of the key
 // taken for a first start.
 func TestTheMarkOfAKeyComesBack(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -15,6 +16,13 @@ import (
 
 // deepestMerge is how deep a merge patch may be. API servers refuse much deeper objects.
 const deepestMerge = 128
+
+// longestPaths is how many bytes the paths of the operations of a merge patch may have together. Each has the
+// names of the fields above it again.
+const longestPaths = 1 << 20
+
+// operationBytes and operationNanos are what an operation takes besides its path.
+const operationBytes, operationNanos = 256, 1000
 
 // Merge returns the program that merges a JSON merge patch (RFC 7386) into the object: null removes a
 // field, objects are merged, and everything else replaces what was there. Fields of problems are
@@ -40,6 +48,9 @@ func Merge(raw []byte) (rule.Program, []rule.Problem) {
 	if depth(m.patch) > deepestMerge {
 		return fail("", fmt.Sprintf("the patch is deeper than %d fields", deepestMerge), "write a flatter patch")
 	}
+	if m.operations, m.paths = lengths(m.patch, 0); m.paths > longestPaths {
+		return fail("", "the paths of the fields that change have more than 1 MiB together", "write shorter names of fields above others, or fewer fields below them")
+	}
 	m.want(nil, m.patch)
 	return m, nil
 }
@@ -57,10 +68,26 @@ func depth(value any) int {
 	return deepest + 1
 }
 
+// lengths returns how many operations a patch may have, and the bytes of their paths together. The first
+// argument is below a path of that length.
+func lengths(fields map[string]any, path int) (operations, paths int) {
+	for name, value := range fields {
+		at := path + 1 + len(name)
+		operations, paths = operations+1, paths+at
+		if below, ok := value.(map[string]any); ok {
+			n, bytes := lengths(below, at)
+			operations, paths = operations+n, paths+bytes
+		}
+	}
+	return operations, paths
+}
+
 // A merge is a merge patch.
 type merge struct {
 	patch map[string]any
 	wants usher.Paths
+	// operations and paths are what lengths returns.
+	operations, paths int
 }
 
 // want adds the paths whose values decide how the object is patched.
@@ -83,6 +110,13 @@ func (m *merge) DependsOn(usher.Operation) rule.Dependencies { return 0 }
 
 // Run implements [rule.Program].
 func (m *merge) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
+	if in.Allowance != nil {
+		// A path is made once, and its escapes double it.
+		nanos, bytes := operationNanos*m.operations+m.paths, operationBytes*m.operations+2*m.paths
+		if err := in.Allowance.Take(time.Duration(nanos), int64(bytes)); err != nil {
+			return rule.Outcome{}, err
+		}
+	}
 	var ops usher.Patch
 	return rule.Outcome{Patch: merged(ops, "", in.Object, m.patch)}, nil
 }

@@ -2,6 +2,8 @@ package patch_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,6 +80,40 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// fields are n fields of an object, after another one.
+func fields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"f%d":1`, i)
+	}
+	return b.String()
+}
+
+// TestMergesShareAnAllowance merges for the policies of a namespace, until the memory for one request is used up.
+func TestMergesShareAnAllowance(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("a", 10_000)
+	program, problems := patch.Merge([]byte(`{"` + name + `":{"b":0` + fields(90) + "}}"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	in := &rule.Input{Object: map[string]any{name: map[string]any{}}, Allowance: rule.NamespaceAllowance(nil)}
+	paths := 0
+	for range 100 {
+		out, err := program.Run(t.Context(), in)
+		if exceeded, ok := errors.AsType[*rule.ExceededError](err); ok && exceeded.Memory {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range out.Patch {
+			paths += len(out.Patch[i].Path)
+		}
+	}
+	t.Errorf("paths of %d bytes are made for one request", paths)
+}
+
 func TestProblemsOfMerge(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ reason, patch, what string }{
@@ -86,6 +122,7 @@ func TestProblemsOfMerge(t *testing.T) {
 		{"nothing", `{}`, "the patch is empty"},
 		{"no JSON", `{"a"`, "the patch cannot be read"},
 		{"a tower", strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200), "deeper than 128 fields"},
+		{"a long name above many fields", `{"` + strings.Repeat("a", 10_000) + `":{"b":0` + fields(200) + "}}", "more than 1 MiB together"},
 	} {
 		program, problems := patch.Merge([]byte(test.patch))
 		if program != nil || len(problems) != 1 || !strings.Contains(problems[0].What, test.what) || problems[0].Do == "" {

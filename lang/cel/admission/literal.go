@@ -91,43 +91,62 @@ func nativeField(field ref.Val) (any, error) {
 	}
 }
 
+// literalBytes is the weight of an Object{} without fields.
+const literalBytes = 48
+
 // Weigh implements [meter.Weigher].
 func (o *literal) Weigh(m *meter.Meter) int64 {
-	var weight int64
+	weight := int64(literalBytes)
 	for name, field := range o.fields {
 		weight += int64(len(name)) + m.Weigh(field)
 	}
 	return weight
 }
 
-// check returns the errors of types that are not named after the fields that have them.
-func (o *literal) check() error { return errors.Join(misnamed(o, o.of.TypeName())...) }
+// mostMisnamed is how many bytes of names the errors about types have together, except for the last of them.
+const mostMisnamed = 64 << 10
 
-func misnamed(value ref.Val, path string) []error {
-	var errs []error
+// check returns the errors of types that are not named after the fields that have them, the first of them if
+// there are many.
+func (o *literal) check() error {
+	m := misnamed{left: mostMisnamed}
+	m.find(o, o.of.TypeName())
+	return errors.Join(m.errs...)
+}
+
+// A misnamed collects errors about the names of types.
+type misnamed struct {
+	errs []error
+	left int
+}
+
+func (m *misnamed) find(value ref.Val, path string) {
+	if m.left <= 0 {
+		return
+	}
 	if o, ok := value.(*literal); ok {
 		if name := o.of.TypeName(); name != path {
-			errs = append(errs, fmt.Errorf("unexpected type name %q, expected %q, which matches field name path from root Object type", name, path))
+			m.left -= len(name) + len(path)
+			m.errs = append(m.errs, fmt.Errorf("unexpected type name %q, expected %q, which matches field name path from root Object type", name, path))
 		}
 		for name, field := range o.fields {
 			switch field.(type) {
 			case *literal, traits.Lister, traits.Mapper:
-				errs = append(errs, misnamed(field, path+"."+name)...)
+				m.find(field, path+"."+name)
 			}
 		}
-		return errs
+		return
 	}
 	switch v := value.Value().(type) {
 	case []ref.Val:
 		for _, item := range v {
-			errs = append(errs, misnamed(item, path)...)
+			m.find(item, path)
 		}
 	case map[ref.Val]ref.Val:
 		for _, item := range v {
-			errs = append(errs, misnamed(item, path)...)
+			m.find(item, path)
 		}
 	}
-	return errs
 }
 
 // ConvertToNative implements [ref.Val].

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/lang/cel/apply"
+	"github.com/usher-dev/usher/lang/cel/meter"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -145,11 +146,13 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 		return m, nil
 	}
 	now := *in
+	patches := patchMeter{meter.Meter{Allowance: in.Allowance, Context: ctx}}
+	defer patches.meter.Release()
 	for i := range p.mutations {
 		patch, err := p.mutate(ctx, &now, i, structures)
 		if err == nil {
 			var tree map[string]any
-			if tree, patch, err = jsonpatch.Apply(now.Object, patch); err == nil {
+			if tree, patch, err = jsonpatch.ApplyWithin(now.Object, patch, patches.take); err == nil {
 				now.Change(tree)
 				m.Object = tree
 				m.Patch = append(m.Patch, patch...)
@@ -171,6 +174,18 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 		}
 	}
 	return m, nil
+}
+
+// A patchMeter counts what the operations of patches take.
+type patchMeter struct{ meter meter.Meter }
+
+// take is a [jsonpatch.Meter].
+func (m *patchMeter) take(copied, touched int) error {
+	const copiedNanos, copiedBytes, touchedNanos = 150, 80, 5
+	return m.meter.Try(func() {
+		m.meter.Call(copiedNanos*int64(copied), copiedBytes*int64(copied))
+		m.meter.Spend(touchedNanos * int64(touched))
+	})
 }
 
 // endsEvaluation reports whether an error is no result of evaluating expressions.
@@ -207,17 +222,26 @@ func (p *Program) mutate(ctx context.Context, in *Input, i int, structures Struc
 	case out.err != nil:
 		return nil, out.err
 	}
-	if err := a.meter.Try(func() {
-		weight := a.meter.Weigh(out.value)
-		a.meter.Call(16*weight, 8*weight)
-	}); err != nil {
-		return nil, invalid("expression '%v' resulted in error: %v", e.text, err)
+	charge := func(weight func() int64) error {
+		if err := a.meter.Try(func() {
+			bytes := weight()
+			a.meter.Call(16*bytes, 8*bytes)
+		}); err != nil {
+			return invalid("expression '%v' resulted in error: %v", e.text, err)
+		}
+		return nil
+	}
+	if err := charge(func() int64 { return a.meter.Weigh(out.value) }); err != nil {
+		return nil, err
 	}
 	if structure == nil {
 		return operations(out.value)
 	}
 	configuration, err := configurationOf(out.value)
 	if err != nil {
+		return nil, err
+	}
+	if err := charge(func() int64 { return structure.Weigh(in.Object, configuration) }); err != nil {
 		return nil, err
 	}
 	patch, err := structure.Merge(in.Object, configuration)

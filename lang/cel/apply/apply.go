@@ -74,6 +74,9 @@ func withKindOf(object, configuration map[string]any) map[string]any {
 // explain says what is wrong with an object that nothing can be merged into. Upstream finds that
 // before it merges.
 func (s *Schema) explain(object map[string]any, err error) error {
+	if s.weigh(s.root, nil, object, 0) > mostExplained {
+		return fmt.Errorf("failed to convert original object to typed object: %w", err)
+	}
 	if _, invalid := typed.AsTyped(value.NewValueInterface(object), s.types, s.root, typed.AllowDuplicates); invalid != nil {
 		err = sorted(invalid)
 	}

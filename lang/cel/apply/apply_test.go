@@ -221,6 +221,26 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestErrorsOfLargeObjects merges into an object with an error in each element below a long name.
+func TestErrorsOfLargeObjects(t *testing.T) {
+	t.Parallel()
+	s, err := apply.NewTypes().Schema(kinds.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := make([]any, 1000)
+	for i := range variables {
+		variables[i] = map[string]any{"name": fmt.Sprint(i), "value": int64(1)}
+	}
+	object := map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{
+		map[string]any{"name": strings.Repeat("a", 10_000), "env": variables}, "no container",
+	}}}
+	_, err = s.Merge(object, tree(t, "{spec: {containers: [{name: b}]}}"))
+	if err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "element 1: associative list with keys may not have non-map elements") {
+		t.Errorf("got %.1000v", err)
+	}
+}
+
 // operations are those of a patch, in order of their text: fields of a map have none.
 func operations(patch string) []string {
 	all := strings.Split(strings.Trim(patch, "[]"), `{"op"`)
