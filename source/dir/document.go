@@ -180,7 +180,7 @@ func yamlError(d document, err error) []found {
 	lines := strings.Split(string(d.source), "\n")
 	for _, near := range lines[min(max(line-2, 0), len(lines)):min(line, len(lines))] {
 		if quotedBeginning.MatchString(near) {
-			text += "; a text that begins with a quote ends with it: write the whole on the next line, after |- in this one"
+			text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
 			break
 		}
 	}

@@ -184,7 +184,7 @@ func TestLoad(t *testing.T) {
 			reason: "an expression that begins with a quote",
 			files:  map[string]string{"a.yaml": "a:\n- expression: 'team' in object.metadata.labels\n---\nb: 'x'\nc: [\n"},
 			want: []string{
-				"! a.yaml:2: parse YAML: did not find expected key; a text that begins with a quote ends with it: write the whole on the next line, after |- in this one",
+				"! a.yaml:2: parse YAML: did not find expected key; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below",
 				"! a.yaml:6: parse YAML: did not find expected node content",
 			},
 		},

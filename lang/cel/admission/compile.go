@@ -264,7 +264,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 			problems = []rule.Problem{{Severity: rule.Error, What: what}}
 		}
 		for _, p := range problems {
-			if p.Field, p.Do = field, c.advice(p.What); strings.HasSuffix(field, nameExpression) {
+			if p.Field, p.Do = field, c.advice(text, p.What); strings.HasSuffix(field, nameExpression) {
 				p.Do = "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"
 			}
 			c.problems = append(c.problems, p)
@@ -329,8 +329,8 @@ func objections(text string, issues *celgo.Issues) string {
 
 var undeclared = regexp.MustCompile(`undeclared reference to '(\w+)'`)
 
-// advice says what to do about an error of the compiler.
-func (c *compilation) advice(what string) string {
+// advice says what to do about an error of the compiler in an expression.
+func (c *compilation) advice(text, what string) string {
 	switch {
 	case strings.Contains(what, cel.ErrTooLarge.Error()):
 		return "write less in one policy: see docs/cel.md for what expressions may take"
@@ -344,7 +344,11 @@ func (c *compilation) advice(what string) string {
 		return "use authorizer in an expression that decides: message expressions have none"
 	case strings.Contains(what, "undeclared reference"):
 		const names = "there are object, oldObject, request, params, namespaceObject, authorizer and variables; a variable sees those before it"
-		if name := undeclared.FindStringSubmatch(what); name != nil {
+		name := undeclared.FindStringSubmatch(what)
+		if name != nil && strings.Contains(text, name[1]+"(") {
+			return "see docs/cel.md for the functions that there are"
+		}
+		if name != nil {
 			return fmt.Sprintf("write '%s' if it is a text; %s", name[1], names)
 		}
 		return names

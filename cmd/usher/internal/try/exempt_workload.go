@@ -151,20 +151,25 @@ func ownerOf(r *usher.Request) *workload {
 // rules are the resource rules for the workload and its pods.
 func (w *workload) rules() []any {
 	operations := []any{string(usher.Create), string(usher.Update)}
-	resources := []any{w.Resource}
-	switch w.kind {
-	case "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet":
-		resources = append(resources, w.Resource+"/scale")
-	}
 	return []any{
 		map[string]any{
-			"apiGroups": []any{w.Group}, "apiVersions": []any{w.Version}, "resources": resources,
+			"apiGroups": []any{w.Group}, "apiVersions": []any{w.Version}, "resources": withScale(w.GroupVersionResource),
 			"operations": operations, "resourceNames": []any{w.name},
 		},
 		map[string]any{
 			"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "resources": []any{"pods"}, "operations": operations,
 		},
 	}
+}
+
+// withScale returns a resource, and its scale if it has one: kubectl scale and autoscalers change objects through
+// it.
+func withScale(resource schema.GroupVersionResource) []any {
+	switch resource.Resource {
+	case "deployments", "replicasets", "replicationcontrollers", "statefulsets":
+		return []any{resource.Resource, resource.Resource + "/scale"}
+	}
+	return []any{resource.Resource}
 }
 
 // condition is the match condition that holds for the workload, and of all pods only for its own,

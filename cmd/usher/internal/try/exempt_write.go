@@ -207,9 +207,9 @@ func (o *exemptionOptions) tree(r *usher.Request, refs []exemptRef, w *workload)
 // resourceRule returns the rule for one object. The exemption of an object that is created is also
 // for its updates: controllers and users make them.
 func resourceRule(r *usher.Request, name string) map[string]any {
-	resource := r.Resource.Resource
+	resources := withScale(r.Resource)
 	if r.Subresource != "" {
-		resource += "/" + r.Subresource
+		resources = []any{r.Resource.Resource + "/" + r.Subresource}
 	}
 	operations := []any{string(r.Operation)}
 	if r.Operation == usher.Create && r.Subresource == "" {
@@ -217,7 +217,7 @@ func resourceRule(r *usher.Request, name string) map[string]any {
 	}
 	matched := map[string]any{
 		"apiGroups": []any{r.Resource.Group}, "apiVersions": []any{r.Resource.Version},
-		"resources": []any{resource}, "operations": operations,
+		"resources": resources, "operations": operations,
 	}
 	if name != "" {
 		matched["resourceNames"] = []any{name}
