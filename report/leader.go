@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,6 +158,9 @@ type leader struct {
 
 	lease    string
 	replicas replicas
+	// present says that the Lease of this replica was seen, with this UID, and removed that it was gone since.
+	present, removed bool
+	uid              types.UID
 	// deposed led before, and counts as dead until it renews its own Lease.
 	deposed string
 	viewed  *view
@@ -254,6 +258,7 @@ func (l *leader) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list leases of replicas: %w", err)
 	}
+	l.noticeRemoval(list.Items)
 	for _, lease := range l.replicas.update(list.Items, l.lease, l.deposed, time.Now()) {
 		err := l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
@@ -263,6 +268,20 @@ func (l *leader) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noticeRemoval has the status read again if somebody deleted the Lease of this replica, which makes another one: who
+// does that, such as usher uninstall, says in the status that nothing is enforced.
+func (l *leader) noticeRemoval(leases []coordinationv1.Lease) {
+	i := slices.IndexFunc(leases, func(lease coordinationv1.Lease) bool { return lease.Name == l.lease })
+	if i < 0 {
+		l.removed = l.present
+		return
+	}
+	if uid := leases[i].UID; l.removed || l.present && uid != l.uid {
+		l.stale = time.Time{}
+	}
+	l.present, l.removed, l.uid = true, false, leases[i].UID
 }
 
 // sight records the versions of policies that are new in v.

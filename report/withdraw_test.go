@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/usher-dev/usher/report"
 )
 
@@ -75,6 +77,36 @@ func TestAStatusWrittenMeanwhileIsReadAgain(t *testing.T) {
 			t.Fatalf("%d statuses written, %v", n, err)
 		}
 		c.wantEnforced("a", "False NoServer 1")
+		time.Sleep(time.Minute)
+		c.wantEnforced("a", "True Enforced 1")
+	})
+}
+
+// TestAServerThatGoesOnSaysSo: who uninstalls Usher while a server runs finds in the status that it still enforces.
+func TestAServerThatGoesOnSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		c.replica("one").Observe(good(1))
+		time.Sleep(5 * time.Minute)
+		leases := c.kube.CoordinationV1().Leases("usher")
+		if err := leases.Delete(t.Context(), "usher-replica-one", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := report.Withdraw(t.Context(), c.policies, "Uninstalled", "too early"); n != 1 || err != nil {
+			t.Fatalf("%d statuses written, %v", n, err)
+		}
+		time.Sleep(15 * time.Second)
+		made, err := leases.Get(t.Context(), "usher-replica-one", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// An API server gives it another UID.
+		made.UID = "another"
+		if _, err := leases.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Minute)
 		c.wantEnforced("a", "True Enforced 1")
 	})

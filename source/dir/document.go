@@ -178,11 +178,8 @@ func yamlError(d document, err error) []found {
 		}
 	}
 	lines := strings.Split(string(d.source), "\n")
-	for _, near := range lines[min(max(line-2, 0), len(lines)):min(line, len(lines))] {
-		if quotedBeginning.MatchString(near) {
-			text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
-			break
-		}
+	if slices.ContainsFunc(lines[min(max(line-2, 0), len(lines)):min(line, len(lines))], quotedBeginning.MatchString) {
+		text += "; a value that begins with a quote ends with the next one: write |- after the colon, and the whole text on a line of its own below"
 	}
 	return broken(d.within(line), fmt.Errorf("parse YAML: %s", text))
 }
