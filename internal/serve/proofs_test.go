@@ -317,6 +317,8 @@ func TestLostKeysAreNotAFirstStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		lose := func() {
+			// Replicas that read the key at this moment do so before.
+			synctest.Wait()
 			if err := secrets.Delete(t.Context(), serve.DefaultProofSecret, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
