@@ -226,11 +226,12 @@ func TestFactChangesWaitForCaches(t *testing.T) {
 		resolver := clusterfact.New(dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), nil, clusterfact.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { changes.Run(ctx, resolver) })
 		namespaces := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+		// Noted before anybody passes them on, so that they are one.
 		for range 3 {
 			changes.Add(namespaces, "", "shop")
 		}
+		running.Go(func() { changes.Run(ctx, resolver) })
 		time.Sleep(900 * time.Millisecond)
 		changes.Add(namespaces, "", "bank")
 		synctest.Wait()
