@@ -7,6 +7,10 @@ import "strings"
 func Nearest(wrong string, words []string) string {
 	best, bestDistance := "", min(3, (len(wrong)+1)/3)+1
 	for _, word := range words {
+		// Lengths alone tell; a tenant may have written a word of a megabyte.
+		if max(len(word)-len(wrong), len(wrong)-len(word)) > bestDistance {
+			continue
+		}
 		d := distance(strings.ToLower(wrong), strings.ToLower(word))
 		if d < bestDistance || d == bestDistance && best != "" && word < best {
 			best, bestDistance = word, d

@@ -1,6 +1,7 @@
 package rule_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/usher-dev/usher/rule"
@@ -17,6 +18,7 @@ func TestNearest(t *testing.T) {
 		{"nothing is near", "comment", ""},
 		{"a short word is near few", "ab", ""},
 		{"the empty word is near nothing", "", ""},
+		{"a word is far too long", strings.Repeat("valid", 1000), ""},
 	} {
 		if got := rule.Nearest(test.wrong, []string{"valid", "reason", "warnings", "path", "op"}); got != test.want {
 			t.Errorf("%s: nearest to %q is %q, want %q", test.reason, test.wrong, got, test.want)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
@@ -81,6 +82,24 @@ func (e *Environment) Unbounded() []string {
 		if name != operators.Conditional && takesOf(name) == nil {
 			names = append(names, name)
 		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Names returns the names of functions and macros that expressions can call, sorted; operators have none.
+func (e *Environment) Names() []string {
+	var names []string
+	add := func(name string) {
+		if unicode.IsLetter(rune(name[0])) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for name := range e.Functions() {
+		add(name)
+	}
+	for _, macro := range e.Macros() {
+		add(macro.Function())
 	}
 	slices.Sort(names)
 	return names

@@ -178,7 +178,7 @@ spec: {containers: [{name: main, image: "registry.example/web:latest"}]}
 	if err := refused("web-api", "7b6c9d5f48"); err != nil {
 		t.Errorf("the pod of another Deployment: %v", err)
 	}
-	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deployment/gone", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, `deployments.apps "gone" not found`) {
+	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deployment/gone", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, `namespace `+namespace+`: deployments.apps "gone" not found`) {
 		t.Errorf("exit status %d: %s", code, stderr)
 	}
 	if _, stderr, code := run(t, "exempt", "--from-cluster", "--kubeconfig", r.Kubeconfig, "deploymnet/web", "-n", namespace, "--reason", "x", "--owner", "x"); code != 2 || !strings.Contains(stderr, "did you mean deployments?") {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/lang/cel/admission"
 	"github.com/usher-dev/usher/rule"
 )
 
@@ -143,7 +144,7 @@ func (c *classifier) adviseComparison(written []ast.Expr, of []*types.Type) stri
 	}
 	switch {
 	case isOptional(of[0]) || isOptional(of[1]):
-		return "write .orValue(…) behind the optional value"
+		return admission.AdviceForOptional
 	case of[0].Kind() == types.StructKind || of[1].Kind() == types.StructKind:
 		return "compare a field of the object"
 	case isList(of[0]) != isList(of[1]):
@@ -180,7 +181,7 @@ func adviseFunction(call ast.CallExpr, texts []string, of []*types.Type) string 
 	case call.IsMemberFunction() && isList(of[0]):
 		return "go through its elements: " + texts[0] + ".all(e, …)"
 	case call.IsMemberFunction() && isOptional(of[0]):
-		return "write .orValue(…) behind the optional value"
+		return admission.AdviceForOptional
 	case call.IsMemberFunction() && (isNumber(of[0]) || of[0].Kind() == types.BoolKind):
 		return "write string(" + texts[0] + ")"
 	case slices.Contains([]string{"isLessThan", "isGreaterThan", "compareTo", "asInteger", "sub", "add"}, call.FunctionName()) && of[0].Kind() == types.StringKind:

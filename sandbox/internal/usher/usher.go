@@ -28,6 +28,9 @@ const stopGrace = 5 * time.Second
 // pollEvery is the interval of polling while waiting.
 const pollEvery = 25 * time.Millisecond
 
+// lastBytes is how much of the log is read for its last line.
+const lastBytes = 4 << 10
+
 // A Config configures usher.
 type Config struct {
 	// Binary is the path of usher.
@@ -174,7 +177,7 @@ func (p *Process) await(ctx context.Context, what string, check func() error) er
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("wait for %s: %w: see %s", what, errors.Join(errors.New("it ended"), p.err), p.Log)
+			return fmt.Errorf("wait for %s: %w", what, p.ended())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w: %w: see %s", what, ctx.Err(), err, p.Log)
 		case <-ticker.C:
@@ -210,10 +213,23 @@ func (p *Process) CAFile() string { return filepath.Join(p.dir, "ca.crt") }
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("usher ended: %w: see %s", p.err, p.Log)
+		return p.ended()
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// ended returns why usher ended, as its log says.
+func (p *Process) ended() error {
+	last, how := "", "by itself"
+	if text, err := os.ReadFile(p.Log); err == nil {
+		lines := strings.Split(strings.TrimSpace(string(text[max(0, len(text)-lastBytes):])), "\n")
+		last = lines[len(lines)-1]
+	}
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("usher ended: %s: its log %s ends with: %s", how, p.Log, last)
 }
 
 // Stop stops usher gracefully, and kills it if that takes too long.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,13 +19,29 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 )
 
-// objectArgument is KIND/NAME, as kubectl has it.
-var objectArgument = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9.-]*/[a-z0-9][a-zA-Z0-9.:-]*$`)
+// kubectl names objects as KIND/NAME, each, or as one KIND and the NAMEs of objects.
+var (
+	objectArgument = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9.-]*/[a-z0-9][a-zA-Z0-9.:-]*$`)
+	kindArgument   = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9.-]*$`)
+	nameArgument   = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9.:-]*$`)
+)
 
 // takeNamed takes from the arguments those that name objects of the cluster, and returns the files.
 func (f *exemptFlags) takeNamed(args []string) (files []string) {
+	exists := func(arg string) bool {
+		_, err := os.Stat(arg)
+		return err == nil
+	}
+	// No files have these names, so that a file or folder that is called as the kind is not meant.
+	isName := func(arg string) bool { return nameArgument.MatchString(arg) && !exists(arg) }
+	if f.fromCluster && len(args) > 1 && kindArgument.MatchString(args[0]) && !slices.ContainsFunc(args[1:], func(arg string) bool { return !isName(arg) }) {
+		for _, name := range args[1:] {
+			f.named = append(f.named, args[0]+"/"+name)
+		}
+		return nil
+	}
 	for _, arg := range args {
-		if _, err := os.Stat(arg); f.fromCluster && err != nil && objectArgument.MatchString(arg) {
+		if f.fromCluster && !exists(arg) && objectArgument.MatchString(arg) {
 			f.named = append(f.named, arg)
 			continue
 		}
@@ -82,7 +99,9 @@ func (f *exemptFlags) storedObject(ctx context.Context, client dynamic.Interface
 	}
 	var found *unstructured.Unstructured
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		found, err = client.Resource(resource).Namespace(f.namespace).Get(ctx, name, metav1.GetOptions{})
+		if found, err = client.Resource(resource).Namespace(f.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			err = fmt.Errorf("namespace %s: %w", f.namespace, err)
+		}
 	} else {
 		found, err = client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
 	}
