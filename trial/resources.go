@@ -21,20 +21,27 @@ type match struct {
 
 	// field is where it is written, and effect what follows from a resource that does not exist.
 	field, effect string
-	// namespaced says that who has written it may have rights in one namespace only.
+	// namespaced says that it belongs to a namespace, and is for no other requests: who has written it
+	// may have rights there only.
 	namespaced bool
+	// excluded are the kinds that it is not for, whatever it says, of which the compiler tells.
+	excluded *rule.Excluded
 }
 
 // constraints is the match of a policy whose expressions have types.
 func constraints(c *compile.Compiled) match {
-	return match{c.Typed().Matches(), "spec.matchConstraints", "nothing is matched by it", c.Ref.Namespace != ""}
+	m := match{c.Typed().Matches(), "spec.matchConstraints", "nothing is matched by it", c.Ref.Namespace != "", nil}
+	if len(c.Rules) > 0 {
+		m.excluded = c.Rules[0].Match.Excluded
+	}
+	return m
 }
 
 // narrowing returns the matches of bindings, and that of an exemption.
 func narrowing(c *compile.Compiled) []match {
 	var all []match
 	for field, m := range c.Narrowed() {
-		all = append(all, match{m, field, "no request is for it", c.Ref.Namespace != ""})
+		all = append(all, match{m, field, "no request is for it", c.Ref.Namespace != "", nil})
 	}
 	return all
 }
@@ -44,11 +51,11 @@ func narrowing(c *compile.Compiled) []match {
 // a CustomResourceDefinition. All reports whether the match is for nothing else.
 func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, all bool) {
 	for i := range m.Rules {
-		found, wrong := ruleProblems(named{set: set, rule: &m.Rules[i], namespaced: m.namespaced}, fmt.Sprintf("%s.resourceRules[%d]", m.field, i), m.effect)
+		found, wrong := ruleProblems(named{set: set, rule: &m.Rules[i], match: m}, fmt.Sprintf("%s.resourceRules[%d]", m.field, i), m.effect)
 		problems, all = append(problems, wrong...), (all || i == 0) && !found
 	}
 	for i := range m.Excluded {
-		_, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], namespaced: m.namespaced}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
+		_, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
 		// What may come can be left out before it comes, and what no request is for as well.
 		problems = append(problems, slices.DeleteFunc(wrong, func(p rule.Problem) bool {
 			return p.Severity != rule.Mistake || !strings.HasSuffix(p.What, leavesOut)
@@ -67,7 +74,7 @@ func ruleProblems(n named, field, effect string) (found bool, problems []rule.Pr
 		n.pattern = pattern
 		if n.exists() {
 			why, where := n.unasked()
-			if found = found || why == ""; why != "" {
+			if found = found || where == ""; why != "" {
 				p := rule.Problem{Severity: rule.Warning, Field: field + "." + where, What: why, Do: n.remedy(where)}
 				if where == "operations" {
 					p.Severity = rule.Mistake
@@ -109,8 +116,7 @@ type named struct {
 	set     *kind.Set
 	rule    *rule.ResourceRule
 	pattern string
-	// namespaced is that of the [match].
-	namespaced bool
+	match   match
 }
 
 // oneIs reports whether one of words is "*" or word.
@@ -137,7 +143,7 @@ func (n *named) exists() bool {
 }
 
 // unasked says why no request for the resources that exist is one that the rule is for, and which of its
-// fields says so; empty if some request is.
+// fields says so; empty if some request is. If the compiler has told why, only the field is not empty.
 func (n *named) unasked() (why, field string) {
 	alone := *n.rule
 	alone.Resources = []string{n.pattern}
@@ -146,7 +152,15 @@ func (n *named) unasked() (why, field string) {
 		if !oneIs(n.rule.Groups, at.Group) || !oneIs(n.rule.Versions, at.Version) || !n.is(r) {
 			continue
 		}
-		if _, ok := targetOf(r, &rule.ResourceMatch{Rules: []rule.ResourceRule{alone}}); ok {
+		_, ok := targetOf(r, &rule.ResourceMatch{Rules: []rule.ResourceRule{alone}})
+		switch {
+		case ok && n.match.namespaced && !r.Namespaced:
+			why, field = fmt.Sprintf("%s are in no namespace, so that no request for them is one of this namespace", r.Name), "resources"
+			continue
+		case ok && n.match.excluded.HasResource(at.Group, r.Name):
+			why, field = "", "resources"
+			continue
+		case ok:
 			return "", ""
 		}
 		operations := operationsOf(r)
@@ -164,6 +178,9 @@ func (n *named) unasked() (why, field string) {
 
 // remedy returns what to do about a field because of which no request is one that the rule is for.
 func (n *named) remedy(field string) string {
+	if field == "resources" && n.match.namespaced {
+		return "remove the resource, or ask who administers the cluster for what is for all namespaces"
+	}
 	if field != "operations" {
 		return "correct it, or remove it"
 	}
@@ -264,7 +281,7 @@ func (n *named) meant() (list, do string, known bool) {
 		return "apiGroups", "see kubectl api-resources", false
 	}
 	switch {
-	case n.set.Complete && n.namespaced:
+	case n.set.Complete && n.match.namespaced:
 		return "resources", "correct it, or ask who administers the cluster to create its CustomResourceDefinition", false
 	case n.set.Complete:
 		return "resources", "correct it, or create its CustomResourceDefinition", false

@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,5 +57,39 @@ func TestResourcesOfACluster(t *testing.T) {
 				t.Errorf("looked %d times, and a later try may differ: %t", looked, result.Unsettled)
 			}
 		})
+	}
+}
+
+// TestResourcesOfNoNamespace: a policy of a namespace that is for nothing in namespaces, or for nothing that it may
+// act on, is not in force.
+func TestResourcesOfNoNamespace(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	const (
+		inNone = "namespaces are in no namespace, so that no request for them is one of this namespace"
+		remove = "; remove the resource, or ask who administers the cluster for what is for all namespaces"
+	)
+	for _, test := range []struct{ reason, groups, resources, noSuchKind, said string }{
+		{"namespaces", `""`, "namespaces", inNone + remove, inNone},
+		{"and something else", `""`, "namespaces, pods", "", inNone},
+		{"everything", `"*"`, `"*"`, "", ""},
+		{"Secrets", `""`, "secrets", "a policy of a namespace does not act on what this one selects", ""},
+		{"and something else", `""`, "secrets, pods", "", ""},
+	} {
+		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: p, namespace: shop}, spec: {matchConstraints: {resourceRules: [
+			{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]}, validations: [{expression: "object.metadata.name != ''"}]}}`, test.groups, test.resources)
+		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+		result := try.Try(t.Context(), compiled(t, text))
+		if result.NoSuchKind != test.noSuchKind {
+			t.Errorf("%s: NoSuchKind %q, want %q", test.reason, result.NoSuchKind, test.noSuchKind)
+		}
+		var said []string
+		for _, p := range result.Problems {
+			said = append(said, p.String())
+		}
+		if text := strings.Join(said, "\n"); !strings.Contains(text, test.said) || test.said == "" && text != "" {
+			t.Errorf("%s: problems %q, want %q", test.reason, text, test.said)
+		}
 	}
 }

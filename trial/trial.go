@@ -155,8 +155,12 @@ func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled
 	p := c.Typed()
 	wrong, all := resourceProblems(set, constraints(c))
 	result.Problems = append(result.Problems, wrong...)
-	if all && set.Complete && len(wrong) > 0 {
+	switch {
+	case !all || !set.Complete:
+	case len(wrong) > 0:
 		result.NoSuchKind = wrong[0].What + "; " + wrong[0].Do
+	default:
+		result.NoSuchKind = "a policy of a namespace does not act on what this one selects"
 	}
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	if len(problems) == 0 {

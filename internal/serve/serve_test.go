@@ -67,6 +67,18 @@ func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
 
 func TestServeFinishesRequestsInFlight(t *testing.T) {
 	t.Parallel()
+	// CUE gives a service three seconds to respond, in which a busy machine may not get here.
+	for range 10 {
+		if finishesInFlight(t) {
+			return
+		}
+	}
+	t.Error("the service never responded in time")
+}
+
+// finishesInFlight reports whether the service that the request in flight waits for has responded in time.
+func finishesInFlight(t *testing.T) bool {
+	t.Helper()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(arrived) })
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -111,13 +123,15 @@ func TestServeFinishesRequestsInFlight(t *testing.T) {
 	}
 	close(release)
 	got := receive(t, answers)
-	if !strings.Contains(got.body, `"allowed":true`) || !strings.Contains(got.body, `"patch":`) {
+	late := strings.Contains(got.body, slow.URL+": context deadline exceeded")
+	if !late && (!strings.Contains(got.body, `"allowed":true`) || !strings.Contains(got.body, `"patch":`)) {
 		t.Errorf("the request in flight is answered %s", got.body)
 	}
 	if !got.close {
 		t.Error("the connection of the request in flight is kept")
 	}
 	h.stop()
+	return !late
 }
 
 func TestServeIgnoresFailingRulesIfAsked(t *testing.T) {

@@ -244,5 +244,9 @@ func (c *tenancy) zoeWrites(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
 	_, err := c.zoe.try(testContext(t), honestPolicy(t, fmt.Sprint("new-", began.UnixNano())))
+	if err != nil && strings.Contains(err.Error(), "(wait, or try again)") {
+		// The machine was busy for the whole timeout of the request. She does as she is told, once.
+		_, err = c.zoe.try(testContext(t), honestPolicy(t, fmt.Sprint("new-", began.UnixNano())))
+	}
 	return time.Since(began), err
 }

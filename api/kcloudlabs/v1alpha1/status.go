@@ -96,7 +96,8 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonResumed is that of the Event when a policy is no longer suspended.
 	ReasonResumed = "Resumed"
-	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects.
+	// ReasonNoSuchKind: the cluster has none of the kinds that the policy selects, or none that
+	// policies of a namespace act on.
 	ReasonNoSuchKind = "NoSuchKind"
 	// ReasonPropagating: a live replica does not enforce the newest version yet.
 	ReasonPropagating = "Propagating"
