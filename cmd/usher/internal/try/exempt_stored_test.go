@@ -1,10 +1,12 @@
-package try
+package try_test
 
 import (
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/usher-dev/usher/cmd/usher/internal/try"
 )
 
 // TestObjectsAreNamedAsForKubectl beside a folder that is called as a kind.
@@ -30,10 +32,8 @@ func TestObjectsAreNamedAsForKubectl(t *testing.T) {
 		{"a file and an object", true, []string{"refused.yaml", "deployment/web"}, []string{"deployment/web"}, []string{"refused.yaml"}},
 		{"no cluster", false, []string{"deploy", "front"}, nil, []string{"deploy", "front"}},
 	} {
-		f := exemptFlags{}
-		f.fromCluster = test.cluster
-		files := f.takeNamed(test.args)
-		if diff := cmp.Diff(test.named, f.named) + cmp.Diff(test.files, files); diff != "" {
+		named, files := try.Named(test.cluster, test.args)
+		if diff := cmp.Diff(test.named, named) + cmp.Diff(test.files, files); diff != "" {
 			t.Errorf("%s: named and files (-want +got):\n%s", test.reason, diff)
 		}
 	}
