@@ -48,39 +48,47 @@ func narrowing(c *compile.Compiled) []match {
 
 // resourceProblems says which resources that a match names do not exist: with a suggestion where it
 // is known what is meant, which is a mistake, and else as a warning, since the resource may come with
-// a CustomResourceDefinition. All reports whether the match is for nothing else.
-func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, all bool) {
+// a CustomResourceDefinition. Nothing says why the match is for nothing else; it is empty if it is for
+// something.
+func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, nothing string) {
+	var whys []string
+	some := false
 	for i := range m.Rules {
-		found, wrong := ruleProblems(named{set: set, rule: &m.Rules[i], match: m}, fmt.Sprintf("%s.resourceRules[%d]", m.field, i), m.effect)
-		problems, all = append(problems, wrong...), (all || i == 0) && !found
+		found, why, wrong := ruleProblems(named{set: set, rule: &m.Rules[i], match: m}, fmt.Sprintf("%s.resourceRules[%d]", m.field, i), m.effect)
+		problems, whys, some = append(problems, wrong...), append(whys, why), some || found
+	}
+	if !some {
+		nothing = cmp.Or(whys...)
 	}
 	for i := range m.Excluded {
-		_, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
+		_, _, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
 		// What may come can be left out before it comes, and what no request is for as well.
 		problems = append(problems, slices.DeleteFunc(wrong, func(p rule.Problem) bool {
 			return p.Severity != rule.Mistake || !strings.HasSuffix(p.What, leavesOut)
 		})...)
 	}
-	return problems, all
+	return problems, nothing
 }
 
 // leavesOut is what follows from a wrong exclusion.
 const leavesOut = "nothing is left out by it"
 
-// ruleProblems says what is wrong with the resources of the rule of n. Found reports whether one of them
-// exists.
-func ruleProblems(n named, field, effect string) (found bool, problems []rule.Problem) {
+// ruleProblems says what is wrong with the resources of the rule of n. Found reports whether the rule is for
+// one of them, and else nothing says why it is for none, if that is known.
+func ruleProblems(n named, field, effect string) (found bool, nothing string, problems []rule.Problem) {
 	for j, pattern := range n.rule.Resources {
 		n.pattern = pattern
 		if n.exists() {
 			why, where := n.unasked()
-			if found = found || where == ""; why != "" {
-				p := rule.Problem{Severity: rule.Warning, Field: field + "." + where, What: why, Do: n.remedy(where)}
-				if where == "operations" {
-					p.Severity = rule.Mistake
-				}
-				problems = append(problems, p)
+			if found = found || why == ""; where == "" {
+				nothing = why
+				continue
 			}
+			p := rule.Problem{Severity: rule.Warning, Field: field + "." + where, What: why, Do: n.remedy(where)}
+			if where == "operations" {
+				p.Severity = rule.Mistake
+			}
+			problems = append(problems, p)
 			continue
 		}
 		at, do, known := n.meant()
@@ -99,7 +107,10 @@ func ruleProblems(n named, field, effect string) (found bool, problems []rule.Pr
 		}
 		problems = append(problems, p)
 	}
-	return found, problems
+	if len(problems) > 0 {
+		nothing = problems[0].What + "; " + problems[0].Do
+	}
+	return found, nothing, problems
 }
 
 // owner names what has the kinds of a set.
@@ -143,7 +154,7 @@ func (n *named) exists() bool {
 }
 
 // unasked says why no request for the resources that exist is one that the rule is for, and which of its
-// fields says so; empty if some request is. If the compiler has told why, only the field is not empty.
+// fields says so; empty if some request is. The field alone is empty if the compiler warns of it.
 func (n *named) unasked() (why, field string) {
 	alone := *n.rule
 	alone.Resources = []string{n.pattern}
@@ -158,7 +169,7 @@ func (n *named) unasked() (why, field string) {
 			why, field = fmt.Sprintf("%s are in no namespace, so that no request for them is one of this namespace", r.Name), "resources"
 			continue
 		case ok && n.match.excluded.HasResource(at.Group, r.Name):
-			why, field = "", "resources"
+			why, field = "a policy of a namespace does not act on what this one selects", ""
 			continue
 		case ok:
 			return "", ""

@@ -60,6 +60,19 @@ func TestResourcesOfACluster(t *testing.T) {
 	}
 }
 
+// TestResourcesThatNobodyKnows: whether all of a version that was never stable exist is not known, and a policy of the
+// cluster for them is not taken for one of a namespace.
+func TestResourcesThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+	result := try.Try(t.Context(), admissionPolicy(t, []string{"apps/v1beta1 *"}, validations("object == null || object.metadata.name != ''")))
+	if result.NoSuchKind != "" || len(result.Problems) > 0 {
+		t.Errorf("NoSuchKind %q, problems %v", result.NoSuchKind, result.Problems)
+	}
+}
+
 // TestResourcesOfNoNamespace: a policy of a namespace that is for nothing in namespaces, or for nothing that it may
 // act on, is not in force.
 func TestResourcesOfNoNamespace(t *testing.T) {

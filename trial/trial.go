@@ -153,14 +153,10 @@ func (t *Trial) find(ctx context.Context, c *compile.Compiled, kinds []schema.Gr
 // tryTyped tries a policy whose expressions have types.
 func (t *Trial) tryTyped(ctx context.Context, set *kind.Set, c *compile.Compiled, words words, result *Result) {
 	p := c.Typed()
-	wrong, all := resourceProblems(set, constraints(c))
+	wrong, nothing := resourceProblems(set, constraints(c))
 	result.Problems = append(result.Problems, wrong...)
-	switch {
-	case !all || !set.Complete:
-	case len(wrong) > 0:
-		result.NoSuchKind = wrong[0].What + "; " + wrong[0].Do
-	default:
-		result.NoSuchKind = "a policy of a namespace does not act on what this one selects"
+	if set.Complete {
+		result.NoSuchKind = nothing
 	}
 	problems, skipped := t.typeProblems(ctx, set, p, len(wrong) > 0)
 	if len(problems) == 0 {
