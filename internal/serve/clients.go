@@ -3,12 +3,14 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -142,5 +144,6 @@ func passing(err error) bool {
 		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 	}
 	var network net.Error
-	return errors.As(err, &network)
+	// Of a response that was cut off while its body was read, client-go returns the reader's error alone.
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }

@@ -3,6 +3,7 @@ package serve_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -306,6 +307,7 @@ func TestTheCertificateWaitsForTheAPIServer(t *testing.T) {
 		waits  bool
 	}{
 		{"it does not answer", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{"it ends in the middle of an answer", fmt.Errorf("unexpected error when reading response body. Please retry. Original error: %w", io.ErrUnexpectedEOF), true},
 		{"it has too much to do", apierrors.NewTooManyRequestsError("later"), true},
 		{"it is starting", apierrors.NewServiceUnavailable("etcd"), true},
 		{"it says no", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "usher-cert", errors.New("no")), false},
