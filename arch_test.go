@@ -29,115 +29,115 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	// What users may do is asked in the form of a request to authorize.
 	{"fact", []string{"."}},
-	{"rule", []string{".", "fact", "internal/podtemplate"}},
-	{"rule/authz", []string{".", "api", "rule"}},
-	{"rule/ruletest", []string{".", "rule"}},
-	{"kind", nil},
+	{"internal/rule", []string{".", "fact", "internal/podtemplate"}},
+	{"internal/rule/authz", []string{".", "api", "internal/rule"}},
+	{"internal/rule/ruletest", []string{".", "internal/rule"}},
+	{"internal/kind", nil},
 	{"deploy/crds", nil},
 	// Packs of policies, as they are written; a name that does not exist is compared with those that do.
-	{"library", []string{"api/...", "rule"}},
+	{"library", []string{"api/...", "internal/rule"}},
 
 	// Stages: one step each. A stage imports artifacts, never another stage.
-	{"fact/...", []string{"fact", "rule"}},
-	{"fact/object", []string{"fact", "rule", "internal/manifest"}},
+	{"fact/...", []string{"fact", "internal/rule"}},
+	{"fact/object", []string{"fact", "internal/rule", "internal/manifest"}},
 	{"fact/cluster", []string{".", "fact", "internal/reflector"}},
 	// Misspelled kinds get suggestions, which rule has.
-	{"source/...", []string{"api", "rule", "source", "internal/changes", "internal/manifest"}},
+	{"source/...", []string{"api", "internal/rule", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	// Slow programs are suspended for those who make them slow.
-	{"lang/cue", []string{".", "api/...", "fact", "rule/...", "lang/...", "internal/breaker"}},
-	{"lang/...", []string{".", "api/...", "fact", "rule/...", "lang/..."}},
-	{"lang/cel/meter", []string{"rule"}},
+	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker"}},
+	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
+	{"internal/lang/cel/meter", []string{"internal/rule"}},
 	// What can be parsed, for objects in any language.
-	{"lang/quantity", nil},
-	{"lang/cel/closure", []string{"lang/cel/meter"}},
-	{"lang/cel/celtest", nil},
+	{"internal/lang/quantity", nil},
+	{"internal/lang/cel/closure", []string{"internal/lang/cel/meter"}},
+	{"internal/lang/cel/celtest", nil},
 	// It writes expressions, and knows nothing of what evaluates them.
-	{"lang/cel/hostile", nil},
+	{"internal/lang/cel/hostile", nil},
 	// Types of expressions are checked against the schemas of kinds.
-	{"lang/cel/typecheck", []string{"rule", "lang/cel", "lang/cel/admission", "lang/cel/meter", "kind"}},
+	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind"}},
 	// Each mutation sees the result of those before.
-	{"lang/cel/admission", []string{".", "fact", "rule", "lang/cel/...", "internal/jsonpatch"}},
+	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.
-	{"compile/definition", []string{"api/...", "deploy/crds"}},
-	{"compile/definition/definitiontest", nil},
-	{"compile/...", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/..."}},
+	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
+	{"internal/compile/definition/definitiontest", nil},
+	{"internal/compile/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/..."}},
 	// It proves policies as other policies have left them.
-	{"compile/guard", []string{".", "api/...", "fact", "rule/...", "lang/...", "compile/...", "internal/jsonpatch", "internal/proof"}},
-	{"index", []string{".", "rule", "internal/podtemplate"}},
+	{"internal/compile/guard", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/jsonpatch", "internal/proof"}},
+	{"internal/index", []string{".", "internal/rule", "internal/podtemplate"}},
 	// Exemptions are for containers of pods, and of the templates of workloads.
-	{"engine", []string{".", "fact", "rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate", "internal/stall"}},
+	{"internal/engine", []string{".", "fact", "internal/rule", "internal/breaker", "internal/deadline", "internal/jsonpatch", "internal/overrun", "internal/podtemplate", "internal/stall"}},
 	// The same stages for requests to authorize.
-	{"index/authz", []string{".", "rule/authz"}},
-	{"engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "rule", "rule/authz"}},
+	{"internal/index/authz", []string{".", "internal/rule/authz"}},
+	{"internal/engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "internal/rule", "internal/rule/authz"}},
 	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
-	{"door/doortest", []string{".", "engine", "index", "internal/answer", "internal/jsonpatch", "internal/overrun", "policytest", "rule"}},
+	{"internal/door/doortest", []string{".", "internal/engine", "internal/index", "internal/answer", "internal/jsonpatch", "internal/overrun", "internal/policytest", "internal/rule"}},
 	// No API server applies the patch for these doors: they apply it themselves.
 	{"door/apiserver", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
-	{"samples", []string{"."}},
+	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
-	{"observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "rule"}},
-	{"report", []string{".", "api/...", "internal/deadline", "rule"}},
-	{"report/openreports", []string{".", "audit/result", "internal/deadline"}},
+	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
+	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/rule"}},
+	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline"}},
 	// What is said about objects that exist.
-	{"audit/result", []string{"."}},
+	{"internal/audit/result", []string{"."}},
 	// It reads bytes, not objects.
-	{"audit/stream", []string{"audit/result"}},
+	{"internal/audit/stream", []string{"internal/audit/result"}},
 	// What an API server does around a decision, offline.
-	{"simulate/authz", []string{"."}},
+	{"internal/simulate/authz", []string{"."}},
 
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
-	{"audit/judge", []string{".", "audit/result", "compile", "engine", "fact", "index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "rule"}},
+	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/compile", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule"}},
 	// What judges objects, kept current; it is told what streams read.
-	{"audit", []string{".", "audit/judge", "audit/result", "compile", "fact", "internal/jsontree"}},
+	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/result", "internal/compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
-	{"trial", []string{".", "api", "fact", "rule", "rule/authz", "compile", "compile/admissionregistration", "lang/cel/typecheck", "index", "engine", "internal/jsonpatch", "internal/overrun", "kind"}},
+	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind"}},
 	// Policies are compiled and tried in processes that can be killed.
-	{"trial/isolated", []string{"api/...", "rule", "compile", "lang/cue", "lang/worker", "trial"}},
+	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.
-	{"trial/lockout", []string{".", "api", "fact", "rule", "compile", "index", "engine", "internal/jsonpatch", "internal/webhookconfig"}},
+	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
-	{"live", []string{".", "trial/...", "api/...", "fact", "rule/...", "source", "compile/...", "index/...", "engine/...", "internal/overrun", "internal/webhookconfig"}},
+	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
-	{"convert", []string{".", "api/...", "fact/...", "rule", "compile", "index", "engine", "internal/jsonpatch", "kind", "trial"}},
+	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
-	{"simulate", []string{".", "kind", "rule", "simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "internal/kind", "internal/rule", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"explain", []string{".", "fact", "rule", "index", "engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
+	{"internal/explain", []string{".", "fact", "internal/rule", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"policytest", []string{".", "api/...", "fact/...", "rule/...", "compile/...", "index/...", "engine/...", "lang/cue", "lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
-	{"plugin", []string{".", "compile", "compile/guard", "door/apiserver", "engine", "fact/...", "lang/worker", "live", "observe/decisionlog", "rule", "source/...", "trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
+	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
+	{"plugin", []string{".", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
-		".", "api/...", "audit/...", "fact/...", "rule/...", "source/...", "compile/...", "index/...", "engine/...", "live", "policytest", "report/...", "trial/...", "convert", "kind", "library",
+		".", "api/...", "internal/audit/...", "fact/...", "internal/rule/...", "source/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/live", "internal/policytest", "internal/report/...", "internal/trial/...", "internal/convert", "internal/kind", "library",
 		// A process can be a worker that evaluates CUE, or compiles policies, and does nothing else; main
 		// finds out.
-		"lang/cue/...", "lang/worker",
-		"simulate/...", "explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
+		"internal/lang/cue/...", "internal/lang/worker",
+		"simulate/...", "internal/explain", "internal/...", "door/...", "observe/...", "cmd/internal/...", "cmd/usher/internal/...",
 	}},
-	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "samples", "webhook", "cmd/internal/cli"}},
+	{"cmd/usher-samples", []string{".", "door/...", "observe/...", "internal/samples", "webhook", "cmd/internal/cli"}},
 	// What commands of all binaries print and accept.
 	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
 	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "rule", "library", "compile/...", "index", "engine", "fact", "live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "trial/isolated"}},
+	{"bench", []string{".", "api/...", "internal/rule", "library", "internal/compile/...", "internal/index", "internal/engine", "fact", "internal/live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "internal/trial/isolated"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
 	// Evaluations that do not end are told with their rules.
-	{"internal/overrun", []string{".", "internal/breaker", "rule"}},
+	{"internal/overrun", []string{".", "internal/breaker", "internal/rule"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	// Commands give up what engines and programs do not.
@@ -154,7 +154,7 @@ var mayImport = []struct {
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},
 	// A resource of that API, and what reads it.
-	{"internal/auditapi", []string{".", "audit/result", "internal/delegated"}},
+	{"internal/auditapi", []string{".", "internal/audit/result", "internal/delegated"}},
 	{"internal/delegated/delegatedtest", []string{"internal/delegated"}},
 	// What follows files and clusters waits for the end of a series of changes.
 	{"internal/changes", nil},
@@ -184,9 +184,9 @@ var mayImport = []struct {
 	{"internal/yamldiff", []string{"internal/printable"}},
 	{"internal/podtemplate", []string{"."}},
 	// Computes what API servers send from what rules match; policies are always sent.
-	{"internal/webhookconfig", []string{".", "api/...", "rule"}},
-	{"internal/webhookconfig/authz", []string{"rule", "rule/authz", "internal/webhookconfig/credential"}},
-	{"internal/webhookconfig/admission", []string{"rule", "internal/webhookconfig/credential"}},
+	{"internal/webhookconfig", []string{".", "api/...", "internal/rule"}},
+	{"internal/webhookconfig/authz", []string{"internal/rule", "internal/rule/authz", "internal/webhookconfig/credential"}},
+	{"internal/webhookconfig/admission", []string{"internal/rule", "internal/webhookconfig/credential"}},
 	{"internal/webhookconfig/credential", nil},
 	// A client of webhooks in general.
 	{"internal/load", nil},
@@ -202,27 +202,27 @@ var homes = []struct {
 	dependency string
 	folders    []string
 }{
-	{"cuelang.org/go", []string{"lang/cue/..."}},
-	{"github.com/google/cel-go", []string{"lang/cel/..."}},
+	{"cuelang.org/go", []string{"internal/lang/cue/..."}},
+	{"github.com/google/cel-go", []string{"internal/lang/cel/..."}},
 	// The interfaces of plugins change with almost every release of Kubernetes.
 	{"k8s.io/apiserver/pkg/admission", []string{"door/apiserver", "plugin", "simulate"}},
 	{"k8s.io/apiserver/pkg/authorization", []string{
 		"door/apiserver", "internal/delegated", "plugin", "simulate",
 		// CEL's variable authorizer asks one; here it is made of facts.
-		"lang/cel/admission",
+		"internal/lang/cel/admission",
 	}},
 	{"k8s.io/apiserver/pkg/authentication/authenticator", []string{"internal/delegated"}},
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "audit/stream", "internal/reflector", "report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},
 	// The dispatchers of the API server tell tracers which webhook they call.
 	{"go.opentelemetry.io", []string{"simulate"}},
 	// The structures of kinds, and what merging by them means.
-	{"sigs.k8s.io/structured-merge-diff", []string{"lang/cel/apply"}},
+	{"sigs.k8s.io/structured-merge-diff", []string{"internal/lang/cel/apply"}},
 	{"k8s.io/kubernetes", nil},
 	{"go.etcd.io", nil},
 }

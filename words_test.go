@@ -65,9 +65,9 @@ func wordsAllowed() map[string]string {
 		"CHANGELOG.md: fate":           "the deprecated JSON field",
 		"CHANGELOG.md: immune":         "a deprecated flag and field",
 		"CHANGELOG.md: spared":         "a value that was renamed",
-		"trial/trial.go: a trial":      "policies are tried on sample objects",
-		"trial/trial_test.go: a trial": "the same",
-		"policytest/access.go: immune": "a deprecated field of case files",
+		"internal/trial/trial.go: a trial":      "policies are tried on sample objects",
+		"internal/trial/trial_test.go: a trial": "the same",
+		"internal/policytest/access.go: immune": "a deprecated field of case files",
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/door/admission"
-	"github.com/usher-dev/usher/engine"
-	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/compile/guard"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/overrun"
 )
 

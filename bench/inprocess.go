@@ -12,13 +12,13 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/overrun"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/source"
 )
 

@@ -25,7 +25,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usher-dev/usher/trial/isolated"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 )
 
 func main() {

@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/usher-dev/usher/report/openreports"
+	"github.com/usher-dev/usher/internal/report/openreports"
 )
 
 func TestChartIsClean(t *testing.T) {

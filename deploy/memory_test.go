@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/internal/memory"
-	"github.com/usher-dev/usher/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 const (

@@ -90,12 +90,12 @@ func run(t *testing.T, stale string, script string, args ...string) string {
 
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
-	command := exec.Command("./concurrent.sh", "./live", "./internal/jsonpatch", "./engine")
+	command := exec.Command("./concurrent.sh", "./plugin", "./internal/jsonpatch", "./internal/engine")
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if want := "./live\n./engine\n"; string(out) != want {
+	if want := "./plugin\n./internal/engine\n"; string(out) != want {
 		t.Errorf("packages in which goroutines meet: %q, want %q, since nothing is shared in jsonpatch", out, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 //go:embed */*.yaml */cases/*.yaml

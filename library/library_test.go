@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/library"
-	"github.com/usher-dev/usher/policytest"
 )
 
 // examined are the policies of Pod Security whose coverage and mutants are examined, unless

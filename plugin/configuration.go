@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/engine"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // The kind of a [Configuration].

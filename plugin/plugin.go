@@ -29,22 +29,22 @@ import (
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/compile/guard"
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	facthttp "github.com/usher-dev/usher/fact/http"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/guard"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/overrun"
-	"github.com/usher-dev/usher/lang/worker"
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 	"github.com/usher-dev/usher/source/dir"
-	"github.com/usher-dev/usher/trial/isolated"
 )
 
 // Name is what the plugin is called on the command line and in configuration files.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/plugin"
 )
 

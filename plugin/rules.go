@@ -5,7 +5,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
 )
 
 // Rules lists what the authorization policies that l has in force allow a user, for the

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/plugin"
 	"github.com/usher-dev/usher/source/dir"
 )

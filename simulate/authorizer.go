@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // An offline authorizer authorizes by the roles and bindings of a cluster from files. It is for

@@ -22,7 +22,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // A Cluster is what an API server needs in addition to a request: webhook configurations, admission

@@ -17,9 +17,9 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/door/admission"
 	"github.com/usher-dev/usher/door/conversion"
+	"github.com/usher-dev/usher/internal/samples"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
-	"github.com/usher-dev/usher/samples"
 	"github.com/usher-dev/usher/webhook"
 )
 

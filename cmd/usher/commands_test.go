@@ -61,7 +61,7 @@ func TestJSONIsCamelCase(t *testing.T) {
 	commands := map[string][]string{
 		"usher watch":          {"--once", "--server", decisions.URL, "--ca-file", ca, "--token-file", token},
 		"usher audit":          {"-p", examples + "object-policies/policies", "-p", examples + "cel/policies", "--facts", examples + "cel/namespaces.yaml", "--what-if", examples + "cel/policies", examples + "objects"},
-		"usher check":          {"--verbose", examples + "policies", "../../policytest/testdata/own/policies"},
+		"usher check":          {"--verbose", examples + "policies", "../../internal/policytest/testdata/own/policies"},
 		"usher decide":         {"-p", examples + "policies", examples + "objects"},
 		"usher explain":        {"-p", examples + "policies", examples + "objects", "--cost"},
 		"usher simulate":       {"-p", examples + "policies", examples + "objects/pod.yaml", "--cluster-files", examples + "objects"},

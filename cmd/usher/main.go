@@ -9,7 +9,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/trial/isolated"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 )
 
 func main() {

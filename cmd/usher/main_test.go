@@ -14,7 +14,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
-	"github.com/usher-dev/usher/trial/isolated"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 )
 
 func TestMain(m *testing.M) {

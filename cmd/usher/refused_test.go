@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/compile/definition/definitiontest"
+	"github.com/usher-dev/usher/internal/compile/definition/definitiontest"
 )
 
 // TestCheckFindsWhatAPIServersRefuse: nothing that an API server or its webhook refuses passes usher

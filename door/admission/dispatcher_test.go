@@ -30,7 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/internal/lang/cue"
 )
 
 func TestMain(m *testing.M) {

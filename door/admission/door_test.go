@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/door/doortest"
+	"github.com/usher-dev/usher/internal/door/doortest"
 )
 
 func TestDoor(t *testing.T) {

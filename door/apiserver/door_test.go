@@ -18,7 +18,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/door/doortest"
+	"github.com/usher-dev/usher/internal/door/doortest"
 )
 
 func TestDoor(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // folder is where case files are. Documents of other formats in it are left out.

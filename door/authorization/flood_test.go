@@ -7,7 +7,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
-	"github.com/usher-dev/usher/door/doortest"
+	"github.com/usher-dev/usher/internal/door/doortest"
 )
 
 func TestRefusalsDoNotFillTheLog(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
-	engine "github.com/usher-dev/usher/engine/authz"
-	index "github.com/usher-dev/usher/index/authz"
-	"github.com/usher-dev/usher/rule/authz"
+	engine "github.com/usher-dev/usher/internal/engine/authz"
+	index "github.com/usher-dev/usher/internal/index/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 type stuck struct{ end chan struct{} }

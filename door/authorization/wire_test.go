@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // wireCases are of a list of HTTP requests to the authorization webhooks, with what has to be

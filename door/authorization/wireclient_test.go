@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // clientCases are of a list of answers that a webhook could give, and what an API server makes

@@ -26,12 +26,12 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/door/authorization"
-	authzengine "github.com/usher-dev/usher/engine/authz"
-	authzindex "github.com/usher-dev/usher/index/authz"
 	"github.com/usher-dev/usher/internal/clientauth"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/compile"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
+	authzindex "github.com/usher-dev/usher/internal/index/authz"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // wireSelf is the user that the server is in cases about its own identity.

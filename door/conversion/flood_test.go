@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/usher-dev/usher/door/conversion"
-	"github.com/usher-dev/usher/door/doortest"
+	"github.com/usher-dev/usher/internal/door/doortest"
 )
 
 func TestRefusalsDoNotFillTheLog(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/door/doortest"
 	"github.com/usher-dev/usher/door/transport"
+	"github.com/usher-dev/usher/internal/door/doortest"
 )
 
 func TestDoor(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/plugin"
-	"github.com/usher-dev/usher/trial/isolated"
 )
 
 func main() {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"

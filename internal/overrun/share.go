@@ -1,6 +1,6 @@
 package overrun
 
-import "github.com/usher-dev/usher/rule"
+import "github.com/usher-dev/usher/internal/rule"
 
 // A Share is what the policies of a namespace may take for a request together, and how they take turns with
 // those of others. That of the cluster's policies is zero.

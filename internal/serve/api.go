@@ -10,7 +10,7 @@ import (
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/graceful"
-	"github.com/usher-dev/usher/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 // An API configures the server's own API. It has a separate port, so that its users do not take

@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/usher-dev/usher/audit"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
-	"github.com/usher-dev/usher/audit/stream"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/audit"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/stream"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/deadline"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/report/openreports"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/report/openreports"
 )
 
 // An Audit configures the audit of the objects that exist in a cluster. The replica that writes the

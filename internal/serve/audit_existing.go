@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
-	"github.com/usher-dev/usher/audit/stream"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/stream"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Limits of what is read while the writer of a policy waits.

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A lister is an API server that lists objects.

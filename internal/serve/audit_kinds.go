@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/audit"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 )
 
 // audited returns the kinds to read, and whether only their metadata is needed: those that policies

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/observe/metrics"
 )

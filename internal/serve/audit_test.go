@@ -18,9 +18,9 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/audit/result"
-	"github.com/usher-dev/usher/compile"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/serve"
 )
 

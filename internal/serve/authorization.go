@@ -12,8 +12,8 @@ import (
 	"github.com/usher-dev/usher/internal/clientauth"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/observe/decisionlog"
-	"github.com/usher-dev/usher/observe/recent"
 )
 
 // An Authorization configures the authorization webhooks. They have a separate address, because

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/probe"
-	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/internal/report"
 )
 
 // probePurpose is the purpose from which the keys of probes are derived.

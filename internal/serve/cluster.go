@@ -11,12 +11,12 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/observe/failing"
 	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/observe/failing"
-	"github.com/usher-dev/usher/report"
-	"github.com/usher-dev/usher/rule"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 

@@ -9,11 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/lang/worker"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A Config configures a [Server]. Zero values have the documented meaning; only Policies or Cluster

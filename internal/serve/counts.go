@@ -5,7 +5,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/usher-dev/usher/internal/delegated"
-	"github.com/usher-dev/usher/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 const (

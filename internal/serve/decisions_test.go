@@ -21,8 +21,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
+	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/observe/recent"
 )
 
 func TestDecisionsAreGuarded(t *testing.T) {

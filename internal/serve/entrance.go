@@ -10,7 +10,7 @@ import (
 	"time"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // The reasons to reject callers.

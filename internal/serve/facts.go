@@ -7,7 +7,7 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // facts is where rules get what their requests do not carry: objects and what users may do from

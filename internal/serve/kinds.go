@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // kinds has the kinds of a cluster and the schemas of those that policies name.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/openapi"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/internal/kind"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 

@@ -23,7 +23,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/reload"
-	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/internal/report"
 )
 
 const (

@@ -27,8 +27,8 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/report"
 )
 
 // A bench is a cluster in which replicas prove policies. Each hears of the others what they say.

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	compileusher "github.com/usher-dev/usher/compile/usher"
+	compileusher "github.com/usher-dev/usher/internal/compile/usher"
 	"github.com/usher-dev/usher/internal/reload"
-	"github.com/usher-dev/usher/rule/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A Protection configures the protected users and the kill switch. Both are files on the server's

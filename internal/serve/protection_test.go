@@ -15,8 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule/authz"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/rule/authz"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

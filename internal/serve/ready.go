@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
 )
 
 // health responds that the process runs.

@@ -17,8 +17,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/report"
 )
 
 func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {

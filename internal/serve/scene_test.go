@@ -15,9 +15,9 @@ import (
 
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/report"
 )
 
 // A scene is what routes sees of a cluster. It is used in a bubble of synctest.

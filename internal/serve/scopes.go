@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule/authz"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // scopes knows which resources of a cluster are namespaced, from discovery, which is refreshed in

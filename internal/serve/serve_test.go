@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/serve"
 )
 

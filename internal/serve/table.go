@@ -12,8 +12,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/report"
 )
 
 // A table holds the paths that the server accepts at one time: those of the current key, those of

@@ -9,8 +9,8 @@ import (
 	"math"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/explain"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // A Trace selects the requests that are explained in the log, rule by rule. The zero value selects

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/rule"
 )
 
 func TestTracePicksRequests(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
 )
 
 const (

@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A registrar replaces the webhook configurations, the policies and the CA. It is used in a bubble

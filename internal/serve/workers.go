@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/usher-dev/usher/lang/worker"
+	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 

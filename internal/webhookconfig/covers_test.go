@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source/dir"
 )
 

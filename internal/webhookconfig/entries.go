@@ -9,7 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // An Entry is one webhook of a configuration.

@@ -20,8 +20,8 @@ import (
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A kind is served in some versions, which an API server takes for the same objects.

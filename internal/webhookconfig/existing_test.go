@@ -9,8 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
 )
 
 // existingText is a policy for pods, also for those that exist.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 const (

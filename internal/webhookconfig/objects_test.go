@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")

@@ -10,7 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // deletionTimeout is how long API servers wait before they delete a policy without an answer.

@@ -12,7 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // policyGroups are the API groups of policies, as a list in CEL.

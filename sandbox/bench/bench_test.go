@@ -15,9 +15,9 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 
 	usher "github.com/usher-dev/usher"
-	engine "github.com/usher-dev/usher/engine/authz"
-	index "github.com/usher-dev/usher/index/authz"
-	"github.com/usher-dev/usher/rule/authz"
+	engine "github.com/usher-dev/usher/internal/engine/authz"
+	index "github.com/usher-dev/usher/internal/index/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A grant lets a team do two things with one kind of objects, in every namespace.

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/door/transport"
-	"github.com/usher-dev/usher/live"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/source/dir"
-	"github.com/usher-dev/usher/trial/isolated"
 )
 
 const (

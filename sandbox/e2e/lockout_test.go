@@ -36,9 +36,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/pki"
-	"github.com/usher-dev/usher/trial/lockout"
 )
 
 // A recorder sends and awaits requests.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // TestRecordedKinds: policies are tried without a cluster by the kinds that this version of

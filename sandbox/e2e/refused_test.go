@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/usher-dev/usher/compile/definition/definitiontest"
+	"github.com/usher-dev/usher/internal/compile/definition/definitiontest"
 )
 
 // TestBadManifestsAreRefused tries on an API server what cmd/usher tries on usher check: each

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/usher-dev/usher/audit/result"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/console"
-	"github.com/usher-dev/usher/report/openreports"
+	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/sandbox/internal/usher"
 )

@@ -13,7 +13,7 @@ import (
 	psapolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/engine"
 )
 
 // controls are the policies for checks, by level of the pack.

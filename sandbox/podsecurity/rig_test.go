@@ -19,10 +19,10 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/library"
 )
 

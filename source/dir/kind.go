@@ -10,7 +10,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // kindHint says which kind of policy may be meant by one that does not exist: the same one in

@@ -20,8 +20,8 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/internal/rule/authz"
 	"github.com/usher-dev/usher/internal/webhookconfig/credential"
-	"github.com/usher-dev/usher/rule/authz"
 )
 
 // Options say where the webhooks are and what an API server shows them. Only Server is

@@ -22,11 +22,11 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 	webhookconfig "github.com/usher-dev/usher/internal/webhookconfig/authz"
 	"github.com/usher-dev/usher/internal/webhookconfig/credential"
-	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/authz"
 )
 
 // compiled are the rules of policies whose specs are given.

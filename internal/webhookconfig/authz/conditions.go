@@ -6,7 +6,7 @@ import (
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
-	"github.com/usher-dev/usher/rule/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // Limits of the generated conditions. Above them conditions are less precise, until nothing is

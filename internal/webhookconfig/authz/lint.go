@@ -11,8 +11,8 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/rule/authz"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A Lint is what an AuthorizationConfiguration is compared with.

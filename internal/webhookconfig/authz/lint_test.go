@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/usher-dev/usher/internal/rule"
 	webhookconfig "github.com/usher-dev/usher/internal/webhookconfig/authz"
-	"github.com/usher-dev/usher/rule"
 )
 
 const good = `apiVersion: apiserver.config.k8s.io/v1

@@ -15,7 +15,7 @@ import (
 	"k8s.io/component-base/cli"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 
-	"github.com/usher-dev/usher/trial/isolated"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 )
 
 func main() {

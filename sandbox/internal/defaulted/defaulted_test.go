@@ -13,8 +13,8 @@ var update = flag.Bool("update", false, "write the objects")
 // TestObjects: the objects that policies are tried on are those of this version of Kubernetes.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	const file = "../../../trial/minimal.jsonl"
-	seeds, err := os.ReadFile("../../../trial/seeds.yaml")
+	const file = "../../../internal/trial/minimal.jsonl"
+	seeds, err := os.ReadFile("../../../internal/trial/seeds.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
-	authzengine "github.com/usher-dev/usher/engine/authz"
 	"github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/rule/authz"
-	simulate "github.com/usher-dev/usher/simulate/authz"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
+	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 type canIFlags struct {

@@ -7,8 +7,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	authzengine "github.com/usher-dev/usher/engine/authz"
-	"github.com/usher-dev/usher/rule/authz"
+	authzengine "github.com/usher-dev/usher/internal/engine/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 // A canIReport is the answer, with everything that it depends on.

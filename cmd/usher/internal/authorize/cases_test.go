@@ -6,15 +6,15 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/authorize"
-	"github.com/usher-dev/usher/door/doortest"
-	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/door/doortest"
+	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // TestAccessThroughCanI asks usher authz can-i about every case of authorization policies.
 func TestAccessThroughCanI(t *testing.T) {
 	t.Parallel()
-	tests, err := policytest.Tests("../../../../policytest/testdata/authz")
+	tests, err := policytest.Tests("../../../../internal/policytest/testdata/authz")
 	if err != nil {
 		t.Fatal(err)
 	}

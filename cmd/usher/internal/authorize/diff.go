@@ -13,7 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
-	"github.com/usher-dev/usher/rule/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
 func newAuthzDiff(s cli.Streams) *cobra.Command {

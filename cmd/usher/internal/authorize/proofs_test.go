@@ -25,12 +25,12 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/authorize"
-	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/report"
 )
 
 var grants = schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: "authorizationpolicies"}

@@ -12,8 +12,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
-	"github.com/usher-dev/usher/rule/authz"
-	simulate "github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
+	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // describeUser describes the user in one line.

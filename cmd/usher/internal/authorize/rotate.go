@@ -17,8 +17,8 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/report"
 )
 
 func newRotateProofKey(s cli.Streams) *cobra.Command {

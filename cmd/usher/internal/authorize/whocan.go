@@ -15,8 +15,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
-	"github.com/usher-dev/usher/rule/authz"
-	simulate "github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/rule/authz"
+	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 func newWhoCan(s cli.Streams) *cobra.Command {

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // NearResource returns the resource that is meant by the name of a kind, or by one that is misspelled;

@@ -11,8 +11,8 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig/credential"
-	"github.com/usher-dev/usher/rule"
 )
 
 // The usage of flags of commands that write configuration for API servers.

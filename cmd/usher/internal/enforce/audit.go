@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/report/openreports"
 )
 
 // auditFlags configure the audit of objects that exist.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/usher-dev/usher/trial/isolated"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 )
 
 // TestMain lets the evaluator of CUE run in processes of its own.

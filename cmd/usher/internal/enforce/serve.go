@@ -19,10 +19,10 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/engine"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/lang/worker"
-	"github.com/usher-dev/usher/rule"
 )
 
 // protectedUsersFlag names the file of the protected users.

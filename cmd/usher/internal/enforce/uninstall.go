@@ -19,10 +19,10 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/report"
-	"github.com/usher-dev/usher/report/openreports"
 )
 
 type uninstallFlags struct {

@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
-	"github.com/usher-dev/usher/report"
+	"github.com/usher-dev/usher/internal/report"
 )
 
 func installed(manager string) []runtime.Object {

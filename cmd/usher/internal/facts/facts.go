@@ -12,7 +12,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // Flags are the flags that say where facts come from.

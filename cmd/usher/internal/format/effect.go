@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
 )
 

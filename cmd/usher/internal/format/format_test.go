@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/format/formattest"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
 )
 

@@ -10,9 +10,9 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
 )
 

@@ -18,18 +18,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/serve"
-	"github.com/usher-dev/usher/kind"
 )
 
 const (

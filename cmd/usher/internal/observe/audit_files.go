@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	factobject "github.com/usher-dev/usher/fact/object"
-	"github.com/usher-dev/usher/kind"
+	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/kind"
 )
 
 // auditFiles judges the objects in files.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/judge"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/result"
 )
 
 // An object is one object to judge, and where it comes from.

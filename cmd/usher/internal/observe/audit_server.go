@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/audit/result"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
 	"github.com/usher-dev/usher/internal/delegated"
 )

@@ -19,7 +19,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
 	"github.com/usher-dev/usher/internal/delegated"
-	"github.com/usher-dev/usher/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/observe/recent"
 )
 
 // shownPolicies is how many policies a line names.

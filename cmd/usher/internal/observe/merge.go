@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
-	"github.com/usher-dev/usher/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/recent"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/replica"
+	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/observe/recent"
 )
 
 type watchFlags struct {

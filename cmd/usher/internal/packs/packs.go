@@ -16,8 +16,8 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
-	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source/dir"
 )
 

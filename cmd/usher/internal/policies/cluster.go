@@ -16,8 +16,8 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/source"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
-	"github.com/usher-dev/usher/rule"
 )
 
 // A Compiler compiles policies, each within a time. One that takes longer has a problem that says so.

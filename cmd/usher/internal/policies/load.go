@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
-	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/rule"
 	"github.com/usher-dev/usher/source"
 	"github.com/usher-dev/usher/source/dir"
 )

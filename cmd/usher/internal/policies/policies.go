@@ -12,14 +12,14 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/compile/guard"
-	"github.com/usher-dev/usher/engine"
 	"github.com/usher-dev/usher/fact"
 	facthttp "github.com/usher-dev/usher/fact/http"
-	"github.com/usher-dev/usher/index"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/compile/guard"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // A Set is policies without errors, compiled.

@@ -8,16 +8,16 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/try"
-	"github.com/usher-dev/usher/door/doortest"
 	doors "github.com/usher-dev/usher/internal/answer"
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/door/doortest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // TestCorpusThroughDecide asks usher decide about every case of the corpus: what it prints
 // is what the policies decide.
 func TestCorpusThroughDecide(t *testing.T) {
 	t.Parallel()
-	cases, err := policytest.Load("../../../../policytest/testdata/kinitiras", "../../../../policytest/testdata/semantics", "../../../../examples/cases")
+	cases, err := policytest.Load("../../../../internal/policytest/testdata/kinitiras", "../../../../internal/policytest/testdata/semantics", "../../../../examples/cases")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/policytest"
 )
 
 // caseOutput is the output that is a file of cases for usher test.

@@ -16,8 +16,8 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 type exemptFlags struct {

@@ -13,7 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/user"
 	"github.com/usher-dev/usher/internal/podtemplate"
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // hashLabel is the label of ReplicaSets of a Deployment, and of their pods, with the hash that the

@@ -15,12 +15,12 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/explain"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
-	"github.com/usher-dev/usher/live"
-	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/explain"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 type explainFlags struct {

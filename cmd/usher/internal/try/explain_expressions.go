@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // maxText is the length to which expressions are cut.

@@ -10,7 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/explain"
+	"github.com/usher-dev/usher/internal/explain"
 	"github.com/usher-dev/usher/internal/printable"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/podtemplate"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // add adds what the policies say about one object.

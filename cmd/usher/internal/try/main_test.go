@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/usher-dev/usher/lang/cue"
+	"github.com/usher-dev/usher/internal/lang/cue"
 )
 
 // TestMain lets the evaluator of CUE run in processes of its own.

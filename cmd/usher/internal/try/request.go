@@ -12,7 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
-	"github.com/usher-dev/usher/policytest"
+	"github.com/usher-dev/usher/internal/policytest"
 )
 
 // A Question is a request of the mutating phase, with the file of its object.

@@ -18,9 +18,9 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/policytest"
-	"github.com/usher-dev/usher/simulate/authz"
+	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
 // Test returns usher test.

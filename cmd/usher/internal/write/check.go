@@ -15,15 +15,15 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/source"
-	"github.com/usher-dev/usher/trial"
-	"github.com/usher-dev/usher/trial/lockout"
 )
 
 type checkFlags struct {

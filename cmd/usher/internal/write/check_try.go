@@ -10,10 +10,10 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/stall"
-	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/internal/trial"
 )
 
 // longestTrial limits the time to try a policy. One that takes longer is tried once more after all others,

@@ -11,9 +11,9 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/usher/internal/write"
-	"github.com/usher-dev/usher/compile"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/trial"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/trial"
 )
 
 // TestWhatIsCutIsTriedAgain: a policy for which there was no time, as on a machine that is busy, is tried

@@ -17,9 +17,9 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/convert"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/convert"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 func targetNames() []string { return []string{string(convert.Validating), string(convert.Mutating)} }

@@ -11,10 +11,10 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/compile"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/internal/webhookconfig"
-	"github.com/usher-dev/usher/rule"
-	"github.com/usher-dev/usher/trial/lockout"
 )
 
 // A lockoutFlag says whether to try policies on the requests without which a cluster cannot recover, and how

@@ -14,10 +14,10 @@ import (
 	usher "github.com/usher-dev/usher"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/compile"
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/kind"
-	"github.com/usher-dev/usher/rule"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
 )
 
 // A readsReport says what policies read besides requests, and the rights that this needs.

@@ -16,10 +16,10 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/compile/guard"
+	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/policytest"
 	"github.com/usher-dev/usher/internal/printable"
-	"github.com/usher-dev/usher/policytest"
 )
 
 type renderFlags struct {

@@ -1,0 +1,136 @@
+package guard_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile/guard"
+)
+
+const labelling = `{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: OverridePolicy, metadata: {name: p, namespace: shop}, spec: {
+	resourceSelectors: [{apiVersion: v1, kind: Pod}], overrideRules: [{overriders: {plaintext: [{op: add, path: /metadata/labels/a, value: b}]}}]}}`
+
+// suspended is an object that is suspended, in the way of its kind.
+func suspended(tree map[string]any, yes bool) map[string]any {
+	o := unstructured.Unstructured{Object: tree}
+	o = *o.DeepCopy()
+	if o.GetKind() != "OverridePolicy" {
+		return with(o.Object, map[string]any{"spec.suspend": yes})
+	}
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations["usher.dev/suspend"] = "true"
+	if !yes {
+		delete(annotations, "usher.dev/suspend")
+	}
+	o.SetAnnotations(annotations)
+	return o.Object
+}
+
+// TestSuspendingNeedsNoRights: who may write policies may suspend one. Only who has the rights of the
+// policy puts it into force again, and a proof that was made while it was suspended is not one then.
+func TestSuspendingNeedsNoRights(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{grant, labelling} {
+		p := newProving(t)
+		stored, message := p.put("admin", nil, object(t, text))
+		if stored == nil {
+			t.Fatal(message)
+		}
+		off, message := p.put("mallory", stored, suspended(stored, true))
+		if off == nil {
+			t.Fatalf("suspending is refused: %s", message)
+		}
+		if on, _ := p.put("mallory", off, suspended(off, false)); on != nil {
+			t.Error("who may nothing puts it into force again")
+		}
+		if p.state(suspended(off, false)) == api.Proven {
+			t.Error("the proof of the suspended policy proves the one in force")
+		}
+		on, message := p.put("admin", off, suspended(off, false))
+		if on == nil {
+			t.Fatalf("who has the rights cannot put it into force: %s", message)
+		}
+		if got := p.state(on); got != api.Proven {
+			t.Errorf("in force again, it is %s", got)
+		}
+	}
+}
+
+// TestWhoSuspended: the annotation that says who has suspended a policy is Usher's.
+func TestWhoSuspended(t *testing.T) {
+	t.Parallel()
+	g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{Now: func() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }})
+	p := newProving(t)
+	p.guard = g
+	who := func(tree map[string]any) string {
+		return (&unstructured.Unstructured{Object: tree}).GetAnnotations()["usher.dev/suspended"]
+	}
+	forged := func(tree map[string]any, by string) map[string]any {
+		o := unstructured.Unstructured{Object: tree}
+		o = *o.DeepCopy()
+		annotations := o.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations["usher.dev/suspended"] = by
+		o.SetAnnotations(annotations)
+		return o.Object
+	}
+	active := object(t, grant)
+	const jane = "jane at 2030-01-02T03:04:05Z"
+	var stored map[string]any
+	for _, step := range []struct {
+		reason, user string
+		written      map[string]any
+		want         string
+	}{
+		{"a policy in force has none", "jane", active, ""},
+		{"nor if somebody writes one", "jane", forged(active, "mallory"), ""},
+		{"who suspends it is recorded", "jane", forged(suspended(active, true), "mallory"), jane},
+		{"and stays, whoever writes it again", "mallory", suspended(active, true), jane},
+		{"or changes only the annotation", "mallory", forged(suspended(active, true), "jim"), jane},
+		{"until it is in force again", "mallory", forged(suspended(active, false), jane), ""},
+	} {
+		got, message := p.put(step.user, stored, step.written)
+		if got == nil {
+			t.Fatalf("%s: refused: %s", step.reason, message)
+		}
+		if who(got) != step.want {
+			t.Errorf("%s: got %q, want %q", step.reason, who(got), step.want)
+		}
+		stored = got
+	}
+}
+
+// TestPoliciesWithErrorsCanBeSuspended: a stored policy that a newer version refuses can be turned off.
+func TestPoliciesWithErrorsCanBeSuspended(t *testing.T) {
+	t.Parallel()
+	g := guard.Wrap(usher.DeciderFunc(allow), guard.Options{})
+	const broken = "{effect: Deny, subjects: [{users: [jane]}], when: [{cel: 'nonsense('}], rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]"
+	old := write(t, "ClusterAuthorizationPolicy", broken+"}")
+	for _, test := range []struct {
+		reason, spec string
+		denied       bool
+	}{
+		{"in force", broken + ", message: m}", true},
+		{"suspended", broken + ", suspend: true}", false},
+	} {
+		r := write(t, "ClusterAuthorizationPolicy", test.spec)
+		r.Operation, r.OldObject = usher.Update, old.Object
+		d, err := g.Decide(t.Context(), r)
+		if err != nil || (d.Verdict == usher.Deny) != test.denied {
+			t.Errorf("%s: %s %q, %v", test.reason, d.Verdict, d.Message, err)
+		}
+		if warnings := strings.Join(d.Warnings, "\n"); !test.denied && (!strings.Contains(warnings, "the policy is suspended") || !strings.Contains(warnings, "when[0]")) {
+			t.Errorf("%s: the warnings do not say that it is suspended, and what is wrong: %s", test.reason, warnings)
+		}
+	}
+}

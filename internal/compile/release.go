@@ -1,0 +1,61 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// introduced returns the minor version of Kubernetes that first serves admission policies in a
+// version of their group, 0 if all that are known do.
+func introduced(kind, version string) int {
+	switch kind {
+	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		if version == "v1" {
+			return 30
+		}
+	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
+		return map[string]int{"v1alpha1": 32, "v1beta1": 34, "v1": 36}[version]
+	}
+	return 0
+}
+
+// lacking says what a release of Kubernetes lacks that an admission policy uses. Functions are errors;
+// the kind is not, since Usher can enforce policies for an API server that has none.
+func (c *Compiled) lacking(r rule.Release) []rule.Problem {
+	if r == (rule.Release{}) {
+		return nil
+	}
+	var problems []rule.Problem
+	of := c.Policy.Object.GetObjectKind().GroupVersionKind()
+	if since := introduced(c.Ref.Kind, of.Version); r.Minor() < since {
+		problems = append(problems, rule.Problem{
+			Severity: rule.Warning, Field: "apiVersion", What: fmt.Sprintf("API servers of Kubernetes %s have no %s in %s: it needs Kubernetes 1.%d", r, of.Kind, of.GroupVersion(), since),
+			Do: "let Usher enforce it, or write an older version",
+		})
+	}
+	var portability admission.Portability
+	for _, e := range c.expressions() {
+		what, first, err := portability.Lacks(r, e.Text)
+		switch {
+		case err != nil:
+			problems = append(problems, rule.Problem{Severity: rule.Error, Field: e.Field, What: err.Error(), Do: "report this as a defect"})
+		case what != "":
+			problems = append(problems, rule.Problem{
+				Severity: rule.Error, Field: e.Field, What: fmt.Sprintf("needs Kubernetes %s because of %s, and the policy is for %s", first, what, r),
+				Do: "do without it, or give the version of the cluster with --kube-version",
+			})
+		}
+	}
+	return problems
+}
+
+// expressions returns the expressions of an admission policy.
+func (c *Compiled) expressions() []typecheck.Expression {
+	if typed := c.Typed(); typed != nil {
+		return typed.Expressions()
+	}
+	return nil
+}

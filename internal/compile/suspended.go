@@ -1,0 +1,66 @@
+package compile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// mostWho limits what is repeated of the annotation, in bytes: anybody may write it while Usher is not
+// asked.
+const mostWho = 300
+
+// Suspended returns the sentence that says of a policy that it is suspended, and by whom if that is
+// known; empty if it is not suspended.
+func Suspended(policy api.Object) string {
+	if policy == nil || !api.Suspended(policy) {
+		return ""
+	}
+	what, effect := "the policy", "decides"
+	if kind, _ := api.KindOf(policy); kind.Exempts {
+		what, effect = "the exemption", "exempts"
+	}
+	by := ""
+	if who := strings.Join(strings.Fields(policy.GetAnnotations()[api.AnnotationSuspended]), " "); who != "" {
+		if len(who) > mostWho {
+			who = strings.ToValidUTF8(who[:mostWho], "") + "…"
+		}
+		by = " by " + who
+	}
+	return fmt.Sprintf("%s is suspended%s: it %s nothing", what, by, effect)
+}
+
+// suspended leaves nothing of a policy that is suspended, with a warning: it must not look as if it
+// decided something. It warns as well of an annotation that does not suspend the policy.
+func (c *Compiled) suspended() []rule.Problem {
+	if c.Policy.Object == nil {
+		return nil
+	}
+	field, annotation := api.SuspendField(c.Policy.Object), api.AnnotationSuspend
+	if what := Suspended(c.Policy.Object); what != "" {
+		c.clear()
+		do := "set it to false to put it into force again"
+		if field != "spec.suspend" {
+			do = "remove the annotation to put it into force again"
+		}
+		return []rule.Problem{{Severity: rule.Warning, Field: field, What: what, Do: do}}
+	}
+	value, ok := c.Policy.Object.GetAnnotations()[annotation]
+	kind, _ := api.KindOf(c.Policy.Object)
+	p := rule.Problem{Severity: rule.Mistake, Field: "metadata.annotations[" + annotation + "]"}
+	switch {
+	case !ok:
+		return nil
+	case kind.Foreign:
+		p.What, p.Do = "a policy of Kubernetes is not suspended by it", "delete its bindings"
+	case field == "spec.suspend":
+		p.What, p.Do = "it suspends policies of kinitiras, and not this one", "set spec.suspend"
+	case value == "false":
+		return nil
+	default:
+		p.What, p.Do = fmt.Sprintf("%q does not suspend the policy, which is in force", value), `write "true" to suspend it, or remove the annotation`
+	}
+	return []rule.Problem{p}
+}

@@ -1,0 +1,218 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+)
+
+// A Comparison says how both forms of a policy decide generated requests.
+type Comparison struct {
+	// Requests were decided by both, and Effective is how many of them the policy denied, changed or
+	// warned of.
+	Requests, Effective int
+	// Difference is the first request that they decide differently; nil if there is none.
+	Difference *Difference
+}
+
+// A Difference is a request that two forms of a policy decide differently.
+type Difference struct {
+	Request *usher.Request
+	// Was and Is say what From and To decide.
+	Was, Is string
+}
+
+// Error describes the request, with its object, and both decisions.
+func (d *Difference) Error() string {
+	subject := d.Request.Object
+	if subject == nil {
+		subject = d.Request.OldObject
+	}
+	raw, err := subject.Raw()
+	if err != nil {
+		raw = []byte(err.Error())
+	}
+	return fmt.Sprintf("both forms decide differently: %s of this object by %s was %q and is %q:\n%s", d.Request.Operation, d.Request.User.Name, d.Was, d.Is, raw)
+}
+
+// Compare decides generated requests by both forms of a policy. Objects are in the cluster, such as
+// params. An error means that one of the forms does not compile.
+func Compare(ctx context.Context, c *Conversion, objects []map[string]any, kinds *kind.Set) (Comparison, error) {
+	world := worldOf(c, objects)
+	was, err := world.decider(ctx, c.From)
+	if err != nil {
+		return Comparison{}, err
+	}
+	is, err := world.decider(ctx, c.To)
+	if err != nil {
+		return Comparison{}, err
+	}
+	var result Comparison
+	for i, sample := range c.samples(ctx, kinds, world.constants()) {
+		for _, r := range world.requests(i, sample) {
+			before, err := decide(ctx, was, r)
+			if err != nil {
+				return result, err
+			}
+			after, err := decide(ctx, is, r)
+			if err != nil {
+				return result, err
+			}
+			result.Requests++
+			if before.effective {
+				result.Effective++
+			}
+			if before != after {
+				result.Difference = reduce(ctx, was, is, r, before, after)
+				return result, nil
+			}
+		}
+	}
+	return result, nil
+}
+
+// samples returns those of the policy in its old form: both forms have the same expressions.
+func (c *Conversion) samples(ctx context.Context, kinds *kind.Set, constants []any) []*usher.Request {
+	var all []*usher.Request
+	for _, o := range c.From {
+		compiled := compile.Options{}.Policy(ctx, api.Policy{Object: o})
+		if typed := compiled.Typed(); typed != nil {
+			all = append(all, trial.Samples(kinds, typed, api.Spec(o), constants...)...)
+		}
+	}
+	return all
+}
+
+// A verdict is what one form of a policy does with a request.
+type verdict struct {
+	// said are the verdicts of both phases and the validations that fail; changed is the object as
+	// JSON, empty if it stays as it is.
+	said, changed string
+	// effective says that the request is not simply allowed.
+	effective bool
+}
+
+// String is the verdict for users.
+func (v verdict) String() string {
+	if v.changed == "" {
+		return v.said
+	}
+	return v.said + ", changed to " + v.changed
+}
+
+// decide returns what a decider says in both phases.
+func decide(ctx context.Context, decider usher.Decider, r *usher.Request) (verdict, error) {
+	q := *r
+	q.Phase = usher.Mutate
+	mutated, err := decider.Decide(ctx, &q)
+	if err != nil {
+		return verdict{}, fmt.Errorf("decide a sample: %w", err)
+	}
+	q.Phase = usher.Validate
+	validated, err := decider.Decide(ctx, &q)
+	if err != nil {
+		return verdict{}, fmt.Errorf("decide a sample: %w", err)
+	}
+	v := verdict{said: string(validated.Verdict)}
+	if mutated.Verdict == usher.Deny {
+		v.said = string(mutated.Verdict)
+	}
+	checks := said(&validated)
+	v.said += checks
+	if v.changed, err = changed(r.Object, mutated.Patch); err != nil {
+		return verdict{}, err
+	}
+	v.effective = strings.HasPrefix(v.said, string(usher.Deny)) || checks != "" || v.changed != ""
+	return v, nil
+}
+
+// changed returns a patched object as JSON, or "" if the patch changes nothing.
+func changed(object *usher.Object, patch usher.Patch) (string, error) {
+	tree, err := object.Tree()
+	if err != nil {
+		return "", fmt.Errorf("decode a sample: %w", err)
+	}
+	patched, _, err := jsonpatch.Apply(tree, patch)
+	if err != nil {
+		return "", fmt.Errorf("apply a patch to a sample: %w", err)
+	}
+	if reflect.DeepEqual(tree, patched) {
+		return "", nil
+	}
+	raw, err := json.Marshal(patched)
+	if err != nil {
+		return "", fmt.Errorf("encode a sample: %w", err)
+	}
+	return string(raw), nil
+}
+
+// said returns what follows from which validations, and the audit annotations, in an order that does
+// not depend on bindings.
+func said(d *usher.Decision) string {
+	actions := map[string]map[string]bool{}
+	for i := range d.Findings {
+		for _, c := range d.Findings[i].Checks {
+			key := c.Name + ": " + c.Message
+			switch {
+			case c.Failed:
+				// A condition that fails is reported as a validation by one of the kinds.
+				key = c.Message
+			case !strings.HasPrefix(c.Name, "spec.validations"):
+				continue
+			}
+			if actions[key] == nil {
+				actions[key] = map[string]bool{}
+			}
+			for _, a := range c.Actions {
+				actions[key][string(a)] = true
+			}
+		}
+	}
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(actions)) {
+		if actions[key][string(usher.ActDeny)] {
+			// A user who is denied is not warned of the same.
+			delete(actions[key], string(usher.ActWarn))
+		}
+		fmt.Fprintf(&text, ", %s by %s", strings.Join(slices.Sorted(maps.Keys(actions[key])), " and "), key)
+	}
+	return text.String()
+}
+
+// decider returns a decider for policies alone. Its authorizer says yes to some questions.
+func (w *world) decider(ctx context.Context, policies []api.Object) (*engine.Engine, error) {
+	read := make([]api.Policy, len(policies))
+	for i := range policies {
+		read[i] = api.Policy{Object: policies[i]}
+	}
+	rules, problems := compile.Options{}.Policies(ctx, read)
+	if errs := rule.Errors(problems); len(errs) > 0 {
+		return nil, fmt.Errorf("compile %s: %s", errs[0].Policy, strings.TrimPrefix(errs[0].Field+": "+errs[0].What, ": "))
+	}
+	some := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {
+		h := fnv.New32a()
+		_, _ = fmt.Fprint(h, r.User.Name, r.Resource, r.Namespace, r.Name, *r.Access)
+		return usher.Decision{Verdict: []usher.Verdict{usher.NoOpinion, usher.Allow}[h.Sum32()%2]}, nil
+	})
+	facts := fact.Route(object.FromTrees(w.objects), nil, fact.Access(some))
+	// A busy machine makes no difference.
+	return engine.New(index.New(rules), facts, engine.Options{RuleTimeout: time.Minute}), nil
+}

@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/breaker"
+	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// errNotInspected is the error of an inspection of a request for which a policy took too long.
+var errNotInspected = errors.New("the objects that exist were not judged: evaluating the request took too long")
+
+// program runs the program of the step at work, or returns what it has said in the attempt before.
+func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
+	at, r := a.attempt, a.request
+	if at.inline {
+		out, err := run(a.step.Program, a.frame)
+		a.turn.End()
+		return out, a.overrun(ctx, err)
+	}
+	if out, err, known := at.next(a.step); known {
+		return out, err
+	}
+	watch := a.engine.options.Overruns
+	retry, err := watch.Allow(a.rule.Policy, a.rule.Name, r.User.Name, r.Namespace)
+	if err != nil {
+		return a.unrun(err)
+	}
+	if at.careful {
+		return a.careful(ctx, retry)
+	}
+	at.start(a.rule, a.step, a.frame.ctx.At, retry, a.turn)
+	out, err := run(a.step.Program, a.frame)
+	a.turn.End()
+	err = a.overrun(ctx, err)
+	at.end(&out, err)
+	if retry != nil {
+		watch.Ended(a.rule.Policy, a.rule.Name, r.User.Name, r.Namespace, retry)
+	}
+	return out, err
+}
+
+// unrun is the outcome of a rule that must not run: it fails, unless it is not for the request.
+func (a *ruleRun) unrun(why error) (out rule.Outcome, err error) {
+	defer catch(&err)
+	if s, ok := a.step.Program.(rule.Skipper); ok {
+		if out.Skipped, err = s.Skips(&a.frame.input); err != nil || out.Skipped != "" {
+			return out, err
+		}
+	}
+	return rule.Outcome{}, fmt.Errorf("not run: %w", why)
+}
+
+// run runs a program. It turns a panic into an error.
+func run(p rule.Program, f *frame) (out rule.Outcome, err error) {
+	defer catch(&err)
+	return p.Run(&f.ctx, &f.input)
+}
+
+// careful runs the program of the step at work on a goroutine that can be left.
+func (a *ruleRun) careful(ctx context.Context, t breaker.Retry) (rule.Outcome, error) {
+	if overdue(ctx) {
+		return rule.Outcome{}, a.attempt.overdue(ctx, nil)
+	}
+	// The memo is that of the program alone: it may go on using it.
+	var said struct {
+		out rule.Outcome
+		err error
+	}
+	own := a.frame
+	own.input.Memo = &rule.Memo{}
+	program := a.step.Program
+	g := a.engine.options.Overruns.Go(func() { said.out, said.err = run(program, own) })
+	due := own.ctx.At.Add(ruleGrace)
+	if at, ok := ctx.Deadline(); ok && at.Add(requestGrace).Before(due) {
+		due = at.Add(requestGrace)
+	}
+	if !g.Wait(time.Until(due)) {
+		at, _ := own.ctx.Deadline()
+		g.Leave(a.late(at, t))
+		a.turn.Leave()
+		return rule.Outcome{}, a.overrun(ctx, context.DeadlineExceeded)
+	}
+	a.turn.End()
+	if t != nil {
+		a.engine.options.Overruns.Ended(a.rule.Policy, a.rule.Name, a.request.User.Name, a.request.Namespace, t)
+	}
+	return said.out, a.overrun(ctx, said.err)
+}
+
+// late describes the rule that is left.
+func (a *ruleRun) late(due time.Time, t breaker.Retry) overrun.Overrun {
+	return overrun.Overrun{
+		Policy: a.rule.Policy, Rule: a.rule.Name, User: a.request.User.Name, Namespace: a.request.Namespace, Due: due, Retry: t,
+	}
+}
+
+// overrun returns the error of a program, which says so if its time is over.
+func (a *ruleRun) overrun(ctx context.Context, err error) error {
+	switch {
+	case err == nil || isMissing(err):
+		return err
+	case overdue(ctx):
+		return a.attempt.overdue(ctx, err)
+	case a.frame.ctx.Err() != nil && ctx.Err() == nil:
+		return &OverrunError{Limit: a.engine.options.RuleTimeout, Err: err}
+	}
+	return err
+}
+
+// lookUp resolves a fact. In a second attempt it does not wait for a resolver that goes on after the
+// request's time.
+func (a *ruleRun) lookUp(ctx context.Context, ref fact.Ref) (any, error) {
+	resolver := a.engine.resolver
+	if !a.attempt.careful {
+		a.attempt.start(a.rule, nil, time.Time{}, nil, nil)
+		return resolver.Resolve(ctx, ref)
+	}
+	at, limited := ctx.Deadline()
+	if !limited {
+		return resolver.Resolve(ctx, ref)
+	}
+	var found struct {
+		value any
+		err   error
+	}
+	g := a.engine.options.Overruns.Go(func() { found.value, found.err = resolver.Resolve(ctx, ref) })
+	if !g.Wait(time.Until(at.Add(requestGrace))) {
+		g.Leave(a.late(at, nil))
+		return nil, context.DeadlineExceeded
+	}
+	return found.value, found.err
+}
+
+// ended reports whether the time of the request is over, or nobody waits for a decision. What rules are
+// known to have said was said in time.
+func (d *evaluation) ended(ctx context.Context) bool { return !d.attempt.repeats() && ctx.Err() != nil }
+
+// unreached is the finding of a rule that is not run, since ctx has ended. The error is that of ctx if
+// there is no decision.
+func (d *evaluation) unreached(ctx context.Context, r *rule.Rule) (result, usher.Finding, error) {
+	finding := usher.Finding{Policy: r.Policy, Rule: r.Name, Outcome: usher.Failed, Ignored: d.ignores(r)}
+	if d.workload != nil {
+		finding.PodOf = d.workload.String()
+	}
+	if overdue(ctx) {
+		finding.Err = d.attempt.overdue(ctx, rule.ErrUnreached)
+		return result{}, finding, nil
+	}
+	finding.Err = ended(ctx, r)
+	return result{}, finding, finding.Err
+}

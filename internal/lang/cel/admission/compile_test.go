@@ -1,0 +1,52 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
+)
+
+func TestPanicsOfTheCompilerAreProblems(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"[?object.spec] == []", "{?'a': object.spec} == {}"} {
+		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: text}, {Expression: "nothing"}}})
+		if len(problems) != 2 || problems[0].Field != "spec.validations[0].expression" || !strings.Contains(problems[1].What, "undeclared reference") {
+			t.Errorf("%s: %v", text, problems)
+		}
+	}
+}
+
+// TestMisspelledFunctions are told with the function that is meant, macros and methods too.
+func TestMisspelledFunctions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ expression, do string }{
+		{"object.metadata.name.startWith('a')", "did you mean startsWith?"},
+		{"object.spec.containers.al(c, c.name != '')", "did you mean all?"},
+		{"quantitiy('1') == quantity('1')", "did you mean quantity?"},
+		{"frobnicate(object)", "see docs/cel.md for the functions that there are"},
+		{strings.Repeat("startsWith", 1000) + "(object)", "see docs/cel.md for the functions that there are"},
+	} {
+		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: test.expression}}})
+		if len(problems) == 0 {
+			t.Errorf("%.50s: no problem", test.expression)
+			continue
+		}
+		if p := problems[0]; !strings.Contains(p.What, "undeclared reference") || p.Do != test.do {
+			t.Errorf("%.50s: %.200s: %s", test.expression, p.What, p.Do)
+		}
+	}
+}
+
+func TestOptionalsWithoutOrValue(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{
+		"object.metadata.?labels.?app == 'web'", "object.metadata.?labels.?app.startsWith('a')", "!object.spec.?hostNetwork", "object.spec.?hostNetwork",
+		"object.spec.?a && true", "size(object.spec.?a) > 1", "object.spec.?containers.all(c, true)", "'a' in object.spec.?list",
+	} {
+		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		if len(problems) != 1 || problems[0].Do != admission.AdviceForOptional {
+			t.Errorf("%s: %v", expression, problems)
+		}
+	}
+}

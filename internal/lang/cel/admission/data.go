@@ -1,0 +1,193 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/lang/cel"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A Data is a value that expressions read as data.NAME.
+type Data struct {
+	Name string
+	// NameExpression, unless empty, makes the name of the object. It sees object, oldObject, request
+	// and namespaceObject, and nothing that has itself been read for the policy.
+	NameExpression string
+	// Whole says that Load reads the object of the request, and DependsOn on what else its value
+	// depends.
+	Whole     bool
+	DependsOn rule.Dependencies
+	// Load returns the value for a request. The name is the value of NameExpression; it may be empty,
+	// and otherwise is one that objects can have. The error is [*fact.Missing], or that of the fact.
+	Load func(in *Input, name string) (any, error)
+}
+
+// field is the path of the nameExpression of source i.
+func (d *Data) field(i int) string { return fmt.Sprintf("spec.data[%d].object.%s", i, nameExpression) }
+
+const nameExpression = "nameExpression"
+
+// longestName is how long the name of an object may be.
+const longestName = 253
+
+// data compiles the name expressions of p, and declares the variable data.
+func (c *compilation) data(p *Program) {
+	if !c.declared.data {
+		return
+	}
+	sources := map[string]cel.Measure{}
+	for i := range p.source.Data {
+		d := &p.source.Data[i]
+		var compiled expression
+		if d.NameExpression != "" {
+			before := c.declared
+			c.declared = declared{}
+			compiled, _ = c.compile(d.field(i), d.NameExpression, types.StringType, types.DynType)
+			c.declared = before
+		}
+		p.data = append(p.data, compiled)
+		p.names = append(p.names, d.Name)
+		sources[d.Name] = cel.Input()
+	}
+	for _, name := range p.names {
+		c.environments.data.Fields[name] = required(name, apiservercel.DynType)
+	}
+	// Each source is read as a whole at most, and all of them count as what is read.
+	c.measures[dataName] = cel.Fields(sources)
+	c.into(&c.limits.variables)
+}
+
+// A datum is a source of data that has been read for a request.
+type datum struct {
+	known bool
+	value any
+	err   error
+}
+
+// dataView is the variable data. A source is read when an expression selects it.
+func (a *activation) dataView() *cel.Record {
+	return &cel.Record{Names: a.program.names, Field: func(name string) (any, bool) {
+		i := a.program.source.indexOf(name)
+		if i < 0 {
+			return nil, false
+		}
+		value, err := a.in.load(a.program, i)
+		if err == nil {
+			return value, true
+		}
+		if missing, ok := errors.AsType[*fact.Missing](err); ok {
+			a.end(missing)
+		}
+		return types.NewErr("data.%s: %v", name, err), true
+	}}
+}
+
+// indexOf returns the index of a source of data, -1 if there is none.
+func (s *Source) indexOf(name string) int {
+	for i := range s.Data {
+		if s.Data[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// load returns the value of a source of data.
+func (in *Input) load(p *Program, i int) (any, error) {
+	if in.dataOf != p || in.data == nil {
+		in.data, in.dataOf = make([]datum, len(p.data)), p
+	}
+	if d := &in.data[i]; d.known {
+		return d.value, d.err
+	}
+	name, err := in.nameOf(p, i)
+	var value any
+	if err == nil {
+		value, err = p.source.Data[i].Load(in, name)
+	}
+	if _, missing := errors.AsType[*fact.Missing](err); !missing {
+		in.data[i] = datum{known: true, value: value, err: err}
+	}
+	return value, err
+}
+
+// nameOf evaluates the name expression of a source of data.
+func (in *Input) nameOf(p *Program, i int) (string, error) {
+	e := &p.data[i]
+	switch {
+	case e.err != nil:
+		return "", e.err
+	case e.text == "":
+		return "", nil
+	}
+	a := in.naming(p)
+	defer a.meter.Release()
+	// It is evaluated without the budget of other expressions, and so has one of its own.
+	programs := p.counted()
+	if programs == nil {
+		return "", errUncounted
+	}
+	value, _, err := programs[e.index].Eval(a)
+	switch {
+	case a.stop != nil:
+		return "", a.stop
+	case err != nil:
+		return "", fmt.Errorf("nameExpression '%s' resulted in error: %w", inLine(e.text), err)
+	}
+	name, ok := value.(types.String)
+	if !ok {
+		return "", fmt.Errorf("nameExpression '%s' is no string", inLine(e.text))
+	}
+	if err := CheckName(string(name)); err != nil {
+		return "", fmt.Errorf("nameExpression: %w", err)
+	}
+	return string(name), nil
+}
+
+// naming is what name expressions see.
+func (in *Input) naming(p *Program) *activation {
+	a := &activation{in: in, program: p, has: withNamespace}
+	a.variables.program, a.variables.activation = p, a
+	a.meter.Allowance = in.Allowance
+	a.meter.Context = in.context //nolint:fatcontext // it is that of the request
+	return a
+}
+
+// CheckName returns why no object can have a name. The name is a part of a path: it must not lead
+// elsewhere. It may come from the user, and is not repeated if it is long.
+func CheckName(name string) error {
+	if len(name) > longestName {
+		return fmt.Errorf("the name has %d bytes: at most %d are possible", len(name), longestName)
+	}
+	if whats := content.IsPathSegmentName(name); len(whats) > 0 {
+		return fmt.Errorf("the name %q is not possible: it %s", name, strings.Join(whats, ", "))
+	}
+	return nil
+}
+
+// addData adds the size of what the expressions read of data. What is not known yet ends the
+// evaluation.
+func (r *reads) addData(s *cel.Size, in *Input, p *Program) {
+	for _, path := range r.Whole(dataName) {
+		for i := range p.source.Data {
+			if len(path) > 0 && path[0] != p.source.Data[i].Name {
+				continue
+			}
+			value, err := in.load(p, i)
+			if err != nil {
+				continue
+			}
+			if tree, ok := value.(map[string]any); ok && len(path) > 1 {
+				value = at(tree, path[1:])
+			}
+			s.Add(value)
+		}
+	}
+}

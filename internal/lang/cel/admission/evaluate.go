@@ -1,0 +1,344 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A Result is what a policy says about a request.
+type Result struct {
+	// Skipped, unless empty, says why the policy is not for the request.
+	Skipped string
+	// Denials are the validations that deny the request, in order.
+	Denials []Denial
+	// Annotations are for the audit log; Refused are errors of annotations, each of which denies
+	// the request whatever the binding says.
+	Annotations []Published
+	Refused     []string
+}
+
+// A Denial is what one validation says that denies a request.
+type Denial struct {
+	// Index is that of the validation. An error of all of them has the index 0, and is Whole.
+	Index   int
+	Whole   bool
+	Message string
+	// Reason is empty for an error.
+	Reason string
+	// Failed says that evaluating the validation gave an error, which is the Message.
+	Failed bool
+}
+
+// A Published is a value for the audit log.
+type Published struct{ Key, Value string }
+
+// Evaluate evaluates the policy for a request and one object of params. The error is
+// [*fact.Missing], that of a fact, or that of ctx.
+//
+// It is Validate of k8s.io/apiserver/pkg/admission/plugin/policy/validating, quirks included.
+func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
+	in.context = ctx
+	a := in.activation(p, withAuthorizer|asConditions)
+	defer a.release()
+	if skipped, failure, err := a.match(ctx); err != nil {
+		return Result{}, err
+	} else if failure != "" {
+		return p.failed(failure), nil
+	} else if skipped != "" {
+		return Result{Skipped: skipped}, nil
+	}
+	a.enter(withNamespace | withAuthorizer)
+	values, left, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
+	var r Result
+	if (a.counted == nil || p.source.LazyMessages) && a.stop == nil && err == nil && hold(values) {
+		// To ask a context that has a deadline for the time takes longer than many expressions.
+		return r, a.annotate(ctx, &r)
+	}
+	if stop := interrupted(ctx, a); stop != nil {
+		return Result{}, stop
+	}
+	if err != nil {
+		return p.failed(err.Error()), nil
+	}
+	a.enter(withNamespace)
+	a.explain()
+	messages, messagesErr := a.messages(ctx, values, left)
+	if stop := interrupted(ctx, a); stop != nil {
+		return Result{}, stop
+	}
+	for i := range values {
+		p.decide(&r, i, &values[i], messages, messagesErr)
+	}
+	return r, a.annotate(ctx, &r)
+}
+
+// hold reports whether all conditions or validations hold.
+func hold(values []outcome) bool {
+	for i := range values {
+		if values[i].err != nil || values[i].value != types.True {
+			return false
+		}
+	}
+	return true
+}
+
+// messages evaluates messages. API servers do so even for validations that hold, which costs; where
+// costs do not count, or [Source.LazyMessages] is set, it is done for those that deny the request.
+func (a *activation) messages(ctx context.Context, values []outcome, budget int64) ([]outcome, error) {
+	if a.counted != nil && !a.program.source.LazyMessages {
+		outcomes, _, err := a.evaluateAll(ctx, a.program.messages, budget)
+		return outcomes, err
+	}
+	var outcomes []outcome
+	for i := range values {
+		if values[i].err != nil || values[i].value == types.True || a.program.messages[i].text == "" {
+			continue
+		}
+		if outcomes == nil {
+			outcomes = make([]outcome, len(values))
+		}
+		var err error
+		if outcomes[i], budget, err = a.evaluate(ctx, &a.program.messages[i], budget); err != nil {
+			return outcomes, nil
+		}
+		if a.stop != nil {
+			return nil, nil
+		}
+	}
+	return outcomes, nil
+}
+
+// interrupted returns why an evaluation could not go on, or nil: a fact is missing, or ctx has
+// ended.
+func interrupted(ctx context.Context, a *activation) error {
+	if a.stop != nil {
+		return a.stop
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("evaluate expression: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// failed is the result of a policy that cannot be evaluated.
+func (p *Program) failed(message string) Result {
+	if p.source.Ignore {
+		return Result{}
+	}
+	return Result{Denials: []Denial{{Whole: true, Message: message, Failed: true}}}
+}
+
+// match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
+func (a *activation) match(ctx context.Context) (skipped, failure string, err error) {
+	p := a.program
+	if len(p.conditions) == 0 {
+		return "", "", nil
+	}
+	values, _, budget := a.evaluateInto(ctx, a.few[:0], p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
+	if a.stop == nil && budget == nil && hold(values) {
+		return "", "", nil
+	}
+	if stop := interrupted(ctx, a); stop != nil {
+		return "", "", stop
+	}
+	const noValue = "matchConditions have no value, and failurePolicy is Ignore"
+	if budget != nil {
+		if p.source.Ignore {
+			return noValue, "", nil
+		}
+		return "", budget.Error(), nil
+	}
+	var errs []error
+	for i := range values {
+		if values[i].err != nil {
+			errs = append(errs, values[i].err)
+		} else if values[i].value == types.False {
+			return fmt.Sprintf("matchConditions[%s] is false", p.source.Conditions[i].Name), "", nil
+		}
+	}
+	if p.source.Ignore {
+		return noValue, "", nil
+	}
+	return "", aggregate(errs), nil
+}
+
+// aggregate is the text of an Aggregate of k8s.io/apimachinery/pkg/util/errors.
+func aggregate(errs []error) string {
+	var texts []string
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if text := err.Error(); !seen[text] {
+			seen[text] = true
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// decide adds what one validation says to r.
+func (p *Program) decide(r *Result, i int, v *outcome, messages []outcome, messagesErr error) {
+	switch {
+	case v.err != nil:
+		if !p.source.Ignore {
+			r.Denials = append(r.Denials, Denial{Index: i, Message: v.err.Error(), Failed: true})
+		}
+	case errors.Is(messagesErr, apiservercel.ErrInternal) || errors.Is(messagesErr, apiservercel.ErrOutOfBudget):
+		if !p.source.Ignore {
+			r.Denials = append(r.Denials, Denial{Index: i, Message: fmt.Sprintf("failed messageExpression: %s", messagesErr), Failed: true})
+		}
+	case v.value != types.True:
+		reason := p.source.Validations[i].Reason
+		if reason == "" {
+			reason = "Invalid"
+		}
+		r.Denials = append(r.Denials, Denial{Index: i, Message: p.message(i, messages, v.said), Reason: reason})
+	}
+}
+
+// message tells why a validation denies a request.
+// What a program has said is told if nothing else is.
+func (p *Program) message(i int, messages []outcome, said string) string {
+	if i < len(messages) && messages[i].err == nil && messages[i].value != nil {
+		if text, ok := messages[i].value.Value().(string); ok {
+			text = strings.TrimSpace(text)
+			if text != "" && len(text) <= celconfig.MaxEvaluatedMessageExpressionSizeBytes && !strings.Contains(text, "\n") {
+				return text
+			}
+		}
+	}
+	v := &p.source.Validations[i]
+	if text := strings.TrimSpace(v.Message); text != "" {
+		return text
+	}
+	if v.Program != nil {
+		return cmp.Or(said, "failed CUE program: it gives no reason")
+	}
+	return "failed expression: " + strings.TrimSpace(v.Expression)
+}
+
+// annotate adds the audit annotations to r.
+func (a *activation) annotate(ctx context.Context, r *Result) error {
+	p := a.program
+	if len(p.annotations) == 0 {
+		return nil
+	}
+	a.enter(withNamespace)
+	values, _, err := a.evaluateAll(ctx, p.annotations, celconfig.RuntimeCELCostBudget)
+	if stop := interrupted(ctx, a); stop != nil {
+		return stop
+	}
+	if err != nil {
+		*r = p.failed(err.Error())
+		return nil
+	}
+	for i := range values {
+		source := &p.source.Annotations[i]
+		switch v := &values[i]; {
+		case v.err != nil:
+			if !p.source.Ignore {
+				r.Refused = append(r.Refused, v.err.Error())
+			}
+		case v.value.Type() == types.StringType:
+			if text := strings.TrimSpace(v.value.Value().(string)); text != "" {
+				r.Annotations = append(r.Annotations, Published{source.Key, text})
+			}
+		case v.value.Type() != types.NullType:
+			r.Refused = append(r.Refused, fmt.Sprintf("valueExpression '%v' resulted in unsupported return type: %v. "+
+				"Return type must be either string or null.", source.ValueExpression, v.value.Type()))
+		}
+	}
+	return nil
+}
+
+// An outcome is the value of an expression, or an error; neither if there is no expression.
+type outcome struct {
+	value ref.Val
+	err   error
+	// said is the message of a program of another language.
+	said string
+}
+
+// evaluateAll evaluates expressions one after the other and returns what is left of the budget.
+// The error is that the budget is exceeded.
+func (a *activation) evaluateAll(ctx context.Context, expressions []expression, budget int64) ([]outcome, int64, error) {
+	return a.evaluateInto(ctx, make([]outcome, 0, len(expressions)), expressions, budget)
+}
+
+// evaluateInto is evaluateAll that appends the outcomes to others.
+func (a *activation) evaluateInto(ctx context.Context, outcomes []outcome, expressions []expression, budget int64) ([]outcome, int64, error) {
+	for i := range expressions {
+		one, left, err := a.evaluate(ctx, &expressions[i], budget)
+		if err != nil {
+			return nil, -1, err
+		}
+		outcomes, budget = append(outcomes, one), left
+		if a.stop != nil {
+			return nil, -1, nil
+		}
+	}
+	return outcomes, budget, nil
+}
+
+func invalid(format string, args ...any) *apiservercel.Error {
+	return &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+func outOfBudget() error {
+	err := invalid("validation failed due to running out of cost budget, no further validation rules will be run")
+	err.Cause = apiservercel.ErrOutOfBudget
+	return err
+}
+
+// evaluate evaluates one expression and returns what is left of the budget.
+func (a *activation) evaluate(ctx context.Context, e *expression, budget int64) (outcome, int64, error) {
+	switch {
+	case e.err != nil:
+		return outcome{err: invalid("compilation error: %v", e.err)}, budget, nil
+	case e.other != nil:
+		return a.judge(ctx, e.other), budget, nil
+	case e.program == nil:
+		return outcome{}, budget, nil
+	}
+	a.meter.Context = ctx //nolint:fatcontext // expressions have the context of the decision, one after the other
+	value, cost, err := a.run(e)
+	spent := a.variables.takeCost()
+	if spent > budget {
+		return outcome{}, -1, outOfBudget()
+	}
+	budget -= spent
+	if cost > math.MaxInt64 || int64(cost) > budget {
+		return outcome{}, -1, outOfBudget()
+	}
+	budget -= int64(cost)
+	if err != nil {
+		return outcome{err: invalid("expression '%v' resulted in error: %v", e.text, err)}, budget, nil
+	}
+	return outcome{value: value}, budget, nil
+}
+
+// judge runs a program of another language.
+func (a *activation) judge(ctx context.Context, p rule.Program) outcome {
+	said, err := p.Run(ctx, a.in.Rule())
+	switch {
+	case err == nil:
+		return outcome{value: types.Bool(said.Verdict != usher.Deny), said: strings.TrimSpace(said.Message)}
+	case endsEvaluation(ctx, err):
+		a.end(err)
+	}
+	return outcome{err: err}
+}

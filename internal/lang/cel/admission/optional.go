@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"fmt"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// optionalType is the name of the types of optional values.
+const optionalType = "optional_type"
+
+// warnOfOptionals warns of fields of variables whose values are optional. In API servers these have
+// no fields, although the type checker permits them: such a field is always absent.
+func (c *compilation) warnOfOptionals(field string, checked *celgo.Ast) {
+	if len(c.optionals) == 0 {
+		return
+	}
+	told := map[string]bool{}
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		var operand ast.Expr
+		switch e.Kind() {
+		case ast.SelectKind:
+			operand = e.AsSelect().Operand()
+		case ast.CallKind:
+			switch e.AsCall().FunctionName() {
+			case operators.Index, operators.OptIndex, operators.OptSelect:
+				operand = e.AsCall().Args()[0]
+			}
+		}
+		if operand == nil || operand.Kind() != ast.SelectKind {
+			return
+		}
+		of, name := operand.AsSelect().Operand(), operand.AsSelect().FieldName()
+		if of.Kind() != ast.IdentKind || of.AsIdent() != variablesName || !c.optionals[name] || told[name] {
+			return
+		}
+		told[name] = true
+		c.problems = append(c.problems, rule.Problem{
+			Severity: rule.Warning, Field: field,
+			What: fmt.Sprintf("the value of variables.%s is optional: its fields are always absent, as in API servers", name),
+			Do:   fmt.Sprintf("write variables.%s.orValue({}), or give the variable a value with orValue", name),
+		})
+	}))
+}

@@ -1,0 +1,72 @@
+package authorization
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// Uses returns the fields of request that are compared with constants. A use without a path is the
+// whole expression, where that is a constant.
+func (p *predicate) Uses() []rule.Use { return p.uses }
+
+func usesOf(checked *cel.Ast) []rule.Use {
+	root := checked.NativeRep().Expr()
+	if root.Kind() == ast.LiteralKind {
+		return []rule.Use{{Compared: []rule.Comparison{{Op: "==", With: root.AsLiteral().Value()}}}}
+	}
+	var all []rule.Use
+	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		call := e.AsCall()
+		switch call.FunctionName() {
+		case operators.Equals, operators.NotEquals:
+		case operators.In:
+			all = append(all, membership(call.Args())...)
+			return
+		default:
+			return
+		}
+		for i, arg := range call.Args() {
+			other := call.Args()[1-i]
+			if field, ok := requestField(arg); ok && other.Kind() == ast.LiteralKind {
+				all = append(all, rule.Use{Paths: [][]string{{field}}, Compared: []rule.Comparison{{Op: "==", With: native(other.AsLiteral())}}})
+			}
+		}
+	}))
+	return all
+}
+
+// membership is a field in a list of constants.
+func membership(args []ast.Expr) []rule.Use {
+	if len(args) != 2 || args[1].Kind() != ast.ListKind {
+		return nil
+	}
+	field, ok := requestField(args[0])
+	if !ok {
+		return nil
+	}
+	use := rule.Use{Paths: [][]string{{field}}}
+	for _, element := range args[1].AsList().Elements() {
+		if element.Kind() == ast.LiteralKind {
+			use.Compared = append(use.Compared, rule.Comparison{Op: "==", With: native(element.AsLiteral())})
+		}
+	}
+	return []rule.Use{use}
+}
+
+// requestField returns the name of a field of request.
+func requestField(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() {
+		return "", false
+	}
+	of := e.AsSelect().Operand()
+	return e.AsSelect().FieldName(), of.Kind() == ast.IdentKind && of.AsIdent() == "request"
+}
+
+func native(value ref.Val) any { return value.Value() }

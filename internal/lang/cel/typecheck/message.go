@@ -1,0 +1,366 @@
+package typecheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// longest limits the length of a part of an expression in a message.
+const longest = 60
+
+// text returns a node as it is written.
+func (c *classifier) text(e ast.Expr) string {
+	text, err := parser.Unparse(e, c.info)
+	if err != nil {
+		return "the value"
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
+
+// isQuantity reports whether a value is a quantity of Kubernetes.
+func (c *classifier) isQuantity(e ast.Expr) bool {
+	at := c.paths[e.ID()]
+	if at.holder == "" {
+		return false
+	}
+	like := c.set.Follow(c.like(at.holder), at.steps).At
+	return like != nil && like.Kind() == kind.Quantity
+}
+
+// describe names a type in a sentence.
+func describe(t *types.Type) string {
+	switch t.Kind() {
+	case types.StringKind:
+		return "text"
+	case types.IntKind, types.UintKind:
+		return "a whole number"
+	case types.DoubleKind:
+		return "a number"
+	case types.BoolKind:
+		return "true or false"
+	case types.ListKind:
+		return "a list"
+	case types.MapKind:
+		return "a map"
+	case types.StructKind:
+		return "an object"
+	case types.TimestampKind:
+		return "a moment"
+	case types.DurationKind:
+		return "a duration"
+	case types.BytesKind:
+		return "bytes"
+	case types.NullTypeKind:
+		return "null"
+	default:
+		if isOptional(t) {
+			return "an optional value"
+		}
+		return "of type " + nameOf(t)
+	}
+}
+
+// describeAll names a type of several values.
+func describeAll(t *types.Type) string {
+	switch t.Kind() {
+	case types.StringKind:
+		return "texts"
+	case types.IntKind, types.UintKind:
+		return "whole numbers"
+	case types.DoubleKind:
+		return "numbers"
+	case types.ListKind:
+		return "lists"
+	case types.MapKind:
+		return "maps"
+	case types.StructKind:
+		return "objects"
+	default:
+		return nameOf(t)
+	}
+}
+
+// nameOf returns the name of a type as expressions write it.
+func nameOf(t *types.Type) string {
+	switch t.Kind() {
+	case types.ListKind, types.MapKind:
+		return t.TypeName()
+	case types.StructKind:
+		if !strings.HasPrefix(t.TypeName(), "kubernetes.") {
+			return "an object"
+		}
+	case types.TimestampKind:
+		return "timestamp"
+	case types.DurationKind:
+		return "duration"
+	case types.NullTypeKind:
+		return "null"
+	default:
+	}
+	if isOptional(t) {
+		return "an optional value"
+	}
+	return t.TypeName()
+}
+
+// adviseComparison says how to compare values of two types. Written are those of the operands that
+// may be constants.
+func (c *classifier) adviseComparison(written []ast.Expr, of []*types.Type) string {
+	for _, e := range written {
+		if c.isQuantity(e) {
+			return "compare quantities: quantity(" + c.text(e) + ")"
+		}
+	}
+	for i, e := range written {
+		other := of[(i+1)%2]
+		switch value := literal(e).(type) {
+		case types.String:
+			text := string(value)
+			isBool := text == "true" || text == "false"
+			if text != "" && strings.Trim(text, "0123456789") == "" && isNumber(other) || isBool && other.Kind() == types.BoolKind {
+				return "write " + text + ", without quotes"
+			}
+		case types.Int, types.Double, types.Bool:
+			if other.Kind() == types.StringKind {
+				return fmt.Sprintf("write %q, in quotes", fmt.Sprint(value.Value()))
+			}
+		}
+	}
+	switch {
+	case isOptional(of[0]) || isOptional(of[1]):
+		return admission.AdviceForOptional
+	case of[0].Kind() == types.StructKind || of[1].Kind() == types.StructKind:
+		return "compare a field of the object"
+	case isList(of[0]) != isList(of[1]):
+		return "ask whether it is in the list: VALUE in LIST"
+	}
+	return "compare values of one type"
+}
+
+func (c *classifier) adviseOperator(operator string, operands []ast.Expr, of []*types.Type) string {
+	if len(of) == 2 {
+		a, b := of[0], of[1]
+		isText := a.Kind() == types.StringKind || b.Kind() == types.StringKind
+		switch {
+		case isNumber(a) && isNumber(b):
+			return "convert one of them: int(…) or double(…)"
+		case a.Kind() == types.TimestampKind || b.Kind() == types.TimestampKind:
+			return "moments in objects are texts: write timestamp(…) around it"
+		case a.Kind() == types.DurationKind || b.Kind() == types.DurationKind:
+			return "durations in objects are texts: write duration(…) around it"
+		case operator == operators.Add && isText && (isNumber(a) || isNumber(b) || a.Kind() == types.BoolKind || b.Kind() == types.BoolKind):
+			return "write string(…) around what is no text"
+		case isText && (isNumber(a) || isNumber(b)):
+			if advice := c.adviseComparison(operands, of); strings.HasPrefix(advice, "write") || strings.HasPrefix(advice, "compare quantities") {
+				return advice
+			}
+			return "write int(…) around the text"
+		}
+	}
+	return "convert the values, or compare parts of them"
+}
+
+func adviseFunction(call ast.CallExpr, texts []string, of []*types.Type) string {
+	switch {
+	case call.IsMemberFunction() && isList(of[0]):
+		return "go through its elements: " + texts[0] + ".all(e, …)"
+	case call.IsMemberFunction() && isOptional(of[0]):
+		return admission.AdviceForOptional
+	case call.IsMemberFunction() && (isNumber(of[0]) || of[0].Kind() == types.BoolKind):
+		return "write string(" + texts[0] + ")"
+	case slices.Contains([]string{"isLessThan", "isGreaterThan", "compareTo", "asInteger", "sub", "add"}, call.FunctionName()) && of[0].Kind() == types.StringKind:
+		return "write quantity(" + texts[0] + ")"
+	}
+	return "see docs/cel.md for functions and their types"
+}
+
+// A finding is a mistake, and the kinds of objects for which it is one.
+type finding struct {
+	mistake
+
+	place place
+	like  *kind.Schema
+	wrong []schema.GroupVersionKind
+}
+
+// problems returns what was found, in the order of the expressions.
+func (r *run) problems() []rule.Problem {
+	var all []*finding
+	for _, f := range r.found {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *finding) int {
+		return cmp.Or(cmp.Compare(a.place.expression, b.place.expression), cmp.Compare(a.place.node, b.place.node))
+	})
+	var problems []rule.Problem
+	for _, f := range all {
+		p, ok := r.problem(f)
+		p.Field = r.policy.Expressions[f.place.expression].Field
+		known := slices.ContainsFunc(problems, func(before rule.Problem) bool {
+			before.At = rule.Place{}
+			return before == p
+		})
+		if ok && !known {
+			p.At = r.at(f.place)
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// at returns where a node is written.
+func (r *run) at(of place) rule.Place {
+	at := r.parsed[of.expression].NativeRep().SourceInfo().GetStartLocation(of.node)
+	return rule.PlaceIn(r.policy.Expressions[of.expression].Text, at.Line(), at.Column()+1)
+}
+
+func (r *run) problem(f *finding) (rule.Problem, bool) {
+	known := len(f.wrong) == r.reached[f.place]
+	_, other := r.holder(f)
+	everywhere := known && (!r.policy.Partial || other)
+	p := rule.Problem{Severity: rule.Warning, What: f.what, Do: f.do}
+	if everywhere && !f.uncertain {
+		p.Severity = rule.Mistake
+	}
+	if f.test != "" && !everywhere {
+		// Kinds are told apart by what they have.
+		return p, false
+	}
+	if f.field == "" {
+		if !everywhere && r.policy.several() {
+			p.What += " in " + r.names(f, "and")
+		}
+		if f.uncertain {
+			p.What += ", unless the value is whole"
+		}
+		return p, true
+	}
+	near := r.near(f)
+	if p.Do = near; near == "" {
+		p.Do = "see kubectl explain"
+	}
+	missing := f.at.then(f.field)
+	p.What = "no " + r.names(f, "or") + " has " + missing.String()
+	if f.at.holder == "" {
+		p.What = fmt.Sprintf("%s has no field %s in %s", f.operand, f.field, r.names(f, "and"))
+	}
+	switch {
+	case f.test == "has", f.test == "in":
+		p.What += ", so the test for it is always false"
+	case f.test == "optional":
+		p.What += ", so there is never a value"
+	case f.sets && !known:
+		p.What += ", and the mutation sets it"
+		p.Do = "write a mutation for each kind, with matchConditions"
+	case !known && f.at.holder != "":
+		p.What += ": the expression fails for " + pronoun(f.wrong)
+		p.Do = fmt.Sprintf("ask first whether it is there: has(%s.%s)", missing.holder, missing)
+		if strings.Contains(missing.String(), rule.Element) {
+			p.Do = "ask first whether it is there, with has()"
+		}
+	}
+	if f.test != "" && near == "" {
+		p.Severity = rule.Warning
+	}
+	return p, true
+}
+
+// near returns a question for the field that is meant, "" if none is similar.
+func (r *run) near(f *finding) string {
+	if unescaped := unescape(f.field); slices.Contains(f.fields, unescaped) {
+		return "write " + f.at.then(unescaped).String() + ": names in objects are not escaped"
+	}
+	if f.at.holder == "" {
+		return rule.Suggestion(f.field, f.fields)
+	}
+	near := rule.Nearest(f.field, f.fields)
+	// The same name in another place is more likely than a similar one in this place.
+	if elsewhere := r.elsewhere(f); elsewhere != nil && !strings.EqualFold(near, f.field) {
+		return "did you mean " + path{f.at.holder, elsewhere}.String() + "?"
+	}
+	if near != "" {
+		return "did you mean " + f.at.then(near).String() + "?"
+	}
+	return ""
+}
+
+// elsewhere returns the path to a field with the name of a missing one, nil if there is none.
+func (r *run) elsewhere(f *finding) []string {
+	if f.like == nil {
+		return nil
+	}
+	return r.set.Find(f.like, f.field)
+}
+
+// unescape undoes the escapes for names in the validation rules of CustomResourceDefinitions.
+func unescape(name string) string {
+	if inner, ok := strings.CutPrefix(name, "__"); ok && strings.HasSuffix(inner, "__") {
+		return strings.TrimSuffix(inner, "__")
+	}
+	return strings.NewReplacer("__underscores__", "__", "__dot__", ".", "__dash__", "-", "__slash__", "/").Replace(name)
+}
+
+func pronoun(kinds []schema.GroupVersionKind) string {
+	if len(kinds) > 1 {
+		return "them"
+	}
+	return "it"
+}
+
+// several reports whether a policy is for objects of more than one kind.
+func (p *Policy) several() bool {
+	return slices.ContainsFunc(p.Targets, func(t Target) bool { return t.Kind != p.Targets[0].Kind })
+}
+
+// holder returns the kind of the object with a missing field, and whether it is another one than that
+// of the request.
+func (r *run) holder(f *finding) (schema.GroupVersionKind, bool) {
+	if f.at.holder == paramsName {
+		return r.policy.Params, true
+	}
+	for _, d := range r.policy.Data {
+		if f.at.holder == dataPrefix+d.Name {
+			return d.Kind, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
+}
+
+// mostNames limits the kinds that a message names.
+const mostNames = 3
+
+// names returns the kinds of which something is wrong.
+func (r *run) names(f *finding, and string) string {
+	if of, other := r.holder(f); other {
+		return of.Kind
+	}
+	var names []string
+	for _, of := range f.wrong {
+		if !slices.Contains(names, of.Kind) {
+			names = append(names, of.Kind)
+		}
+	}
+	if more := len(names) - mostNames; more > 1 {
+		names = append(names[:mostNames], fmt.Sprintf("%d other kinds", more))
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " " + and + " " + names[last]
+	}
+	return strings.Join(names, "")
+}

@@ -1,0 +1,189 @@
+package typecheck
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// isMutation reports whether a type is that of a part of an apply configuration.
+func isMutation(name string) bool {
+	return name == mutation.ObjectTypeName || strings.HasPrefix(name, mutation.ObjectTypeName+".")
+}
+
+// mutated returns the schema of a part of an apply configuration, nil if it is not known. The type
+// of a list has the name of its elements.
+func (p *provider) mutated(name string) *kind.Schema {
+	of := p.set.Resolve(p.object)
+	for _, step := range strings.Split(name, ".")[1:] {
+		if of = elementOf(p.set, of); of == nil {
+			return nil
+		}
+		of = p.set.Resolve(of.Properties[step])
+	}
+	return elementOf(p.set, of)
+}
+
+// elementOf returns the schema of the elements of a list, and other schemas as they are.
+func elementOf(set *kind.Set, of *kind.Schema) *kind.Schema {
+	for of != nil && of.Kind() == kind.List {
+		of = set.Resolve(of.Items)
+	}
+	return of
+}
+
+// mutatedField returns the type of a field of an apply configuration: that of a scalar, and no other,
+// since values can come from objects, too.
+func (p *provider) mutatedField(name, field string) (*types.FieldType, bool) {
+	of := p.mutated(name)
+	if of == nil || isOpen(of) {
+		return &types.FieldType{Type: types.DynType}, true
+	}
+	next, ok := of.Properties[field]
+	if !ok {
+		return nil, false
+	}
+	switch t := p.typeOf(name+"."+field, next); t.Kind() {
+	case types.StringKind, types.BoolKind, types.IntKind:
+		return &types.FieldType{Type: t}, true
+	default:
+		return &types.FieldType{Type: types.DynType}, true
+	}
+}
+
+// A written is a field of an apply configuration that is set.
+type written struct {
+	of    string
+	field ast.StructField
+}
+
+// writtenIn returns the fields that an expression sets, by their numbers.
+func writtenIn(nodes map[int64]ast.Expr) map[int64]written {
+	all := map[int64]written{}
+	for _, e := range nodes {
+		if e.Kind() != ast.StructKind || !isMutation(e.AsStruct().TypeName()) {
+			continue
+		}
+		for _, entry := range e.AsStruct().Fields() {
+			all[entry.ID()] = written{e.AsStruct().TypeName(), entry.AsStructField()}
+		}
+	}
+	return all
+}
+
+// setting says what is wrong with a field that an apply configuration sets.
+func (c *classifier) setting(w written, undefined bool) (mistake, bool) {
+	at := path{holder: objectName, steps: strings.Split(w.of, ".")[1:]}
+	if undefined {
+		m := mistake{at: at, operand: w.of, field: w.field.Name(), sets: true}
+		if of := c.mutated(w.of); of != nil {
+			m.fields = slices.Sorted(maps.Keys(of.Properties))
+		}
+		return m, true
+	}
+	value := c.typed.GetType(w.field.Value().ID())
+	wanted, ok := c.mutatedField(w.of, w.field.Name())
+	if !ok || isUnknown(wanted.Type) || c.comparable(wanted.Type, value) || isOptional(value) {
+		return mistake{}, false
+	}
+	return mistake{
+		at: at, sets: true,
+		what: at.then(w.field.Name()).String() + " is " + describe(wanted.Type) + ", and " + c.text(w.field.Value()) + " is " + describe(value) + ": the API server refuses it",
+		do:   c.adviseComparison([]ast.Expr{w.field.Value()}, []*types.Type{value, wanted.Type}),
+	}, true
+}
+
+// changes says which types of apply configurations and which paths of JSON patches lead nowhere.
+func (c *classifier) changes() []mistake {
+	var all []mistake
+	for id, e := range c.nodes {
+		if e.Kind() == ast.StructKind && isMutation(e.AsStruct().TypeName()) {
+			if m, wrong := c.misnamed(e.AsStruct().TypeName()); wrong {
+				m.node = id
+				all = append(all, m)
+			}
+		}
+		if e.Kind() != ast.StructKind || e.AsStruct().TypeName() != mutation.JSONPatchTypeName {
+			continue
+		}
+		for _, entry := range e.AsStruct().Fields() {
+			f := entry.AsStructField()
+			if f.Name() != "path" && f.Name() != "from" {
+				continue
+			}
+			if m, wrong := c.pointer(f.Value()); wrong {
+				m.node = id
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// misnamed says which step of the name of a type leads nowhere.
+func (c *classifier) misnamed(name string) (mistake, bool) {
+	steps := strings.Split(name, ".")
+	for i := 1; i < len(steps); i++ {
+		of := c.mutated(strings.Join(steps[:i], "."))
+		if of == nil || isOpen(of) {
+			return mistake{}, false
+		}
+		if _, ok := of.Properties[steps[i]]; !ok {
+			return mistake{at: path{objectName, steps[1:i]}, operand: name, field: steps[i], fields: slices.Sorted(maps.Keys(of.Properties)), sets: true}, true
+		}
+	}
+	return mistake{}, false
+}
+
+// pointer follows a JSON pointer, as far as it is known.
+func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
+	text, whole := prefixOf(e)
+	if !strings.HasPrefix(text, "/") || c.object == nil {
+		return mistake{}, false
+	}
+	steps := strings.Split(text[1:], "/")
+	if !whole {
+		steps = steps[:len(steps)-1]
+	}
+	for i := range steps {
+		steps[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i])
+		above := c.set.Follow(c.object, steps[:i]).At
+		if above != nil && above.Kind() == kind.List && (steps[i] == "-" || strings.Trim(steps[i], "0123456789") == "") {
+			steps[i] = rule.Element
+		}
+	}
+	step := c.set.Follow(c.object, steps)
+	if step.Wrong == 0 {
+		return mistake{}, false
+	}
+	m := mistake{at: path{objectName, steps[:step.Wrong-1]}, operand: c.text(e), field: steps[step.Wrong-1], fields: step.Fields, sets: true}
+	if step.Parent != kind.Object {
+		m.what = m.at.String() + " is " + kind.Describe(step.Parent) + ", which has no " + m.field
+		m.field = ""
+	}
+	return m, true
+}
+
+// prefixOf returns the constant text with which a value begins, and whether that is the whole value.
+func prefixOf(e ast.Expr) (text string, whole bool) {
+	if value, ok := literal(e).(types.String); ok {
+		return string(value), true
+	}
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Add {
+		return "", false
+	}
+	text, whole = prefixOf(e.AsCall().Args()[0])
+	if whole {
+		more, all := prefixOf(e.AsCall().Args()[1])
+		return text + more, all
+	}
+	return text, false
+}

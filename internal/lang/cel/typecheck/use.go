@@ -1,0 +1,193 @@
+package typecheck
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/usher-dev/usher/internal/lang/cel"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// Uses returns the fields of objects that expressions read, and the constants that they are compared
+// with. It may say too little.
+func (c *Checker) Uses(expressions []Expression) []rule.Use {
+	if c.once.Do(c.prepare); c.err != nil {
+		return nil
+	}
+	variables := map[string]path{}
+	var all []rule.Use
+	for i, parsed := range c.parse(context.Background(), expressions) {
+		if parsed == nil {
+			continue
+		}
+		root := parsed.NativeRep().Expr()
+		paths := trace(root, variables)
+		if expressions[i].Use == Variable {
+			variables["variables."+expressions[i].Name] = paths[root.ID()]
+		}
+		u := reader{paths: paths, uses: &all}
+		u.read(root)
+	}
+	return all
+}
+
+// Constants returns the constants in expressions, each once.
+func (c *Checker) Constants(expressions []Expression) []any {
+	if c.once.Do(c.prepare); c.err != nil {
+		return nil
+	}
+	var all []any
+	seen := map[any]bool{}
+	var collect func(ast.Expr)
+	collect = func(e ast.Expr) {
+		for _, constant := range comparisonsWith("==", e) {
+			if !seen[constant.With] {
+				seen[constant.With] = true
+				all = append(all, constant.With)
+			}
+		}
+		for _, below := range cel.Parts(e) {
+			collect(below)
+		}
+	}
+	for _, parsed := range c.parse(context.Background(), expressions) {
+		if parsed != nil {
+			collect(parsed.NativeRep().Expr())
+		}
+	}
+	return all
+}
+
+// mostUses is how many fields expressions are known to read: each is compared with those before it.
+const mostUses = 2000
+
+// A reader finds out how an expression uses fields.
+type reader struct {
+	paths map[int64]path
+	uses  *[]rule.Use
+}
+
+// add notes the use of the value of a node.
+func (u *reader) add(at path, compared ...rule.Comparison) {
+	if at.holder != objectName && at.holder != "oldObject" || len(at.steps) == 0 {
+		return
+	}
+	of := rule.CurrentObject
+	if at.holder != objectName {
+		of = rule.OldObject
+	}
+	only := len(compared) > 0
+	for i := range *u.uses {
+		use := &(*u.uses)[i]
+		if use.Of == of && slices.Equal(use.Paths[0], at.steps) {
+			use.Compared, use.Only = append(use.Compared, compared...), use.Only && only
+			return
+		}
+	}
+	if len(*u.uses) >= mostUses {
+		return
+	}
+	*u.uses = append(*u.uses, rule.Use{Of: of, Paths: [][]string{at.steps}, Compared: compared, Only: only})
+}
+
+func (u *reader) read(e ast.Expr) {
+	switch {
+	case u.compares(e):
+		return
+	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
+		// Objects without the field are tried, too.
+		return
+	case u.paths[e.ID()].holder != "":
+		u.add(u.paths[e.ID()])
+		return
+	}
+	for _, below := range cel.Parts(e) {
+		if e.Kind() == ast.ComprehensionKind && below == e.AsComprehension().IterRange() && u.paths[below.ID()].holder != "" {
+			// Its elements are what is read.
+			continue
+		}
+		u.read(below)
+	}
+}
+
+// compares reports whether a node compares a field with constants.
+func (u *reader) compares(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind {
+		return false
+	}
+	call := e.AsCall()
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = slices.Concat([]ast.Expr{call.Target()}, args)
+	}
+	op := operatorOf(call.FunctionName())
+	if op == "" || len(args) != 2 {
+		return false
+	}
+	at, with := u.paths[args[0].ID()], args[1]
+	if at.holder == "" && !call.IsMemberFunction() && op != "in" {
+		at, with, op = u.paths[args[1].ID()], args[0], exchanged(op)
+	}
+	compared := comparisonsWith(op, with)
+	if at.holder == "" || len(compared) == 0 || slices.ContainsFunc(args, isOr) {
+		return false
+	}
+	u.add(at, compared...)
+	return true
+}
+
+// isOr reports whether a node is a field, or another value if it is not there.
+func isOr(e ast.Expr) bool {
+	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue"
+}
+
+func operatorOf(function string) string {
+	switch function {
+	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In:
+		symbol, _ := operators.FindReverse(function)
+		return symbol
+	case "startsWith":
+		return "HasPrefix"
+	case "endsWith":
+		return "HasSuffix"
+	case "contains":
+		return "Contains"
+	case "matches":
+		return "=~"
+	}
+	return ""
+}
+
+// exchanged returns the operator that says the same with its operands exchanged.
+func exchanged(op string) string {
+	return strings.NewReplacer("<", ">", ">", "<").Replace(op)
+}
+
+func comparisonsWith(op string, e ast.Expr) []rule.Comparison {
+	if op == "in" {
+		if e.Kind() != ast.ListKind {
+			return nil
+		}
+		var all []rule.Comparison
+		for _, element := range e.AsList().Elements() {
+			all = append(all, comparisonsWith("==", element)...)
+		}
+		return all
+	}
+	switch value := literal(e).(type) {
+	case types.String:
+		return []rule.Comparison{{Op: op, With: string(value)}}
+	case types.Int:
+		return []rule.Comparison{{Op: op, With: int64(value)}}
+	case types.Double:
+		return []rule.Comparison{{Op: op, With: float64(value)}}
+	case types.Bool:
+		return []rule.Comparison{{Op: op, With: bool(value)}}
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/usher-dev/usher/internal/lang/worker"
+)
+
+func TestMain(m *testing.M) {
+	if log := os.Getenv(forgetful); log != "" {
+		forget(log)
+	}
+	worker.Main(map[worker.Kind]worker.Handler{worker.CUE: behave})
+	os.Exit(m.Run())
+}
+
+// kept is what the worker of these tests keeps from one request to the next.
+var kept [][]byte
+
+// behave is what the workers of these tests do: what the request says.
+func behave(request []byte) []byte {
+	what, argument, _ := strings.Cut(string(request), " ")
+	switch what {
+	case "hang":
+		for {
+			runtime.Gosched()
+		}
+	case "allocate":
+		for {
+			kept = append(kept, bytes.Repeat([]byte("x"), 1<<20))
+		}
+	case "burn":
+		burn(argument)
+	case "sleep":
+		duration, _ := time.ParseDuration(argument)
+		time.Sleep(duration)
+	case "nice":
+		return []byte(niceness())
+	case "keep":
+		kept = append(kept, bytes.Repeat([]byte("x"), 40<<20))
+	case "recurse":
+		return []byte(fmt.Sprint(recurse(1)))
+	case "panic":
+		panic("oh no")
+	case "exit":
+		os.Exit(0)
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "raw":
+		_, _ = syscall.Write(1, []byte(argument))
+	case "print":
+		fmt.Println("printed by accident")
+	case "environment":
+		return []byte(strings.Join(os.Environ(), " "))
+	case "do":
+		return []byte(attempt(argument))
+	case "pid":
+		return []byte(fmt.Sprint(os.Getpid()))
+	case "leak":
+		leak(argument)
+	case "complain":
+		for {
+			_, _ = os.Stderr.WriteString(strings.Repeat("oh no ", 1000))
+		}
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		// The signal may be late.
+		select {}
+	case "close":
+		_ = syscall.Close(1)
+		select {}
+	case "large":
+		return bytes.Repeat([]byte("y"), 5<<20)
+	}
+	return []byte("answer to " + what)
+}
+
+// niceness is that of the process.
+func niceness() string {
+	priority, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	// The system call returns 20 less the niceness.
+	return fmt.Sprint(20 - priority)
+}
+
+// burn uses the processor for some time.
+func burn(text string) {
+	duration, _ := time.ParseDuration(text)
+	for begin := worker.CPU(); worker.CPU()-begin < duration; {
+		runtime.Gosched()
+	}
+}
+
+// leak starts goroutines that never end, without end if there is no number.
+func leak(text string) {
+	most, err := strconv.Atoi(text)
+	for i := 0; i < most || err != nil; i++ {
+		go func() { select {} }()
+	}
+}
+
+func recurse(n int) int {
+	if n < 0 {
+		return n
+	}
+	return 1 + recurse(n+1)%7
+}
+
+func pool(t testing.TB, o worker.Options) *worker.Pool {
+	t.Helper()
+	p := worker.New(o)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// limit is for requests that are to be answered, however busy the machine.
+const limit = time.Minute
+
+func do(ctx context.Context, p *worker.Pool, tenant string, limit time.Duration, request string) ([]byte, time.Duration, error) {
+	return p.Do(ctx, worker.Job{
+		Kind: worker.CUE, Tenant: tenant, Limit: limit, Payload: func() ([]byte, error) { return []byte(request), nil },
+	})
+}
+
+func ask(t testing.TB, p *worker.Pool, request string) string {
+	t.Helper()
+	reply, _, err := do(t.Context(), p, "", limit, request)
+	if err != nil {
+		t.Errorf("%.20q: %v", request, err)
+	}
+	return string(reply)
+}
+
+// Whatever a request does to its worker is its own error, and the next request is answered.
+func TestRequestsThatHarm(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 1, Memory: 64 << 20})
+	for _, tt := range []struct {
+		reason  string
+		request string
+		limit   time.Duration
+		want    error
+		text    string
+	}{
+		{"it never ends", "hang", 200 * time.Millisecond, worker.ErrTimeout, "ended after 200ms"},
+		{"it takes all memory", "allocate", limit, worker.ErrMemory, ""},
+		{"it starts goroutines without end", "leak", limit, worker.ErrMemory, ""},
+		{"it recurses without end", "recurse", limit, worker.ErrMemory, ""},
+		{"it writes to its error output without end", "complain", 200 * time.Millisecond, worker.ErrTimeout, ""},
+		{"it stops itself", "stop", 200 * time.Millisecond, worker.ErrTimeout, ""},
+		{"it closes the pipe and goes on", "close", limit, worker.ErrCrashed, ""},
+		{"it panics", "panic", limit, worker.ErrCrashed, "oh no"},
+		{"it ends the worker", "exit", limit, worker.ErrCrashed, ""},
+		{"the system kills the worker", "kill", limit, worker.ErrMemory, "killed by the system"},
+		{"it writes into the pipe", "raw nonsense and more of it", limit, worker.ErrCrashed, ""},
+		{"it writes an answer to another request", "raw \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x63a", limit, worker.ErrCrashed, "expected the answer to request"},
+		{"it promises a frame of four gigabytes", "raw \xff\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x01a", limit, worker.ErrCrashed, "at most"},
+		{"its answer is too large", "large", limit, worker.ErrCrashed, "at most"},
+		{"it says hello again", "raw \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01h", limit, worker.ErrCrashed, ""},
+	} {
+		if raceEnabled && tt.want == worker.ErrMemory && tt.text == "" {
+			continue
+		}
+		reply, _, err := do(t.Context(), p, "", tt.limit, tt.request)
+		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s: %.40q, %v, want %v", tt.reason, reply, err, tt.want)
+		}
+		if got := ask(t, p, "next"); got != "answer to next" {
+			t.Errorf("after that %q", got)
+		}
+	}
+	if s := p.Stats(); s.Overran != 3 || s.Crashed == 0 || s.Workers != 1 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// TestBackgroundJobsHaveProcessorTime: what is found out about a policy does not depend on what else the machine does.
+func TestBackgroundJobsHaveProcessorTime(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 2})
+	for _, row := range []struct {
+		reason, request string
+		background      bool
+		want            error
+	}{
+		{"it waits, in the foreground", "sleep 1s", false, worker.ErrTimeout},
+		{"it waits, in the background", "sleep 1s", true, nil},
+		{"it uses the processor, in the background", "hang", true, worker.ErrTimeout},
+	} {
+		_, _, err := p.Do(t.Context(), worker.Job{
+			Kind: worker.CUE, Tenant: row.reason, Limit: 500 * time.Millisecond, Background: row.background,
+			Payload: func() ([]byte, error) { return []byte(row.request), nil },
+		})
+		if !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", row.reason, err, row.want)
+		}
+	}
+}
+
+func TestWorkersHaveNothingOfTheirParent(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{})
+	if got := ask(t, p, "environment"); strings.Contains(got, "PATH=") || !strings.HasPrefix(got, "USHER_WORKER_MEMORY=") || strings.Contains(got, " ") {
+		t.Errorf("environment %q", got)
+	}
+	if got := ask(t, p, "print"); got != "answer to print" {
+		t.Errorf("what is printed is the answer: %q", got)
+	}
+}
+
+func TestGrownWorkersAreReplaced(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 1, Memory: 160 << 20})
+	before := ask(t, p, "pid")
+	for range 3 {
+		if got := ask(t, p, "keep"); got != "answer to keep" {
+			t.Errorf("the last answer is %q", got)
+		}
+	}
+	if after := ask(t, p, "pid"); after == before || p.Stats().Recycled == 0 {
+		t.Errorf("worker %s goes on, counted %+v", after, p.Stats())
+	}
+}
+
+// A caller that goes away does not wait, and takes no worker from others for good.
+func TestCallersGoAway(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 1})
+	ask(t, p, "x")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("out of time"))
+	defer cancel()
+	_, _, err := do(ctx, p, "", 300*time.Millisecond, "hang")
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "out of time") {
+		t.Errorf("error is %v", err)
+	}
+	if got := ask(t, p, "x"); got != "answer to x" {
+		t.Errorf("then %q", got)
+	}
+	if _, _, err := do(ctx, p, "", limit, "x"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that is done already: %v", err)
+	}
+}
+
+func TestProgramsThatAreNoWorkers(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"/bin/true", "/nonexistent", "/bin/cat"} {
+		p := pool(t, worker.Options{Workers: 1}.WithProgram(program))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 3 {
+			if _, _, err := do(ctx, p, "", time.Second, "x"); !errors.Is(err, worker.ErrUnavailable) {
+				t.Errorf("%s: %v", program, err)
+			}
+		}
+		if s := p.Stats(); s.Started != 0 || s.Workers != 0 {
+			t.Errorf("%s: counted %+v", program, s)
+		}
+	}
+}
+
+func TestIdleWorkersEnd(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Idle: 10 * time.Millisecond})
+	p.Hold()
+	pid := ask(t, p, "pid")
+	p.Release()
+	eventually(t, "no worker is left", func() bool { return p.Stats().Workers == 0 })
+	if again := ask(t, p, "pid"); again == pid {
+		t.Errorf("worker %s is still there", again)
+	}
+}
+
+func TestCloseEndsWorkers(t *testing.T) {
+	t.Parallel()
+	p := worker.New(worker.Options{Workers: 2})
+	var pid int
+	if _, err := fmt.Sscan(ask(t, p, "pid"), &pid); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	p.Close()
+	if _, _, err := do(t.Context(), p, "", limit, "x"); !errors.Is(err, worker.ErrUnavailable) {
+		t.Errorf("error is %v", err)
+	}
+	eventually(t, "the worker is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+}
+
+func TestConcurrentRequests(t *testing.T) {
+	t.Parallel()
+	p := pool(t, worker.Options{Workers: 3})
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			for range 20 {
+				request := fmt.Sprintf("r%d", i)
+				reply, _, err := do(t.Context(), p, request, limit, request)
+				if err != nil || string(reply) != "answer to "+request {
+					t.Errorf("%s: %q, %v", request, reply, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never comes to pass that %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// FuzzPipe lets a worker write anything before it answers: the parent takes an answer or ends the
+// worker, and goes on.
+func FuzzPipe(f *testing.F) {
+	for _, raw := range []string{
+		"", "a", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01a", "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01lx",
+		"\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x02axxxxx", "\x7f\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00\x01a", "\x00\x3f\xff\xff\x00\x00\x00\x00\x00\x00\x00\x01axx",
+	} {
+		f.Add([]byte(raw))
+	}
+	p := pool(f, worker.Options{Workers: 1})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		_, _, err := do(t.Context(), p, "", 2*time.Second, "raw "+string(raw))
+		if err != nil && !errors.Is(err, worker.ErrCrashed) && !errors.Is(err, worker.ErrTimeout) {
+			t.Errorf("error is %v", err)
+		}
+		// What came too early may be taken for the answer to the next request, but not beyond.
+		_, _, _ = do(t.Context(), p, "", limit, "x")
+		if reply, _, err := do(t.Context(), p, "", limit, "next"); err != nil && !errors.Is(err, worker.ErrCrashed) {
+			t.Errorf("then %q, %v", reply, err)
+		}
+	})
+}
+
+func BenchmarkDo(b *testing.B) {
+	p := pool(b, worker.Options{})
+	for b.Loop() {
+		if _, _, err := do(context.Background(), p, "", limit, "x"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
+)
+
+// Compiled returns the policies in force as they are compiled, the last good version of each, and
+// after them those that API servers enforce themselves. OnUpdate tells when they have changed; it
+// may call Compiled. The first call after a change compiles what API servers enforce. Policies that
+// are the same as before have the same rules. They are shared: do not change them.
+func (l *Live) Compiled() []compile.Compiled {
+	current := l.current.Load()
+	return slices.Concat(current.enforced, l.others.compiled(current.elsewhere, current.enforced, l.options.Compile))
+}
+
+// Enforced returns the policies in force as they are compiled: those of Compiled without the ones that
+// API servers enforce. They are shared: do not change them.
+func (l *Live) Enforced() []compile.Compiled { return l.current.Load().enforced }
+
+// others compiles the policies that API servers enforce, once they are needed.
+type others struct {
+	mu    sync.Mutex
+	known map[usher.PolicyRef]*compile.Compiled
+}
+
+// compiled returns policies as they are compiled, without those that are enforced here as well. A
+// part that cannot be compiled here is one that fails.
+func (o *others) compiled(policies []api.Policy, enforced []compile.Compiled, options compile.Options) []compile.Compiled {
+	if len(policies) == 0 {
+		return nil
+	}
+	here := make(map[usher.PolicyRef]bool, len(enforced))
+	for i := range enforced {
+		here[enforced[i].Ref] = true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := make(map[usher.PolicyRef]*compile.Compiled, len(policies))
+	all := make([]compile.Compiled, 0, len(policies))
+	for _, policy := range policies {
+		ref := compile.Ref(policy.Object)
+		if here[ref] || known[ref] != nil {
+			continue
+		}
+		c := o.known[ref]
+		if c == nil || !(&version{newest: *c}).holds(policy) {
+			newest := options.Policy(context.Background(), policy)
+			newest.Elsewhere = true
+			c = &newest
+		}
+		known[ref] = c
+		all = append(all, *c)
+	}
+	o.known = known
+	return all
+}
+
+// sameOnes reports whether two lists have the same versions of the same policies.
+func sameOnes(a, b []api.Policy) bool {
+	return slices.EqualFunc(a, b, func(a, b api.Policy) bool { return a.Object == b.Object || same(a.Object, b.Object) })
+}

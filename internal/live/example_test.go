@@ -1,0 +1,51 @@
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/source/dir"
+)
+
+// Decisions by the policies in a folder, which is followed until the context is done.
+func ExampleNew() {
+	folder, err := os.MkdirTemp("", "policies")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	policy := `{apiVersion: policy.kcloudlabs.io/v1alpha1, kind: ClusterValidatePolicy, metadata: {name: require-team}, spec: {
+		resourceSelectors: [{apiVersion: v1, kind: Pod}],
+		validateRules: [{targetOperations: [CREATE], template: {type: condition, condition: {
+			cond: NotExist, dataRef: {from: current, path: /metadata/labels/team}, message: label team is required}}}]}}`
+	if err := os.WriteFile(filepath.Join(folder, "team.yaml"), []byte(policy), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	decider := live.New(live.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- decider.Run(ctx, dir.New(folder)) }()
+	if err := decider.WaitLoaded(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println("policies:", decider.Status().Policies)
+
+	decision, err := decider.Decide(ctx, &usher.Request{
+		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "cart",
+		Object: usher.RawObject([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"cart","namespace":"shop"}}`)),
+	})
+	fmt.Println(decision.Verdict, decision.Message, err)
+	cancel()
+	fmt.Println(<-ended)
+	// Output:
+	// policies: map[ClusterValidatePolicy:1]
+	// deny label team is required <nil>
+	// <nil>
+}

@@ -1,0 +1,163 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+)
+
+const (
+	// tryTimeout is how long trying one stored policy may take.
+	tryTimeout = time.Second
+	// tryAgain is how often policies are tried again whose results depend on the cluster.
+	tryAgain = 30 * time.Second
+)
+
+// tries holds the results of trying stored policies.
+type tries struct {
+	wake chan struct{}
+
+	mu      sync.Mutex
+	results map[*version]trial.Result
+}
+
+func newTries() *tries {
+	return &tries{wake: make(chan struct{}, 1), results: map[*version]trial.Result{}}
+}
+
+// expect forgets versions that are no longer in use, and wakes the goroutine that tries the new
+// ones.
+func (t *tries) expect(versions []*version) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := make(map[*version]trial.Result, len(versions))
+	for _, v := range versions {
+		if result, ok := t.results[v]; ok {
+			kept[v] = result
+		}
+	}
+	t.results = kept
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// state returns the state of a version, with the findings about it.
+func (t *tries) state(v *version) rule.State {
+	s := v.state()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if result, ok := t.results[v]; ok {
+		s.Problems = slices.Concat(s.Problems, result.Problems)
+		s.NoSuchKind = result.NoSuchKind
+	}
+	return s
+}
+
+// due reports whether a version has to be tried: the first time, or again because kinds and rights may
+// have changed.
+func (t *tries) due(v *version, again bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	result, ok := t.results[v]
+	return !ok || again && result.Unsettled
+}
+
+// put keeps a result. It reports whether it differs from the one before.
+func (t *tries) put(v *version, result trial.Result) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.results[v]
+	t.results[v] = result
+	return !reflect.DeepEqual(before, result)
+}
+
+// tryStored tries policies that are in force, until ctx is done.
+func (l *Live) tryStored(ctx context.Context) {
+	ticker := time.NewTicker(tryAgain)
+	defer ticker.Stop()
+	for {
+		again := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.tries.wake:
+		case <-ticker.C:
+			again = true
+		}
+		changed := false
+		for _, v := range l.tryable() {
+			if ctx.Err() != nil || !l.tries.due(v, again) {
+				continue
+			}
+			changed = l.tries.put(v, l.try(ctx, v)) || changed
+		}
+		if changed {
+			l.publishTries()
+		}
+	}
+}
+
+// try tries one version: where it can be stopped, if there is such a place, and then here.
+func (l *Live) try(ctx context.Context, v *version) trial.Result {
+	if checker := l.options.Compile.Checker; checker != nil {
+		checking, cancel := context.WithTimeout(ctx, settleTimeout)
+		problem := checker.Check(checking, v.newest.Policy, compile.Trying).Problem
+		cancel()
+		if problem != (rule.Problem{}) {
+			problem.Severity = rule.Warning
+			return trial.Result{Problems: []rule.Problem{v.newest.Place(problem)}, Unsettled: problem.Pending}
+		}
+	}
+	trying, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	return l.options.Stored.Try(trying, v.newest)
+}
+
+// tryable returns the versions that compile: the first of each namespace, then the second, and so on.
+func (l *Live) tryable() []*version {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	var versions []*version
+	for _, v := range l.known {
+		if !v.pending && len(rule.Errors(v.newest.Problems)) == 0 {
+			versions = append(versions, v)
+		}
+	}
+	slices.SortFunc(versions, func(a, b *version) int { return cmp.Compare(a.newest.Ref.String(), b.newest.Ref.String()) })
+	turns, next := make(map[*version]int, len(versions)), map[string]int{}
+	for _, v := range versions {
+		turns[v] = next[v.newest.Ref.Namespace]
+		next[v.newest.Ref.Namespace]++
+	}
+	slices.SortStableFunc(versions, func(a, b *version) int { return cmp.Compare(turns[a], turns[b]) })
+	return versions
+}
+
+// publishTries replaces the states of policies: the rules stay as they are.
+func (l *Live) publishTries() {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	next := *l.current.Load()
+	if next.status.Generation == 0 {
+		return
+	}
+	next.policies = slices.Clone(next.policies)
+	for i := range next.policies {
+		if v := l.known[next.policies[i].Policy]; v != nil && !next.policies[i].Surplus {
+			next.policies[i] = l.tries.state(v)
+		}
+	}
+	l.current.Store(&next)
+	if l.options.OnUpdate != nil {
+		l.options.OnUpdate(next.status)
+	}
+}

@@ -1,0 +1,244 @@
+// Package failing records which policies have rules that fail on requests, with the last error, the
+// number of failures and an example, but without values of objects.
+//
+// Users who may write objects can make a rule fail at will. The cost of that is limited: one entry
+// per policy, texts that are created at most once a second for each, and nothing for rules that
+// work.
+package failing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/printable"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/withhold"
+)
+
+const (
+	// recoverAfter is how long a rule that works again must not fail to count as recovered.
+	recoverAfter = time.Minute
+	// forgetAfter is how long a failure is kept if the rule is not evaluated again.
+	forgetAfter = time.Hour
+	// textEvery is how often the error and the example of a policy are renewed.
+	textEvery = time.Second
+	// longestExample limits the length of an example in bytes: clients choose the names in it.
+	longestExample = 300
+)
+
+// A Tracker records failures. It is safe for concurrent use. Use [New].
+type Tracker struct {
+	// started is called when a policy begins to fail.
+	started func()
+
+	// failing is replaced as a whole, under mu; entries are shared.
+	failing atomic.Pointer[map[usher.PolicyRef]*entry]
+	mu      sync.Mutex
+	current map[usher.PolicyRef]version
+}
+
+// A version identifies the version of a policy that is in force.
+type version struct {
+	uid        types.UID
+	generation int64
+}
+
+// An entry is a policy that fails.
+type entry struct {
+	version version
+
+	mu      sync.Mutex
+	failure rule.Failure
+	texts   time.Time
+	// works is when the last failed rule worked again; zero if it has not.
+	works time.Time
+}
+
+// New returns a tracker without policies. It calls started, if not nil, whenever a policy begins to
+// fail.
+func New(started func()) *Tracker {
+	if started == nil {
+		started = func() {}
+	}
+	t := &Tracker{started: started}
+	t.failing.Store(&map[usher.PolicyRef]*entry{})
+	return t
+}
+
+// Keep sets the policies in force. It drops failures of others, and of other versions. It does not
+// record policies from files, which have no UID.
+func (t *Tracker) Keep(states []rule.State) {
+	current := make(map[usher.PolicyRef]version, len(states))
+	for i := range states {
+		if s := &states[i]; s.UID != "" && s.InForce() >= 0 {
+			current[s.Policy] = version{s.UID, s.InForce()}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.current = current
+	t.drop(func(policy usher.PolicyRef, e *entry) bool { return current[policy] != e.version })
+}
+
+// drop forgets entries. It is called under mu.
+func (t *Tracker) drop(gone func(usher.PolicyRef, *entry) bool) {
+	known := *t.failing.Load()
+	var next map[usher.PolicyRef]*entry
+	for policy, e := range known {
+		if !gone(policy, e) {
+			continue
+		}
+		if next == nil {
+			next = maps.Clone(known)
+		}
+		delete(next, policy)
+	}
+	if next != nil {
+		t.failing.Store(&next)
+	}
+}
+
+// Wrap returns a decider that decides like d, and records which rules fail. Facts that are not read
+// in a dry run do not count as failures, nor do rules that were not reached in time.
+func (t *Tracker) Wrap(d usher.Decider) usher.Decider {
+	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+		decision, err := d.Decide(ctx, r)
+		secret := false
+		for i := range decision.Findings {
+			f := &decision.Findings[i]
+			secret = secret || f.Confidential
+			t.see(r, f, secret)
+		}
+		return decision, err
+	})
+}
+
+func (t *Tracker) see(r *usher.Request, f *usher.Finding, secret bool) {
+	e := (*t.failing.Load())[f.Policy]
+	switch {
+	case f.Written:
+	case f.Outcome == usher.Failed && r.DryRun && errors.Is(f.Err, fact.ErrDryRun):
+	case f.Outcome == usher.Failed && errors.Is(f.Err, rule.ErrUnreached):
+	case f.Outcome == usher.Failed, f.Failure() != nil:
+		if e == nil {
+			e = t.begin(f.Policy)
+		}
+		if e != nil && e.fail(r, f, secret, time.Now()) {
+			t.started()
+		}
+	case e != nil:
+		e.work(f.Rule, time.Now())
+	}
+}
+
+// begin creates an entry for a policy; nil if it is not in force.
+func (t *Tracker) begin(policy usher.PolicyRef) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := *t.failing.Load()
+	if e := known[policy]; e != nil {
+		return e
+	}
+	v, ok := t.current[policy]
+	if !ok {
+		return nil
+	}
+	next := maps.Clone(known)
+	next[policy] = &entry{version: v}
+	t.failing.Store(&next)
+	return next[policy]
+}
+
+// fail reports whether this is the first failure.
+func (e *entry) fail(r *usher.Request, f *usher.Finding, secret bool, now time.Time) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if first = e.failure.Count == 0; first {
+		e.failure = rule.Failure{UID: e.version.uid, Generation: e.version.generation, Since: now}
+	}
+	e.failure.Count++
+	e.failure.Last, e.works = now, time.Time{}
+	if now.Sub(e.texts) < textEvery {
+		return first
+	}
+	e.texts = now
+	e.failure.Rule, e.failure.Error, e.failure.Example = f.Rule, withhold.Error(r, f.Failure(), secret), example(r)
+	return first
+}
+
+func (e *entry) work(rule string, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure.Rule == rule && e.works.IsZero() {
+		e.works = now
+	}
+}
+
+// over reports whether the policy works again, as far as known.
+func (e *entry) over(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	silent := now.Sub(e.failure.Last)
+	return e.failure.Count > 0 && (silent >= forgetAfter || !e.works.IsZero() && silent >= recoverAfter)
+}
+
+// Failures returns the policies that fail, those that have failed for the longest first, and drops
+// those that work again.
+func (t *Tracker) Failures() []rule.Failure {
+	now := time.Now()
+	if len(*t.failing.Load()) > 0 {
+		t.mu.Lock()
+		t.drop(func(_ usher.PolicyRef, e *entry) bool { return e.over(now) })
+		t.mu.Unlock()
+	}
+	var failures []rule.Failure
+	for _, e := range *t.failing.Load() {
+		e.mu.Lock()
+		if e.failure.Count > 0 {
+			failures = append(failures, e.failure)
+		}
+		e.mu.Unlock()
+	}
+	slices.SortFunc(failures, func(a, b rule.Failure) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+	})
+	return failures
+}
+
+// Count returns how many policies fail.
+func (t *Tracker) Count() int { return len(t.Failures()) }
+
+// example names the object of a request, without its content.
+func example(r *usher.Request) string {
+	words := []string{string(r.Operation), r.Kind.Kind}
+	switch {
+	case r.Access != nil && r.Access.NonResource:
+		words = []string{r.Access.Verb, "of a URL path"}
+	case r.Access != nil:
+		words = []string{r.Access.Verb, r.Resource.Resource}
+	}
+	if r.Subresource != "" {
+		words[1] += "/" + r.Subresource
+	}
+	switch {
+	case r.Namespace != "" && r.Name != "":
+		words = append(words, r.Namespace+"/"+r.Name)
+	case r.Namespace != "":
+		words = append(words, "in "+r.Namespace)
+	case r.Name != "":
+		words = append(words, r.Name)
+	}
+	text := printable.Blank(strings.Join(words, " "))
+	return strings.ToValidUTF8(text[:min(len(text), longestExample)], "")
+}

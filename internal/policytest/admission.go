@@ -1,0 +1,254 @@
+package policytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A subject is an admission policy, of any kind, with the cases that are about it.
+type subject struct {
+	policy   map[string]any
+	key      string
+	file     string
+	compiled compile.Compiled
+	cases    []*Case
+}
+
+// subjects are the policies of admission cases, in the order of the cases. Policies that do not
+// compile are left out: their cases fail, or are about that.
+func subjects(tests []Test) []*subject {
+	var all []*subject
+	for _, t := range tests {
+		c := t.admission
+		if c == nil || c.Skip != "" {
+			continue
+		}
+		for i, policy := range c.Policies {
+			key := text(policy)
+			at := slices.IndexFunc(all, func(s *subject) bool { return s.key == key })
+			if at < 0 {
+				s, ok := newSubject(c, i, key)
+				if !ok {
+					continue
+				}
+				at, all = len(all), append(all, s)
+			}
+			if !slices.Contains(all[at].cases, c) {
+				all[at].cases = append(all[at].cases, c)
+			}
+		}
+	}
+	return all
+}
+
+func newSubject(c *Case, i int, key string) (*subject, bool) {
+	s := &subject{policy: c.Policies[i], key: key, file: c.File}
+	if first := len(c.Policies) - len(c.files); i >= first {
+		s.file = filepath.Join(filepath.Dir(c.File), c.files[i-first])
+	}
+	var ok bool
+	s.compiled, ok = compiled(s.policy, c.Limits)
+	return s, ok
+}
+
+// compiled compiles a policy; false if it has errors.
+func compiled(policy map[string]any, limits rule.Limits) (compile.Compiled, bool) {
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		return compile.Compiled{}, false
+	}
+	decoded, err := api.Decode(encoded)
+	if err != nil {
+		return compile.Compiled{}, false
+	}
+	c := compile.Options{Limits: limits}.Policy(context.Background(), decoded)
+	return c, len(rule.Errors(c.Problems)) == 0
+}
+
+// mutate leaves out one part of the policy after the other.
+func (s *subject) mutate(ctx context.Context) Mutants {
+	mutants := policyMutants(s.policy)
+	noticed := make([]bool, len(mutants))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, m := range mutants {
+		shared := newMemo()
+		if m.policy != nil {
+			c, ok := compiled(m.policy, s.cases[0].Limits)
+			if !ok {
+				// Nobody can write it.
+				mutants[i].without, mutants[i].with = "", ""
+				continue
+			}
+			s.keep(shared, c, m.policy)
+		}
+		group.Go(func() error {
+			noticed[i] = s.notices(ctx, m, shared)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var result Mutants
+	for i, m := range mutants {
+		if m.without == "" && m.with == "" {
+			continue
+		}
+		result.Total++
+		if !noticed[i] {
+			result.Survivors = append(result.Survivors, Survivor{Set: s.compiled.Ref.String(), File: s.file, Without: m.without, With: m.with})
+		}
+	}
+	return result
+}
+
+// keep adds a mutant, which was compiled to see whether it does. Policies of kinitiras are stored in
+// another form than they are written.
+func (s *subject) keep(shared *memo, c compile.Compiled, mutant map[string]any) {
+	document, err := json.Marshal(mutant)
+	if version, _ := mutant["apiVersion"].(string); err != nil || strings.HasPrefix(version, v1alpha1.GroupVersion.Group) {
+		return
+	}
+	entry := shared.entry(keyOf(compile.Options{Limits: s.cases[0].Limits}, document, s.cases[0].renders()))
+	entry.once.Do(func() { entry.compiled = c })
+}
+
+// notices reports whether the answer of a case is another one with the mutant.
+func (s *subject) notices(ctx context.Context, m policyMutant, shared *memo) bool {
+	return slices.ContainsFunc(s.cases, func(c *Case) bool {
+		changed := s.with(c, m.policy)
+		changed.memo = shared
+		ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+		defer cancel()
+		return len(recovered(ctx, changed.timeout, changed.wrongAnswers)) > 0
+	})
+}
+
+// with returns a case with another policy in place of s; nil is none.
+func (s *subject) with(c *Case, policy map[string]any) *Case {
+	changed := *c
+	changed.Policies = nil
+	for _, p := range c.Policies {
+		switch {
+		case text(p) != s.key:
+			changed.Policies = append(changed.Policies, p)
+		case policy != nil:
+			changed.Policies = append(changed.Policies, policy)
+		}
+	}
+	return &changed
+}
+
+// cover tells which rules of the policy do something in a case, and which of those that validate
+// also let a request pass.
+func (s *subject) cover(ctx context.Context) (Coverage, error) {
+	seen := map[string]map[usher.Outcome]bool{}
+	parts := newParts(s.policy)
+	for _, c := range s.cases {
+		decision, err := c.decided(ctx)
+		if err != nil {
+			return Coverage{}, fmt.Errorf("cover %s: case %s: %w", s.compiled.Ref, c.Name, err)
+		}
+		for _, f := range decision.Findings {
+			if f.Policy != s.compiled.Ref {
+				continue
+			}
+			parts.note(&f)
+			if seen[f.Rule] == nil {
+				seen[f.Rule] = map[usher.Outcome]bool{}
+			}
+			outcome := f.Outcome
+			if outcome == usher.Passed && len(f.Checks) > 0 {
+				// A binding that only warns or audits rejects nothing.
+				outcome = usher.Rejected
+			}
+			seen[f.Rule][outcome] = true
+		}
+	}
+	coverage := Coverage{Set: s.compiled.Ref.String(), File: s.file}
+	counted := map[string]bool{}
+	spec, _ := s.policy["spec"].(map[string]any)
+	for _, r := range s.rules() {
+		if r.Pod != nil && spec["podTemplates"] == nil {
+			// It is there by default, and runs the same validations.
+			continue
+		}
+		if !counted[r.Name] {
+			counted[r.Name] = true
+			coverage.rule(&r, seen[r.Name])
+		}
+	}
+	parts.count(s.compiled.Ref, &coverage)
+	if err := s.coverParts(ctx, &coverage); err != nil {
+		return Coverage{}, fmt.Errorf("cover %s: %w", s.compiled.Ref, err)
+	}
+	coverage.Policies.count(coverage.Rules.Exercised > 0)
+	return coverage, nil
+}
+
+// rules are those of the policy. An admission policy of Kubernetes has one with each binding that a
+// case has beside it.
+func (s *subject) rules() []rule.Rule {
+	if s.compiled.Admission == nil {
+		return s.compiled.Rules
+	}
+	var all []rule.Rule
+	for _, c := range s.cases {
+		linked := []compile.Compiled{s.compiled}
+		for _, policy := range c.Policies {
+			if other, ok := compiled(policy, c.Limits); ok && other.Binding != nil {
+				linked = append(linked, other)
+			}
+		}
+		all = append(all, compile.Order(linked)...)
+	}
+	return slices.DeleteFunc(all, func(r rule.Rule) bool { return r.Policy != s.compiled.Ref })
+}
+
+// decided returns the decision on the request of the case.
+func (c *Case) decided(ctx context.Context) (usher.Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
+	defer cancel()
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return usher.Decision{}, err
+	}
+	defer s.close()
+	a, err := s.decide(ctx, c)
+	return a.decision, err
+}
+
+// rule counts a rule by its outcomes in all cases.
+func (c *Coverage) rule(r *rule.Rule, outcomes map[usher.Outcome]bool) {
+	if r.Phase == usher.Mutate {
+		c.Rules.count(outcomes[usher.Changed])
+		if !outcomes[usher.Changed] {
+			c.Missing = append(c.Missing, fmt.Sprintf("%s %s: changes nothing in any case", r.Policy, r.Name))
+		}
+		return
+	}
+	c.Rules.count(outcomes[usher.Rejected])
+	if !outcomes[usher.Rejected] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: rejects no case", r.Policy, r.Name))
+	}
+	if isParted(r.Policy.Kind) {
+		// Its validations are counted one by one.
+		return
+	}
+	c.Conditions.count(outcomes[usher.Rejected] && outcomes[usher.Passed])
+	if !outcomes[usher.Passed] {
+		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: passes no case", r.Policy, r.Name))
+	}
+}

@@ -1,0 +1,236 @@
+package policytest
+
+import (
+	"bufio"
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/manifest"
+)
+
+// eachDocument calls use with every document in paths that is not a Kubernetes object.
+func eachDocument(paths []string, use func(d Document) error) error {
+	var faults []error
+	for _, path := range paths {
+		files, err := manifest.Files(path)
+		if err != nil {
+			return fmt.Errorf("load cases: %w", err)
+		}
+		for _, file := range files {
+			if err := readFile(file, file == path, use); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// readFile reads the documents of a file. One that was named by the user has to hold tests.
+func readFile(file string, named bool, use func(d Document) error) error {
+	documents, err := readDocuments(file)
+	if err != nil {
+		return err
+	}
+	for i, d := range documents {
+		where := file
+		if len(documents) > 1 {
+			where = fmt.Sprintf("%s (document %d)", file, i+1)
+		}
+		if isObject(d.json) {
+			if named {
+				return fmt.Errorf("load %s: a Kubernetes object, not a test case; name its cases, or list it under policyFiles of one", where)
+			}
+			continue
+		}
+		if err := use(d); err != nil {
+			return fmt.Errorf("load %s: %w", d.place(where, err), err)
+		}
+	}
+	return nil
+}
+
+// A Document is one of possibly several in a file of test cases.
+type Document struct {
+	// File is where the document was loaded from.
+	File string
+
+	text []byte
+	// line is the first line of the text in the file.
+	line int
+	// json is the text as Kubernetes reads it, to which n and on are booleans.
+	json []byte
+}
+
+// Documents reads the documents in files and folders, as [Tests] does, for tests with a
+// format of their own.
+func Documents(paths ...string) ([]Document, error) {
+	var documents []Document
+	err := eachDocument(paths, func(d Document) error {
+		documents = append(documents, d)
+		return nil
+	})
+	if err == nil && len(documents) == 0 {
+		err = fmt.Errorf("load %s: %w", strings.Join(paths, ", "), ErrNoCases)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return documents, nil
+}
+
+// Head returns the fields of a document, or of the first item of one that is a list.
+func (d Document) Head() (fields map[string]stdjson.RawMessage, list bool) {
+	h := headOf(d.json)
+	return h.fields, h.list
+}
+
+// Decode decodes the document. In texts, and unlike in YAML 1.1, only true and false are
+// booleans. Fields that the value does not have are errors.
+func (d Document) Decode(into any) error {
+	plain, err := d.plain()
+	if err != nil {
+		return err
+	}
+	return decodeStrict(plain, into)
+}
+
+// Case decodes the document like an admission case, with numbers as API servers read them, and
+// ignores unknown fields.
+func (d Document) Case(into any) error {
+	return json.UnmarshalCaseSensitivePreserveInts(d.json, into)
+}
+
+// DecodeLoosely is [Document.Decode] for values that look after unknown fields themselves.
+func (d Document) DecodeLoosely(into any) error {
+	plain, err := d.plain()
+	if err != nil {
+		return err
+	}
+	return stdjson.Unmarshal(plain, into)
+}
+
+// plain is the text as JSON in which only true and false are booleans, as in YAML 1.2: files
+// of requests are full of short names.
+func (d Document) plain() ([]byte, error) {
+	var tree any
+	if err := yamlv3.Unmarshal(d.text, &tree); err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(tree)
+}
+
+// maxFile is the largest file that is read, in bytes.
+const maxFile = 64 << 20
+
+// readReferenced returns the documents of a file that a test names, relative to its own. Tests may
+// come from others than those who run them: a device or pipe that they name has no end.
+func readReferenced(from, name string) ([]Document, error) {
+	file := filepath.Join(filepath.Dir(from), name)
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("load cases: %s is not a regular file", file)
+	}
+	return readDocuments(file)
+}
+
+// readDocuments returns the documents of a YAML or JSON file.
+func readDocuments(file string) ([]Document, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	defer func() { _ = opened.Close() }()
+	content, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("load cases: %w", err)
+	}
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("load cases: %s is larger than %d MiB", file, maxFile>>20)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	var documents []Document
+	at := 0
+	for {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		at += max(bytes.Index(content[at:], text), 0)
+		line := bytes.Count(content[:at], []byte("\n")) + 1
+		at += len(text)
+		converted, err := yaml.YAMLToJSONStrict(text)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		if !bytes.Equal(converted, []byte("null")) {
+			documents = append(documents, Document{File: file, text: text, line: line, json: converted})
+		}
+	}
+}
+
+func isObject(document []byte) bool {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	return json.UnmarshalCaseSensitivePreserveInts(document, &head) == nil && head.APIVersion != "" && head.Kind != ""
+}
+
+// decodeStrict decodes JSON and rejects unknown fields.
+func decodeStrict(document stdjson.RawMessage, into any) error {
+	strict, err := json.UnmarshalStrict(document, into)
+	if err != nil {
+		return err
+	}
+	for i, err := range strict {
+		if field, ok := errors.AsType[json.FieldError](err); ok {
+			near, _ := compile.NearField(reflect.TypeOf(into), field.FieldPath())
+			strict[i] = &fieldError{FieldError: field, near: near}
+		}
+	}
+	return errors.Join(strict...)
+}
+
+// A fieldError is a field that is not known, or stands there twice; near is the name that may be meant.
+type fieldError struct {
+	json.FieldError
+
+	near string
+}
+
+func (e *fieldError) Error() string {
+	if e.near == "" {
+		return e.FieldError.Error()
+	}
+	return e.FieldError.Error() + ": did you mean " + e.near + "?"
+}
+
+// place adds to the place of the document the line of the field that an error is about, if it is about one.
+func (d Document) place(where string, err error) string {
+	field, ok := errors.AsType[*fieldError](err)
+	var root yamlv3.Node
+	if !ok || yamlv3.Unmarshal(d.text, &root) != nil || len(root.Content) == 0 {
+		return where
+	}
+	line, _ := manifest.Locate(root.Content[0], 1, field.FieldPath())
+	return fmt.Sprintf("%s:%d", where, d.line+line-1)
+}

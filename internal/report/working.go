@@ -1,0 +1,146 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+const (
+	// FailingAnnotation holds which policies fail at a replica, as a JSON list of [rule.Failure].
+	FailingAnnotation = "usher.dev/failing"
+
+	// A replica publishes at most mostFailures, those that have failed for the longest.
+	mostFailures = 50
+	// For one version, the condition Working of a policy is written at most once in workingGap.
+	// While only the number of failures changes, it is written when the number has doubled, and
+	// otherwise after workingRefresh.
+	workingGap     = time.Minute
+	workingRefresh = 10 * time.Minute
+	// A failure that no live replica knows, because they have restarted, is kept for failureKept.
+	failureKept = time.Hour
+	// workingBatch is how many statuses are written in one round because of this condition alone:
+	// users who write objects can cause them, and must not delay the others.
+	workingBatch = 5
+)
+
+// A working is what the leader has written about failures of a policy.
+type working struct {
+	at    time.Time
+	count int64
+}
+
+// failing returns the failures of policies, as this replica and live others have seen them.
+func (l *leader) failing(now time.Time) map[types.UID]*rule.Failure {
+	all := map[types.UID]*rule.Failure{}
+	add := func(failures []rule.Failure) {
+		for i := range failures {
+			merge(all, &failures[i])
+		}
+	}
+	if l.options.Failing != nil {
+		add(l.options.Failing())
+	}
+	for _, r := range l.replicas {
+		if now.Sub(r.seen) <= leaseDuration {
+			add(r.failing)
+		}
+	}
+	return all
+}
+
+// merge adds a failure that one replica has seen.
+func merge(all map[types.UID]*rule.Failure, f *rule.Failure) {
+	known := all[f.UID]
+	switch {
+	case known == nil || known.Generation < f.Generation:
+		one := *f
+		all[f.UID] = &one
+		return
+	case known.Generation > f.Generation:
+		return
+	}
+	known.Count += f.Count
+	if f.Since.Before(known.Since) {
+		known.Since = f.Since
+	}
+	if f.Last.After(known.Last) {
+		known.Last, known.Rule, known.Error, known.Example = f.Last, f.Rule, f.Error, f.Example
+	}
+}
+
+// workingCondition returns the condition Working to write; nil means no change. A nil f means that
+// the policy does not fail.
+func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f *rule.Failure, now time.Time) *metav1.Condition {
+	old := meta.FindStatusCondition(known.Conditions, v1alpha1.ConditionWorking)
+	generation := p.InForce()
+	if f != nil && f.Generation != generation {
+		f = nil
+	}
+	if generation < 0 || old == nil && f == nil {
+		return nil
+	}
+	c := &metav1.Condition{Type: v1alpha1.ConditionWorking, ObservedGeneration: generation}
+	if old != nil && old.ObservedGeneration != generation && f == nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonEdited, "no rule of this version has failed"
+		return c
+	}
+	written, seen := l.working[p.UID]
+	since := now.Sub(written.at)
+	same := old != nil && old.ObservedGeneration == generation
+	broken := same && old.Status == metav1.ConditionFalse
+	switch {
+	case same && seen && since < workingGap:
+		return nil
+	case f == nil && (!broken || !seen && now.Sub(old.LastTransitionTime.Time) < failureKept):
+		return nil
+	case f == nil:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRecovered
+		c.Message = "the rules that failed have worked since, or have not been seen to fail for long"
+		return c
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonRuleFails, short(failureText(f))
+	if broken && !seen {
+		l.working[p.UID] = working{count: f.Count}
+	}
+	if broken && (old.Message == c.Message || seen && f.Count < 2*written.count && since < workingRefresh) {
+		return nil
+	}
+	return c
+}
+
+// failureText describes how a policy fails, without values of objects.
+func failureText(f *rule.Failure) string {
+	return fmt.Sprintf("%s failed %s since %s, last for %s: %s",
+		f.Rule, count(int(f.Count), "time"), f.Since.UTC().Format(time.RFC3339), f.Example, f.Error)
+}
+
+// publishedFailures returns the annotation of a replica's Lease; empty if nothing fails.
+func publishedFailures(failures []rule.Failure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(failures[:min(len(failures), mostFailures)])
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// parseFailures parses the result of publishedFailures. It ignores the formats of other versions.
+func parseFailures(text string) []rule.Failure {
+	var failures []rule.Failure
+	if text == "" || json.Unmarshal([]byte(text), &failures) != nil {
+		return nil
+	}
+	failures = failures[:min(len(failures), mostFailures)]
+	return slices.DeleteFunc(failures, func(f rule.Failure) bool { return f.UID == "" || f.Count <= 0 })
+}

@@ -1,0 +1,202 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A status is that of a policy, with the additional fields of exemptions.
+type status struct {
+	v1alpha1.PolicyStatus `json:",inline"`
+
+	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
+	Uses     int64        `json:"uses,omitempty"`
+}
+
+// A writer knows the current status of the policies, because it has read them and is the only one
+// that writes them.
+type writer struct {
+	client  dynamic.Interface
+	log     *slog.Logger
+	limiter flowcontrol.RateLimiter
+
+	resources map[string]schema.GroupVersionResource
+	known     map[types.UID]status
+	// exempts has the kinds of exemptions.
+	exempts map[string]bool
+	stale   time.Time
+	// reads counts how often they were read.
+	reads int
+	// refused are the policies whose status could not be written, with the time at which
+	// to try again, and mute the kinds that have no status.
+	refused map[types.UID]time.Time
+	mute    map[string]bool
+}
+
+func newWriter(client dynamic.Interface, o Options) *writer {
+	resources, exempts := map[string]schema.GroupVersionResource{}, map[string]bool{}
+	for _, kind := range api.Kinds() {
+		resources[kind.Kind], exempts[kind.Kind] = kind.GroupVersionResource(), kind.Exempts
+	}
+	return &writer{
+		client: client, log: o.Log, resources: resources, exempts: exempts,
+		limiter: flowcontrol.NewTokenBucketRateLimiter(float32(o.WritesPerSecond), 2*o.WritesPerSecond),
+	}
+}
+
+// reload reads the status of all policies, if that was not done for some time.
+func (w *writer) reload(ctx context.Context, now time.Time) error {
+	if now.Before(w.stale) {
+		return nil
+	}
+	known := map[types.UID]status{}
+	for _, resource := range w.resources {
+		list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
+			defer cancel()
+			return w.client.Resource(resource).List(ctx, o)
+		}
+		err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			if policy, ok := item.(*unstructured.Unstructured); ok {
+				known[policy.GetUID()] = statusOf(policy)
+			}
+			return nil
+		})
+		switch {
+		case apierrors.IsForbidden(err):
+			// A ClusterRole that is older than Usher does not hold up the other kinds.
+			w.log.Warn("the status of policies of a kind is not read", "resource", resource.Resource, "do", "apply the chart of this version of Usher", "error", err)
+		case err != nil && !apierrors.IsNotFound(err):
+			// A kind whose definition is missing has no policies.
+			return fmt.Errorf("list %s: %w", resource.Resource, err)
+		}
+	}
+	every := reloadEvery
+	if w.known == nil {
+		every = reloadFirst
+	}
+	if w.reads++; w.reads != 2 {
+		w.refused, w.mute = map[types.UID]time.Time{}, map[string]bool{}
+	}
+	w.known, w.stale = known, now.Add(wait.Jitter(every, 0.2))
+	return nil
+}
+
+// statusOf returns the status of a policy; empty if it is invalid, which replaces it.
+func statusOf(policy *unstructured.Unstructured) status {
+	var s status
+	tree, _, err := unstructured.NestedMap(policy.Object, "status")
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &s) != nil {
+		return status{}
+	}
+	return s
+}
+
+// writable reports whether the status of p can be written.
+func (w *writer) writable(p *rule.State, now time.Time) bool {
+	_, known := w.resources[p.Policy.Kind]
+	return known && !w.mute[p.Policy.Kind] && !now.Before(w.refused[p.UID])
+}
+
+// write writes statuses, as fast as the limit allows. Its error is one that other policies would
+// cause, too.
+func (w *writer) write(ctx context.Context, due []write) error {
+	refusals := 0
+	for i := range due {
+		item := &due[i]
+		if w.mute[item.policy.Policy.Kind] {
+			continue
+		}
+		if err := w.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		err := w.patch(ctx, *item)
+		if apierrors.IsNotFound(err) {
+			err = w.missing(ctx, item.policy)
+			if err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			w.known[item.policy.UID], item.done = item.status, true
+			refusals = 0
+			continue
+		}
+		if refusals++; transient(err) || refusals == refusalsInRow {
+			return fmt.Errorf("status of %s: %w", item.policy.Policy, err)
+		}
+		w.refused[item.policy.UID] = time.Now().Add(refusedFor)
+		w.log.Warn("policy status refused", "policy", item.policy.Policy.String(), "again", refusedFor, "error", err)
+	}
+	return nil
+}
+
+// transient reports whether err is independent of the policy that was written.
+func transient(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnauthorized(err)
+}
+
+// patch replaces the status of one policy, if it is still the same object and not a new one of the
+// same name.
+func (w *writer) patch(ctx context.Context, item write) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": item.policy.UID},
+		{"op": "add", "path": "/status", "value": item.status},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.resource(item.policy).Patch(ctx, item.policy.Policy.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	return err
+}
+
+func (w *writer) resource(p *rule.State) dynamic.ResourceInterface {
+	resource := w.client.Resource(w.resources[p.Policy.Kind])
+	if p.Policy.Namespace == "" {
+		return resource
+	}
+	return resource.Namespace(p.Policy.Namespace)
+}
+
+// missing finds out what the API server did not find: the policy, which the next snapshot will
+// omit, or the status subresource of the kind, whose CustomResourceDefinition is an old one.
+func (w *writer) missing(ctx context.Context, p *rule.State) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := w.resource(p).Get(ctx, p.Policy.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		w.mute[p.Policy.Kind] = true
+		w.log.Warn("policies of this kind have no status: apply the CustomResourceDefinitions of this version of Usher",
+			"kind", p.Policy.Kind)
+		return nil
+	case apierrors.IsNotFound(err):
+		w.refused[p.UID] = time.Now().Add(refusedFor)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// mostTargets limits the kinds that an admission policy is tried on: one for more kinds is tried on the
+// usual ones.
+const mostTargets = 10
+
+// isUsual reports whether a kind is one that most clusters have many objects of.
+func isUsual(of typecheck.Target) bool {
+	return slices.Contains(usual, of.Kind.Kind) && !strings.Contains(of.Resource.Resource, "/") &&
+		slices.Contains([]string{"", "apps", "networking.k8s.io"}, of.Kind.Group)
+}
+
+// tryAdmission tries an admission policy on the kinds of its constraints, as if a binding put it into
+// force for all of them. What reads parameters cannot be tried without them.
+func (t *Trial) tryAdmission(ctx context.Context, set *kind.Set, p compile.Typed, words words) []rule.Problem {
+	targets, _ := targetsOf(set, p.Matches())
+	broad := len(targets) > mostTargets
+	if broad {
+		targets = slices.DeleteFunc(targets, func(of typecheck.Target) bool { return !isUsual(of) })
+	}
+	if len(targets) == 0 || !p.Params().Empty() {
+		return nil
+	}
+	var problems []rule.Problem
+	for _, r := range p.Unbound() {
+		r.Name = "spec"
+		r.Match = rule.Match{Operations: operationsIn(p.Matches())}
+		for _, target := range targets {
+			apiVersion, name := target.Kind.ToAPIVersionAndKind()
+			r.Match.Selectors = append(r.Match.Selectors, rule.Selector{APIVersion: apiVersion, Kind: name})
+		}
+		for i := range r.Steps {
+			r.Steps[i].Program = traced{r.Steps[i].Program, t.types.Uses(p.Expressions())}
+		}
+		if never := neverEqual(set, &r); len(never) > 0 {
+			return never
+		}
+		problems = append(problems, t.tryRule(ctx, set, &r, words, explained{targets: targets, broad: broad})...)
+	}
+	return problems
+}
+
+// neverEqual warns of constants that no object has: those of the types have been checked, but not
+// which texts there are.
+func neverEqual(set *kind.Set, r *rule.Rule) []rule.Problem {
+	var found []rule.Problem
+	for _, use := range usesOf(r) {
+		for _, p := range pathProblems(set, r, &use, kindsOf(r.Match.Selectors)) {
+			if strings.Contains(p.What, ": it is one of ") {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// operationsIn returns the operations that resource rules name; none means all.
+func operationsIn(m *rule.ResourceMatch) []usher.Operation {
+	var all []usher.Operation
+	for i := range m.Rules {
+		if len(m.Rules[i].Operations) == 0 {
+			return nil
+		}
+		for _, operation := range m.Rules[i].Operations {
+			if !slices.Contains(all, operation) {
+				all = append(all, operation)
+			}
+		}
+	}
+	return all
+}
+
+// traced is the program of an admission policy, with the fields that its expressions read.
+type traced struct {
+	rule.Program
+
+	uses []rule.Use
+}
+
+// Uses implements [rule.Traced].
+func (p traced) Uses() []rule.Use { return p.uses }
+
+// failedCheck returns the error of a check that came to no result, nil if all did. An API server
+// treats such an error of an expression as a denial.
+func failedCheck(checks []usher.Check) error {
+	for _, c := range checks {
+		if c.Failed {
+			return errors.New(c.Message)
+		}
+	}
+	return nil
+}
+
+// resourceOf returns the resource of the requests for objects of a kind.
+func (t *run) resourceOf() typecheck.Target {
+	for _, target := range t.explained.targets {
+		if target.Kind == t.of {
+			return target
+		}
+	}
+	return typecheck.Target{}
+}

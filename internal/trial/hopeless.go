@@ -1,0 +1,59 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// hopeless says that the rule fails on all objects. An expression fails certainly if it reads what no object
+// has, and otherwise because of the values that the objects have.
+func (t *run) hopeless(fails []usher.Operation, onLeast, onFull error) rule.Problem {
+	p := t.problem(fmt.Sprintf("every %s would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(onLeast)), t.remedy(fails))
+	switch {
+	case t.explained.targets == nil || onFull == nil:
+	case lacked(onFull) != "":
+		p.Severity = rule.Mistake
+	default:
+		p.What = fmt.Sprintf("every %s that it was tried on would be refused, because the rule fails: %s", t.refusedObjects(fails), reason(onFull))
+	}
+	return p
+}
+
+// noSuchKey is the error of an expression that reads a field or key which is not there.
+var noSuchKey = regexp.MustCompile(`no such key: (.+)$`)
+
+// lacked returns the field or key for lack of which a rule fails; empty if it fails because of something else.
+func lacked(failure error) string {
+	if failure == nil {
+		return ""
+	}
+	if found := noSuchKey.FindStringSubmatch(failure.Error()); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// mostExtra limits the keys that objects get because a rule fails without them.
+const mostExtra = 8
+
+// enrich gives the objects the keys of maps that the rule computes, such as those of labels that it lists.
+func (t *run) enrich(ctx context.Context) {
+	for range mostExtra {
+		found := ""
+		for _, operation := range t.operations() {
+			if key := lacked(t.failure(ctx, operation, t.full())); key != "" && !slices.Contains(t.extra, key) {
+				found = key
+				break
+			}
+		}
+		if found == "" {
+			return
+		}
+		t.extra = append(t.extra, found)
+	}
+}

@@ -1,0 +1,112 @@
+package lockout
+
+import (
+	"fmt"
+	"strings"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// Problems returns what to tell the author of a policy: one problem for each rule and each effect, about
+// the requests that reach a door.
+func Problems(findings []Finding) []rule.Problem {
+	type part struct {
+		rule   string
+		effect Effect
+	}
+	groups := map[part][]Finding{}
+	var order []part
+	for i := range findings {
+		if f := &findings[i]; f.Unreached == "" {
+			key := part{f.Rule, f.Effect}
+			if groups[key] == nil {
+				order = append(order, key)
+			}
+			groups[key] = append(groups[key], *f)
+		}
+	}
+	var problems []rule.Problem
+	for _, key := range order {
+		some := groups[key]
+		first := &some[0]
+		p := rule.Problem{
+			Policy: first.Policy, Severity: rule.Error, Field: key.rule,
+			What: fmt.Sprintf("%s %s: %s, first: %s", verb(key.effect), count(len(some)), topics(some), first.What),
+			Do:   remedy(first.Policy),
+		}
+		switch key.effect {
+		case Changed:
+			p.Severity = rule.Warning
+		case Refused, Failed:
+			if first.Message != "" {
+				p.What += fmt.Sprintf(" (%s)", short(first.Message))
+			}
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+func verb(e Effect) string {
+	switch e {
+	case Failed:
+		return "the rule fails on, and so refuses,"
+	case Changed:
+		return "the rule changes the spec in"
+	case Refused:
+	}
+	return "the rule refuses"
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "a request without which a cluster cannot recover"
+	}
+	return fmt.Sprintf("%d requests without which a cluster cannot recover", n)
+}
+
+// topics returns the groups of findings with how many there are of each.
+func topics(findings []Finding) string {
+	counts := map[string]int{}
+	var groups []string
+	for i := range findings {
+		if counts[findings[i].Group]++; counts[findings[i].Group] == 1 {
+			groups = append(groups, findings[i].Group)
+		}
+	}
+	if len(groups) == 1 {
+		return groups[0]
+	}
+	texts := make([]string, len(groups))
+	for i, group := range groups {
+		texts[i] = fmt.Sprintf("%s %d", group, counts[group])
+	}
+	return strings.Join(texts, ", ")
+}
+
+// remedy says how a policy of a kind leaves out requests.
+func remedy(p usher.PolicyRef) string {
+	switch p.Kind {
+	case "ObjectPolicy":
+		return "exclude them with excludeSubjects, matchConstraints.objectSelector or matchConditions"
+	case "OverridePolicy":
+		return "select fewer objects"
+	case "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy":
+		return "exclude them with matchConstraints.namespaceSelector, excludeResourceRules or matchConditions"
+	case "ClusterObjectPolicy":
+		return "exclude them with matchConstraints.namespaceSelector, excludeSubjects or a ClusterPolicyExemption"
+	}
+	return "select fewer objects, or exclude namespaces with --webhook-namespace-selector"
+}
+
+// longest limits the length of a message in a problem.
+const longest = 160
+
+func short(message string) string {
+	text := strings.Join(strings.Fields(message), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,108 @@
+package trial_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/trial"
+)
+
+// TestResourcesOfACluster: a policy for resources that a cluster does not have is not in force, and what
+// is missing is looked for again, since it may have been created just before the policy.
+func TestResourcesOfACluster(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	for _, test := range []struct {
+		reason     string
+		resources  []string
+		noSuchKind string
+		warning    string
+	}{
+		{"the resource exists", []string{podsOnly}, "", ""},
+		{"a kind in place of the resource", []string{"v1 Pod"}, "the cluster has no resource Pod in v1: nothing is matched by it; did you mean pods?", "did you mean pods?"},
+		{"one of two exists", []string{podsOnly, "apps/v1 deployment"}, "", "the cluster has no resource deployment in apps/v1: nothing is matched by it"},
+		{"none of two", []string{"v1 pod", "apps/v1 deployment"}, "the cluster has no resource pod in v1: nothing is matched by it; did you mean pods?", "did you mean deployments?"},
+		{"of a definition to come", []string{"example.org/v1 widgets"}, "the cluster has no resource widgets in example.org/v1: nothing is matched by it; correct it, or create its CustomResourceDefinition", "widgets"},
+		{"of a definition that exists", []string{gadgets}, "", ""},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			t.Parallel()
+			looked := 0
+			try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set {
+				looked++
+				return known
+			}})
+			result := try.Try(t.Context(), admissionPolicy(t, test.resources, validations("object == null || !has(object.metadata.labels) || !('a' in object.metadata.labels)")))
+			if result.NoSuchKind != test.noSuchKind {
+				t.Errorf("NoSuchKind %q, want %q", result.NoSuchKind, test.noSuchKind)
+			}
+			var said []string
+			for _, p := range result.Problems {
+				if mistake := strings.Contains(p.Do, "did you mean"); mistake != (p.Severity == rule.Mistake) {
+					t.Errorf("%s: want a mistake if it is known what is meant", p)
+				}
+				said = append(said, p.String())
+			}
+			if text := strings.Join(said, "\n"); !strings.Contains(text, test.warning) || test.warning == "" && text != "" {
+				t.Errorf("problems %q, want %q", text, test.warning)
+			}
+			if missing := test.warning != ""; result.Unsettled != missing || (looked > 1) != missing {
+				t.Errorf("looked %d times, and a later try may differ: %t", looked, result.Unsettled)
+			}
+		})
+	}
+}
+
+// TestResourcesThatNobodyKnows: whether all of a version that was never stable exist is not known, and a policy of the
+// cluster for them is not taken for one of a namespace.
+func TestResourcesThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+	result := try.Try(t.Context(), admissionPolicy(t, []string{"apps/v1beta1 *"}, validations("object == null || object.metadata.name != ''")))
+	if result.NoSuchKind != "" || len(result.Problems) > 0 {
+		t.Errorf("NoSuchKind %q, problems %v", result.NoSuchKind, result.Problems)
+	}
+}
+
+// TestResourcesOfNoNamespace: a policy of a namespace that is for nothing in namespaces, or for nothing that it may
+// act on, is not in force.
+func TestResourcesOfNoNamespace(t *testing.T) {
+	t.Parallel()
+	known := gadgetKinds(t)
+	known.Complete = true
+	const (
+		inNone = "namespaces are in no namespace, so that no request for them is one of this namespace"
+		remove = "; remove the resource, or ask who administers the cluster for what is for all namespaces"
+	)
+	for _, test := range []struct{ reason, groups, resources, noSuchKind, said string }{
+		{"namespaces", `""`, "namespaces", inNone + remove, inNone},
+		{"and something else", `""`, "namespaces, pods", "", inNone},
+		{"everything", `"*"`, `"*"`, "", ""},
+		{"Secrets", `""`, "secrets", "a policy of a namespace does not act on what this one selects", ""},
+		{"and something else", `""`, "secrets, pods", "", ""},
+	} {
+		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: p, namespace: shop}, spec: {matchConstraints: {resourceRules: [
+			{apiGroups: [%s], apiVersions: [v1], operations: [CREATE], resources: [%s]}]}, validations: [{expression: "object.metadata.name != ''"}]}}`, test.groups, test.resources)
+		try := trial.New(trial.Options{Kinds: func(context.Context, *kind.Set, []schema.GroupVersionKind) *kind.Set { return known }})
+		result := try.Try(t.Context(), compiled(t, text))
+		if result.NoSuchKind != test.noSuchKind {
+			t.Errorf("%s: NoSuchKind %q, want %q", test.reason, result.NoSuchKind, test.noSuchKind)
+		}
+		var said []string
+		for _, p := range result.Problems {
+			said = append(said, p.String())
+		}
+		if text := strings.Join(said, "\n"); !strings.Contains(text, test.said) || test.said == "" && text != "" {
+			t.Errorf("%s: problems %q, want %q", test.reason, text, test.said)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A run tries one rule on objects of one kind.
+type run struct {
+	*maker
+
+	rule    *rule.Rule
+	decider usher.Decider
+	// tried counts the requests, acted those on which the rule had an effect, and refused those
+	// that it rejected. Failed says that one failed, and unknown that one needed facts.
+	tried, acted, refused int
+	failed, unknown       bool
+	world                 *world
+	// settled says that the rule works in the namespace that the world has: what fails there fails because of
+	// the object.
+	settled bool
+	at      place
+	// works is an operation for which the rule does not fail on base; empty if there is none.
+	works usher.Operation
+	base  map[string]any
+	last  string
+	// where is the part of an admission policy that failed last.
+	where     string
+	problems  []rule.Problem
+	explained explained
+}
+
+// Explained says what other warnings explain already: that the rule reads a field that does not exist,
+// or that one of its steps is wrong.
+type explained struct {
+	reads, step bool
+	// targets are the kinds of an admission policy, with their resources.
+	targets []typecheck.Target
+	// broad says that the policy is for more kinds than it is tried on.
+	broad bool
+}
+
+// tryRule tries a rule on each kind that it selects by name.
+func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words words, explained explained) []rule.Problem {
+	anywhere := *r
+	anywhere.Match = rule.Match{}
+	around := &world{}
+	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: engine.Fail, Overruns: t.options.Overruns})
+	var problems []rule.Problem
+	var runs []*run
+	for _, of := range kindsOf(r.Match.Selectors) {
+		one := &run{rule: r, decider: decider, world: around, explained: explained}
+		if set.Schema(of) != nil {
+			one.maker = newMaker(set, of, words, r)
+			one.unrequested()
+			one.settle(ctx)
+			one.try(ctx)
+			one.places(ctx)
+			runs = append(runs, one)
+		} else {
+			one.maker = &maker{set: set, of: of, like: &kind.Schema{}}
+		}
+		one.given(ctx, t.options.Objects)
+		problems = append(problems, one.problems...)
+	}
+	if ctx.Err() == nil && !explained.broad {
+		problems = append(problems, idle(runs)...)
+	}
+	var once []rule.Problem
+	for _, p := range problems {
+		if !slices.Contains(once, p) {
+			once = append(once, p)
+		}
+	}
+	return once
+}
+
+// operations returns the operations of a rule to try.
+func (t *run) operations() []usher.Operation {
+	all := []usher.Operation{usher.Create, usher.Update, usher.Delete}
+	if isOptions(t.of) {
+		all = []usher.Operation{usher.Connect}
+	} else if t.rule.Phase == usher.Mutate {
+		// A failure on DELETE does not keep an object from being written.
+		all = all[:2]
+	}
+	if len(t.rule.Match.Operations) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(o usher.Operation) bool { return !slices.Contains(t.rule.Match.Operations, o) })
+}
+
+// isOptions reports whether objects of a kind are options of CONNECT requests.
+func isOptions(of schema.GroupVersionKind) bool {
+	return of.Group == "" && strings.HasSuffix(of.Kind, "Options")
+}
+
+// unrequested warns of operations that no request for the kind has, or that have no effect.
+func (t *run) unrequested() {
+	named := t.rule.Match.Operations
+	known := slices.DeleteFunc(slices.Clone(named), func(o usher.Operation) bool { return !slices.Contains(usher.Operations(), o) })
+	if len(known) == 0 || len(t.operations()) > 0 {
+		return
+	}
+	what, do := fmt.Sprintf("no request for a %s has the operation %s: the rule does nothing", t.of.Kind, known[0]), "select the options that are sent, such as PodExecOptions of v1"
+	switch {
+	case isOptions(t.of):
+		do = "write CONNECT"
+	case slices.Contains(known, usher.Delete):
+		what, do = "what a rule changes on DELETE has no effect: the rule does nothing", "name CREATE or UPDATE"
+	}
+	p := t.problem(what, do)
+	p.Field += ".targetOperations"
+	t.problems = append(t.problems, p)
+}
+
+// try tries the rule on objects of the kind.
+func (t *run) try(ctx context.Context) {
+	t.enrich(ctx)
+	least := t.least()
+	variants := t.variants()
+	works, base := usher.Operation(""), 0
+	var fails []usher.Operation
+	var why, onFull error
+	for _, operation := range t.operations() {
+		failure := t.failure(ctx, operation, least)
+		all := failure != nil
+		for i, variant := range variants {
+			if ctx.Err() != nil {
+				return
+			}
+			if failed := t.failure(ctx, operation, variant); failed != nil {
+				onFull = cmp.Or(onFull, failed)
+				continue
+			}
+			if all = false; works == "" {
+				works, base = operation, i
+			}
+		}
+		if all {
+			fails = append(fails, operation)
+			why = cmp.Or(why, failure)
+		}
+	}
+	if len(fails) > 0 {
+		t.problems = append(t.problems, t.hopeless(fails, why, onFull))
+	}
+	if works != "" {
+		t.works, t.base = works, variants[base]
+		t.missing(ctx, works, least, variants[base])
+		t.deviate(ctx, works, variants[base])
+		t.absent(ctx, works, variants[base])
+	}
+	if len(fails) == 0 && ctx.Err() == nil {
+		t.always()
+	}
+}
+
+// absent tries the rule without each field that it reads, whether or not objects without it can exist:
+// a rule may check that.
+func (t *run) absent(ctx context.Context, operation usher.Operation, full map[string]any) {
+	for i := range t.uses {
+		for _, p := range t.uses[i].Paths {
+			for end := 2; end <= len(p) && i < mostVariants; end++ {
+				if p[end-1] == rule.Element || path(p[:end]).isIdentity() {
+					continue
+				}
+				if failed := t.failed; t.failure(ctx, operation, without(full, path(p[:end]))) != nil {
+					t.failed = failed
+				}
+			}
+		}
+	}
+}
+
+// deviate finds values on which the rule fails.
+func (t *run) deviate(ctx context.Context, operation usher.Operation, base map[string]any) {
+	for _, d := range t.deviations(base) {
+		failure := t.failure(ctx, operation, d.object)
+		if failure == nil || ctx.Err() != nil || len(t.problems) >= mostProblems {
+			continue
+		}
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s whose %s is %s would be refused, because the rule fails: %s", t.of.Kind, d.at.expression(), constant(d.value), reason(failure)),
+			"correct the rule, and try it with usher decide"))
+	}
+}
+
+// given tries the objects that were given.
+func (t *run) given(ctx context.Context, objects []map[string]any) {
+	for _, object := range objects {
+		if kindOf(object) != t.of {
+			continue
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		for _, operation := range t.operations() {
+			if failure := t.failure(ctx, operation, object); failure != nil {
+				t.problems = append(t.problems, t.problem(
+					fmt.Sprintf("%s of the %s %v that is given would be refused, because the rule fails: %s", operation, t.of.Kind, metadata["name"], reason(failure)),
+					t.remedy([]usher.Operation{operation})))
+				break
+			}
+		}
+	}
+}
+
+// refusedObjects describes which requests are rejected: all that the rule applies to, or those of
+// some operations.
+func (t *run) refusedObjects(operations []usher.Operation) string {
+	if len(operations) == len(t.operations()) {
+		return t.of.Kind
+	}
+	texts := make([]string, len(operations))
+	for i, operation := range operations {
+		texts[i] = string(operation)
+	}
+	return strings.Join(texts, " and ") + " of a " + t.of.Kind
+}
+
+func (t *run) remedy(fails []usher.Operation) string {
+	if t.explained.targets != nil && len(fails) == 1 && fails[0] == usher.Delete {
+		return "on DELETE there is no object: read oldObject"
+	}
+	if !slices.Contains(fails, usher.Update) && t.readsOld() {
+		if t.explained.targets != nil {
+			return "oldObject is there on UPDATE and DELETE only: name these operations, or ask first: oldObject == null || …"
+		}
+		return "oldObject is there on UPDATE only: write targetOperations: [UPDATE], or another rule for the other operations"
+	}
+	return "correct the rule, and try it with usher decide"
+}
+
+// readsOld reports whether the rule reads the old object.
+func (t *run) readsOld() bool {
+	return slices.ContainsFunc(t.uses, func(u rule.Use) bool { return u.Of == rule.OldObject })
+}
+
+// missing finds optional fields without which the rule fails.
+func (t *run) missing(ctx context.Context, operation usher.Operation, least, full map[string]any) {
+	var found []path
+	for _, p := range t.optional(least, full) {
+		if slices.ContainsFunc(found, func(deeper path) bool { return deeper.below(p) }) {
+			continue
+		}
+		failure := t.failure(ctx, operation, without(full, p))
+		if failure == nil || ctx.Err() != nil {
+			continue
+		}
+		found = append(found, p)
+		t.problems = append(t.problems, t.problem(
+			fmt.Sprintf("every %s %s would be refused, because the rule fails: %s", t.of.Kind, p.lacking(), reason(failure)), t.guard(p, failure)))
+	}
+}
+
+// guard returns advice how a rule can handle a missing field.
+func (t *run) guard(p path, failure error) string {
+	if len(t.rule.Steps) == 1 {
+		switch t.rule.Steps[0].Name {
+		case "cel":
+			if !p.inList() && !p.isKey() {
+				return "ask first whether it is there: has(object." + p.expression() + ")"
+			}
+			return "ask first whether it is there: with has() or an optional selection"
+		case "plaintext":
+			if strings.Contains(failure.Error(), "remove") {
+				return "use template or origin, or CUE with a condition: they remove what is there"
+			}
+			return "use template or origin, which make what is missing, or add " + p.pointer() + " first"
+		case "cue":
+			if !p.inList() {
+				return "write if object." + p.expression() + " != _|_ { … } around it"
+			}
+			return "test for it first, in an if clause of its own"
+		}
+	}
+	return "let the rule do without it"
+}
+
+func (t *run) problem(what, do string) rule.Problem {
+	return rule.Problem{Severity: rule.Warning, Field: cmp.Or(t.where, t.rule.Name), What: what, Do: do}
+}
+
+// failure returns why the rule fails on an object, nil if it does not, or if that depends on what trials
+// do not have. It records what the rule does.
+func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
+	t.world.begin()
+	decision, err := t.decider.Decide(ctx, t.request(operation, object))
+	if err != nil || ctx.Err() != nil {
+		return nil
+	}
+	t.tried++
+	asked, uncertain := t.world.asked(), t.world.lacks() || t.world.asked() && !t.settled
+	for _, finding := range decision.Findings {
+		failure := failedCheck(finding.Checks)
+		if finding.Outcome == usher.Failed {
+			failure = finding.Err
+		}
+		switch {
+		case failure != nil && (finding.Outcome == usher.Failed || finding.Outcome == usher.Rejected):
+			if uncertain {
+				t.unknown = true
+				return nil
+			}
+			t.failed = true
+			if finding.Outcome == usher.Rejected {
+				t.refused++
+				t.where = finding.Checks[0].Name
+			}
+			return failure
+		case finding.Outcome == usher.Rejected:
+			t.refused++
+			t.acted++
+			t.last = finding.Message
+		case finding.Outcome == usher.Changed:
+			t.acted++
+			t.check(object, finding.Patch)
+		}
+	}
+	t.unknown = t.unknown || asked
+	if len(decision.Warnings) > 0 {
+		t.acted++
+	}
+	return nil
+}
+
+func (t *run) request(operation usher.Operation, object map[string]any) *usher.Request {
+	r := &usher.Request{
+		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial"},
+		Resource: t.resourceOf().Resource,
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		r.Namespace, _ = metadata["namespace"].(string)
+		r.Name, _ = metadata["name"].(string)
+	}
+	if operation != usher.Delete {
+		r.Object = usher.TreeObject(object)
+	}
+	if operation == usher.Update || operation == usher.Delete {
+		r.OldObject = usher.TreeObject(object)
+	}
+	return r
+}
+
+// longest limits the length of an error in a warning.
+const longest = 200
+
+func reason(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
+}
