@@ -32,7 +32,7 @@ var mayImport = []struct {
 	{"internal/rule", []string{".", "fact", "internal/podtemplate"}},
 	{"internal/rule/authz", []string{".", "api", "internal/rule"}},
 	{"internal/rule/ruletest", []string{".", "internal/rule"}},
-	{"internal/kind", nil},
+	{"internal/kind", []string{"internal/printable"}},
 	{"deploy/crds", nil},
 	// Packs of policies, as they are written; a name that does not exist is compared with those that do.
 	{"library", []string{"api/...", "internal/rule"}},
@@ -45,7 +45,7 @@ var mayImport = []struct {
 	{"source/...", []string{"api", "internal/rule", "source", "internal/changes", "internal/manifest"}},
 	{"source/cluster", []string{"api", "source", "internal/changes", "internal/reflector"}},
 	// Slow programs are suspended for those who make them slow.
-	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker"}},
+	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
 	{"internal/lang/cel/meter", []string{"internal/rule"}},
 	// What can be parsed, for objects in any language.
@@ -61,7 +61,7 @@ var mayImport = []struct {
 	// Policies in files are checked against the CRDs.
 	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
 	{"internal/compile/definition/definitiontest", nil},
-	{"internal/compile/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/..."}},
+	{"internal/compile/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/printable"}},
 	// It proves policies as other policies have left them.
 	{"internal/compile/guard", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/compile/...", "internal/jsonpatch", "internal/proof"}},
 	{"internal/index", []string{".", "internal/rule", "internal/podtemplate"}},
@@ -70,7 +70,7 @@ var mayImport = []struct {
 	// The same stages for requests to authorize.
 	{"internal/index/authz", []string{".", "internal/rule/authz"}},
 	{"internal/engine/authz", []string{".", "internal/breaker", "internal/overrun", "internal/printable", "internal/rule", "internal/rule/authz"}},
-	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog"}},
+	{"door/...", []string{".", "internal/answer", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/ratelog", "internal/printable"}},
 	// Usher can always read its own policies, whatever they say.
 	{"door/authorization", []string{".", "api", "internal/deadline", "internal/envelope", "internal/jsonscan", "internal/jsontree", "internal/limit", "internal/printable", "internal/ratelog"}},
 	// The tests that every door runs, with cases of policies.
@@ -80,6 +80,7 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
+	{"internal/observe/recent", []string{"."}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
 	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/rule"}},
 	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline"}},
@@ -97,11 +98,11 @@ var mayImport = []struct {
 	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/result", "internal/compile", "fact", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
-	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind"}},
+	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
 	// Policies are compiled and tried in processes that can be killed.
 	{"internal/trial/isolated", []string{"api/...", "internal/rule", "internal/compile", "internal/lang/cue", "internal/lang/worker", "internal/trial"}},
 	// Which requests reach a door is what API servers are told to send.
-	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig"}},
+	{"internal/trial/lockout", []string{".", "api", "fact", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/webhookconfig", "internal/printable"}},
 	// Whose right to write a policy is asked depends on where API servers let objects of a kind be written.
 	{"internal/live", []string{".", "internal/trial/...", "api/...", "fact", "internal/rule/...", "source", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/overrun", "internal/webhookconfig"}},
 	// Other forms of a policy, which have to decide generated requests alike.
@@ -149,7 +150,7 @@ var mayImport = []struct {
 	{"internal/jsonscan", []string{"internal/jsontree"}},
 	// The answers of the admission doors, in each protocol.
 	{"internal/answer", []string{".", "internal/printable"}},
-	{"internal/withhold", []string{".", "fact"}},
+	{"internal/withhold", []string{".", "fact", "internal/printable"}},
 	{"internal/cert", []string{"internal/changes", "internal/reload"}},
 	// What is served to users of the cluster; the API server says who they are and what they may do.
 	{"internal/delegated", []string{"internal/limit", "internal/ratelog"}},

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -179,5 +180,40 @@ func TestFieldErrorsAreCauses(t *testing.T) {
 	}
 	if n := len(causes[0].Message); n > 16<<10 {
 		t.Errorf("a cause of %d bytes", n)
+	}
+}
+
+// TestTextsOfOthers: what policies and objects say cannot control the terminal that shows it, nor reverse its
+// direction. Lines stay.
+func TestTextsOfOthers(t *testing.T) {
+	t.Parallel()
+	const hostile = "\x1b[31mno\x1b[0m \u202eyes\u2066 \u009b2J\u2028\r\x00\a\x7f bad\xff"
+	policy := usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
+	got := answer(t, usher.Decision{
+		Verdict: usher.Deny, Code: 422, Reason: "Invalid", Message: hostile + "\n\tand more", Warnings: []string{hostile}, Audit: map[string]string{"said": hostile},
+		Findings: []usher.Finding{{
+			Policy: policy, Rule: "spec.validateRules[0]", Outcome: usher.Rejected, Message: hostile,
+			Checks: []usher.Check{{Message: hostile, Field: hostile}},
+		}},
+	})
+	texts := append([]string{got.Result.Message}, got.Warnings...)
+	for _, cause := range got.Result.Details.Causes {
+		texts = append(texts, cause.Field, cause.Message)
+	}
+	for _, value := range got.AuditAnnotations {
+		texts = append(texts, value)
+	}
+	if len(texts) < 5 {
+		t.Fatalf("there are only the texts %q", texts)
+	}
+	if !strings.Contains(got.Result.Message, "\n\tand more") {
+		t.Errorf("the message lost its lines: %q", got.Result.Message)
+	}
+	for _, text := range texts {
+		if bad := strings.IndexFunc(text, func(r rune) bool {
+			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp))
+		}); bad >= 0 || !utf8.ValidString(text) {
+			t.Errorf("%q has characters that control terminals", text)
+		}
 	}
 }

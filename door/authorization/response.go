@@ -88,7 +88,7 @@ func appendText(out []byte, text string) []byte {
 		out = append(out, text...)
 		return append(out, '"')
 	}
-	encoded, err := json.Marshal(cut(printable.Blank(text), maxText))
+	encoded, err := json.Marshal(printable.Cut(printable.Blank(text), maxText))
 	if err != nil {
 		// Strings can always be encoded.
 		return append(out, `""`...)
@@ -105,13 +105,4 @@ func plain(text string) bool {
 		}
 	}
 	return true
-}
-
-// cut returns text, which is valid UTF-8, in at most limit bytes.
-func cut(text string, limit int) string {
-	const more = "…"
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len(more)], "") + more
 }

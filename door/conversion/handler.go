@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/envelope"
 	"github.com/usher-dev/usher/internal/jsontree"
 	"github.com/usher-dev/usher/internal/limit"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/ratelog"
 )
 
@@ -216,11 +217,5 @@ func identityOf(o *unstructured.Unstructured) (identity, error) {
 	return identity{kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), uid: string(o.GetUID())}, nil
 }
 
-// cut returns text in valid UTF-8 that is not too long.
-func cut(text string) string {
-	const more = "…"
-	if len(text) > maxMessage {
-		text = text[:maxMessage-len(more)] + more
-	}
-	return strings.ToValidUTF8(text, "\ufffd")
-}
+// cut returns text that others may show as it is, and that is not too long.
+func cut(text string) string { return printable.Cut(printable.BlankLines(text), maxMessage) }

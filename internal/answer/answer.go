@@ -192,14 +192,9 @@ func failureOf(f *usher.Finding) string {
 	return f.Err.Error()
 }
 
-// cut returns text in valid UTF-8 and at most limit bytes.
+// cut returns text that others may show as it is, in at most limit bytes.
 func cut(text string, limit int) string {
-	const more = "…"
-	if len(text) > limit {
-		// This removes a character that was cut in two, which is invalid.
-		return strings.ToValidUTF8(text[:limit-len(more)], "") + more
-	}
-	return strings.ToValidUTF8(text, string(utf8.RuneError))
+	return printable.Cut(printable.BlankLines(text), limit)
 }
 
 // Warnings returns the warnings in a form that an API server passes on in full: it
@@ -224,22 +219,12 @@ func Warnings(warnings []string) []string {
 	}
 	total = 0
 	for i, warning := range clean {
-		clean[i] = cutRunes(warning, maxWarning)
+		clean[i] = printable.CutRunes(warning, maxWarning)
 		if total += utf8.RuneCountInString(clean[i]); total > maxWarnings {
 			return clean[:i]
 		}
 	}
 	return clean
-}
-
-func cutRunes(text string, limit int) string {
-	runes := 0
-	for i := range text {
-		if runes++; runes == limit && utf8.RuneCountInString(text[i:]) > 1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }
 
 // Audit returns the annotations with keys that an API server accepts.

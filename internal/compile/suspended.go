@@ -2,9 +2,9 @@ package compile
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -23,11 +23,8 @@ func Suspended(policy api.Object) string {
 		what, effect = "the exemption", "exempts"
 	}
 	by := ""
-	if who := strings.Join(strings.Fields(policy.GetAnnotations()[api.AnnotationSuspended]), " "); who != "" {
-		if len(who) > mostWho {
-			who = strings.ToValidUTF8(who[:mostWho], "") + "…"
-		}
-		by = " by " + who
+	if who := printable.Words(policy.GetAnnotations()[api.AnnotationSuspended]); who != "" {
+		by = " by " + printable.Cut(who, mostWho)
 	}
 	return fmt.Sprintf("%s is suspended%s: it %s nothing", what, by, effect)
 }

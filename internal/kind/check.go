@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/usher-dev/usher/internal/printable"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -229,7 +230,7 @@ func Describe(kind Type) string {
 func describe(value any) string {
 	switch v := value.(type) {
 	case string:
-		return fmt.Sprintf("the text %q", shorten(v))
+		return fmt.Sprintf("the text %q", printable.Cut(v, 60))
 	case bool:
 		return fmt.Sprint(v)
 	case int64, int, float64:
@@ -240,14 +241,6 @@ func describe(value any) string {
 		return "a list"
 	}
 	return "null"
-}
-
-// shorten cuts a text for a message.
-func shorten(text string) string {
-	if len(text) > 60 {
-		return strings.ToValidUTF8(text[:60], "") + "…"
-	}
-	return text
 }
 
 // mostSearched limits the fields that Find visits.

@@ -46,16 +46,53 @@ func Lines(text string) string {
 }
 
 // Blank returns text on one line, valid UTF-8, with spaces in place of characters that control
-// terminals or the direction of text: what becomes part of a response, or of a header.
-func Blank(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && (unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)) {
+// terminals or the direction of text: what becomes part of a response, a status, or a header, which
+// others show as it is.
+func Blank(text string) string { return strings.TrimSpace(blanked(text, "")) }
+
+// Words is [Blank] with one space between words.
+func Words(text string) string { return strings.Join(strings.Fields(Blank(text)), " ") }
+
+// BlankLines is [Blank] of text that keeps its lines and tabs.
+func BlankLines(text string) string { return blanked(text, lines) }
+
+// blanked returns text with spaces in place of control characters other than some.
+func blanked(text, others string) string {
+	if plain(text, others) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if control := r < ' ' || r >= 0x7f && (unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)); control && !strings.ContainsRune(others, r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
-	return strings.TrimSpace(text)
 }
+
+// Cut returns at most limit bytes of text: if that is less than all, whole characters and an ellipsis.
+func Cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := max(limit-len(ellipsis), 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
+}
+
+// CutRunes returns at most limit characters of text, of which the last is an ellipsis if that is less than all.
+func CutRunes(text string, limit int) string {
+	runes := 0
+	for i := range text {
+		if runes++; runes == limit && utf8.RuneCountInString(text[i:]) > 1 {
+			return text[:i] + ellipsis
+		}
+	}
+	return text
+}
+
+const ellipsis = "…"
 
 // JSON returns JSON with escapes in place of characters that are not printed. It means the same.
 func JSON(encoded []byte) []byte {

@@ -44,6 +44,39 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		reason, text string
+		limit        int
+		bytes, runes string
+	}{
+		{"all of it", "abcde", 5, "abcde", "abcde"},
+		{"less than all", "abcdef", 5, "ab…", "abcd…"},
+		{"a character that does not fit", "aüüüü", 5, "a…", "aüüüü"},
+		{"characters of four bytes", "𝔸𝔹ℂ𝔻", 9, "𝔸…", "𝔸𝔹ℂ𝔻"},
+		{"nothing", "", 3, "", ""},
+	} {
+		if got := printable.Cut(row.text, row.limit); got != row.bytes {
+			t.Errorf("%s: Cut is %q, want %q", row.reason, got, row.bytes)
+		}
+		if got := printable.CutRunes(row.text, row.limit); got != row.runes {
+			t.Errorf("%s: CutRunes is %q, want %q", row.reason, got, row.runes)
+		}
+	}
+}
+
+func TestBlank(t *testing.T) {
+	t.Parallel()
+	const text = " a\n\tb \x1b[1m \u202ec\r\n"
+	if got, want := printable.BlankLines(text), " a\n\tb  [1m  c \n"; got != want {
+		t.Errorf("BlankLines is %q, want %q", got, want)
+	}
+	if got, want := printable.Words(text), "a b [1m c"; got != want {
+		t.Errorf("Words is %q, want %q", got, want)
+	}
+}
+
 // TestEncoded: what programs read means the same as before.
 func TestEncoded(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -357,9 +358,5 @@ func (t *run) request(operation usher.Operation, object map[string]any) *usher.R
 const longest = 200
 
 func reason(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
+	return printable.Cut(printable.Words(err.Error()), longest)
 }

@@ -78,7 +78,7 @@ func told(t *testing.T, archive *txtar.Archive) {
 			t.Errorf("%s: nothing is said", slip.Name)
 		}
 		if diff := cmp.Diff(string(said.Data), got); diff != "" {
-			t.Errorf("%s (-want +got; go test ./trial -update writes it):\n%s", slip.Name, diff)
+			t.Errorf("%s (-want +got; go test ./internal/trial -update writes it):\n%s", slip.Name, diff)
 		}
 	}
 }

@@ -3,10 +3,10 @@ package withhold
 
 import (
 	"regexp"
-	"strings"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // Secret is all that is shown of an error that may repeat a secret.
@@ -27,7 +27,7 @@ func Error(r *usher.Request, err error, confidential bool) string {
 	if confidential || fact.Confidential(r.Kind.Kind) {
 		return Secret
 	}
-	return short(quoted.ReplaceAllString(err.Error(), "(…)"))
+	return printable.Cut(quoted.ReplaceAllString(err.Error(), "(…)"), limit)
 }
 
 // Message returns what a policy says about r to users, cut to the same length as errors. It is
@@ -37,12 +37,5 @@ func Message(r *usher.Request, text string, confidential bool) string {
 	if text != "" && (confidential || fact.Confidential(r.Kind.Kind)) {
 		return Secret
 	}
-	return short(text)
-}
-
-func short(text string) string {
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
+	return printable.Cut(text, limit)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 
 	"cuelang.org/go/cue/errors"
@@ -44,7 +45,7 @@ func (c *compilation) cueErrors(err error) {
 			// The check of the imports has reported it.
 			continue
 		}
-		c.problem(rule.Error, position(e), shorten(text), c.remedy(text))
+		c.problem(rule.Error, position(e), printable.Cut(text, longest), c.remedy(text))
 	}
 }
 
@@ -99,13 +100,6 @@ func (c *compilation) remedy(text string) string {
 // longest is where error texts, which may quote values of any size, are cut.
 const longest = 600
 
-func shorten(text string) string {
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + "…"
-}
-
 // An evalError is CUE's error of one evaluation.
 type evalError struct {
 	err error
@@ -124,7 +118,7 @@ func (e *evalError) Error() string {
 			break
 		}
 	}
-	text := shorten(first.Error())
+	text := printable.Cut(first.Error(), longest)
 	if pos := position(first); pos.IsValid() {
 		text = fmt.Sprintf("%s (%d:%d)", text, pos.Line(), pos.Column())
 	}

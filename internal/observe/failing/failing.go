@@ -239,6 +239,5 @@ func example(r *usher.Request) string {
 	case r.Name != "":
 		words = append(words, r.Name)
 	}
-	text := printable.Blank(strings.Join(words, " "))
-	return strings.ToValidUTF8(text[:min(len(text), longestExample)], "")
+	return printable.Cut(printable.Blank(strings.Join(words, " ")), longestExample)
 }

@@ -97,7 +97,7 @@ func TestFailures(t *testing.T) {
 		{pod(), []usher.Finding{written}, "", "a policy that is written"},
 		{pod(), []usher.Finding{{Policy: usher.PolicyRef{Kind: "OverridePolicy", Name: "gone"}, Outcome: usher.Failed}}, "", "a policy that is not in force"},
 		{long, []usher.Finding{failed(errors.New("x"))},
-			"uid-require-team/3 spec.validateRules[0] 1: CREATE Pod shop/" + strings.Repeat("n ", 142) + ": x", "a long name, as clients of access reviews may give one"},
+			"uid-require-team/3 spec.validateRules[0] 1: CREATE Pod shop/" + strings.Repeat("n ", 140) + "n…: x", "a long name, as clients of access reviews may give one"},
 	}
 	for _, test := range tests {
 		tracker := failing.New(nil)

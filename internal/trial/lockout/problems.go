@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -104,9 +105,5 @@ func remedy(p usher.PolicyRef) string {
 const longest = 160
 
 func short(message string) string {
-	text := strings.Join(strings.Fields(message), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
+	return printable.Cut(printable.Words(message), longest)
 }

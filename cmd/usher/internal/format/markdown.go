@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/printable"
@@ -83,7 +82,7 @@ func markdownRow(r *Result) string {
 	if r.Field != "" {
 		message = strings.TrimLeft(strings.TrimPrefix(message, r.Field), ": ")
 	}
-	text := escape(shorten(message, maxMessage))
+	text := escape(printable.CutRunes(message, maxMessage))
 	if r.Field != "" {
 		text = code(r.Field) + " " + text
 	}
@@ -115,7 +114,7 @@ func escape(text string) string {
 // code returns text as a code span in a cell of a table. No name has a vertical bar, which would end
 // the cell.
 func code(text string) string {
-	text = shorten(strings.ReplaceAll(printable.Line(text), "|", `\x7c`), maxName)
+	text = printable.CutRunes(strings.ReplaceAll(printable.Line(text), "|", `\x7c`), maxName)
 	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"
@@ -124,12 +123,4 @@ func code(text string) string {
 		return fence + " " + text + " " + fence
 	}
 	return fence + text + fence
-}
-
-// shorten limits one text, so that it does not take the place of all others.
-func shorten(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most]) + "…"
 }

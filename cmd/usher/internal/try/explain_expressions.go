@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -15,7 +16,7 @@ const maxText = 160
 // printExpression prints an expression of a policy, and its parts indented below it.
 func printExpression(b *strings.Builder, e *rule.Expression, p cli.Palette) {
 	const indent = "        "
-	fmt.Fprintf(b, "%s%s: %s → %s\n", indent, cli.Paint(p.Faint, fieldText(e)), shortened(e.Text, maxText), expressionValue(e, p))
+	fmt.Fprintf(b, "%s%s: %s → %s\n", indent, cli.Paint(p.Faint, fieldText(e)), printable.CutRunes(e.Text, maxText), expressionValue(e, p))
 	printParts(b, e, indent, p)
 }
 
@@ -39,10 +40,10 @@ func printParts(b *strings.Builder, e *rule.Expression, indent string, p cli.Pal
 	for i := range e.Parts {
 		part := &e.Parts[i]
 		if part.Unevaluated {
-			fmt.Fprintf(b, "%s%s\n", indent, cli.Paint(p.Faint, shortened(part.Text, maxText)+": not evaluated"))
+			fmt.Fprintf(b, "%s%s\n", indent, cli.Paint(p.Faint, printable.CutRunes(part.Text, maxText)+": not evaluated"))
 			continue
 		}
-		fmt.Fprintf(b, "%s%s → %s\n", indent, shortened(part.Text, maxText), expressionValue(part, p))
+		fmt.Fprintf(b, "%s%s → %s\n", indent, printable.CutRunes(part.Text, maxText), expressionValue(part, p))
 		printParts(b, part, indent, p)
 	}
 }
@@ -65,11 +66,4 @@ func causes(parts []rule.Expression, err string) bool {
 		}
 	}
 	return false
-}
-
-func shortened(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
 }
