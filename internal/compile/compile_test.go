@@ -70,7 +70,7 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./compile -update writes it):\n%s", file, diff)
+		t.Errorf("%s (-want +got; go test ./internal/compile -update writes it):\n%s", file, diff)
 	}
 }
 
