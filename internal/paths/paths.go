@@ -16,6 +16,9 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 )
 
+// DefaultSecret is the Secret that keeps the keys of webhook paths.
+const DefaultSecret = "usher-paths"
+
 // Grace is how long the paths of a key are answered after it was replaced.
 const Grace = time.Hour
 

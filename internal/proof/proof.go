@@ -22,6 +22,8 @@ import (
 )
 
 const (
+	// DefaultSecret is the Secret that keeps the keys of policy proofs.
+	DefaultSecret = "usher-proofs"
 	// Annotation holds the proof of a policy.
 	Annotation = "usher.dev/proof"
 	// Adopt is the value of the annotation, or the prefix of a new value, that requests a proof of

@@ -10,6 +10,7 @@ import (
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/observe/failing"
@@ -102,7 +103,7 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if m.routes == nil {
 		// The server does not register webhooks, so it can wait for its policies.
 		err := m.proofs.start(ctx)
-		if err != nil && passing(err) {
+		if err != nil && clients.Unavailable(err) {
 			log.Warn("the keys of policy proofs are not known yet", "error", err)
 			return nil
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
@@ -68,7 +69,7 @@ func newFakeCluster() *fakeCluster {
 		mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
 	}
 	f.config = &serve.Cluster{
-		Clients: &serve.Clients{
+		Clients: &clients.Set{
 			Server: "https://fake", Kube: f.kube, Access: f.kube, Policies: f.objects, Facts: f.objects, Mapper: steady{mapper},
 		},
 		Namespace: "usher-system", Identity: "one", ManageWebhookConfig: true,
@@ -117,7 +118,7 @@ func (f *fakeCluster) mutating(t *testing.T) (resources []string, caBundle strin
 // one.
 func (f *fakeCluster) path(t *testing.T, phase string) string {
 	t.Helper()
-	secret, err := f.kube.CoreV1().Secrets("usher-system").Get(t.Context(), serve.DefaultPathSecret, metav1.GetOptions{})
+	secret, err := f.kube.CoreV1().Secrets("usher-system").Get(t.Context(), paths.DefaultSecret, metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}

@@ -9,9 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
@@ -106,13 +109,10 @@ type Config struct {
 	Out io.Writer
 }
 
-// DefaultPathSecret is the Secret that keeps the keys of webhook paths.
-const DefaultPathSecret = "usher-paths"
-
 // A Cluster configures how a server takes part in a cluster: policies and facts come from its API
 // server, policies get a status, and webhook configurations make API servers call the server.
 type Cluster struct {
-	Clients *Clients
+	Clients *clients.Set
 	// Namespace is the namespace of the replicas' Leases and of the Secrets.
 	Namespace string
 	// Identity names this replica and no other one.
@@ -121,10 +121,10 @@ type Cluster struct {
 	// share; empty means that each has its own.
 	CertSecret string
 	// PathSecret is the Secret in which replicas keep the keys of their webhook paths; empty
-	// means [DefaultPathSecret]. It is for servers that register.
+	// means [paths.DefaultSecret]. It is for servers that register.
 	PathSecret string
 	// ProofSecret is the Secret in which replicas keep the keys of policy proofs; empty means
-	// [DefaultProofSecret].
+	// [proof.DefaultSecret].
 	ProofSecret string
 	// WebhookConfig configures how API servers reach the server, and what they send. Its Namespace
 	// and Log are filled in. Register says whether the server manages the webhook configurations.
@@ -159,9 +159,9 @@ const (
 // managesWebhookConfig reports whether the server manages webhook configurations; false for nil.
 func (c *Cluster) managesWebhookConfig() bool { return c != nil && c.ManageWebhookConfig }
 
-func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, DefaultPathSecret) }
+func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, paths.DefaultSecret) }
 
-func (c *Cluster) proofSecret() string { return cmp.Or(c.ProofSecret, DefaultProofSecret) }
+func (c *Cluster) proofSecret() string { return cmp.Or(c.ProofSecret, proof.DefaultSecret) }
 
 func (c Config) withDefaults() Config {
 	if c.BindAddress == "" {

@@ -153,7 +153,7 @@ func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
 // Describe is what people are told.
 func (u *ProofsUnderTest) Describe(counts map[api.ProofState]int) string {
 	b := page{named: true}
-	u.p.describe(&b, DefaultProofSecret, counts)
+	u.p.describe(&b, proof.DefaultSecret, counts)
 	return b.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/cert"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/deadline"
 )
 
@@ -94,7 +95,7 @@ func (c *Cluster) retryWhileUnavailable(ctx context.Context, log *slog.Logger, t
 	until := time.Now().Add(most)
 	for {
 		err := try()
-		if err == nil || !passing(err) || time.Now().After(until) {
+		if err == nil || !clients.Unavailable(err) || time.Now().After(until) {
 			return err
 		}
 		log.Warn("the API server does not answer yet", "server", c.Clients.Server, "error", err)

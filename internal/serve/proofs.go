@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// DefaultProofSecret is the Secret that keeps the keys of policy proofs.
-	DefaultProofSecret = "usher-proofs"
 	// proofLease is a Lease without a holder: its existence means that there has been a key.
 	// Uninstalling removes it with the other Leases.
 	proofLease = "usher-proofs"

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/report"
@@ -88,7 +89,7 @@ func (p neighbour) Leads() bool {
 // join starts a replica; end stops it.
 func (b *bench) join(name string) (u *serve.ProofsUnderTest, end context.CancelFunc) {
 	b.t.Helper()
-	u = serve.NewProofs(&serve.Cluster{Namespace: "usher-system", Clients: &serve.Clients{Kube: b.kube, Policies: b.policies}}, neighbour{b, name}, slog.New(slog.DiscardHandler))
+	u = serve.NewProofs(&serve.Cluster{Namespace: "usher-system", Clients: &clients.Set{Kube: b.kube, Policies: b.policies}}, neighbour{b, name}, slog.New(slog.DiscardHandler))
 	if err := u.Start(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestReplicasAgreeOnProofsDuringRotation(t *testing.T) {
 		time.Sleep(time.Minute)
 		replicas := []*serve.ProofsUnderTest{one, two}
 		before := proven(t, one, grant(t, "before"))
-		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: proof.DefaultSecret, Purpose: "policy proofs"})
 		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +238,7 @@ func TestStoredProofsHaveKeysReadAnew(t *testing.T) {
 		defer end()
 		// Between two turns.
 		time.Sleep(time.Minute + 4*time.Second)
-		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: proof.DefaultSecret, Purpose: "policy proofs"})
 		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +280,7 @@ func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
 		time.Sleep(time.Minute)
 		// Replicas that read the key at this moment do so before it is replaced.
 		synctest.Wait()
-		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs"})
+		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: proof.DefaultSecret, Purpose: "policy proofs"})
 		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
 		if err != nil {
 			t.Fatal(err)
@@ -312,14 +313,14 @@ func TestLostKeysAreNotAFirstStart(t *testing.T) {
 		time.Sleep(time.Minute)
 		object := proven(t, u, grant(t, "p"))
 		secrets := b.kube.CoreV1().Secrets("usher-system")
-		saved, err := secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{})
+		saved, err := secrets.Get(t.Context(), proof.DefaultSecret, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		lose := func() {
 			// Replicas that read the key at this moment do so before.
 			synctest.Wait()
-			if err := secrets.Delete(t.Context(), serve.DefaultProofSecret, metav1.DeleteOptions{}); err != nil {
+			if err := secrets.Delete(t.Context(), proof.DefaultSecret, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -368,7 +369,7 @@ func TestADamagedRecordIsStoredAgain(t *testing.T) {
 			time.Sleep(time.Minute)
 			planted := b.exists("planted")
 			secrets := b.kube.CoreV1().Secrets("usher-system")
-			secret, err := secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{})
+			secret, err := secrets.Get(t.Context(), proof.DefaultSecret, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -382,7 +383,7 @@ func TestADamagedRecordIsStoredAgain(t *testing.T) {
 				expectProof(t, fmt.Sprintf("the note is %q", note), u, old, api.Recorded)
 				expectProof(t, fmt.Sprintf("the note is %q", note), u, planted, api.Unproven)
 			}
-			if secret, err = secrets.Get(t.Context(), serve.DefaultProofSecret, metav1.GetOptions{}); err != nil || !slices.Equal(secret.Data["note"], record) {
+			if secret, err = secrets.Get(t.Context(), proof.DefaultSecret, metav1.GetOptions{}); err != nil || !slices.Equal(secret.Data["note"], record) {
 				t.Errorf("the note %q stays %q: %v", note, secret.Data["note"], err)
 			}
 		})
@@ -402,7 +403,7 @@ func TestTheMarkOfAKeyComesBack(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		end()
-		if err := b.kube.CoreV1().Secrets("usher-system").Delete(t.Context(), serve.DefaultProofSecret, metav1.DeleteOptions{}); err != nil {
+		if err := b.kube.CoreV1().Secrets("usher-system").Delete(t.Context(), proof.DefaultSecret, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		planted := b.exists("planted")

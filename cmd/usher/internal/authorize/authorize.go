@@ -21,12 +21,12 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/compile"
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	authzindex "github.com/usher-dev/usher/internal/index/authz"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
-	"github.com/usher-dev/usher/internal/serve"
 	simulate "github.com/usher-dev/usher/internal/simulate/authz"
 	"github.com/usher-dev/usher/source"
 )
@@ -84,7 +84,7 @@ type World struct {
 	RBAC     *simulate.RBAC
 	warnings []string
 	// clients is nil if there is no cluster.
-	clients *serve.Clients
+	clients *clients.Set
 }
 
 // load reads everything. Policies that do not compile are left out, with a warning.
@@ -233,7 +233,7 @@ func (f *worldFlags) loadRBAC(ctx context.Context, w *World) (simulate.Objects, 
 	return clusterRBAC(ctx, w.clients)
 }
 
-func clusterRBAC(ctx context.Context, clients *serve.Clients) (simulate.Objects, error) {
+func clusterRBAC(ctx context.Context, clients *clients.Set) (simulate.Objects, error) {
 	rbac := clients.Kube.RbacV1()
 	var o simulate.Objects
 	clusterRoles, err := rbac.ClusterRoles().List(ctx, metav1.ListOptions{})

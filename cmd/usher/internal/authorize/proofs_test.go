@@ -30,7 +30,6 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/report"
-	"github.com/usher-dev/usher/internal/serve"
 )
 
 var grants = schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: "authorizationpolicies"}
@@ -70,7 +69,7 @@ func newTown(t *testing.T, replicas int) *town {
 	}
 	w.policies.PrependReactor("patch", "*", w.patch)
 	w.keeper = keyring.NewKeeper(w.kube.CoreV1().Secrets("usher-system"), keyring.Options{
-		Namespace: "usher-system", Name: serve.DefaultProofSecret, Purpose: "policy proofs", Log: slog.New(slog.DiscardHandler),
+		Namespace: "usher-system", Name: proof.DefaultSecret, Purpose: "policy proofs", Log: slog.New(slog.DiscardHandler),
 	})
 	keys := w.keys()
 	for range replicas {
@@ -262,7 +261,7 @@ func (w *town) rotate(ctx context.Context) error {
 	w.out.Reset()
 	w.err.Reset()
 	r := &authorize.Rotation{
-		Client: w.policies, Kube: w.kube, Namespace: "usher-system", Secret: serve.DefaultProofSecret,
+		Client: w.policies, Kube: w.kube, Namespace: "usher-system", Secret: proof.DefaultSecret,
 		Streams: cli.Streams{Out: &w.out, Err: &w.err}, Replicas: w.peers, Pause: func(context.Context) { w.step() },
 	}
 	return r.Run(ctx)
@@ -322,7 +321,7 @@ func TestRotate(t *testing.T) {
 			"renew the proof of AuthorizationPolicy shop/p: the API server did not ask Usher", "", map[string]bool{"p": true}},
 		{"no rights are asked for what does not change", func(w *town) { w.user = "robot" }, "", "", map[string]bool{"p": true}},
 		{"another Secret", func(w *town) {
-			if err := w.kube.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "usher-system", serve.DefaultProofSecret); err != nil {
+			if err := w.kube.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "usher-system", proof.DefaultSecret); err != nil {
 				w.t.Fatal(err)
 			}
 		}, "there is no Secret usher-system/usher-proofs: name that of the servers", "", map[string]bool{"p": true}},
@@ -354,7 +353,7 @@ func TestRotationNamesReplicasThatLag(t *testing.T) {
 	w.create("p", nil, "True")
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &authorize.Rotation{
-		Client: w.policies, Kube: w.kube, Namespace: "usher-system", Secret: serve.DefaultProofSecret,
+		Client: w.policies, Kube: w.kube, Namespace: "usher-system", Secret: proof.DefaultSecret,
 		Streams: cli.Streams{Out: &w.out, Err: &w.err}, Replicas: w.peers, Pause: func(context.Context) { cancel() },
 	}
 	if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "(replica-0, replica-1)") || !strings.Contains(err.Error(), "both keys count: repeat the command") {

@@ -60,7 +60,7 @@ may have read the Secret, and twice if so: the key before counts until then.`,
 	f.register(cmd.Flags(), "namespace of Usher")
 	f.namespace = cluster.DefaultNamespace
 	cmd.Flags().Lookup("namespace").DefValue = cluster.DefaultNamespace
-	cmd.Flags().StringVar(&secret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs")
+	cmd.Flags().StringVar(&secret, "proof-secret", proof.DefaultSecret, "Secret in --namespace with the keys of policy proofs")
 	return cmd
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/clients"
 )
 
 // DefaultNamespace is the namespace of Usher by default.
@@ -63,14 +63,14 @@ func (f *Flags) Complete() error {
 }
 
 // Connect makes clients; it does not talk to the API server yet.
-func (f *Flags) Connect() (*serve.Clients, error) {
+func (f *Flags) Connect() (*clients.Set, error) {
 	config, err := f.rest()
 	if err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst = f.QPS, f.Burst
 	config.UserAgent = "usher/" + cli.BuildVersion().Version
-	return serve.Connect(config)
+	return clients.Connect(config)
 }
 
 func (f *Flags) rest() (*rest.Config, error) {

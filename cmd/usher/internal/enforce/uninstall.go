@@ -19,9 +19,10 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/internal/paths"
+	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/report/openreports"
-	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -80,7 +81,7 @@ be reached.`,
 	}
 	flags := cmd.Flags()
 	f.registerCluster(flags)
-	flags.StringVar(&f.ProofSecret, "proof-secret", serve.DefaultProofSecret, "Secret in --namespace with the keys of policy proofs; for --purge")
+	flags.StringVar(&f.ProofSecret, "proof-secret", proof.DefaultSecret, "Secret in --namespace with the keys of policy proofs; for --purge")
 	flags.BoolVar(&f.Purge, "purge", false, "delete the keys of policy proofs, too: policies that need a proof have to be adopted if Usher comes back")
 	flags.StringVar(&f.Name, "webhook-configuration-name", "usher", "name of the webhook configurations")
 	return cmd
@@ -132,7 +133,7 @@ func (f *uninstallFlags) registerCluster(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the one that kubectl would use, or the cluster of this pod)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 	flags.StringVarP(&f.Namespace, "namespace", "n", cluster.DefaultNamespace, "namespace of Usher")
-	flags.StringVar(&f.PathSecret, "path-secret", serve.DefaultPathSecret, "Secret in --namespace with the keys of the URL paths")
+	flags.StringVar(&f.PathSecret, "path-secret", paths.DefaultSecret, "Secret in --namespace with the keys of the URL paths")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the whole command")
 }
 

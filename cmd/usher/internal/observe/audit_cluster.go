@@ -27,6 +27,7 @@ import (
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/serve"
@@ -79,14 +80,14 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 }
 
 // connect connects to a cluster that is read.
-func connect(config *rest.Config) (*serve.Clients, error) {
+func connect(config *rest.Config) (*clients.Set, error) {
 	// What limits the load is that there is one request at a time.
 	config.QPS = -1
-	return serve.Connect(config)
+	return clients.Connect(config)
 }
 
 // factsOf returns the facts of a cluster, each as it was when it was first read.
-func factsOf(clients *serve.Clients, allowLocal bool) fact.Resolver {
+func factsOf(clients *clients.Set, allowLocal bool) fact.Resolver {
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
 	return fact.Remembered(cached.New(fact.Route(objects, policies.HTTPFacts(allowLocal), access), factTTL))

@@ -13,7 +13,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/clients"
 )
 
 // clusterFlags name the cluster that a command reads.
@@ -46,12 +46,12 @@ func (f *clusterFlags) rest() (*rest.Config, error) {
 }
 
 // connect returns clients of the cluster.
-func (f *clusterFlags) connect() (*serve.Clients, error) {
+func (f *clusterFlags) connect() (*clients.Set, error) {
 	config, err := f.rest()
 	if err != nil {
 		return nil, err
 	}
-	clients, err := serve.Connect(config)
+	clients, err := clients.Connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("--from-cluster: %w", err)
 	}

@@ -1,4 +1,6 @@
-package serve
+// Package clients creates the clients of an API server that a server or a command needs, each with the rate limit of
+// what causes its requests.
+package clients
 
 import (
 	"errors"
@@ -23,8 +25,8 @@ import (
 	"github.com/usher-dev/usher/internal/probe"
 )
 
-// Clients are clients of one API server.
-type Clients struct {
+// A Set has the clients of one API server.
+type Set struct {
 	// Server is its address, for logs.
 	Server string
 	Kube   kubernetes.Interface
@@ -51,7 +53,7 @@ type Clients struct {
 }
 
 // Connect creates clients. It does not call the API server yet.
-func Connect(c *rest.Config) (*Clients, error) {
+func Connect(c *rest.Config) (*Set, error) {
 	transport, err := rest.HTTPClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to API server: %w", err)
@@ -102,7 +104,7 @@ func Connect(c *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Clients{
+	return &Set{
 		Audit:  audit,
 		Probe:  probe.Through(probes, connections),
 		Server: c.Host, Kube: kube, Policies: policies, Facts: facts, Reviews: reviews, Readers: readers, Access: access,
@@ -136,8 +138,8 @@ func dynamicFor(c *rest.Config, transport *http.Client) (dynamic.Interface, erro
 	return client, nil
 }
 
-// passing reports whether an error is temporary: the API server does not respond, or is overloaded.
-func passing(err error) bool {
+// Unavailable reports whether an error is temporary: the API server does not respond, or is overloaded.
+func Unavailable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		code := status.Status().Code
