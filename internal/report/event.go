@@ -24,7 +24,7 @@ const (
 // tell writes Events about policies that fail, or no longer do, and whose status others write: the
 // admission policies of API servers.
 func (l *leader) tell(ctx context.Context, v *view, now time.Time) {
-	failing := l.failing(now)
+	failing := l.failing()
 	for i := range v.Policies {
 		p := &v.Policies[i]
 		if _, own := l.resources[p.Policy.Kind]; own || p.UID == "" {

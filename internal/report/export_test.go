@@ -9,15 +9,24 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
+
+// Registry returns the replicas that a Reporter knows.
+func (r *Reporter) Registry() *replicas.Registry { return r.replicas }
+
+// alone returns a Reporter without an API server.
+func alone(o Options) *Reporter {
+	return &Reporter{options: o, replicas: replicas.New(nil, replicas.Options{})}
+}
 
 // Rounds returns what a leader computes in its first round and in the later ones, without
 // the API server. Both return the number of statuses to be written.
 func Rounds(s Snapshot) (first, later func() int) {
-	l := &leader{Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{}, uses: newUses()}
+	l := &leader{Reporter: alone(Options{}), writer: newWriter(nil, Options{WritesPerSecond: 1}), seen: map[types.UID]sighting{}, uses: newUses()}
 	v := newView(s)
-	l.replicas["other"] = &replica{seen: time.Now(), enforces: v.digests()}
+	l.others = []replica{{Peer: replicas.Peer{Identity: "other", Live: true}, enforces: v.digests()}}
 	l.sight(v, time.Now())
 	due, _ := l.due(v, time.Now())
 	written := map[types.UID]status{}
@@ -40,7 +49,7 @@ func Term(ctx context.Context, known v1alpha1.PolicyStatus, p rule.State, begin 
 	var current []rule.Failure
 	o := Options{WritesPerSecond: 1, Failing: func() []rule.Failure { return current }}
 	l := &leader{
-		Reporter: &Reporter{options: o}, writer: newWriter(nil, o), replicas: replicas{}, seen: map[types.UID]sighting{},
+		Reporter: alone(o), writer: newWriter(nil, o), seen: map[types.UID]sighting{},
 		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewFakeNeverRateLimiter(),
 	}
 	l.known = map[types.UID]status{p.UID: {PolicyStatus: known}}
@@ -72,7 +81,7 @@ type Written struct {
 // StatusTerm is the status of a policy that a leader writes next, with what it announces, without the
 // API server. It begins with a status.
 func StatusTerm(known v1alpha1.PolicyStatus, p rule.State, now time.Time) Written {
-	l := &leader{Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{}, uses: newUses()}
+	l := &leader{Reporter: alone(Options{}), writer: newWriter(nil, Options{WritesPerSecond: 1}), seen: map[types.UID]sighting{}, uses: newUses()}
 	l.known = map[types.UID]status{p.UID: {PolicyStatus: known}}
 	v := newView(Snapshot{Policies: []rule.State{p}})
 	l.sight(v, now)
@@ -99,7 +108,7 @@ type Used struct {
 // server. It begins with what a status is known to say, and returns all.
 func ExemptionTerm(ctx context.Context, known Written, p rule.State, x rule.ExemptionState, begin time.Time, step time.Duration, steps int, used func(time.Duration) []Used) []Written {
 	l := &leader{
-		Reporter: &Reporter{}, writer: newWriter(nil, Options{WritesPerSecond: 1}), replicas: replicas{}, seen: map[types.UID]sighting{},
+		Reporter: alone(Options{}), writer: newWriter(nil, Options{WritesPerSecond: 1}), seen: map[types.UID]sighting{},
 		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewFakeNeverRateLimiter(),
 	}
 	own := x
@@ -110,14 +119,14 @@ func ExemptionTerm(ctx context.Context, known Written, p rule.State, x rule.Exem
 	for n := range steps {
 		at := time.Duration(n) * step
 		now := begin.Add(at)
-		own, l.replicas = x, replicas{}
+		own, l.others = x, nil
 		for _, u := range used(at) {
 			if u.Replica == "" {
 				own.Uses, own.LastUsed = u.Uses, u.Last
 				continue
 			}
 			text := publishedUses([]rule.ExemptionState{{UID: x.UID, Uses: u.Uses, LastUsed: u.Last}})
-			l.replicas[u.Replica] = &replica{identity: u.Replica, seen: now, enforces: v.digests(), exempted: parseUses(text), started: metav1.NewMicroTime(u.Started)}
+			l.others = append(l.others, replica{Peer: replicas.Peer{Identity: u.Replica, Live: true, Started: u.Started}, enforces: v.digests(), exempted: parseUses(text)})
 		}
 		l.sight(v, now)
 		due, _ := l.due(v, now)

@@ -3,23 +3,19 @@ package report
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	"github.com/usher-dev/usher/internal/deadline"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -41,83 +37,12 @@ const (
 	// consecutive rejections, the leader assumes that the others would be rejected, too.
 	refusedFor    = time.Minute
 	refusalsInRow = 10
-	// A leader that has not renewed its Lease for termDuration is replaced, at most two jittered
-	// retryPeriods later: a follower may have seen the last renewal late, and may check late. That
-	// makes 17 s at most. The leader itself gives up after renewDeadline.
-	termDuration  = 10 * time.Second
-	renewDeadline = 7 * time.Second
-	retryPeriod   = 1500 * time.Millisecond
 	// When the API server does not answer, attempts are at most retryAtMost apart.
 	retryAtMost = time.Minute
 )
 
-// campaign takes part in elections until ctx is done, and leads when elected.
-func (r *Reporter) campaign(ctx context.Context) error {
-	for ctx.Err() == nil {
-		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta:  metav1.ObjectMeta{Namespace: r.options.Namespace, Name: LeaderLease},
-				Client:     r.kube.CoordinationV1(),
-				LockConfig: resourcelock.ResourceLockConfig{Identity: r.options.Identity},
-				Labels:     map[string]string{LeaseLabel: LeaseLeader},
-			},
-			LeaseDuration:   termDuration,
-			RenewDeadline:   renewDeadline,
-			RetryPeriod:     retryPeriod,
-			ReleaseOnCancel: true,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: r.lead,
-				OnStoppedLeading: func() {},
-				OnNewLeader:      r.observeLeader,
-			},
-			Name: LeaderLease,
-		})
-		if err != nil {
-			return fmt.Errorf("elect the replica that writes policy status: %w", err)
-		}
-		elector.Run(ctx)
-	}
-	// The previous term may not have ended yet.
-	r.leading.Lock()
-	defer r.leading.Unlock()
-	return nil
-}
-
-// observeLeader remembers who led before this replica.
-func (r *Reporter) observeLeader(identity string) {
-	if identity == r.options.Identity {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rival = identity
-}
-
-// Leader returns the identity of the replica that was last seen to lead; empty if none was.
-func (r *Reporter) Leader() string {
-	if r.Leads() {
-		return r.options.Identity
-	}
-	return r.deposed()
-}
-
-// deposed returns the replica that led before this one and lost the Lease because it did not renew
-// it; empty if there is none.
-func (r *Reporter) deposed() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rival
-}
-
 // lead writes status until ctx is done: another replica may lead then.
 func (r *Reporter) lead(ctx context.Context) {
-	r.leading.Lock()
-	defer r.leading.Unlock()
-	if ctx.Err() != nil {
-		return
-	}
-	r.leads.Store(true)
-	defer r.leads.Store(false)
 	var others sync.WaitGroup
 	defer others.Wait()
 	if verify := r.options.Verify; verify != nil {
@@ -130,15 +55,15 @@ func (r *Reporter) lead(ctx context.Context) {
 	r.options.Log.Info("this replica writes policy status", "identity", r.options.Identity)
 	l := &leader{
 		Reporter: r, writer: newWriter(r.policies, r.options),
-		lease: leaseName(r.options.Identity), replicas: replicas{}, deposed: r.deposed(), seen: map[types.UID]sighting{},
+		term: r.replicas.Term(), seen: map[types.UID]sighting{},
 		working: map[types.UID]working{}, uses: newUses(), events: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 	}
-	backoff := newBackoff(retryAtMost)
+	backoff := replicas.NewBackoff(retryAtMost)
 	for ctx.Err() == nil {
 		v := r.view()
 		rest, err := l.round(ctx, v)
 		if err == nil {
-			backoff = newBackoff(retryAtMost)
+			backoff = replicas.NewBackoff(retryAtMost)
 			deadline.Sleep(ctx, min(rest, roundGap))
 			l.await(ctx, v, rest-roundGap)
 			continue
@@ -146,7 +71,7 @@ func (r *Reporter) lead(ctx context.Context) {
 		if ctx.Err() == nil {
 			r.options.Log.Warn("write policy status", "error", err)
 		}
-		deadline.Sleep(ctx, delay(&backoff, err))
+		deadline.Sleep(ctx, backoff.After(err))
 	}
 }
 
@@ -156,15 +81,10 @@ type leader struct {
 	*Reporter
 	*writer
 
-	lease    string
-	replicas replicas
-	// present says that the Lease of this replica was seen, with this UID, and removed that it was gone since.
-	present, removed bool
-	uid              types.UID
-	// deposed led before, and counts as dead until it renews its own Lease.
-	deposed string
-	viewed  *view
-	seen    map[types.UID]sighting
+	term   *replicas.Term
+	others []replica
+	viewed *view
+	seen   map[types.UID]sighting
 	// working is what has been written about failures, in this term.
 	working map[types.UID]working
 	events  flowcontrol.RateLimiter
@@ -246,44 +166,6 @@ func (l *leader) await(ctx context.Context, v *view, atMost time.Duration) {
 	}
 }
 
-// look reads the Leases of the other replicas, and deletes those of replicas that have been dead
-// for long.
-func (l *leader) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	// Version 0: the cache of the API server is recent enough.
-	list, err := l.leases().List(ctx, metav1.ListOptions{
-		LabelSelector: LeaseLabel + "=" + LeaseReplica, ResourceVersion: "0",
-	})
-	if err != nil {
-		return fmt.Errorf("list leases of replicas: %w", err)
-	}
-	l.noticeRemoval(list.Items)
-	for _, lease := range l.replicas.update(list.Items, l.lease, l.deposed, time.Now()) {
-		err := l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete lease %s of a replica that is gone: %w", lease.Name, err)
-		}
-	}
-	return nil
-}
-
-// noticeRemoval has the status read again if somebody deleted the Lease of this replica, which makes another one: who
-// does that, such as usher uninstall, says in the status that nothing is enforced.
-func (l *leader) noticeRemoval(leases []coordinationv1.Lease) {
-	i := slices.IndexFunc(leases, func(lease coordinationv1.Lease) bool { return lease.Name == l.lease })
-	if i < 0 {
-		l.removed = l.present
-		return
-	}
-	if uid := leases[i].UID; l.removed || l.present && uid != l.uid {
-		l.stale = time.Time{}
-	}
-	l.present, l.removed, l.uid = true, false, leases[i].UID
-}
-
 // sight records the versions of policies that are new in v.
 func (l *leader) sight(v *view, now time.Time) {
 	if v == l.viewed {
@@ -311,7 +193,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 	l.countUses(now)
 	var due, failed []write
 	rest := idleEvery
-	failing := l.failing(now)
+	failing := l.failing()
 	for i := range v.Policies {
 		p := &v.Policies[i]
 		if p.UID == "" || !l.writable(p, now) {
@@ -357,7 +239,7 @@ func (l *leader) due(v *view, now time.Time) ([]write, time.Duration) {
 
 // lagging returns the replicas that differ in each shard, and records since when.
 func (l *leader) lagging(v *view, now time.Time) [shards][]string {
-	lagging := l.replicas.lagging(v.digests(), now)
+	lagging := differing(l.others, v.digests())
 	for i := range l.apart {
 		switch {
 		case len(lagging[i]) == 0:
@@ -377,7 +259,7 @@ func onlyWorking(known v1alpha1.PolicyStatus, p *rule.State, o outlook, now time
 }
 
 func pollInterval(known time.Duration) time.Duration {
-	if known > leaseDuration {
+	if known > replicas.Expiry {
 		return pollSlowly
 	}
 	return pollEvery

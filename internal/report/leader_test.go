@@ -14,8 +14,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -43,8 +45,8 @@ func TestANewLeaderKeepsTheStatusUntilItKnowsBetter(t *testing.T) {
 		c.clear()
 		stop()
 		time.Sleep(time.Minute)
-		if !two.Leads() || c.patches() > 0 {
-			t.Errorf("two leads: %t, %d status writes, want none", two.Leads(), c.patches())
+		if !two.Registry().Leads() || c.patches() > 0 {
+			t.Errorf("two leads: %t, %d status writes, want none", two.Registry().Leads(), c.patches())
 		}
 		c.wantEnforced("a", "True Enforced 1")
 	})
@@ -68,7 +70,7 @@ func TestACrashedLeaderIsReplaced(t *testing.T) {
 		crashed := time.Now()
 		two.Observe(good(2))
 		three.Observe(good(2))
-		for !two.Leads() && !three.Leads() {
+		for !two.Registry().Leads() && !three.Registry().Leads() {
 			if time.Since(crashed) > time.Minute {
 				t.Fatal("nobody leads")
 			}
@@ -92,16 +94,16 @@ func TestOneReplicaLeads(t *testing.T) {
 		two := c.replica("two")
 		two.Observe(good(1))
 		time.Sleep(time.Minute)
-		if !one.Leads() || two.Leads() {
-			t.Errorf("one leads: %t, two leads: %t, want one alone", one.Leads(), two.Leads())
+		if !one.Registry().Leads() || two.Registry().Leads() {
+			t.Errorf("one leads: %t, two leads: %t, want one alone", one.Registry().Leads(), two.Registry().Leads())
 		}
-		if one.Leader() != "one" || two.Leader() != "one" {
-			t.Errorf("the leader is %q and %q, want one", one.Leader(), two.Leader())
+		if one.Registry().Leader() != "one" || two.Registry().Leader() != "one" {
+			t.Errorf("the leader is %q and %q, want one", one.Registry().Leader(), two.Registry().Leader())
 		}
 		stop()
 		time.Sleep(time.Minute)
-		if one.Leads() || !two.Leads() {
-			t.Errorf("after its end one leads: %t, two leads: %t", one.Leads(), two.Leads())
+		if one.Registry().Leads() || !two.Registry().Leads() {
+			t.Errorf("after its end one leads: %t, two leads: %t", one.Registry().Leads(), two.Registry().Leads())
 		}
 	})
 }
@@ -210,7 +212,7 @@ func TestLeases(t *testing.T) {
 		c.replica("One.example_org").Observe(s)
 		time.Sleep(time.Second)
 		var lease *coordinationv1.Lease
-		list, err := c.kube.CoordinationV1().Leases("usher").List(t.Context(), metav1.ListOptions{LabelSelector: report.LeaseLabel + "=" + report.LeaseReplica})
+		list, err := c.kube.CoordinationV1().Leases("usher").List(t.Context(), metav1.ListOptions{LabelSelector: replicas.LeaseLabel + "=" + replicas.LeaseReplica})
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("leases are %v, %v, want one", list, err)
 		}
@@ -229,12 +231,12 @@ func TestLeases(t *testing.T) {
 
 func TestRunNeedsAnIdentity(t *testing.T) {
 	t.Parallel()
-	if err := report.New(nil, nil, report.Options{Namespace: "usher"}).Run(t.Context()); err == nil {
+	if err := report.New(nil, kubefake.NewClientset(), report.Options{Namespace: "usher"}).Run(t.Context()); err == nil {
 		t.Error("Run without identity gives no error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := report.New(nil, nil, report.Options{Namespace: "usher", Identity: "one"})
+	r := report.New(nil, kubefake.NewClientset(), report.Options{Namespace: "usher", Identity: "one"})
 	if err := r.Run(ctx); err != nil {
 		t.Errorf("Run that is done before there is anything to report: %v", err)
 	}

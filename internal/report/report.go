@@ -15,17 +15,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -35,6 +31,8 @@ type Options struct {
 	Identity string
 	// Namespace is where the Leases are.
 	Namespace string
+	// Replicas are the replicas of the server; nil means those with Leases in Namespace.
+	Replicas *replicas.Registry
 	// WritesPerSecond limits how fast status is written; 0 means 50.
 	WritesPerSecond int
 	// Verify finds out whether API servers request decisions, while this replica leads, until ctx
@@ -64,23 +62,13 @@ type Reporter struct {
 	kube     kubernetes.Interface
 	options  Options
 
-	// started is when this replica started.
-	started time.Time
+	replicas *replicas.Registry
 
 	mu     sync.Mutex
 	newest *view
 	calls  Calls
-	// serves is the text for the next views, and words its words by topic.
-	serves string
-	words  map[string]string
 	// failures counts the calls of Failed.
 	failures int
-	// rival is the replica that led before this one.
-	rival string
-	leads atomic.Bool
-	peers census
-	// leading is held by the goroutine that writes status.
-	leading sync.Mutex
 }
 
 // New returns a Reporter that has nothing to report until Observe is called.
@@ -91,10 +79,10 @@ func New(client dynamic.Interface, kube kubernetes.Interface, o Options) *Report
 	if o.WritesPerSecond <= 0 {
 		o.WritesPerSecond = 50
 	}
-	return &Reporter{
-		policies: client, kube: kube, options: o, started: time.Now(), words: map[string]string{},
-		newest: &view{superseded: make(chan struct{})}, peers: census{seen: map[string]*Peer{}},
+	if o.Replicas == nil {
+		o.Replicas = replicas.New(kube.CoordinationV1(), replicas.Options{Namespace: o.Namespace, Identity: o.Identity, Log: o.Log})
 	}
+	return &Reporter{policies: client, kube: kube, options: o, replicas: o.Replicas, newest: &view{superseded: make(chan struct{})}}
 }
 
 // Observe sets what this replica enforces from now on. It does not block. Do not change s
@@ -104,20 +92,6 @@ func (r *Reporter) Observe(s Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.supersede(next)
-}
-
-// Serves sets the words for what this replica serves from now on in a topic, in addition to
-// policies: other replicas see all topics as [Peer.Serves]. It does not block.
-func (r *Reporter) Serves(topic string, words ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.words[topic] = strings.Join(words, " ")
-	var all []string
-	for _, topic := range slices.Sorted(maps.Keys(r.words)) {
-		all = append(all, r.words[topic])
-	}
-	r.serves = strings.Join(all, " ")
-	r.renew()
 }
 
 // Failed announces that the set of failing policies has changed. It does not block.
@@ -145,9 +119,10 @@ func (r *Reporter) renew() {
 
 func (r *Reporter) supersede(next *view) {
 	last := r.newest
-	next.calls, next.serves, next.failures = r.calls, r.serves, r.failures
+	next.calls, next.failures = r.calls, r.failures
 	r.newest = next
 	close(last.superseded)
+	r.replicas.Changed()
 }
 
 func (r *Reporter) view() *view {
@@ -155,9 +130,6 @@ func (r *Reporter) view() *view {
 	defer r.mu.Unlock()
 	return r.newest
 }
-
-// Leads reports whether this replica is the one that writes status.
-func (r *Reporter) Leads() bool { return r.leads.Load() }
 
 // Run reports until ctx is done, when it returns nil. The last replica that shuts down gracefully
 // writes that policies are no longer enforced. Run starts with the first snapshot: a replica that
@@ -175,8 +147,11 @@ func (r *Reporter) Run(ctx context.Context) error {
 		}
 	}
 	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.publish(running) })
-	group.Go(func() error { return r.campaign(running) })
+	group.Go(func() error {
+		r.replicas.Publish(running, r.statement)
+		return nil
+	})
+	group.Go(func() error { return r.replicas.Campaign(running, r.lead) })
 	err := group.Wait()
 	r.withdraw(ctx)
 	return err

@@ -51,8 +51,6 @@ type view struct {
 	calls Calls
 	// digests are computed when they are first asked for; nil before the first snapshot.
 	digests func() digests
-	// serves is what this replica serves in addition to policies.
-	serves string
 	// failures changes when the set of failing policies does.
 	failures int
 	// superseded is closed when there is a newer view.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -77,14 +76,6 @@ func parseUses(text string) []use {
 	return slices.DeleteFunc(all, func(u use) bool { return u.UID == "" || u.Uses <= 0 || u.Uses > mostCounted })
 }
 
-// startOf returns when the replica of a Lease started, by its own clock.
-func startOf(lease coordinationv1.Lease) metav1.MicroTime {
-	if lease.Spec.AcquireTime == nil {
-		return metav1.MicroTime{}
-	}
-	return *lease.Spec.AcquireTime
-}
-
 // uses sums up the uses of exemptions over the replicas, in one term of a leader.
 //
 // Replicas count from their start, and a status has the sum. What replicas counted before the term
@@ -100,7 +91,7 @@ type uses struct {
 
 // A counter has the numbers of one process.
 type counter struct {
-	started metav1.MicroTime
+	started time.Time
 	uses    map[types.UID]int64
 	// before says that the process was there when the term began.
 	before bool
@@ -125,12 +116,15 @@ func (l *leader) countUses(now time.Time) {
 	for i := range states {
 		l.exempting[states[i].UID] = &states[i]
 	}
-	l.uses.add("", metav1.NewMicroTime(l.started), usesOf(states), now)
-	for name, r := range l.replicas {
-		l.uses.add(name, r.started, r.exempted, now)
+	l.uses.add("", l.replicas.Started, usesOf(states), now)
+	present := map[string]bool{"": true}
+	for i := range l.others {
+		r := &l.others[i]
+		present[r.Identity] = true
+		l.uses.add(r.Identity, r.Started, r.exempted, now)
 	}
 	l.uses.begun = true
-	maps.DeleteFunc(l.uses.counted, func(name string, _ *counter) bool { _, ok := l.replicas[name]; return !ok && name != "" })
+	maps.DeleteFunc(l.uses.counted, func(name string, _ *counter) bool { return !present[name] })
 	maps.DeleteFunc(l.uses.sums, func(uid types.UID, _ *sum) bool { _, ok := l.seen[uid]; return !ok })
 }
 
@@ -146,9 +140,9 @@ func (l *leader) firstUsed(now time.Time) bool {
 	})
 }
 
-func (u *uses) add(replica string, started metav1.MicroTime, all []use, now time.Time) {
+func (u *uses) add(replica string, started time.Time, all []use, now time.Time) {
 	c := u.counted[replica]
-	if c == nil || !c.started.Equal(&started) {
+	if c == nil || !c.started.Equal(started) {
 		c = &counter{started: started, uses: map[types.UID]int64{}, before: !u.begun}
 		u.counted[replica] = c
 	}

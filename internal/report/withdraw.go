@@ -19,6 +19,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -90,13 +91,13 @@ func withdraw(status *v1alpha1.PolicyStatus, reason, message string) bool {
 func (r *Reporter) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	peers, err := r.Peers(ctx)
+	peers, err := r.replicas.Peers(ctx)
 	if err != nil {
 		r.options.Log.Warn("status of policies may still say that they are enforced", "error", err)
 		return
 	}
 	for _, peer := range peers {
-		if peer.Live && time.Since(peer.Renewed) < leaseDuration {
+		if peer.Live && time.Since(peer.Renewed) < replicas.Expiry {
 			return
 		}
 	}

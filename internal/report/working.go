@@ -39,7 +39,7 @@ type working struct {
 }
 
 // failing returns the failures of policies, as this replica and live others have seen them.
-func (l *leader) failing(now time.Time) map[types.UID]*rule.Failure {
+func (l *leader) failing() map[types.UID]*rule.Failure {
 	all := map[types.UID]*rule.Failure{}
 	add := func(failures []rule.Failure) {
 		for i := range failures {
@@ -49,9 +49,9 @@ func (l *leader) failing(now time.Time) map[types.UID]*rule.Failure {
 	if l.options.Failing != nil {
 		add(l.options.Failing())
 	}
-	for _, r := range l.replicas {
-		if now.Sub(r.seen) <= leaseDuration {
-			add(r.failing)
+	for i := range l.others {
+		if l.others[i].Live {
+			add(l.others[i].failing)
 		}
 	}
 	return all

@@ -154,7 +154,7 @@ func TestOtherReplicasFail(t *testing.T) {
 		two.Observe(good(1))
 		time.Sleep(5 * time.Second)
 		follower, identity := two, "two"
-		if two.Leads() {
+		if two.Registry().Leads() {
 			follower, identity = one, "one"
 		}
 		c.fail(follower, identity, failure(1, 2, time.Now()), rule.Failure{UID: "gone", Generation: 1, Count: 1})

@@ -15,6 +15,7 @@ import (
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/observe/failing"
 	"github.com/usher-dev/usher/internal/probe"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -30,6 +31,7 @@ type clusterRuntime struct {
 	admission *clustersource.Source
 	kinds     *policyKinds
 	resolver  *clusterfact.Resolver
+	replicas  *replicas.Registry
 	reporter  *report.Reporter
 	scopes    *scopes
 	proofs    *proofs
@@ -61,8 +63,11 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	if c.Cluster.DenialEvents {
 		m.denials = report.NewDenials(clients.Kube, c.Cluster.Identity, c.Log)
 	}
+	m.replicas = replicas.New(clients.Kube.CoordinationV1(), replicas.Options{
+		Namespace: c.Cluster.Namespace, Identity: c.Cluster.Identity, Log: c.Log,
+	})
 	o := report.Options{
-		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace,
+		Identity: c.Cluster.Identity, Namespace: c.Cluster.Namespace, Replicas: m.replicas,
 		Failing: m.failing.Failures, Exemptions: exemptions, Log: c.Log,
 	}
 	if m.prober = m.newProber(c, keys, count); m.prober != nil {
@@ -74,9 +79,9 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	}
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
 	if m.auditing != nil {
-		m.auditing.leader = m.reporter.Leader
+		m.auditing.leader = m.replicas.Leader
 	}
-	m.proofs = newProofs(c.Cluster, m.reporter, func() { m.source.Recheck() }, c.Log)
+	m.proofs = newProofs(c.Cluster, m.replicas, func() { m.source.Recheck() }, c.Log)
 	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
 	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, m.scopes.read, c.Log)
 	m.admission = newAdmission(c)
@@ -88,8 +93,8 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 		keeper := keyring.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), keyring.Options{
 			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Purpose: "webhook paths", Log: c.Log,
 		})
-		m.routes = newRoutes(keeper, configurer, m.reporter, c.Log)
-		m.webhookConfig = newWebhookConfigSync(configurer, clients.Mapper, m.reporter.Leads, c.Log)
+		m.routes = newRoutes(keeper, configurer, m.replicas, c.Log)
+		m.webhookConfig = newWebhookConfigSync(configurer, clients.Mapper, m.replicas.Leads, c.Log)
 		m.webhookConfig.paths = m.routes
 		if m.prober != nil {
 			m.webhookConfig.made = m.prober.Again

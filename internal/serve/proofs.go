@@ -23,7 +23,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/reload"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 )
 
 const (
@@ -157,15 +157,15 @@ func (p *proofs) readKeys(ctx context.Context) error {
 
 // serveProofs reports whether all live replicas check proofs: policies that an older replica admits
 // must be recorded, too.
-func serveProofs(others []report.Peer) bool {
-	return !slices.ContainsFunc(others, func(other report.Peer) bool {
+func serveProofs(others []replicas.Peer) bool {
+	return !slices.ContainsFunc(others, func(other replicas.Peer) bool {
 		return other.Live && !slices.Contains(other.Serves, servesProofs)
 	})
 }
 
 // ProvingWithout returns the live replicas that make proofs by another key than this one: until
 // there are none, the key must not be replaced.
-func ProvingWithout(key keyring.Key, replicas []report.Peer) []string {
+func ProvingWithout(key keyring.Key, replicas []replicas.Peer) []string {
 	var names []string
 	for i := range replicas {
 		r := &replicas[i]
@@ -207,7 +207,7 @@ func (p *proofs) mark(ctx context.Context) error {
 		}
 		p.log.Warn("the Lease that marks that there is a key of policy proofs was deleted, another one is made", "lease", proofLease)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{report.LeaseLabel: servesProofs}}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{replicas.LeaseLabel: servesProofs}}}
 	_, err := p.leases.Create(ctx, lease, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("mark that there is a key of policy proofs: %w", err)
@@ -277,11 +277,11 @@ func (p *proofs) restore(ctx context.Context) (keyring.Keys, error) {
 
 // take uses keys, and announces that. If the other replicas are unknown, the previous key makes
 // proofs.
-func (p *proofs) take(keys keyring.Keys, others []report.Peer, known bool) {
+func (p *proofs) take(keys keyring.Keys, others []replicas.Peer, known bool) {
 	next := proof.State{Sign: keys.Current, Valid: []keyring.Key{keys.Current}}
 	if !keys.Previous.IsZero() {
 		next.Valid = append(next.Valid, keys.Previous)
-		lags := slices.ContainsFunc(others, func(other report.Peer) bool {
+		lags := slices.ContainsFunc(others, func(other replicas.Peer) bool {
 			return other.Live && slices.Contains(other.Serves, servesProofs) && !slices.Contains(other.Serves, servesProofKey+keys.Current.Fingerprint())
 		})
 		if lags || !known {

@@ -28,7 +28,7 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/serve"
 )
 
@@ -41,7 +41,7 @@ type bench struct {
 	mu     sync.Mutex
 	served map[string][]string
 	// older are replicas of versions without proofs.
-	older []report.Peer
+	older []replicas.Peer
 	leads string
 }
 
@@ -62,13 +62,13 @@ type neighbour struct {
 	name string
 }
 
-func (p neighbour) Peers(context.Context) ([]report.Peer, error) {
+func (p neighbour) Peers(context.Context) ([]replicas.Peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others := append([]report.Peer(nil), p.older...)
+	others := append([]replicas.Peer(nil), p.older...)
 	for name, words := range p.served {
 		if name != p.name {
-			others = append(others, report.Peer{Identity: name, Live: true, Serves: words})
+			others = append(others, replicas.Peer{Identity: name, Live: true, Serves: words})
 		}
 	}
 	return others, nil
@@ -157,7 +157,7 @@ func TestPoliciesOfAnOlderVersionAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		early := b.exists("early")
-		b.older = []report.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}}
+		b.older = []replicas.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}}
 		u, end := b.join("one")
 		defer end()
 		time.Sleep(time.Minute)
@@ -272,7 +272,7 @@ func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.older = []report.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}, {Identity: "dead", Serves: []string{"proofs"}}}
+		b.older = []replicas.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}, {Identity: "dead", Serves: []string{"proofs"}}}
 		_, endOne := b.join("one")
 		defer endOne()
 		_, endTwo := b.join("two")

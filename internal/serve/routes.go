@@ -15,7 +15,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/reload"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -54,7 +54,7 @@ type registrar interface {
 
 // peers lists the other replicas, and publishes to them what this one serves.
 type peers interface {
-	Peers(ctx context.Context) ([]report.Peer, error)
+	Peers(ctx context.Context) ([]replicas.Peer, error)
 	Serves(topic string, words ...string)
 	Leads() bool
 }
@@ -188,7 +188,7 @@ func tooOld(now time.Time) func(keyring.Keys) bool {
 }
 
 // take uses a new table, and announces that.
-func (p *routes) take(next *table, others []report.Peer) {
+func (p *routes) take(next *table, others []replicas.Peer) {
 	p.table.Store(next)
 	words := []string{servesPaths, servesRights}
 	for _, key := range paths.Valid(next.keys, next.read) {

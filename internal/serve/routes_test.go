@@ -17,7 +17,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/serve"
 )
 
@@ -88,7 +88,7 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		s.registers("/mutate", "/validate")
-		s.others = []report.Peer{peer("older")}
+		s.others = []replicas.Peer{peer("older")}
 		s.join()
 		key := s.key()
 		const none = "left to older replicas"
@@ -106,13 +106,13 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		<-s.routes.Changed()
 		lags, has, dead := peer("two", "paths", "rights", "key-0123"), peer("two", "paths", "rights", "key-"+key.Fingerprint()), peer("older")
 		dead.Live = false
-		s.set(func() { s.others = []report.Peer{lags, dead} })
+		s.set(func() { s.others = []replicas.Peer{lags, dead} })
 		time.Sleep(11 * time.Second)
 		expect("a replica does not have the key", "/mutate")
-		s.set(func() { s.others = []report.Peer{peer("two", "paths", "key-"+key.Fingerprint())} })
+		s.set(func() { s.others = []replicas.Peer{peer("two", "paths", "key-"+key.Fingerprint())} })
 		time.Sleep(11 * time.Second)
 		expect("a replica does not know the entries for policies that need rights", none)
-		s.set(func() { s.others = []report.Peer{has, dead} })
+		s.set(func() { s.others = []replicas.Peer{has, dead} })
 		time.Sleep(11 * time.Second)
 		expect("all that live have it", paths.Of(key, "mutate"))
 		s.registers(paths.Of(key, "mutate"), paths.Of(key, "validate"))
@@ -121,7 +121,7 @@ func TestPathsAreRegisteredWhenAllReplicasServeThem(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		expect("a new key, which the other has not read", paths.Of(key, "mutate"))
 		s.set(func() {
-			s.others = []report.Peer{peer("two", "paths", "rights", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
+			s.others = []replicas.Peer{peer("two", "paths", "rights", "key-"+next.Fingerprint(), "key-"+key.Fingerprint())}
 		})
 		time.Sleep(11 * time.Second)
 		expect("now it has", paths.Of(next, "mutate"))
@@ -136,24 +136,24 @@ func TestKeysAreReplacedInTime(t *testing.T) {
 	for _, row := range []struct {
 		reason string
 		// before are the Leases when a replica starts, and after 15 seconds.
-		before, then []report.Peer
+		before, then []replicas.Peer
 		leads        bool
 		// after is how long the key lasts, roughly; 0: for two days.
 		after time.Duration
 	}{
 		{"no other replica runs", nil, nil, false, time.Nanosecond},
-		{"another replica goes on", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 10)}, false, 0},
-		{"another replica goes on, of a version that does not say when it began", []report.Peer{peerAt("two", -1, 0)}, []report.Peer{peerAt("two", -1, 10)}, false, 0},
-		{"all others are dead", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 0)}, false, 40 * time.Second},
-		{"another one has started again, as this one has", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 9, 10)}, false, 40 * time.Second},
-		{"another one has started under another name", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 0), peerAt("three", 9, 10)}, false, 40 * time.Second},
-		{"a day is over for the leader", []report.Peer{peerAt("two", 0, 0)}, []report.Peer{peerAt("two", 0, 10)}, true, 24 * time.Hour},
+		{"another replica goes on", []replicas.Peer{peerAt("two", 0, 0)}, []replicas.Peer{peerAt("two", 0, 10)}, false, 0},
+		{"another replica goes on, of a version that does not say when it began", []replicas.Peer{peerAt("two", -1, 0)}, []replicas.Peer{peerAt("two", -1, 10)}, false, 0},
+		{"all others are dead", []replicas.Peer{peerAt("two", 0, 0)}, []replicas.Peer{peerAt("two", 0, 0)}, false, 40 * time.Second},
+		{"another one has started again, as this one has", []replicas.Peer{peerAt("two", 0, 0)}, []replicas.Peer{peerAt("two", 9, 10)}, false, 40 * time.Second},
+		{"another one has started under another name", []replicas.Peer{peerAt("two", 0, 0)}, []replicas.Peer{peerAt("two", 0, 0), peerAt("three", 9, 10)}, false, 40 * time.Second},
+		{"a day is over for the leader", []replicas.Peer{peerAt("two", 0, 0)}, []replicas.Peer{peerAt("two", 0, 10)}, true, 24 * time.Hour},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t)
-				s.others = []report.Peer{peerAt("one", 0, 0)}
+				s.others = []replicas.Peer{peerAt("one", 0, 0)}
 				s.join()
 				s.end()
 				time.Sleep(2 * time.Second)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/serve"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
@@ -30,7 +30,7 @@ type scene struct {
 	mu         sync.Mutex
 	registered []webhookconfig.Registered
 	err        error
-	others     []report.Peer
+	others     []replicas.Peer
 	serves     []string
 	leads      bool
 }
@@ -61,7 +61,7 @@ func (s *scene) Registered(context.Context) ([]webhookconfig.Registered, error) 
 }
 
 // Peers, Serves and Leads implement the peers.
-func (s *scene) Peers(context.Context) ([]report.Peer, error) {
+func (s *scene) Peers(context.Context) ([]replicas.Peer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.others, nil
@@ -146,15 +146,15 @@ func ruleFor(group string, resources ...string) []admissionv1.RuleWithOperations
 }
 
 // peer is another replica.
-func peer(identity string, words ...string) report.Peer {
-	return report.Peer{Identity: identity, Live: true, Serves: words, Renewed: time.Now(), Started: time.Now().Add(-time.Hour)}
+func peer(identity string, words ...string) replicas.Peer {
+	return replicas.Peer{Identity: identity, Live: true, Serves: words, Renewed: time.Now(), Started: time.Now().Add(-time.Hour)}
 }
 
 // peerAt is another replica that began and wrote its Lease that many seconds after some time;
 // one that began before does not say when.
-func peerAt(identity string, began, renewed int) report.Peer {
+func peerAt(identity string, began, renewed int) replicas.Peer {
 	some := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := report.Peer{Identity: identity, Live: true, Serves: []string{"paths"}, Renewed: some.Add(time.Duration(renewed) * time.Second)}
+	p := replicas.Peer{Identity: identity, Live: true, Serves: []string{"paths"}, Renewed: some.Add(time.Duration(renewed) * time.Second)}
 	if began >= 0 {
 		p.Started = some.Add(time.Duration(began) * time.Second)
 	}

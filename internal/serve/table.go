@@ -12,7 +12,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -118,7 +118,7 @@ type choice struct {
 // live replicas say that they serve these, and until then what is already registered. Replicas of
 // older versions know neither these paths nor all entries. While one of them is alive, the webhook
 // configurations are those of the older version, which manages them.
-func (t *table) choose(others []report.Peer) choice {
+func (t *table) choose(others []replicas.Peer) choice {
 	current := t.keys.Current
 	registeredAt := func(entry string) string { return paths.Of(current, entry) }
 	var older, lagging []string
@@ -191,12 +191,12 @@ func (c cover) match(group, resource, subresource string) bool {
 // servers that cannot reach a webhook show its URL to users.
 type outage struct {
 	began  time.Time
-	before map[string]report.Peer
+	before map[string]replicas.Peer
 }
 
 // newOutage records the Leases that exist at the start.
-func newOutage(others []report.Peer, began time.Time) *outage {
-	o := &outage{began: began, before: map[string]report.Peer{}}
+func newOutage(others []replicas.Peer, began time.Time) *outage {
+	o := &outage{began: began, before: map[string]replicas.Peer{}}
 	for _, p := range others {
 		o.before[p.Identity] = p
 	}
@@ -205,7 +205,7 @@ func newOutage(others []report.Peer, began time.Time) *outage {
 
 // confirmed reports whether the suspicion is confirmed: no existing Lease has been renewed by the
 // process that wrote it. It is refuted for good when one has.
-func (o *outage) confirmed(others []report.Peer, now time.Time) bool {
+func (o *outage) confirmed(others []replicas.Peer, now time.Time) bool {
 	if o == nil || o.before == nil {
 		return false
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 )
 
 var grants = schema.GroupVersionResource{Group: "usher.dev", Version: "v1alpha1", Resource: "authorizationpolicies"}
@@ -116,16 +116,16 @@ func (w *town) step() {
 }
 
 // peers are the replicas as their Leases show them.
-func (w *town) peers(context.Context) ([]report.Peer, error) {
-	var peers []report.Peer
+func (w *town) peers(context.Context) ([]replicas.Peer, error) {
+	var peers []replicas.Peer
 	for i, r := range w.replicas {
 		words := []string{"proofs", "proof-sign-" + r.state.Sign.Fingerprint()}
 		for _, key := range r.state.Valid {
 			words = append(words, "proof-key-"+key.Fingerprint())
 		}
-		peers = append(peers, report.Peer{Identity: fmt.Sprintf("replica-%d", i), Live: true, Serves: words})
+		peers = append(peers, replicas.Peer{Identity: fmt.Sprintf("replica-%d", i), Live: true, Serves: words})
 	}
-	return append(peers, report.Peer{Identity: "dead", Serves: []string{"proofs"}}, report.Peer{Identity: "old", Live: true}), nil
+	return append(peers, replicas.Peer{Identity: "dead", Serves: []string{"proofs"}}, replicas.Peer{Identity: "old", Live: true}), nil
 }
 
 // create stores a policy past Usher, with the proof that the first replica makes.

@@ -17,7 +17,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/serve"
 )
 
@@ -74,7 +74,7 @@ type Rotation struct {
 	Namespace, Secret string
 	Streams           cli.Streams
 	// Replicas returns the replicas of Usher; if nil, their Leases name them.
-	Replicas func(context.Context) ([]report.Peer, error)
+	Replicas func(context.Context) ([]replicas.Peer, error)
 	// Pause waits between two checks; if nil, for rotationPause.
 	Pause func(context.Context)
 }
@@ -82,7 +82,7 @@ type Rotation struct {
 // Run replaces the key and renews all proofs by the previous key.
 func (r *Rotation) Run(ctx context.Context) error {
 	if r.Replicas == nil {
-		r.Replicas = report.New(nil, r.Kube, report.Options{Namespace: r.Namespace}).Peers
+		r.Replicas = replicas.New(r.Kube.CoordinationV1(), replicas.Options{Namespace: r.Namespace}).Peers
 	}
 	if r.Pause == nil {
 		r.Pause = func(ctx context.Context) {
@@ -117,11 +117,11 @@ func (r *Rotation) Run(ctx context.Context) error {
 // earlier could be replaced by proofs of the previous key again.
 func (r *Rotation) settle(ctx context.Context, keys keyring.Keys) error {
 	for {
-		replicas, err := r.Replicas(ctx)
+		peers, err := r.Replicas(ctx)
 		if err != nil {
 			return err
 		}
-		late := serve.ProvingWithout(keys.Current, replicas)
+		late := serve.ProvingWithout(keys.Current, peers)
 		if len(late) == 0 {
 			return nil
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/proof"
+	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/report/openreports"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -169,7 +170,7 @@ func Remove(ctx context.Context, kube kubernetes.Interface, i Installation, out 
 // renewed theirs lately.
 func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace string, tell func(kind, name string)) (running int, err error) {
 	leases := kube.CoordinationV1().Leases(namespace)
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: report.LeaseLabel})
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: replicas.LeaseLabel})
 	if err != nil {
 		return 0, fmt.Errorf("list Leases in namespace %s: %w", namespace, err)
 	}
@@ -183,7 +184,7 @@ func removeLeases(ctx context.Context, kube kubernetes.Interface, namespace stri
 		}
 		tell("Lease", namespace+"/"+lease.Name)
 		spec := &lease.Spec
-		if lease.Labels[report.LeaseLabel] == report.LeaseReplica && spec.RenewTime != nil && spec.LeaseDurationSeconds != nil &&
+		if lease.Labels[replicas.LeaseLabel] == replicas.LeaseReplica && spec.RenewTime != nil && spec.LeaseDurationSeconds != nil &&
 			time.Since(spec.RenewTime.Time) < time.Duration(*spec.LeaseDurationSeconds)*time.Second {
 			running++
 		}

@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/usher-dev/usher/cmd/usher/internal/enforce"
-	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/replicas"
 )
 
 func installed(manager string) []runtime.Object {
@@ -31,18 +31,18 @@ func installed(manager string) []runtime.Object {
 			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: &duration},
 		}
 		if kind != "" {
-			l.Labels = map[string]string{report.LeaseLabel: kind}
+			l.Labels = map[string]string{replicas.LeaseLabel: kind}
 		}
 		return l
 	}
 	return []runtime.Object{
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta},
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
-		lease("usher-system", "usher-leader", report.LeaseLeader, 0),
-		lease("usher-system", "usher-replica-a", report.LeaseReplica, 5*time.Second),
-		lease("usher-system", "usher-replica-b", report.LeaseReplica, time.Hour),
+		lease("usher-system", "usher-leader", replicas.LeaseLeader, 0),
+		lease("usher-system", "usher-replica-a", replicas.LeaseReplica, 5*time.Second),
+		lease("usher-system", "usher-replica-b", replicas.LeaseReplica, time.Hour),
 		lease("usher-system", "of-somebody-else", "", 0),
-		lease("other", "usher-leader", report.LeaseLeader, 0),
+		lease("other", "usher-leader", replicas.LeaseLeader, 0),
 		secret("usher-system", "usher-paths", manager),
 		secret("usher-system", "usher-proofs", manager),
 		secret("usher-system", "usher-cert", manager),
