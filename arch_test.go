@@ -82,7 +82,7 @@ var mayImport = []struct {
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"internal/observe/recent", []string{"."}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
-	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/rule"}},
+	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule"}},
 	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline"}},
 	// What is said about objects that exist.
 	{"internal/audit/result", []string{"."}},
@@ -117,6 +117,8 @@ var mayImport = []struct {
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
+	{"internal/serve/page", nil},
+	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
 		".", "api/...", "internal/audit/...", "fact/...", "internal/rule/...", "source/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/live", "internal/policytest", "internal/report/...", "internal/trial/...", "internal/convert", "internal/kind", "library",
@@ -179,6 +181,10 @@ var mayImport = []struct {
 	{"internal/clientauth", []string{"internal/ratelog", "internal/reload"}},
 	{"internal/reload", []string{"internal/changes"}},
 	// It asks as an API server's client, and answers as a Decider.
+	// Clients of an API server, for servers and commands.
+	{"internal/clients", []string{"internal/probe"}},
+	// Leases of replicas, and who leads.
+	{"internal/replicas", []string{"internal/deadline"}},
 	{"internal/probe", []string{".", "api/kcloudlabs/v1alpha1", "internal/deadline"}},
 	// What source/cluster and fact/cluster have in common.
 	{"internal/reflector", nil},
@@ -216,7 +222,7 @@ var homes = []struct {
 	// What talks to an API server: policies, facts, what copies both (internal/reflector), status,
 	// webhook configurations (internal/webhookconfig), and what makes clients.
 	{"k8s.io/client-go", []string{
-		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/serve", "plugin", "door/transport", "simulate", "cmd/usher/...",
+		"source/cluster", "fact/cluster", "internal/audit/stream", "internal/reflector", "internal/report/...", "internal/webhookconfig/...", "internal/delegated/...", "internal/probe", "internal/clients", "internal/replicas", "internal/serve/...", "plugin", "door/transport", "simulate", "cmd/usher/...",
 	}},
 	{"sigs.k8s.io/controller-runtime", nil},
 	{"github.com/prometheus", []string{"observe/metrics"}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -22,7 +23,7 @@ func (t *term) report(ctx context.Context) {
 }
 
 // describeReports writes whether the reports are what the audit says.
-func (a *auditing) describeReports(b *page) {
+func (a *auditing) describeReports(b *page.Page) {
 	if a.reports == nil {
 		b.WriteString("reports: off\n")
 		return
@@ -32,7 +33,7 @@ func (a *auditing) describeReports(b *page) {
 	case !s.Running:
 		return
 	case s.Err != nil:
-		b.either("reports: not written since %s: %v\n", "reports: not written\n", s.Since.Format(time.RFC3339), s.Err)
+		b.Either("reports: not written since %s: %v\n", "reports: not written\n", s.Since.Format(time.RFC3339), s.Err)
 		return
 	case s.Waiting:
 		b.WriteString("reports: written when all kinds have been audited\n")
@@ -45,19 +46,19 @@ func (a *auditing) describeReports(b *page) {
 	if s.Foreign > 0 {
 		fmt.Fprintf(b, "  reports of others with names of Usher's, which are left alone: %d\n", s.Foreign)
 	}
-	if !b.named && len(s.Blocked) > 0 {
+	if !b.Named && len(s.Blocked) > 0 {
 		fmt.Fprintf(b, "  not written for namespaces: %d\n", len(s.Blocked))
 	}
 	for i, blocked := range s.Blocked {
 		if i == blockedShown {
-			b.namef("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
+			b.Namef("  and %d more namespaces\n", len(s.Blocked)-blockedShown)
 			return
 		}
 		where := "namespace " + blocked.Namespace
 		if blocked.Namespace == "" {
 			where = "cluster-scoped objects"
 		}
-		b.namef("  not written for %s: %v\n", where, blocked.Err)
+		b.Namef("  not written for %s: %v\n", where, blocked.Err)
 	}
 }
 

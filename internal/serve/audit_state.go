@@ -7,6 +7,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/auditapi"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -31,13 +32,13 @@ func (a *auditing) api() auditapi.Options {
 }
 
 // describe writes how far the audit has come, and which kinds it cannot read.
-func (a *auditing) describe(b *page) {
+func (a *auditing) describe(b *page.Page) {
 	if a == nil {
 		return
 	}
 	auditor := a.current.Load()
 	if auditor == nil {
-		b.either("audit: by the replica that leads, %s\n", "audit: by the replica that leads\n", cmp.Or(a.leader(), "which is not known yet"))
+		b.Either("audit: by the replica that leads, %s\n", "audit: by the replica that leads\n", cmp.Or(a.leader(), "which is not known yet"))
 		return
 	}
 	kinds := auditor.Kinds()
@@ -60,10 +61,10 @@ func (a *auditing) describe(b *page) {
 	for i := range kinds {
 		if text := trouble(&kinds[i], time.Now()); text != "" {
 			troubled++
-			b.namef("  %s: %s\n", name(kinds[i].Kind), text)
+			b.Namef("  %s: %s\n", name(kinds[i].Kind), text)
 		}
 	}
-	if troubled > 0 && !b.named {
+	if troubled > 0 && !b.Named {
 		fmt.Fprintf(b, "  kinds whose results are not current or not complete: %d\n", troubled)
 	}
 	a.describeReports(b)

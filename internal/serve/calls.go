@@ -7,6 +7,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/report"
+	"github.com/usher-dev/usher/internal/serve/page"
 )
 
 // probePurpose is the purpose from which the keys of probes are derived.
@@ -56,7 +57,7 @@ func (m *clusterRuntime) areCalled() (called, known bool) {
 }
 
 // describeCalls writes whether API servers call the webhooks, for people.
-func (m *clusterRuntime) describeCalls(b *page) {
+func (m *clusterRuntime) describeCalls(b *page.Page) {
 	if m.prober == nil {
 		return
 	}
@@ -69,10 +70,10 @@ func (m *clusterRuntime) describeCalls(b *page) {
 		fmt.Fprintf(b, "calls of API servers: verified since %s, last %s ago\n", since, time.Since(result.At).Round(time.Second))
 	case result.State == probe.NotCalled:
 		fmt.Fprintf(b, "calls of API servers: NONE since %s, policies are not enforced\n", since)
-		b.reason(result.Message)
+		b.Reason(result.Message)
 	case result.State == probe.Unknown:
 		fmt.Fprintf(b, "calls of API servers: cannot be verified, since %s\n", since)
-		b.reason(result.Message)
+		b.Reason(result.Message)
 	default:
 		b.WriteString("calls of API servers: not verified yet\n")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/proofs"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
@@ -34,7 +35,7 @@ type clusterRuntime struct {
 	replicas  *replicas.Registry
 	reporter  *report.Reporter
 	scopes    *scopes
-	proofs    *proofs
+	proofs    *proofs.Proofs
 	// webhookConfig and routes are nil if the server does not manage webhook configurations.
 	webhookConfig *webhookConfigSync
 	routes        *routes
@@ -81,8 +82,11 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	if m.auditing != nil {
 		m.auditing.leader = m.replicas.Leader
 	}
-	m.proofs = newProofs(c.Cluster, m.replicas, func() { m.source.Recheck() }, c.Log)
-	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: &m.proofs.prover, Log: c.Log})
+	m.proofs = proofs.New(proofs.Options{
+		Kube: clients.Kube, Policies: clients.Policies, Namespace: c.Cluster.Namespace, Secret: c.Cluster.proofSecret(),
+		Peers: m.replicas, Changed: func() { m.source.Recheck() }, Log: c.Log,
+	})
+	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: m.proofs.Prover(), Log: c.Log})
 	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, m.scopes.read, c.Log)
 	m.admission = newAdmission(c)
 	m.resolver.Watch(c.Cluster.Watch)
@@ -107,14 +111,14 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if m.routes == nil {
 		// The server does not register webhooks, so it can wait for its policies.
-		err := m.proofs.start(ctx)
+		err := m.proofs.Start(ctx)
 		if err != nil && clients.Unavailable(err) {
 			log.Warn("the keys of policy proofs are not known yet", "error", err)
 			return nil
 		}
 		return err
 	}
-	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.start(ctx) }); err != nil {
+	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.Start(ctx) }); err != nil {
 		return err
 	}
 	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
@@ -154,7 +158,7 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group.Go(func() error { return m.reporter.Run(ctx) })
 	group.Go(func() error { return m.scopes.run(ctx) })
 	group.Go(func() error { return m.learn(ctx, l) })
-	group.Go(func() error { return m.proofs.run(ctx) })
+	group.Go(func() error { return m.proofs.Run(ctx) })
 	group.Go(func() error { return m.kinds.run(ctx) })
 	if m.denials != nil {
 		group.Go(func() error { return m.denials.Run(ctx) })

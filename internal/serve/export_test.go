@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/fact"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit"
@@ -27,9 +25,9 @@ import (
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/overrun"
-	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/observe/metrics"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
@@ -127,36 +125,6 @@ func Matches(rules []admissionv1.RuleWithOperations, group, resource, subresourc
 // Limits returns what requests have taken of the server, and its connections.
 func (s *Server) Limits() (*limit.Limiter, *limit.Conns) { return s.limits, s.webhooks.Connections() }
 
-// A ProofsUnderTest is proofs that tests look into.
-type ProofsUnderTest struct {
-	p       *proofs
-	changes atomic.Int64
-}
-
-// NewProofs has read nothing yet.
-func NewProofs(c *Cluster, p peers, log *slog.Logger) *ProofsUnderTest {
-	u := &ProofsUnderTest{}
-	u.p = newProofs(c, p, func() { u.changes.Add(1) }, log)
-	return u
-}
-
-// Start reads what is needed to begin, and Run keeps it current.
-func (u *ProofsUnderTest) Start(ctx context.Context) error { return u.p.start(ctx) }
-func (u *ProofsUnderTest) Run(ctx context.Context) error   { return u.p.run(ctx) }
-
-// Prover makes and checks proofs.
-func (u *ProofsUnderTest) Prover() *proof.Prover { return &u.p.prover }
-
-// Changes is how often policies were to be checked again.
-func (u *ProofsUnderTest) Changes() int { return int(u.changes.Load()) }
-
-// Describe is what people are told.
-func (u *ProofsUnderTest) Describe(counts map[api.ProofState]int) string {
-	b := page{named: true}
-	u.p.describe(&b, proof.DefaultSecret, counts)
-	return b.String()
-}
-
 // PolicyKinds compares the kinds of a cluster with those of this version.
 type PolicyKinds struct{ k *policyKinds }
 
@@ -173,7 +141,7 @@ func (u PolicyKinds) Count() map[string]int { return u.k.count() }
 
 // Describe returns what /readyz?verbose says.
 func (u PolicyKinds) Describe() string {
-	b := page{named: true}
+	b := page.Page{Named: true}
 	u.k.describe(&b)
 	return b.String()
 }
@@ -218,7 +186,7 @@ func NewAuditTerm(compiled []compile.Compiled) AuditTerm {
 func (a AuditTerm) Follow(ctx context.Context, lists []*metav1.APIResourceList, complete bool) (string, *metrics.AuditState, []result.Result) {
 	a.t.scopes.lists.Store(&discovered{lists: lists, complete: complete})
 	a.t.follow(ctx)
-	ready := page{named: true}
+	ready := page.Page{Named: true}
 	a.t.describe(&ready)
 	results, _ := a.t.auditor.Namespace("")
 	return ready.String(), a.t.state(), results

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -68,14 +69,14 @@ func (s *Server) overrunState() metrics.OverrunState {
 
 // describeOverruns writes how many evaluations go on after their time. A server that has some decides as
 // others do, so it stays ready: all replicas are sent the same objects.
-func describeOverruns(b *page, state overrun.State) {
+func describeOverruns(b *page.Page, state overrun.State) {
 	if len(state.Late) > 0 {
 		fmt.Fprintf(b, "evaluations that go on after their time: %d\n", len(state.Late))
 	}
 }
 
 // nameOverruns writes which they are.
-func nameOverruns(b *page, state overrun.State) {
+func nameOverruns(b *page.Page, state overrun.State) {
 	if state.Overruns > 0 {
 		fmt.Fprintf(b, "evaluations that went on after their time since the start: %d\n", state.Overruns)
 	}
@@ -85,6 +86,6 @@ func nameOverruns(b *page, state overrun.State) {
 			break
 		}
 		o := &state.Late[i]
-		b.namef("  %s %s, for %s in %q, since %s\n", o.Policy, o.Rule, o.User, o.Namespace, o.Due.Format(time.RFC3339))
+		b.Namef("  %s %s, for %s in %q, since %s\n", o.Policy, o.Rule, o.User, o.Namespace, o.Due.Format(time.RFC3339))
 	}
 }

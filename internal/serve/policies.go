@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
@@ -48,7 +49,7 @@ func (m *clusterRuntime) learn(ctx context.Context, l *live.Live) error {
 }
 
 // describeAdmission writes how the admission policies of the API server are read.
-func (m *clusterRuntime) describeAdmission(b *page, status live.Status) {
+func (m *clusterRuntime) describeAdmission(b *page.Page, status live.Status) {
 	switch {
 	case m.admission == nil:
 		b.WriteString("admission policies of the API server: not read\n")
@@ -61,10 +62,10 @@ func (m *clusterRuntime) describeAdmission(b *page, status live.Status) {
 	for _, r := range m.admission.Readings() {
 		fmt.Fprintf(b, "  %s: ", r.Kind.Kind)
 		switch {
-		case r.Err != nil && !b.named:
+		case r.Err != nil && !b.Named:
 			b.WriteString("not read\n")
 		case r.Err != nil:
-			b.namef("%v\n", r.Err)
+			b.Namef("%v\n", r.Err)
 		case r.Version == "":
 			b.WriteString("not read yet\n")
 		case m.enforcesAdmission():

@@ -18,6 +18,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/serve/page"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
@@ -223,10 +224,10 @@ func (k *policyKinds) count() map[string]int {
 }
 
 // describe writes which kinds differ from those of this version.
-func (k *policyKinds) describe(b *page) {
+func (k *policyKinds) describe(b *page.Page) {
 	for _, r := range k.readings() {
-		if state, text := k.state(&r); text != "" && b.named {
-			b.namef("  %s: %s\n", r.Kind.Kind, text)
+		if state, text := k.state(&r); text != "" && b.Named {
+			b.Namef("  %s: %s\n", r.Kind.Kind, text)
 		} else if text != "" {
 			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, state)
 		}

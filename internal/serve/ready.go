@@ -8,10 +8,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/serve/page"
 )
 
 // health responds that the process runs.
@@ -28,8 +28,8 @@ const verbosePath = "/readyz/verbose"
 // shutting down. Problems with policies do not make it unready, because the last good version of
 // each is in force. With ?verbose it lists them, by name for callers that may know names.
 func (s *Server) ready(at net.Listener) http.HandlerFunc {
-	plain := func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page{}) }
-	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page{named: true}) })
+	plain := func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page.Page{}) }
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page.Page{Named: true}) })
 	if s.isConfined(at) {
 		return named
 	}
@@ -46,7 +46,7 @@ func (s *Server) ready(at net.Listener) http.HandlerFunc {
 	}
 }
 
-func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page) {
+func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page.Page) {
 	status := s.live.Status()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	code := http.StatusOK
@@ -70,62 +70,25 @@ func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// A page is what /readyz?verbose says. Everybody may read which parts work, and numbers. Names are
-// those of namespaces, policies, other objects and servers, and errors, which quote them.
-type page struct {
-	strings.Builder
-
-	named bool
-}
-
-// namef writes what has names.
-func (p *page) namef(format string, args ...any) {
-	if p.named {
-		fmt.Fprintf(p, format, args...)
-	}
-}
-
-// either writes what has names, or a line instead.
-func (p *page) either(format, instead string, args ...any) {
-	if !p.named {
-		p.WriteString(instead)
-	}
-	p.namef(format, args...)
-}
-
-// reason writes why the line before is as it is.
-func (p *page) reason(why any) { p.either("  %v\n", "  reason withheld\n", why) }
-
-// list writes how many there are of something, if there are any, and which.
-func list[T any](p *page, what string, all []T) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintf(p, "%s: %d\n", what, len(all))
-	for _, one := range all {
-		p.namef("  %v\n", one)
-	}
-}
-
 // describe writes all that there is to say.
-func (s *Server) describe(b *page, status live.Status) {
+func (s *Server) describe(b *page.Page, status live.Status) {
 	if s.cluster != nil {
 		s.cluster.describe(b, status)
 	}
 	if s.protection.killSwitchOn() {
-		b.either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", s.protection.KillSwitchFile)
+		b.Either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", s.protection.KillSwitchFile)
 	}
 	s.describeWorkers(b)
 	describe(b, status)
-	if !b.named && s.readers != nil {
+	if !b.Named && s.readers != nil {
 		b.WriteString("names are withheld: send a bearer token of somebody who may get " + verbosePath + "\n")
-	} else if !b.named {
+	} else if !b.Named {
 		b.WriteString("names are withheld: the server is reached from other machines, and no cluster says who may know them\n")
 	}
 }
 
 // describe writes a status as text.
-func describe(b *page, status live.Status) {
+func describe(b *page.Page, status live.Status) {
 	if status.Generation == 0 {
 		return
 	}
@@ -137,46 +100,46 @@ func describe(b *page, status live.Status) {
 	if len(status.Problems) == 0 {
 		b.WriteString("problems: 0\n")
 	}
-	list(b, "problems", status.Problems)
-	list(b, "not compiled yet", status.Pending)
-	list(b, "not in force, since their namespace has too many", status.Surplus)
-	list(b, "suspended: they decide nothing", status.Suspended)
-	list(b, "enforced in their last good version", status.OnLastGood)
-	list(b, "not enforced, since they never compiled or are not proven", status.NotEnforced)
+	page.List(b, "problems", status.Problems)
+	page.List(b, "not compiled yet", status.Pending)
+	page.List(b, "not in force, since their namespace has too many", status.Surplus)
+	page.List(b, "suspended: they decide nothing", status.Suspended)
+	page.List(b, "enforced in their last good version", status.OnLastGood)
+	page.List(b, "not enforced, since they never compiled or are not proven", status.NotEnforced)
 }
 
 // describe writes the state of the server in the cluster as text.
-func (m *clusterRuntime) describe(b *page, status live.Status) {
-	b.namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
+func (m *clusterRuntime) describe(b *page.Page, status live.Status) {
+	b.Namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
 	m.kinds.describe(b)
 	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
-	m.proofs.describe(b, m.proofSecret(), status.Proofs)
+	m.proofs.Describe(b, status.Proofs)
 	m.auditing.describe(b)
 	kinds := m.resolver.Watched()
 	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
 	for _, kind := range kinds {
 		version, name := kind.Kind.ToAPIVersionAndKind()
-		b.namef("  %s %s: %d objects", version, name, kind.Objects)
+		b.Namef("  %s %s: %d objects", version, name, kind.Objects)
 		switch {
 		case kind.Err != nil:
-			b.namef(", each is read when it is needed: %v", kind.Err)
+			b.Namef(", each is read when it is needed: %v", kind.Err)
 		case !kind.Current:
-			b.namef(", not complete yet")
+			b.Namef(", not complete yet")
 		}
-		b.namef("\n")
+		b.Namef("\n")
 	}
 }
 
-func (m *clusterRuntime) describeWebhookConfig(b *page) {
+func (m *clusterRuntime) describeWebhookConfig(b *page.Page) {
 	if m.webhookConfig == nil {
 		b.WriteString("registration: left to others\n")
 		return
 	}
 	state := m.webhookConfig.status()
-	b.either("registration %s: ", "registration: ", cmp.Or(m.WebhookConfig.Name, "usher"))
+	b.Either("registration %s: ", "registration: ", cmp.Or(m.WebhookConfig.Name, "usher"))
 	switch {
 	case state.since.IsZero():
 		b.WriteString("not made yet\n")
@@ -186,9 +149,9 @@ func (m *clusterRuntime) describeWebhookConfig(b *page) {
 		fmt.Fprintf(b, "fails, since %s\n", state.since.Format(time.RFC3339))
 	}
 	if state.err != nil {
-		b.reason(state.err)
+		b.Reason(state.err)
 	}
 	keys, chosen := m.routes.table.Load().keys, m.routes.chosen.Load()
-	b.namef("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
-	b.namef("  registered: %s, since %s\n", chosen.name, chosen.reason)
+	b.Namef("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
+	b.Namef("  registered: %s, since %s\n", chosen.name, chosen.reason)
 }

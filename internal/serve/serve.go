@@ -175,7 +175,7 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	}
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
-		o.Proofs = &s.cluster.proofs.prover
+		o.Proofs = s.cluster.proofs.Prover()
 		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable, Overruns: s.overruns})
 		registered := s.config.Cluster.WebhookConfig
 		registered.Namespace = s.config.Cluster.Namespace

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -29,7 +30,7 @@ func ended(state worker.Stats) map[string]int {
 const mostNamed = 20
 
 // describeWorkers writes the state of the CUE worker processes as text.
-func (s *Server) describeWorkers(b *page) {
+func (s *Server) describeWorkers(b *page.Page) {
 	state := s.workers.Stats()
 	fmt.Fprintf(b, "worker processes: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
 	fmt.Fprintf(b, "  answered: %d, waiting now: %d, waited in all: %s\n", state.Answered, state.Waiting, state.Waited.Round(time.Millisecond))
@@ -39,17 +40,17 @@ func (s *Server) describeWorkers(b *page) {
 	if state.Refused > 0 {
 		fmt.Fprintf(b, "  refused, since too many of the same tenant waited: %d\n", state.Refused)
 	}
-	if !b.named && len(state.LowTenants) > 0 {
+	if !b.Named && len(state.LowTenants) > 0 {
 		fmt.Fprintf(b, "  slow, so that others come first: %d\n", len(state.LowTenants))
 	}
 	for i, tenant := range state.LowTenants {
 		if i == mostNamed {
-			b.namef("  and %d more\n", len(state.LowTenants)-i)
+			b.Namef("  and %d more\n", len(state.LowTenants)-i)
 			break
 		}
 		if tenant == "" {
 			tenant = "policies of the cluster"
 		}
-		b.namef("  slow, so that others come first: %s\n", tenant)
+		b.Namef("  slow, so that others come first: %s\n", tenant)
 	}
 }

@@ -119,13 +119,13 @@ func (w *town) step() {
 func (w *town) peers(context.Context) ([]replicas.Peer, error) {
 	var peers []replicas.Peer
 	for i, r := range w.replicas {
-		words := []string{"proofs", "proof-sign-" + r.state.Sign.Fingerprint()}
+		words := []string{"proof-sign-" + r.state.Sign.Fingerprint()}
 		for _, key := range r.state.Valid {
 			words = append(words, "proof-key-"+key.Fingerprint())
 		}
 		peers = append(peers, replicas.Peer{Identity: fmt.Sprintf("replica-%d", i), Live: true, Serves: words})
 	}
-	return append(peers, replicas.Peer{Identity: "dead", Serves: []string{"proofs"}}, replicas.Peer{Identity: "old", Live: true}), nil
+	return append(peers, replicas.Peer{Identity: "dead"}), nil
 }
 
 // create stores a policy past Usher, with the proof that the first replica makes.

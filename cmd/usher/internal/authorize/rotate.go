@@ -18,7 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/replicas"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/proofs"
 )
 
 func newRotateProofKey(s cli.Streams) *cobra.Command {
@@ -121,7 +121,7 @@ func (r *Rotation) settle(ctx context.Context, keys keyring.Keys) error {
 		if err != nil {
 			return err
 		}
-		late := serve.ProvingWithout(keys.Current, peers)
+		late := proofs.ProvingWithout(keys.Current, peers)
 		if len(late) == 0 {
 			return nil
 		}

@@ -1,4 +1,5 @@
-package serve
+// Package proofs keeps the keys of policy proofs, which the replicas of a server share.
+package proofs
 
 import (
 	"context"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/pager"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/reload"
 	"github.com/usher-dev/usher/internal/replicas"
+	"github.com/usher-dev/usher/internal/serve/page"
 )
 
 const (
@@ -31,20 +34,26 @@ const (
 	// Uninstalling removes it with the other Leases.
 	proofLease = "usher-proofs"
 
-	// The words in the Lease of a replica that makes and checks proofs.
-	servesProofs    = "proofs"
+	// The words in the Lease of a replica: the keys by which it checks and makes proofs.
 	servesProofKey  = "proof-key-"
 	servesProofSign = "proof-sign-"
+
+	// refreshEvery is how often the Secret and the Leases are read, and refreshGap the shortest time
+	// between two refreshes, regardless of the number of policies that need one.
+	refreshEvery   = 10 * time.Second
+	refreshGap     = 250 * time.Millisecond
+	refreshTimeout = 10 * time.Second
 )
 
-// proofs manages the keys of policy proofs, together with other replicas.
+// Proofs manages the keys of policy proofs, together with other replicas.
 //
 // A new key makes proofs when every live replica says that it has read the key. Until then the
 // previous key does, so that no replica gets proofs that it cannot check.
-type proofs struct {
+type Proofs struct {
 	prover   proof.Prover
 	keeper   *keyring.Keeper
-	peers    peers
+	peers    Peers
+	secret   string
 	leases   coordinationclient.LeaseInterface
 	policies dynamic.Interface
 	// changed is called when policies must be checked again.
@@ -64,20 +73,43 @@ type proofs struct {
 	err  error
 }
 
-func newProofs(c *Cluster, p peers, changed func(), log *slog.Logger) *proofs {
-	s := &proofs{
-		peers: p, leases: c.Clients.Kube.CoordinationV1().Leases(c.Namespace), policies: c.Clients.Policies, changed: changed, log: log,
-		wake: make(chan struct{}, 1), reading: make(chan struct{}, 1),
-	}
-	s.keeper = keyring.NewKeeper(c.Clients.Kube.CoreV1().Secrets(c.Namespace), keyring.Options{
-		Namespace: c.Namespace, Name: c.proofSecret(), Purpose: "policy proofs", First: s.first, Log: log,
-	})
-	s.prover.Refresh, s.prover.Unknown = s.fresh, func() { changes.Signal(s.wake) }
-	return s
+// Peers lists the other replicas, and publishes to them what this one serves.
+type Peers interface {
+	Peers(ctx context.Context) ([]replicas.Peer, error)
+	Serves(topic string, words ...string)
+	Leads() bool
 }
 
-// start reads the keys: without them no policy can be checked.
-func (p *proofs) start(ctx context.Context) error {
+// Options configure [Proofs]. All are needed.
+type Options struct {
+	Kube     kubernetes.Interface
+	Policies dynamic.Interface
+	// Namespace has the Secret with the keys.
+	Namespace, Secret string
+	Peers             Peers
+	// Changed is called when policies must be checked again.
+	Changed func()
+	Log     *slog.Logger
+}
+
+// New returns Proofs that have read nothing yet.
+func New(o Options) *Proofs {
+	p := &Proofs{
+		peers: o.Peers, leases: o.Kube.CoordinationV1().Leases(o.Namespace), policies: o.Policies, changed: o.Changed, log: o.Log,
+		wake: make(chan struct{}, 1), reading: make(chan struct{}, 1), secret: o.Secret,
+	}
+	p.keeper = keyring.NewKeeper(o.Kube.CoreV1().Secrets(o.Namespace), keyring.Options{
+		Namespace: o.Namespace, Name: o.Secret, Purpose: "policy proofs", First: p.first, Log: o.Log,
+	})
+	p.prover.Refresh, p.prover.Unknown = p.fresh, func() { changes.Signal(p.wake) }
+	return p
+}
+
+// Prover makes and checks proofs by the current keys.
+func (p *Proofs) Prover() *proof.Prover { return &p.prover }
+
+// Start reads the keys: without them no policy can be checked.
+func (p *Proofs) Start(ctx context.Context) error {
 	p.reading <- struct{}{}
 	defer func() { <-p.reading }()
 	keys, err := p.keeper.Load(ctx)
@@ -92,8 +124,8 @@ func (p *proofs) start(ctx context.Context) error {
 	return nil
 }
 
-// run keeps the keys current until ctx is done.
-func (p *proofs) run(ctx context.Context) error {
+// Run keeps the keys current until ctx is done.
+func (p *Proofs) Run(ctx context.Context) error {
 	reload.Loop{
 		Every: refreshEvery, Changes: p.wake,
 		Load: func(ctx context.Context) error {
@@ -109,7 +141,7 @@ func (p *proofs) run(ctx context.Context) error {
 }
 
 // fresh reads the keys for a policy with a proof by an unknown key, at a limited rate.
-func (p *proofs) fresh(ctx context.Context) error {
+func (p *Proofs) fresh(ctx context.Context) error {
 	select {
 	case p.reading <- struct{}{}:
 	case <-ctx.Done():
@@ -122,14 +154,14 @@ func (p *proofs) fresh(ctx context.Context) error {
 	return p.readKeys(ctx)
 }
 
-func (p *proofs) refresh(ctx context.Context) error {
+func (p *Proofs) refresh(ctx context.Context) error {
 	p.reading <- struct{}{}
 	defer func() { <-p.reading }()
 	return p.readKeys(ctx)
 }
 
 // readKeys reads everything once, and records the existing policies if that has not been done.
-func (p *proofs) readKeys(ctx context.Context) error {
+func (p *Proofs) readKeys(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	p.read = time.Now()
@@ -139,7 +171,7 @@ func (p *proofs) readKeys(ctx context.Context) error {
 	case err != nil:
 	case isRecord(p.keys.Note) && !isRecord(keys.Note):
 		keys, err = p.restore(ctx)
-	case peersErr == nil && p.peers.Leads() && keys.Note == "" && serveProofs(others):
+	case peersErr == nil && p.peers.Leads() && keys.Note == "":
 		keys, err = p.record(ctx)
 	}
 	if err != nil {
@@ -155,21 +187,13 @@ func (p *proofs) readKeys(ctx context.Context) error {
 	return err
 }
 
-// serveProofs reports whether all live replicas check proofs: policies that an older replica admits
-// must be recorded, too.
-func serveProofs(others []replicas.Peer) bool {
-	return !slices.ContainsFunc(others, func(other replicas.Peer) bool {
-		return other.Live && !slices.Contains(other.Serves, servesProofs)
-	})
-}
-
 // ProvingWithout returns the live replicas that make proofs by another key than this one: until
 // there are none, the key must not be replaced.
-func ProvingWithout(key keyring.Key, replicas []replicas.Peer) []string {
+func ProvingWithout(key keyring.Key, peers []replicas.Peer) []string {
 	var names []string
-	for i := range replicas {
-		r := &replicas[i]
-		if r.Live && slices.Contains(r.Serves, servesProofs) && !slices.Contains(r.Serves, servesProofSign+key.Fingerprint()) {
+	for i := range peers {
+		r := &peers[i]
+		if r.Live && !slices.Contains(r.Serves, servesProofSign+key.Fingerprint()) {
 			names = append(names, r.Identity)
 		}
 	}
@@ -178,7 +202,7 @@ func ProvingWithout(key keyring.Key, replicas []replicas.Peer) []string {
 
 // first returns the note of a key that is created because there is none. If there was one before,
 // it is lost, and it is unknown which policies it proved.
-func (p *proofs) first(ctx context.Context) (string, error) {
+func (p *Proofs) first(ctx context.Context) (string, error) {
 	_, err := p.leases.Get(ctx, proofLease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil
@@ -193,7 +217,7 @@ func (p *proofs) first(ctx context.Context) (string, error) {
 
 // mark creates the Lease that records that there is a key. The leader creates it again if it was
 // deleted.
-func (p *proofs) mark(ctx context.Context) error {
+func (p *Proofs) mark(ctx context.Context) error {
 	if p.marked {
 		if !p.peers.Leads() {
 			return nil
@@ -207,7 +231,7 @@ func (p *proofs) mark(ctx context.Context) error {
 		}
 		p.log.Warn("the Lease that marks that there is a key of policy proofs was deleted, another one is made", "lease", proofLease)
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{replicas.LeaseLabel: servesProofs}}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: proofLease, Labels: map[string]string{replicas.LeaseLabel: "proofs"}}}
 	_, err := p.leases.Create(ctx, lease, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("mark that there is a key of policy proofs: %w", err)
@@ -217,7 +241,7 @@ func (p *proofs) mark(ctx context.Context) error {
 }
 
 // record stores with the first key which policies exist.
-func (p *proofs) record(ctx context.Context) (keyring.Keys, error) {
+func (p *Proofs) record(ctx context.Context) (keyring.Keys, error) {
 	var existing []api.Object
 	for _, kind := range api.Kinds() {
 		if !kind.NeedsProof {
@@ -264,7 +288,7 @@ func isRecord(note string) bool {
 
 // restore stores the record that is known, after the one in the Secret was removed or damaged. Another one must
 // not be made: it would have policies that were written without Usher.
-func (p *proofs) restore(ctx context.Context) (keyring.Keys, error) {
+func (p *Proofs) restore(ctx context.Context) (keyring.Keys, error) {
 	p.log.Error("the record of policies from before policy proofs was removed from the Secret or damaged, it is stored again",
 		"do", "find out who changes the Secret; if that was to restore a backup, restore it again with no replica running")
 	return p.keeper.SetNote(ctx, func(keys keyring.Keys) (string, error) {
@@ -277,12 +301,12 @@ func (p *proofs) restore(ctx context.Context) (keyring.Keys, error) {
 
 // take uses keys, and announces that. If the other replicas are unknown, the previous key makes
 // proofs.
-func (p *proofs) take(keys keyring.Keys, others []replicas.Peer, known bool) {
+func (p *Proofs) take(keys keyring.Keys, others []replicas.Peer, known bool) {
 	next := proof.State{Sign: keys.Current, Valid: []keyring.Key{keys.Current}}
 	if !keys.Previous.IsZero() {
 		next.Valid = append(next.Valid, keys.Previous)
 		lags := slices.ContainsFunc(others, func(other replicas.Peer) bool {
-			return other.Live && slices.Contains(other.Serves, servesProofs) && !slices.Contains(other.Serves, servesProofKey+keys.Current.Fingerprint())
+			return other.Live && !slices.Contains(other.Serves, servesProofKey+keys.Current.Fingerprint())
 		})
 		if lags || !known {
 			next.Sign = keys.Previous
@@ -303,7 +327,7 @@ func (p *proofs) take(keys keyring.Keys, others []replicas.Peer, known bool) {
 	p.keys = keys
 	p.mu.Unlock()
 	p.prover.Use(next)
-	words := []string{servesProofs}
+	var words []string
 	for _, key := range next.Valid {
 		words = append(words, servesProofKey+key.Fingerprint())
 	}
@@ -315,31 +339,31 @@ func (p *proofs) take(keys keyring.Keys, others []replicas.Peer, known bool) {
 	p.changed()
 }
 
-// describe writes the state of proofs as text.
-func (p *proofs) describe(b *page, secret string, counts map[api.ProofState]int) {
+// Describe writes the state of proofs as text.
+func (p *Proofs) Describe(b *page.Page, counts map[api.ProofState]int) {
 	p.mu.Lock()
 	keys, state, err := p.keys, p.prover.State(), p.err
 	p.mu.Unlock()
 	if state == nil {
 		return
 	}
-	b.either("policy proofs: by %s, made %s, in Secret %s\n", "policy proofs\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
+	b.Either("policy proofs: by %s, made %s, in Secret %s\n", "policy proofs\n", keys.Current, keys.Replaced.Format(time.RFC3339), p.secret)
 	fmt.Fprintf(b, "  policies: %d proven, %d from before proofs, %d unproven\n", counts[api.Proven], counts[api.Recorded], counts[api.Unproven])
 	if !keys.Previous.IsZero() {
-		b.namef("  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
+		b.Namef("  proofs by %s, the one before, count until keys are rotated again\n", keys.Previous)
 	}
 	if state.Sign != keys.Current {
-		b.namef("  it is used when every live replica has read it; until then %s is\n", state.Sign)
+		b.Namef("  it is used when every live replica has read it; until then %s is\n", state.Sign)
 	}
 	switch r := state.Record; {
 	case r.Made == nil:
-		b.WriteString("  policies from before proofs are not recorded yet: the replica that leads does that when no replica of an older version lives\n")
+		b.WriteString("  policies from before proofs are not recorded yet: the replica that leads does that\n")
 	case r.Lost != nil && counts[api.Unproven] > 0:
 		fmt.Fprintf(b, "  the key was found lost at %s: restore the Secret, or have policies adopted with 'usher authz adopt'\n", r.Lost.Format(time.RFC3339))
 	case r.LeftOut > 0:
 		fmt.Fprintf(b, "  there was no place to record %d policies: have them adopted with 'usher authz adopt'\n", r.LeftOut)
 	}
 	if err != nil {
-		b.reason(err)
+		b.Reason(err)
 	}
 }

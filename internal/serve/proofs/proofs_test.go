@@ -1,4 +1,4 @@
-package serve_test
+package proofs_test
 
 import (
 	"context"
@@ -25,11 +25,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/replicas"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/page"
+	"github.com/usher-dev/usher/internal/serve/proofs"
 )
 
 // A bench is a cluster in which replicas prove policies. Each hears of the others what they say.
@@ -40,8 +40,8 @@ type bench struct {
 
 	mu     sync.Mutex
 	served map[string][]string
-	// older are replicas of versions without proofs.
-	older []replicas.Peer
+	// dead are replicas that have ended.
+	dead  []replicas.Peer
 	leads string
 }
 
@@ -65,7 +65,7 @@ type neighbour struct {
 func (p neighbour) Peers(context.Context) ([]replicas.Peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	others := append([]replicas.Peer(nil), p.older...)
+	others := append([]replicas.Peer(nil), p.dead...)
 	for name, words := range p.served {
 		if name != p.name {
 			others = append(others, replicas.Peer{Identity: name, Live: true, Serves: words})
@@ -86,10 +86,28 @@ func (p neighbour) Leads() bool {
 	return p.leads == p.name
 }
 
+// A replica has proofs, and counts how often policies were to be checked again.
+type replica struct {
+	*proofs.Proofs
+
+	changes atomic.Int64
+}
+
+// describe is what people are told.
+func (r *replica) describe(counts map[api.ProofState]int) string {
+	b := page.Page{Named: true}
+	r.Describe(&b, counts)
+	return b.String()
+}
+
 // join starts a replica; end stops it.
-func (b *bench) join(name string) (u *serve.ProofsUnderTest, end context.CancelFunc) {
+func (b *bench) join(name string) (u *replica, end context.CancelFunc) {
 	b.t.Helper()
-	u = serve.NewProofs(&serve.Cluster{Namespace: "usher-system", Clients: &clients.Set{Kube: b.kube, Policies: b.policies}}, neighbour{b, name}, slog.New(slog.DiscardHandler))
+	u = &replica{}
+	u.Proofs = proofs.New(proofs.Options{
+		Kube: b.kube, Policies: b.policies, Namespace: "usher-system", Secret: proof.DefaultSecret, Peers: neighbour{b, name},
+		Changed: func() { u.changes.Add(1) }, Log: slog.New(slog.DiscardHandler),
+	})
 	if err := u.Start(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
@@ -133,7 +151,7 @@ func grant(t *testing.T, name string) api.Object {
 	return policy.Object
 }
 
-func proven(t *testing.T, u *serve.ProofsUnderTest, object api.Object) api.Object {
+func proven(t *testing.T, u *replica, object api.Object) api.Object {
 	t.Helper()
 	text, err := u.Prover().Make(object)
 	if err != nil {
@@ -143,35 +161,26 @@ func proven(t *testing.T, u *serve.ProofsUnderTest, object api.Object) api.Objec
 	return object
 }
 
-func expectProof(t *testing.T, reason string, u *serve.ProofsUnderTest, object api.Object, want api.ProofState) {
+func expectProof(t *testing.T, reason string, u *replica, object api.Object, want api.ProofState) {
 	t.Helper()
 	if got := u.Prover().Check(object); got.State != want {
 		t.Errorf("%s: %+v, want %s", reason, got, want)
 	}
 }
 
-// TestPoliciesOfAnOlderVersionAreRecorded: with the first key, once, and not before the last
-// replica has gone that admits policies without proofs.
-func TestPoliciesOfAnOlderVersionAreRecorded(t *testing.T) {
+// TestPoliciesThatExistAreRecorded: with the first key, once.
+func TestPoliciesThatExistAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		early := b.exists("early")
-		b.older = []replicas.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}}
 		u, end := b.join("one")
 		defer end()
 		time.Sleep(time.Minute)
-		late := b.exists("late")
-		expectProof(t, "while an older version runs", u, late, api.Recorded)
-		b.mu.Lock()
-		b.older = nil
-		b.mu.Unlock()
-		time.Sleep(time.Minute)
 		later := b.exists("later")
 		time.Sleep(time.Minute)
-		expectProof(t, "before the upgrade", u, early, api.Recorded)
-		expectProof(t, "by the older version", u, late, api.Recorded)
-		expectProof(t, "after the upgrade", u, later, api.Unproven)
+		expectProof(t, "before the first start", u, early, api.Recorded)
+		expectProof(t, "after the first start", u, later, api.Unproven)
 		edited := grant(t, "early")
 		edited.SetUID(early.GetUID())
 		edited.SetGeneration(2)
@@ -180,7 +189,7 @@ func TestPoliciesOfAnOlderVersionAreRecorded(t *testing.T) {
 		// A replica that starts again reads the same.
 		again, endAgain := b.join("two")
 		defer endAgain()
-		expectProof(t, "at another replica", again, late, api.Recorded)
+		expectProof(t, "at another replica", again, early, api.Recorded)
 		expectProof(t, "at another replica", again, later, api.Unproven)
 	})
 }
@@ -196,7 +205,7 @@ func TestReplicasAgreeOnProofsDuringRotation(t *testing.T) {
 		two, endTwo := b.join("two")
 		defer endTwo()
 		time.Sleep(time.Minute)
-		replicas := []*serve.ProofsUnderTest{one, two}
+		replicas := []*replica{one, two}
 		before := proven(t, one, grant(t, "before"))
 		keeper := keyring.NewKeeper(b.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: proof.DefaultSecret, Purpose: "policy proofs"})
 		keys, err := keeper.Rotate(t.Context(), func(keyring.Keys) bool { return true })
@@ -222,8 +231,8 @@ func TestReplicasAgreeOnProofsDuringRotation(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		expectProof(t, "after two rotations", two, before, api.Unproven)
-		if two.Changes() < 3 {
-			t.Errorf("policies were checked anew %d times", two.Changes())
+		if two.changes.Load() < 3 {
+			t.Errorf("policies were checked anew %d times", two.changes.Load())
 		}
 	})
 }
@@ -272,7 +281,7 @@ func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.older = []replicas.Peer{{Identity: "old", Live: true, Serves: []string{"paths"}}, {Identity: "dead", Serves: []string{"proofs"}}}
+		b.dead = []replicas.Peer{{Identity: "dead"}}
 		_, endOne := b.join("one")
 		defer endOne()
 		_, endTwo := b.join("two")
@@ -290,7 +299,7 @@ func TestWhoProvesByAnOlderKeyIsKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return slices.Sorted(slices.Values(serve.ProvingWithout(keys.Current, replicas)))
+			return slices.Sorted(slices.Values(proofs.ProvingWithout(keys.Current, replicas)))
 		}
 		if diff := cmp.Diff([]string{"one", "two"}, late()); diff != "" {
 			t.Errorf("after the rotation (-want +got):\n%s", diff)
@@ -338,7 +347,7 @@ func TestLostKeysAreNotAFirstStart(t *testing.T) {
 		expectProof(t, "the key is lost", u, object, api.Unproven)
 		expectProof(t, "the record is lost", u, old, api.Unproven)
 		expectProof(t, "stored past Usher", u, planted, api.Unproven)
-		if text := u.Describe(map[api.ProofState]int{api.Unproven: 3}); !strings.Contains(text, "the key was found lost at ") || !strings.Contains(text, "usher authz adopt") {
+		if text := u.describe(map[api.ProofState]int{api.Unproven: 3}); !strings.Contains(text, "the key was found lost at ") || !strings.Contains(text, "usher authz adopt") {
 			t.Errorf("people are told:\n%s", text)
 		}
 		// The Secret comes back from a backup.
@@ -379,7 +388,7 @@ func TestADamagedRecordIsStoredAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			for _, u := range []*serve.ProofsUnderTest{u, other} {
+			for _, u := range []*replica{u, other} {
 				expectProof(t, fmt.Sprintf("the note is %q", note), u, old, api.Recorded)
 				expectProof(t, fmt.Sprintf("the note is %q", note), u, planted, api.Unproven)
 			}
@@ -466,7 +475,7 @@ func TestKeysThatCannotBeReadGoOn(t *testing.T) {
 		time.Sleep(time.Minute)
 		expectProof(t, "the API server does not answer", u, object, api.Proven)
 		expectProof(t, "the API server does not answer", u, old, api.Recorded)
-		if text := u.Describe(nil); !strings.Contains(text, "etcd is away") {
+		if text := u.describe(nil); !strings.Contains(text, "etcd is away") {
 			t.Errorf("people are told:\n%s", text)
 		}
 		other := clienttesting.ReactionFunc(func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -1,0 +1,45 @@
+// Package page writes what /readyz?verbose says.
+package page
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Page is what /readyz?verbose says. Everybody may read which parts work, and numbers. Names are
+// those of namespaces, policies, other objects and servers, and errors, which quote them.
+type Page struct {
+	strings.Builder
+
+	// Named says that names are written.
+	Named bool
+}
+
+// Namef writes what has names.
+func (p *Page) Namef(format string, args ...any) {
+	if p.Named {
+		fmt.Fprintf(p, format, args...)
+	}
+}
+
+// Either writes what has names, or a line instead.
+func (p *Page) Either(format, instead string, args ...any) {
+	if !p.Named {
+		p.WriteString(instead)
+	}
+	p.Namef(format, args...)
+}
+
+// Reason writes why the line before is as it is.
+func (p *Page) Reason(why any) { p.Either("  %v\n", "  reason withheld\n", why) }
+
+// List writes how many there are of something, if there are any, and which.
+func List[T any](p *Page, what string, all []T) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(p, "%s: %d\n", what, len(all))
+	for _, one := range all {
+		p.Namef("  %v\n", one)
+	}
+}
