@@ -118,6 +118,7 @@ var mayImport = []struct {
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
 	{"internal/serve/page", nil},
+	{"internal/serve/routes", []string{".", "internal/deadline", "internal/keyring", "internal/paths", "internal/reload", "internal/replicas", "internal/rule", "internal/serve/page", "internal/webhookconfig"}},
 	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{

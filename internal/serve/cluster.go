@@ -19,6 +19,7 @@ import (
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve/proofs"
+	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
@@ -38,7 +39,7 @@ type clusterRuntime struct {
 	proofs    *proofs.Proofs
 	// webhookConfig and routes are nil if the server does not manage webhook configurations.
 	webhookConfig *webhookConfigSync
-	routes        *routes
+	routes        *routes.Routes
 	// prober is nil if there is no way to find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
@@ -92,12 +93,12 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.ManageWebhookConfig {
 		o := c.Cluster.WebhookConfig
-		o.Path = func(entry string) string { return m.routes.path(entry) }
+		o.Path = func(entry string) string { return m.routes.Path(entry) }
 		configurer := webhookconfig.New(clients.Kube, clients.Mapper, o)
 		keeper := keyring.NewKeeper(clients.Kube.CoreV1().Secrets(c.Cluster.Namespace), keyring.Options{
 			Namespace: c.Cluster.Namespace, Name: c.Cluster.pathSecret(), Purpose: "webhook paths", Log: c.Log,
 		})
-		m.routes = newRoutes(keeper, configurer, m.replicas, c.Log)
+		m.routes = routes.New(keeper, configurer, m.replicas, c.Log)
 		m.webhookConfig = newWebhookConfigSync(configurer, clients.Mapper, m.replicas.Leads, c.Log)
 		m.webhookConfig.paths = m.routes
 		if m.prober != nil {
@@ -121,7 +122,7 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 	if err := m.retryWhileUnavailable(ctx, log, func() error { return m.proofs.Start(ctx) }); err != nil {
 		return err
 	}
-	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.start(ctx) })
+	return m.retryWhileUnavailable(ctx, log, func() error { return m.routes.Start(ctx) })
 }
 
 // facts returns resolvers for objects of the cluster and for the access of its users. Objects that
@@ -164,7 +165,7 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 		group.Go(func() error { return m.denials.Run(ctx) })
 	}
 	if m.webhookConfig != nil {
-		group.Go(func() error { return m.routes.run(ctx) })
+		group.Go(func() error { return m.routes.Run(ctx) })
 		group.Go(func() error { return m.webhookConfig.run(ctx, l.Coverage, i) })
 	}
 	return group.Wait()

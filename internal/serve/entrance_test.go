@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +36,10 @@ func (f *fakeCluster) register(t *testing.T, path string, resources ...string) {
 	}
 	c.Webhooks[0].ClientConfig.Service.Path = &path
 	if len(resources) > 0 {
-		c.Webhooks[0].Rules = ruleFor("", resources...)
+		c.Webhooks[0].Rules = []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: resources},
+		}}
 	}
 	if _, err := client.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +20,6 @@ import (
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/engine"
-	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/overrun"
@@ -79,47 +77,6 @@ func ScopeOf(c Cluster) func(group, resource string) authz.Scope {
 	s := newScopes(c.Clients.Kube.Discovery(), slog.New(slog.DiscardHandler))
 	s.read()
 	return s.of
-}
-
-// A RoutesUnderTest is routes that tests look into.
-type RoutesUnderTest struct{ p *routes }
-
-// NewRoutes has read nothing yet.
-func NewRoutes(k *keyring.Keeper, r registrar, p peers, log *slog.Logger) *RoutesUnderTest {
-	return &RoutesUnderTest{newRoutes(k, r, p, log)}
-}
-
-// Start reads what is needed to begin.
-func (u *RoutesUnderTest) Start(ctx context.Context) error { return u.p.start(ctx) }
-
-// Run keeps it current.
-func (u *RoutesUnderTest) Run(ctx context.Context) error { return u.p.run(ctx) }
-
-// Fresh waits until everything has been read again.
-func (u *RoutesUnderTest) Fresh(ctx context.Context) error { return u.p.fresh(ctx) }
-
-// Answers tells whether a path is answered, and as what entry.
-func (u *RoutesUnderTest) Answers(path string) (entry string, ok bool) {
-	at, ok := u.p.find(path)
-	return at.entry, ok
-}
-
-// Chosen are the paths to register: their name, and that of an entry.
-func (u *RoutesUnderTest) Chosen(entry string) (name, path string) {
-	return u.p.name(), u.p.path(entry)
-}
-
-// Changed tells that others were chosen.
-func (u *RoutesUnderTest) Changed() <-chan struct{} { return u.p.changed }
-
-// Covers tells whether a request is one that API servers send to an entry.
-func (u *RoutesUnderTest) Covers(entry string, r *usher.Request) bool { return u.p.covers(entry, r) }
-
-// Matches tells whether rules are for a resource.
-func Matches(rules []admissionv1.RuleWithOperations, group, resource, subresource string) bool {
-	c := cover{}
-	c.add(rules, time.Now())
-	return c.match(group, resource, subresource)
 }
 
 // Limits returns what requests have taken of the server, and its connections.

@@ -151,7 +151,5 @@ func (m *clusterRuntime) describeWebhookConfig(b *page.Page) {
 	if state.err != nil {
 		b.Reason(state.err)
 	}
-	keys, chosen := m.routes.table.Load().keys, m.routes.chosen.Load()
-	b.Namef("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), m.pathSecret())
-	b.Namef("  registered: %s, since %s\n", chosen.name, chosen.reason)
+	m.routes.Describe(b, m.pathSecret())
 }

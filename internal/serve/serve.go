@@ -35,6 +35,7 @@ import (
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/trial"
 	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/internal/trial/lockout"
@@ -273,23 +274,23 @@ func (s *Server) mux() http.Handler {
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}
-	e := &entrance{demanding: s.callers != nil, refused: s.metrics.Refused("admission", unknownPath, otherResource)}
-	e.door = func(at route, accept func(context.Context, *usher.Request) error) http.Handler {
+	e := &routes.Entrance{Demanding: s.callers != nil, Refused: s.metrics.Refused("admission", routes.UnknownPath, routes.OtherResource)}
+	e.Door = func(at routes.Route, accept func(context.Context, *usher.Request) error) http.Handler {
 		options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Accept: accept, Log: s.config.Log}
 		answer, limited := admission.Mutate, s.limits.Handler
-		if at.phase() == usher.Validate {
+		if at.Phase() == usher.Validate {
 			answer = admission.Validate
 		}
-		if s.callers != nil || !at.bare {
+		if s.callers != nil || !at.Bare {
 			limited = s.limits.Proven
 		}
 		return s.callers.Require(s.webhooks.Count(s.loaded(limited(answer(decider, options)))))
 	}
 	if s.cluster == nil || s.cluster.routes == nil {
-		mux.HandleFunc("/{entry}", e.serveAnybody)
+		mux.HandleFunc("/{entry}", e.ServeAnybody)
 		return mux
 	}
-	e.routes = s.cluster.routes
+	e.Routes = s.cluster.routes
 	mux.Handle("/", e)
 	return mux
 }

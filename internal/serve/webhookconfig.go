@@ -13,6 +13,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -47,7 +48,7 @@ type webhookConfigSync struct {
 	configurer configurer
 	// paths chooses the paths that the configurer registers; nil means that the configurer chooses
 	// them.
-	paths   *routes
+	paths   *routes.Routes
 	mapper  meta.ResettableRESTMapper
 	leads   func() bool
 	log     *slog.Logger
@@ -197,8 +198,8 @@ func (r *webhookConfigSync) attempt(ctx context.Context, n *needs) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	if r.paths != nil {
-		chosen, err := r.paths.choose(ctx)
-		if n.paths = chosen.name; err != nil || chosen.hold {
+		chosen, err := r.paths.Choose(ctx)
+		if n.paths = chosen.Name; err != nil || chosen.Hold {
 			return err
 		}
 	}
@@ -218,7 +219,7 @@ type keeping struct {
 func (k *keeping) needs() needs {
 	n := needs{coverage: k.coverage(), caBundle: k.ca.CA()}
 	if k.paths != nil {
-		n.paths = k.paths.name()
+		n.paths = k.paths.Name()
 	}
 	return n
 }
@@ -230,7 +231,7 @@ func (k *keeping) await(ctx context.Context, pause time.Duration) bool {
 	defer timer.Stop()
 	var chosen <-chan struct{}
 	if k.paths != nil {
-		chosen = k.paths.changed
+		chosen = k.paths.Changed()
 	}
 	for {
 		select {

@@ -1,4 +1,4 @@
-package serve
+package routes
 
 import (
 	"crypto/sha256"
@@ -22,7 +22,7 @@ import (
 type table struct {
 	keys keyring.Keys
 	// routes are the entries by the hash of their paths.
-	routes map[[sha256.Size]byte]route
+	routes map[[sha256.Size]byte]Route
 	// covers has what API servers send to each entry, or sent within the last hour.
 	covers map[string]cover
 	// registered are the currently registered paths by entry, and used is when each path was last
@@ -33,11 +33,11 @@ type table struct {
 	read time.Time
 }
 
-// A route is the target of a path.
-type route struct {
+// A Route is the target of a path.
+type Route struct {
 	entry string
-	// bare says that the path is the name of the entry, which is not secret.
-	bare bool
+	// Bare says that the path is the name of the entry, which is not secret.
+	Bare bool
 	// free says that all reviews are accepted, regardless of what API servers send to the entry.
 	free bool
 }
@@ -50,7 +50,7 @@ type use struct {
 // newTable returns the table that follows the last one, which may be nil.
 func newTable(last *table, keys keyring.Keys, registered []webhookconfig.Registered, now time.Time) *table {
 	t := &table{
-		keys: keys, routes: map[[sha256.Size]byte]route{}, covers: map[string]cover{},
+		keys: keys, routes: map[[sha256.Size]byte]Route{}, covers: map[string]cover{},
 		registered: map[string]string{}, used: map[string]use{}, read: now,
 	}
 	recent := func(then time.Time) bool { return now.Sub(then) < paths.Grace }
@@ -87,7 +87,7 @@ func newTable(last *table, keys keyring.Keys, registered []webhookconfig.Registe
 // expire meanwhile.
 func (t *table) with(keys keyring.Keys) *table {
 	next := *t
-	next.keys, next.routes = keys, map[[sha256.Size]byte]route{}
+	next.keys, next.routes = keys, map[[sha256.Size]byte]Route{}
 	next.index(map[string]bool{string(usher.Mutate): true, string(usher.Validate): true})
 	return &next
 }
@@ -96,29 +96,29 @@ func (t *table) with(keys keyring.Keys) *table {
 func (t *table) index(entries map[string]bool) {
 	for path, u := range t.used {
 		entries[u.entry] = true
-		t.routes[sha256.Sum256([]byte(path))] = route{entry: u.entry, bare: path == "/"+u.entry}
+		t.routes[sha256.Sum256([]byte(path))] = Route{entry: u.entry, Bare: path == "/"+u.entry}
 	}
 	for entry := range entries {
 		for _, key := range paths.Valid(t.keys, t.read) {
-			t.routes[sha256.Sum256([]byte(paths.Of(key, entry)))] = route{entry: entry}
+			t.routes[sha256.Sum256([]byte(paths.Of(key, entry)))] = Route{entry: entry}
 		}
 	}
 }
 
-// A choice has the paths to register.
-type choice struct {
-	// name is the same for the same paths; reason is for the log. Neither reveals a path.
-	name, reason string
+// A Choice has the paths to register.
+type Choice struct {
+	// Name is the same for the same paths; Reason is for the log. Neither reveals a path.
+	Name, Reason string
 	path         func(entry string) string
-	// hold says that other replicas manage the webhook configurations.
-	hold bool
+	// Hold says that other replicas manage the webhook configurations.
+	Hold bool
 }
 
-// choose decides which paths to register, given the other replicas: those of the current key if all
+// Choose decides which paths to register, given the other replicas: those of the current key if all
 // live replicas say that they serve these, and until then what is already registered. Replicas of
 // older versions know neither these paths nor all entries. While one of them is alive, the webhook
 // configurations are those of the older version, which manages them.
-func (t *table) choose(others []replicas.Peer) choice {
+func (t *table) choose(others []replicas.Peer) Choice {
 	current := t.keys.Current
 	registeredAt := func(entry string) string { return paths.Of(current, entry) }
 	var older, lagging []string
@@ -133,13 +133,13 @@ func (t *table) choose(others []replicas.Peer) choice {
 	}
 	switch {
 	case len(older) > 0:
-		return choice{
-			name: "left to older replicas", reason: "they serve no others: " + strings.Join(older, ", "),
-			path: registeredAt, hold: true,
+		return Choice{
+			Name: "left to older replicas", Reason: "they serve no others: " + strings.Join(older, ", "),
+			path: registeredAt, Hold: true,
 		}
 	case len(lagging) > 0:
-		return choice{
-			name: "as registered", reason: "not every replica has the new key yet: " + strings.Join(lagging, ", "),
+		return Choice{
+			Name: "as registered", Reason: "not every replica has the new key yet: " + strings.Join(lagging, ", "),
 			path: func(entry string) string {
 				if path, ok := t.registered[entry]; ok {
 					return path
@@ -148,7 +148,7 @@ func (t *table) choose(others []replicas.Peer) choice {
 			},
 		}
 	}
-	return choice{name: servesKey + current.Fingerprint(), reason: "every live replica serves them", path: registeredAt}
+	return Choice{Name: servesKey + current.Fingerprint(), Reason: "every live replica serves them", path: registeredAt}
 }
 
 // A target is a resource as in the rules of webhook configurations, with a subresource after a

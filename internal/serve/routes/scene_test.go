@@ -1,4 +1,4 @@
-package serve_test
+package routes_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/replicas"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -24,7 +24,7 @@ import (
 type scene struct {
 	t      *testing.T
 	kube   *kubefake.Clientset
-	routes *serve.RoutesUnderTest
+	routes *routes.Routes
 	end    context.CancelFunc
 
 	mu         sync.Mutex
@@ -42,7 +42,7 @@ func (s *scene) join() {
 	s.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	keeper := keyring.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), keyring.Options{Namespace: "usher-system", Name: "usher-paths", Purpose: "webhook paths", Log: log})
-	s.routes = serve.NewRoutes(keeper, s, s, log)
+	s.routes = routes.New(keeper, s, s, log)
 	if err := s.routes.Start(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package serve_test
+package routes_test
 
 import (
 	"errors"
@@ -10,15 +10,19 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserver "k8s.io/apiserver/pkg/admission"
 	predicates "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 
+	clienttesting "k8s.io/client-go/testing"
+
 	usher "github.com/usher-dev/usher"
+
 	"github.com/usher-dev/usher/internal/keyring"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/replicas"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/routes"
 )
 
 func TestPathsAreAnsweredAsLongAsTheyAreUsed(t *testing.T) {
@@ -74,7 +78,7 @@ func TestPathsLastThroughAnOutageOfTheAPIServer(t *testing.T) {
 		s.set(func() { s.err = errors.New("connection refused") })
 		time.Sleep(5 * time.Hour)
 		s.answers("the last that was heard", true, "/mutate", paths.Of(s.key(), "mutate"))
-		if !s.routes.Covers("mutate", request("", "pods", "")) {
+		if !routes.Covers(s.routes, "mutate", request("", "pods", "")) {
 			t.Error("pods are not sent any more")
 		}
 		if err := s.routes.Fresh(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
@@ -218,9 +222,9 @@ func TestStartNeedsTheKey(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "usher-paths", errors.New("no"))
-	s.kube.PrependReactor("get", "secrets", failing(no))
+	s.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, no })
 	keeper := keyring.NewKeeper(s.kube.CoreV1().Secrets("usher-system"), keyring.Options{Name: "usher-paths", Purpose: "webhook paths"})
-	if err := serve.NewRoutes(keeper, s, s, slog.New(slog.DiscardHandler)).Start(t.Context()); !errors.Is(err, no) {
+	if err := routes.New(keeper, s, s, slog.New(slog.DiscardHandler)).Start(t.Context()); !errors.Is(err, no) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -245,7 +249,7 @@ func TestRulesMatchAsInAPIServers(t *testing.T) {
 						Rule: all[0],
 						Attr: apiserver.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "shop", "x", gvr, subresource, apiserver.Create, nil, false, nil),
 					}
-					if got, want := serve.Matches(all, group, resource, subresource), matcher.Matches(); got != want {
+					if got, want := routes.Matches(all, group, resource, subresource), matcher.Matches(); got != want {
 						t.Errorf("rule %v, request %v %s: %t, API servers say %t", rule, gvr, subresource, got, want)
 					}
 				}

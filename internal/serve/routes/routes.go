@@ -1,4 +1,5 @@
-package serve
+// Package routes serves webhooks under paths that nobody can guess, and chooses which paths to register.
+package routes
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/reload"
 	"github.com/usher-dev/usher/internal/replicas"
+	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -47,28 +49,28 @@ const (
 	servesKey    = "key-"
 )
 
-// A registrar reads what API servers call.
-type registrar interface {
+// A Registrar reads what API servers call.
+type Registrar interface {
 	Registered(ctx context.Context) ([]webhookconfig.Registered, error)
 }
 
-// peers lists the other replicas, and publishes to them what this one serves.
-type peers interface {
+// Peers lists the other replicas, and publishes to them what this one serves.
+type Peers interface {
 	Peers(ctx context.Context) ([]replicas.Peer, error)
 	Serves(topic string, words ...string)
 	Leads() bool
 }
 
-// routes holds the URL paths of webhooks that the server accepts, and chooses the paths to
+// Routes holds the URL paths of webhooks that the server accepts, and chooses the paths to
 // register: see [table] and [table.choose].
 //
 // A request for an unknown path waits until the webhook configurations have been read again: an API
 // server that uses a registered path must not be rejected. That also allows replicas of other
 // versions to register other paths at any time.
-type routes struct {
+type Routes struct {
 	keeper    *keyring.Keeper
-	registrar registrar
-	peers     peers
+	registrar Registrar
+	peers     Peers
 	log       *slog.Logger
 	// outage and serves belong to the goroutine that refreshes.
 	outage *outage
@@ -76,7 +78,7 @@ type routes struct {
 
 	table atomic.Pointer[table]
 	// chosen are the paths to register.
-	chosen  atomic.Pointer[choice]
+	chosen  atomic.Pointer[Choice]
 	changed chan struct{}
 
 	mu sync.Mutex
@@ -92,13 +94,14 @@ type refreshing struct {
 	err  error
 }
 
-func newRoutes(k *keyring.Keeper, r registrar, p peers, log *slog.Logger) *routes {
-	return &routes{keeper: k, registrar: r, peers: p, log: log, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+// New returns Routes that have read nothing yet.
+func New(k *keyring.Keeper, r Registrar, p Peers, log *slog.Logger) *Routes {
+	return &Routes{keeper: k, registrar: r, peers: p, log: log, changed: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// start reads the keys, which are required to serve, and checks whether there was an outage of all
+// Start reads the keys, which are required to serve, and checks whether there was an outage of all
 // replicas. It also reads the rest, which is optional.
-func (p *routes) start(ctx context.Context) error {
+func (p *Routes) Start(ctx context.Context) error {
 	began := time.Now()
 	keys, err := p.keeper.Load(ctx)
 	if err != nil {
@@ -121,8 +124,8 @@ func (p *routes) start(ctx context.Context) error {
 	return nil
 }
 
-// run refreshes the routes until ctx is done.
-func (p *routes) run(ctx context.Context) error {
+// Run refreshes the routes until ctx is done.
+func (p *Routes) Run(ctx context.Context) error {
 	reload.Loop{
 		Every: refreshEvery, Changes: p.wake,
 		Load: func(ctx context.Context) error {
@@ -144,7 +147,7 @@ func (p *routes) run(ctx context.Context) error {
 }
 
 // refresh reads everything once, and replaces the key when it is old enough.
-func (p *routes) refresh(ctx context.Context) error {
+func (p *Routes) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	last, now := p.table.Load(), time.Now()
@@ -188,7 +191,7 @@ func tooOld(now time.Time) func(keyring.Keys) bool {
 }
 
 // take uses a new table, and announces that.
-func (p *routes) take(next *table, others []replicas.Peer) {
+func (p *Routes) take(next *table, others []replicas.Peer) {
 	p.table.Store(next)
 	words := []string{servesPaths, servesRights}
 	for _, key := range paths.Valid(next.keys, next.read) {
@@ -201,52 +204,62 @@ func (p *routes) take(next *table, others []replicas.Peer) {
 	p.adopt(next.choose(others))
 }
 
-// adopt makes a choice the current one.
-func (p *routes) adopt(c choice) {
+// adopt makes a Choice the current one.
+func (p *Routes) adopt(c Choice) {
 	last := p.chosen.Swap(&c)
-	if last != nil && last.name == c.name {
+	if last != nil && last.Name == c.Name {
 		return
 	}
-	p.log.Info("webhook paths chosen", "paths", c.name, "because", c.reason)
+	p.log.Info("webhook paths chosen", "paths", c.Name, "because", c.Reason)
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
 }
 
-// choose decides again which paths to register.
-func (p *routes) choose(ctx context.Context) (choice, error) {
+// Choose decides again which paths to register.
+func (p *Routes) Choose(ctx context.Context) (Choice, error) {
 	others, err := p.peers.Peers(ctx)
 	if err != nil {
-		return choice{}, err
+		return Choice{}, err
 	}
 	c := p.table.Load().choose(others)
 	p.adopt(c)
 	return c, nil
 }
 
-// name returns the name of the paths that were chosen last.
-func (p *routes) name() string { return p.chosen.Load().name }
+// Name returns the name of the paths that were chosen last.
+func (p *Routes) Name() string { return p.chosen.Load().Name }
 
-// path returns the path to register for an entry.
-func (p *routes) path(entry string) string { return p.chosen.Load().path(entry) }
+// Path returns the path to register for an entry.
+func (p *Routes) Path(entry string) string { return p.chosen.Load().path(entry) }
+
+// Changed has a message when other paths were chosen.
+func (p *Routes) Changed() <-chan struct{} { return p.changed }
+
+// Describe writes the keys and the choice.
+func (p *Routes) Describe(b *page.Page, secret string) {
+	keys, chosen := p.table.Load().keys, p.chosen.Load()
+	b.Namef("webhook paths: of %s, made %s, in Secret %s\n", keys.Current, keys.Replaced.Format(time.RFC3339), secret)
+	b.Namef("  registered: %s, since %s\n", chosen.Name, chosen.Reason)
+}
 
 // find returns the entry of a path, if the server accepts the path. It looks up the hash of the
 // path, so that the time that this takes reveals nothing about existing paths.
-func (p *routes) find(path string) (route, bool) {
+func (p *Routes) find(path string) (Route, bool) {
 	r, ok := p.table.Load().routes[sha256.Sum256([]byte(path))]
 	return r, ok
 }
 
 // covers reports whether API servers send a request to an entry.
-func (p *routes) covers(entry string, r *usher.Request) bool {
+func (p *Routes) covers(entry string, r *usher.Request) bool {
 	return p.table.Load().covers[entry].match(r.Resource.Group, r.Resource.Resource, r.Subresource)
 }
 
 var errBusy = errors.New("too many requests wait for the registration to be read")
 
-// fresh waits for a refresh that began after it was called.
-func (p *routes) fresh(ctx context.Context) error {
+// Fresh waits for a refresh that began after it was called.
+func (p *Routes) Fresh(ctx context.Context) error {
 	p.mu.Lock()
 	if p.waiting >= mostWaiting {
 		p.mu.Unlock()
