@@ -130,9 +130,6 @@ var mayImport = []struct {
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
 
-	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "internal/rule", "library", "internal/compile/...", "internal/index", "internal/engine", "fact", "internal/live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "internal/trial/isolated"}},
-
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
