@@ -25,6 +25,7 @@ PGO ?= off
 PROFILE := cmd/usher/usher.pgo
 USHER := bin/usher
 SAMPLES := bin/usher-samples
+BENCH := bin/usher-bench
 SANDBOX := bin/usher-sandbox
 CONFORMANCE := bin/usher-conformance
 # The CustomResourceDefinitions of reports, Apache License 2.0.
@@ -69,6 +70,10 @@ build: ## build bin/usher
 samples: ## build bin/usher-samples, the sample webhooks of Kubernetes
 	@GO='$(GO)' hack/build.sh $(SAMPLES) ./cmd/usher-samples
 
+.PHONY: $(BENCH)
+$(BENCH):
+	@cd bench && GO='$(GO)' ../hack/build.sh ../$(BENCH) .
+
 .PHONY: image
 image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with what BUILDER says
 	@for platform in $(subst $(comma), ,$(PLATFORMS)); do \
@@ -80,8 +85,8 @@ image: ## build the image IMAGE for PLATFORMS (linux/amd64) with docker, or with
 image pgo bench bench-cluster soak: PGO = $(PROFILE)
 
 .PHONY: pgo
-pgo: build ## record the profile for profile-guided optimization of bin/usher
-	$(GO) run ./bench profile -usher $(USHER) -o $(PROFILE)
+pgo: build $(BENCH) ## record the profile for profile-guided optimization of bin/usher
+	$(BENCH) profile -usher $(USHER) -o $(PROFILE)
 
 # The first one takes about six minutes on two cores.
 .PHONY: $(SANDBOX)
@@ -117,9 +122,10 @@ alerts: ## check the alert rules and the dashboard with Prometheus' own parser a
 .PHONY: unit
 unit: ## run unit tests of every package, and fuzz targets on their corpus
 	@$(GOTEST_LINTED) ./...
+	@cd bench && $(GOTEST) ./...
 
 # Where the race detector looks for packages in which goroutines meet.
-RACE := . ./door/... ./fact/... ./live/... ./observe/... ./plugin ./source/... ./webhook ./internal/...
+RACE := . ./door/... ./fact/... ./live ./observe/... ./plugin ./source/... ./webhook ./internal/...
 # Below internal, packages whose tests are long computations in one goroutine, which the detector makes last for minutes.
 UNRACED := audit|compile|convert|door|explain|index|kind|lang|policytest|report|rule|samples|simulate|trial
 
@@ -156,6 +162,7 @@ format-check:
 .PHONY: lint
 lint: format-check ## run gofmt, and golangci-lint on everything
 	@$(LINT) run ./...
+	@cd bench && $(LINT) run ./...
 
 .PHONY: lint-changed
 lint-changed: ## run golangci-lint on the packages that differ from main
@@ -207,8 +214,8 @@ fuzz: ## run each fuzz target for FUZZTIME (10m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: build ## compare with minimal webhooks and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
-	$(GO) run ./bench -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
+bench: build $(BENCH) ## compare with minimal webhooks and with RBAC; BENCHTIME, ROUNDS and BENCHFLAGS make it short
+	$(BENCH) -usher $(USHER) -benchtime $(BENCHTIME) -rounds $(ROUNDS) -o bench/results.md $(BENCHFLAGS)
 	cd sandbox/bench && $(GO) test -run Same -bench . -benchtime $(BENCHTIME) .
 
 PODS ?= 500
@@ -227,16 +234,16 @@ bench-watch: build $(SANDBOX) ## ten subscribers follow 1,000 decisions a second
 	cd sandbox && USHER_BIN=$(CURDIR)/$(USHER) USHER_SANDBOX_BIN=$(CURDIR)/$(SANDBOX) $(GO) test -count=1 -timeout 30m -v -run 'TestWatch$$' ./e2e -args -deciding 1000 -deciding-for 30s
 
 .PHONY: allocations
-allocations: ## fail if a decision allocates over 20 % more than recorded
-	$(GO) run ./bench gate -cpu=false
+allocations: $(BENCH) ## fail if a decision allocates over 20 % more than recorded
+	$(BENCH) gate -cpu=false
 
 .PHONY: gate
-gate: ## fail if a decision takes over 20 % more time, relative to decoding the review, than recorded
-	$(GO) run ./bench gate
+gate: $(BENCH) ## fail if a decision takes over 20 % more time, relative to decoding the review, than recorded
+	$(BENCH) gate
 
 .PHONY: record
-record: ## record the cost of decisions, for the gate
-	$(GO) run ./bench gate -record
+record: $(BENCH) ## record the cost of decisions, for the gate
+	$(BENCH) gate -record
 
 .PHONY: soak
 soak: build ## run SOAKTIME (30m) at 80 % of the capacity of the server, while policies are edited
@@ -246,15 +253,15 @@ soak: build ## run SOAKTIME (30m) at 80 % of the capacity of the server, while p
 ATTACKTIME ?= 90s
 
 .PHONY: soak-attack
-soak-attack: build ## run ATTACKTIME (90s) of attackers and 500 honest requests a second: none is lost, and memory is bounded
-	$(GO) run ./bench soak -usher $(USHER) -duration $(ATTACKTIME)
+soak-attack: build $(BENCH) ## run ATTACKTIME (90s) of attackers and 500 honest requests a second: none is lost, and memory is bounded
+	$(BENCH) soak -usher $(USHER) -duration $(ATTACKTIME)
 
 HOSTILEROUNDS ?= 10
 
 .PHONY: bench-hostile
-bench-hostile: build ## run CUE with and without hostile CUE of attackers: nothing fails, and the p99 at most doubles; then on a server, HOSTILEROUNDS (10)
+bench-hostile: build $(BENCH) ## run CUE with and without hostile CUE of attackers: nothing fails, and the p99 at most doubles; then on a server, HOSTILEROUNDS (10)
 	$(GO) test ./internal/lang/cue -run '^$$' -bench HonestBesideHostile -benchtime 2000x
-	$(GO) run ./bench hostile -usher $(USHER) -rounds $(HOSTILEROUNDS) -most 0
+	$(BENCH) hostile -usher $(USHER) -rounds $(HOSTILEROUNDS) -most 0
 
 .PHONY: microbench
 microbench: ## run one benchmark per stage, with allocations

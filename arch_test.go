@@ -108,12 +108,15 @@ var mayImport = []struct {
 	// Other forms of a policy, which have to decide generated requests alike.
 	{"internal/convert", []string{".", "api/...", "fact/...", "internal/rule", "internal/compile", "internal/index", "internal/engine", "internal/jsonpatch", "internal/kind", "internal/trial"}},
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
-	{"simulate", []string{".", "internal/kind", "internal/rule", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
+	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"internal/explain", []string{".", "fact", "internal/rule", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
-	{"plugin", []string{".", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
+	// What embedders use of them.
+	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/rule", "internal/trial/isolated", "source"}},
+	{"policytest", []string{"internal/policytest"}},
+	{"plugin", []string{".", "live", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	{"internal/serve", []string{"*"}},
@@ -133,9 +136,6 @@ var mayImport = []struct {
 	{"cmd/internal/cli", []string{"internal/printable"}},
 	{"cmd/internal/cli/clitest", []string{"cmd/internal/cli"}},
 	{"examples/...", []string{".", "door/...", "webhook"}},
-
-	// It starts binaries and sends requests to them; its gate measures door to engine.
-	{"bench", []string{".", "api/...", "internal/rule", "library", "internal/compile/...", "internal/index", "internal/engine", "fact", "internal/live", "source", "door/admission", "internal/attack", "internal/load", "internal/cert", "internal/overrun", "internal/trial/isolated"}},
 
 	// Helpers.
 	{"internal/jsonpatch", []string{"."}},

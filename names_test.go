@@ -19,18 +19,11 @@ func avoidedNames() map[string]string {
 	}
 }
 
-// namesAllowed are the identifiers that stay, each with its reason.
-func namesAllowed() map[string]string {
-	return map[string]string{
-		"Immune": "the deprecated field of case files",
-	}
-}
-
 var namePart = regexp.MustCompile(`[A-Z]?[a-z]+`)
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	avoid, allowed := avoidedNames(), namesAllowed()
+	avoid := avoidedNames()
 	seen := 0
 	walk(t, func(path string) {
 		if !strings.HasSuffix(path, ".go") {
@@ -43,7 +36,7 @@ func TestNames(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			id, ok := n.(*ast.Ident)
-			if !ok || allowed[id.Name] != "" {
+			if !ok {
 				return true
 			}
 			seen++

@@ -40,10 +40,11 @@ func RawObject(raw []byte) *Object {
 	return &Object{raw: raw, bytes: true}
 }
 
-// PrescannedObject is [RawObject] for a JSON object that was scanned already, and is not validated
-// again. It is for the doors of this module; programs use RawObject.
-func PrescannedObject(raw []byte, skipIndex jsontree.SkipIndex) *Object {
-	return &Object{raw: raw, bytes: true, skipIndex: skipIndex}
+// Doors and audits of this module make objects that are not validated again; programs use RawObject.
+func init() { //nolint:gochecknoinits // the API names no type of an internal package
+	jsontree.NewObject = func(raw []byte, skipIndex jsontree.SkipIndex) any {
+		return &Object{raw: raw, bytes: true, skipIndex: skipIndex}
+	}
 }
 
 // TreeObject returns the object in tree, which must not change any more, or nil for a

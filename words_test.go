@@ -67,7 +67,6 @@ func wordsAllowed() map[string]string {
 		"CHANGELOG.md: spared":         "a value that was renamed",
 		"internal/trial/trial.go: a trial":      "policies are tried on sample objects",
 		"internal/trial/trial_test.go: a trial": "the same",
-		"internal/policytest/access.go: immune": "a deprecated field of case files",
 	}
 }
 

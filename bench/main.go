@@ -1,13 +1,14 @@
 // Command bench compares Usher with webhooks that do as little as can be done: over real
 // HTTPS, in processes of their own, in alternating rounds on one machine.
 //
-//	go run ./bench                 compare, and write bench/results.md
-//	go run ./bench -run cue        only what has cue in its name, and the references
-//	go run ./bench gate            fail if decisions cost more than is recorded
-//	go run ./bench soak            fail if attackers keep honest callers from being answered
-//	go run ./bench hostile         fail if hostile CUE keeps honest CUE of other namespaces waiting
-//	go run ./bench profile         profile what usher does, for the compiler
+//	bin/usher-bench                compare, and write bench/results.md
+//	bin/usher-bench -run cue       only what has cue in its name, and the references
+//	bin/usher-bench gate           fail if decisions cost more than is recorded
+//	bin/usher-bench soak           fail if attackers keep honest callers from being answered
+//	bin/usher-bench hostile        fail if hostile CUE keeps honest CUE of other namespaces waiting
+//	bin/usher-bench profile        profile what usher does, for the compiler
 //
+// Call it in the root folder of the repository, as make does. It is a module of its own.
 // What counts is the ratio of CPU time per request to that of the ordinary webhook, which
 // decodes the review with encoding/json and allows: it differs little between machines.
 package main

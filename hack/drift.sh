@@ -6,9 +6,9 @@ cd "$(dirname "$0")/.."
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy" 2>/dev/null || true
-(cd "$copy" && make --no-print-directory generate >/dev/null && go mod tidy)
+(cd "$copy" && make --no-print-directory generate >/dev/null && go mod tidy && cd bench && go mod tidy)
 status=0
-for path in api deploy go.mod go.sum; do
+for path in api deploy go.mod go.sum bench/go.mod bench/go.sum; do
     diff -r -u "$path" "$copy/$path" || status=1
 done
 # Nothing else builds this module, which only make bench runs.

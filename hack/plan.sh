@@ -10,7 +10,7 @@ stale=$PWD/hack/stale.sh
 compiles() {
     case $1 in
     lint) "$stale" -modfile=tools/lint/go.mod github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
-    unit) "$stale" -test ./... ;;
+    unit) "$stale" -test ./... && (cd bench && "$stale" -test ./...) ;;
     race) CGO_ENABLED=1 "$stale" -test -race . ./plugin ./door/... ./internal/engine/... ./internal/serve/... | sed 's/$/ with the race detector/' ;;
     alerts) (cd tools/prometheus && "$stale" -test ./...) ;;
     e2e) (cd sandbox && "$stale" -test ./...) ;;

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/usher-dev/usher/internal/engine"
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -45,7 +45,7 @@ type Configuration struct {
 	// the first makes proofs. Without keys, what is written is asked about, and no proof is needed.
 	ProofKeys []string `json:"proofKeys,omitempty"`
 	// FailurePolicy is how to handle a request when a rule fails: Fail (the default) or Ignore.
-	FailurePolicy engine.FailurePolicy `json:"failurePolicy,omitempty"`
+	FailurePolicy usher.FailurePolicy `json:"failurePolicy,omitempty"`
 	// RequestTimeout is how long a decision may take, unless set 10s; RuleTimeout how long the
 	// programs of one rule may run for it, unless set 1s.
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty"`
@@ -98,9 +98,9 @@ func Read(config io.Reader) (*Configuration, error) {
 
 func (c *Configuration) complete() error {
 	switch c.FailurePolicy {
-	case "", engine.Fail, engine.Ignore:
+	case "", usher.Fail, usher.Ignore:
 	default:
-		return fmt.Errorf("read configuration: failurePolicy is %q: write %s or %s", c.FailurePolicy, engine.Fail, engine.Ignore)
+		return fmt.Errorf("read configuration: failurePolicy is %q: write %s or %s", c.FailurePolicy, usher.Fail, usher.Ignore)
 	}
 	for name, duration := range map[string]metav1.Duration{
 		"requestTimeout": c.RequestTimeout, "ruleTimeout": c.RuleTimeout, "factTTL": c.FactTTL,

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/usher-dev/usher/internal/engine"
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/plugin"
 )
 
@@ -35,7 +35,7 @@ func TestRead(t *testing.T) {
 	}{
 		{reason: "nothing is said", want: &plugin.Configuration{FactTTL: metav1.Duration{Duration: 10 * time.Second}}},
 		{reason: "YAML", text: header + "policies: [a]\nfromAPI: false\nfailurePolicy: Ignore\nrequestTimeout: 2s\nfactTTL: 1m", want: &plugin.Configuration{
-			TypeMeta: typed, Policies: []string{"a"}, FromAPI: &no, FailurePolicy: engine.Ignore,
+			TypeMeta: typed, Policies: []string{"a"}, FromAPI: &no, FailurePolicy: usher.Ignore,
 			RequestTimeout: metav1.Duration{Duration: 2 * time.Second}, FactTTL: metav1.Duration{Duration: time.Minute},
 		}},
 		{

@@ -5,18 +5,17 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/live"
 )
 
 // Rules lists what the authorization policies that l has in force allow a user, for the
 // option of that name of [apiserver.NewAuthorizer].
 func Rules(l *live.Live) apiserver.Lister {
 	return apiserver.ListerFunc(func(_ context.Context, user usher.User, namespace string) (apiserver.Rules, error) {
-		engine := l.Access()
-		if engine == nil {
-			return apiserver.Rules{}, live.ErrNotLoaded
+		granted, err := l.Grants(user, namespace)
+		if err != nil {
+			return apiserver.Rules{}, err
 		}
-		granted := engine.Grants(user, namespace)
 		rules := apiserver.Rules{Incomplete: granted.Incomplete}
 		for _, g := range granted.Allowed {
 			if len(g.Paths) > 0 {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/usher-dev/usher/door/apiserver"
-	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/plugin"
 	"github.com/usher-dev/usher/source/dir"
 )
@@ -37,7 +37,7 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded := make(chan struct{}, 1)
-	l := live.New(live.Options{OnUpdate: func(live.Status) {
+	l := live.New(live.Options{OnUpdate: func() {
 		select {
 		case loaded <- struct{}{}:
 		default:

@@ -10,6 +10,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonscan"
+	"github.com/usher-dev/usher/internal/jsontree"
 )
 
 const (
@@ -145,7 +146,7 @@ func (r *review) raw(s *jsonscan.Scanner, target **usher.Object) error {
 	text, skipIndex, err := s.RawObject()
 	if err == nil && text != nil {
 		r.meter.mind(&skipIndex)
-		*target = usher.PrescannedObject(text, skipIndex)
+		*target = jsontree.NewObject(text, skipIndex).(*usher.Object)
 	}
 	return err
 }

@@ -21,23 +21,12 @@ import (
 	"github.com/usher-dev/usher/internal/answer"
 )
 
-// A FailurePolicy is how to handle a request if there is no decision.
-type FailurePolicy string
-
-// The failure policies.
-const (
-	// Fail denies it. The zero value means the same.
-	Fail FailurePolicy = "Fail"
-	// Ignore has no opinion: the next authorizers decide.
-	Ignore FailurePolicy = "Ignore"
-)
-
 // AuthorizerOptions configure an [Authorizer]. The zero value is ready to use.
 type AuthorizerOptions struct {
-	// FailurePolicy applies if there is no decision. With Fail, put an authorizer for
-	// system:masters in front of this one, as API servers do; without it nobody can repair the
-	// cluster.
-	FailurePolicy FailurePolicy
+	// FailurePolicy applies if there is no decision: with Ignore the next authorizers decide. With
+	// Fail, put an authorizer for system:masters in front of this one, as API servers do; without it
+	// nobody can repair the cluster.
+	FailurePolicy usher.FailurePolicy
 	// Timeout is how long a decision may take; 0 means 500 ms.
 	Timeout time.Duration
 	// Rules lists what users may do; if it is nil, such lists are incomplete.
@@ -92,7 +81,7 @@ func (z *Authorizer) undecided(ctx context.Context, r *usher.Request, reason err
 	z.options.Log.ErrorContext(ctx, "access without a decision", "uid", r.UID, "verb", r.Access.Verb,
 		"resource", r.Resource.String(), "path", r.Access.Path, "error", reason)
 	err := fmt.Errorf("no decision was reached: %w", reason)
-	if z.options.FailurePolicy == Ignore {
+	if z.options.FailurePolicy == usher.Ignore {
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	return authorizer.DecisionDeny, "", err

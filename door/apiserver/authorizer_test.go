@@ -58,7 +58,7 @@ func TestAuthorize(t *testing.T) {
 		{reason: "an error denies", decider: deciding(usher.Decision{}, errors.New("boom")), decision: authorizer.DecisionDeny, err: "no decision was reached: boom"},
 		{
 			reason: "an error is left to others", decider: deciding(usher.Allowed(), errors.New("boom")),
-			options: apiserver.AuthorizerOptions{FailurePolicy: apiserver.Ignore}, decision: authorizer.DecisionNoOpinion, err: "boom",
+			options: apiserver.AuthorizerOptions{FailurePolicy: usher.Ignore}, decision: authorizer.DecisionNoOpinion, err: "boom",
 		},
 		{reason: "a verdict that is none", decider: deciding(usher.Decision{Verdict: "perhaps"}, nil), decision: authorizer.DecisionDeny, err: "perhaps"},
 		{

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/door/transport"
-	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/source/dir"
 )
 

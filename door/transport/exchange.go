@@ -130,8 +130,8 @@ func (x *exchange) end(err error) (*http.Response, error) {
 // undecided logs that there is no decision, and reports whether to ignore that.
 func (x *exchange) undecided(reason error) bool {
 	x.options.Log.ErrorContext(x.request.Context(), "no decision was reached", "method", x.request.Method,
-		"path", x.request.URL.Path, "ignored", x.options.FailurePolicy == Ignore, "error", reason)
-	return x.options.FailurePolicy == Ignore
+		"path", x.request.URL.Path, "ignored", x.options.FailurePolicy == usher.Ignore, "error", reason)
+	return x.options.FailurePolicy == usher.Ignore
 }
 
 // question is a request without objects.

@@ -34,24 +34,14 @@ import (
 	usher "github.com/usher-dev/usher"
 )
 
-// A FailurePolicy is how to handle a request if there is no decision.
-type FailurePolicy string
-
-// The failure policies.
-const (
-	// Fail refuses it. It is the zero value's meaning, too.
-	Fail FailurePolicy = "Fail"
-	// Ignore sends it as it is.
-	Ignore FailurePolicy = "Ignore"
-)
-
 // Options configure a transport. The zero value works.
 type Options struct {
 	// Covers reports whether the decider decides a request; nil means all writes.
 	Covers func(*usher.Request) bool
 	// FailurePolicy applies if the decider fails, if the object to change cannot be read, and to
-	// bodies that cannot be decoded: protobuf of types that Scheme does not have.
-	FailurePolicy FailurePolicy
+	// bodies that cannot be decoded: protobuf of types that Scheme does not have. Ignore sends these
+	// requests unchanged.
+	FailurePolicy usher.FailurePolicy
 	// User is the user of the client; if it is nil, the API server is asked once a minute.
 	User *usher.User
 	// Timeout is how long a decision may take; 0 means 10 seconds. It ends with the request.

@@ -179,7 +179,7 @@ func TestWithoutADecision(t *testing.T) {
 				t.Errorf("code %d: %s, want 500 and %q", code, message, test.says)
 			}
 			ignoring := serve(t, append(slices.Clone(test.before), step{method: test.method, path: test.path, body: test.body, contentType: test.contentType})...)
-			client := wrapped(t, ignoring, test.decide, transport.Options{FailurePolicy: transport.Ignore})
+			client := wrapped(t, ignoring, test.decide, transport.Options{FailurePolicy: usher.Ignore})
 			if code, message := do(t, client, test.method, ignoring+test.path, test.contentType, test.body); code != 200 {
 				t.Errorf("ignored: code %d: %s", code, message)
 			}
@@ -213,7 +213,7 @@ func TestWhatIsNotDecidedIsNotTouched(t *testing.T) {
 
 func TestLargeBody(t *testing.T) {
 	t.Parallel()
-	client := wrapped(t, serve(t), allow, transport.Options{MaxBody: 100, FailurePolicy: transport.Ignore})
+	client := wrapped(t, serve(t), allow, transport.Options{MaxBody: 100, FailurePolicy: usher.Ignore})
 	code, message := do(t, client, "POST", serve(t)+many, "application/json", strings.Repeat(" ", 101))
 	if code != http.StatusRequestEntityTooLarge || message != "Request entity too large: limit is 100" {
 		t.Errorf("code %d: %s", code, message)

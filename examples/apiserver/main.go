@@ -25,13 +25,13 @@ import (
 
 	"github.com/usher-dev/usher/examples/apiserver/shop"
 	v1 "github.com/usher-dev/usher/examples/apiserver/shop/v1"
-	"github.com/usher-dev/usher/internal/trial/isolated"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/plugin"
 )
 
 func main() {
 	// Policies may need CUE's evaluator, which runs in processes of its own.
-	isolated.Main()
+	live.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {

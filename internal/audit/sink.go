@@ -70,7 +70,7 @@ func (s *Sink) set(raw []byte) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", k.title(), err)
 	}
-	o := usher.PrescannedObject(raw[:end], skipIndex)
+	o := jsontree.NewObject(raw[:end], skipIndex).(*usher.Object)
 	at, uid, err := s.identify(o)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestNamespacesHaveOneAllowance(t *testing.T) {
 	t.Parallel()
 	of := func(namespace, name string) rule.Rule {
 		return rule.Rule{
-			Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: namespace, Name: name}, Name: "r", FailurePolicy: rule.Fail, Phase: usher.Validate,
+			Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: namespace, Name: name}, Name: "r", FailurePolicy: usher.Fail, Phase: usher.Validate,
 			Steps: []rule.Step{{Program: taker{}}},
 		}
 	}

@@ -38,19 +38,10 @@ type looker interface {
 	ReadPaths(r *usher.Request) *usher.Paths
 }
 
-// A FailurePolicy says how to handle a request when a rule fails.
-type FailurePolicy = rule.FailurePolicy
-
-// The failure policies.
-const (
-	Fail   = rule.Fail
-	Ignore = rule.Ignore
-)
-
 // Options tune an [Engine]. The zero value works.
 type Options struct {
 	// FailurePolicy is that of rules that have none; it is Fail unless set.
-	FailurePolicy FailurePolicy
+	FailurePolicy usher.FailurePolicy
 	// RuleTimeout limits the run time of the programs of one rule for one request, without the time
 	// to resolve facts, which the request's timeout limits. 0 means one second.
 	RuleTimeout time.Duration
@@ -87,7 +78,7 @@ type Engine struct {
 // needs a fact fails.
 func New(m Matcher, facts fact.Resolver, o Options) *Engine {
 	if o.FailurePolicy == "" {
-		o.FailurePolicy = Fail
+		o.FailurePolicy = usher.Fail
 	}
 	if o.RuleTimeout <= 0 {
 		o.RuleTimeout = time.Second

@@ -242,7 +242,7 @@ func TestAContextThatIsCancelledLeavesNoDecision(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := newEngine(phase, engine.Options{FailurePolicy: engine.Ignore}, nil, one("a", pass()), one("slow", wait), one("c", pass()))
+				e := newEngine(phase, engine.Options{FailurePolicy: usher.Ignore}, nil, one("a", pass()), one("slow", wait), one("c", pass()))
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*time.Millisecond, cancel)
 				d, err := e.Decide(ctx, request(phase, usher.Create))

@@ -336,7 +336,7 @@ func (d *evaluation) factsOf(r *rule.Rule) *fact.Known {
 
 // ignores reports whether the request goes on when a rule has failed.
 func (d *evaluation) ignores(r *rule.Rule) bool {
-	return cmp.Or(r.FailurePolicy, d.engine.options.FailurePolicy) == Ignore || d.discards()
+	return cmp.Or(r.FailurePolicy, d.engine.options.FailurePolicy) == usher.Ignore || d.discards()
 }
 
 // discards reports whether changes come to nothing: an object about to go is not changed.

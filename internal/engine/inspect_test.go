@@ -23,7 +23,7 @@ import (
 func inspecting(judge rule.Program) program {
 	return func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 		return rule.Outcome{Inspect: &rule.Inspection{
-			Name: "shop", Namespace: in.Object, Creation: rule.PodCreation(usher.Validate), FailurePolicy: rule.Fail, Program: judge,
+			Name: "shop", Namespace: in.Object, Creation: rule.PodCreation(usher.Validate), FailurePolicy: usher.Fail, Program: judge,
 			Objects: &fact.Object{APIVersion: "v1", Kind: "Pod", Namespace: "shop", All: true, Sample: &fact.Sample{Most: 9, Paths: &usher.Paths{}}},
 			Tell: func(_ context.Context, of *rule.Inspected) []string {
 				if of.Err != nil {

@@ -55,7 +55,7 @@ func TestMemo(t *testing.T) {
 			[]string{"1 of 4 fields"},
 		},
 	} {
-		e := newEngine(row.phase, engine.Options{FailurePolicy: engine.Ignore}, nil, row.rules...)
+		e := newEngine(row.phase, engine.Options{FailurePolicy: usher.Ignore}, nil, row.rules...)
 		if diff := cmp.Diff(row.want, decide(t, e, request(row.phase, usher.Create)).Warnings); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", row.reason, diff)
 		}

@@ -76,7 +76,7 @@ func TestMutate(t *testing.T) {
 		},
 		{
 			reason:   "an ignored failure drops all that its rule did, and the run goes on",
-			options:  engine.Options{FailurePolicy: engine.Ignore},
+			options:  engine.Options{FailurePolicy: usher.Ignore},
 			rules:    []rule.Rule{one("a", warn("from a"), label("x", "1"), badAdd), one("b", label("y", "1"))},
 			want:     usher.Decision{Verdict: usher.Allow, Patch: usher.Patch{noLabels, add("/metadata/labels/y", "1")}, Audit: map[string]string{"changed-by": "P b spec.rules[0]", "failed-by": "P a spec.rules[0]"}},
 			findings: []string{`a failed ignored fake: add operation does not apply: doc is missing path: "/metadata/labels/a/b": missing value`, "b changed"},

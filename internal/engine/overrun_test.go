@@ -53,7 +53,7 @@ const (
 // policies.
 func TestProgramsThatNeverEnd(t *testing.T) {
 	t.Parallel()
-	ignored := func(r rule.Rule) rule.Rule { r.FailurePolicy = rule.Ignore; return r }
+	ignored := func(r rule.Rule) rule.Rule { r.FailurePolicy = usher.Ignore; return r }
 	for _, tt := range []struct {
 		reason    string
 		phase     usher.Phase
@@ -235,7 +235,7 @@ func TestARequestThatIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
-		e := newEngine(usher.Validate, engine.Options{FailurePolicy: engine.Ignore, Overruns: overrun.New(overrun.Options{})}, nil, one("a", stuck(t)))
+		e := newEngine(usher.Validate, engine.Options{FailurePolicy: usher.Ignore, Overruns: overrun.New(overrun.Options{})}, nil, one("a", stuck(t)))
 		if d, err := e.Decide(ctx, request(usher.Validate, usher.Create)); !errors.Is(err, context.Canceled) {
 			t.Errorf("decided %+v, %v", d, err)
 		}
@@ -366,7 +366,7 @@ func TestExemptionsThatNeverEnd(t *testing.T) {
 			return rule.Exempting{Exemption: x}
 		}
 		a, b := one("a", deny("no")), one("b", deny("nor"))
-		a.FailurePolicy, a.Exemptions = rule.Ignore, []rule.Exempting{exempt("x", stuck(t))}
+		a.FailurePolicy, a.Exemptions = usher.Ignore, []rule.Exempting{exempt("x", stuck(t))}
 		b.Exemptions = []rule.Exempting{exempt("y", pass())}
 		d := decide(t, newEngine(usher.Validate, guarded(), nil, a, b), request(usher.Validate, usher.Create))
 		equalFindings(t, []string{"a rejected no", "b exempted nor"}, d.Findings)

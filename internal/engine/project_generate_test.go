@@ -197,7 +197,7 @@ func (g *podGenerator) rules() (mutating, validating []rule.Rule) {
 		r := changing(one(fmt.Sprint("m", i), g.change()))
 		r.Pass = g.IntN(2)
 		if g.maybe(3) {
-			r.FailurePolicy = rule.Ignore
+			r.FailurePolicy = usher.Ignore
 		}
 		mutating = append(mutating, r)
 	}
@@ -208,7 +208,7 @@ func (g *podGenerator) rules() (mutating, validating []rule.Rule) {
 			r.Steps[0].Program = picky{p, reads, reads}
 		}
 		if g.maybe(5) {
-			r.FailurePolicy = rule.Ignore
+			r.FailurePolicy = usher.Ignore
 		}
 		r.Independent = g.maybe(2)
 		validating = append(validating, r)

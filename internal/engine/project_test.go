@@ -218,7 +218,7 @@ func TestMutationsAreTriedOnPods(t *testing.T) {
 	on := usher.PatchOp{Op: "replace", Path: "/spec/hostNetwork", Value: true}
 	warning := changing(one("warn", warn("not for users")))
 	ignored := changing(one("broken", patch(off), fail(errBroken)))
-	ignored.FailurePolicy = rule.Ignore
+	ignored.FailurePolicy = usher.Ignore
 	forOthers := changing(one("fix", patch(off)))
 	forOthers.Match.Selectors[0].Namespace = "other"
 	for _, test := range []struct {

@@ -119,7 +119,7 @@ func TestPatchesReachWhatNobodyWanted(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			rules := append(test.rules, see)
-			got := decide(t, newEngine(usher.Mutate, engine.Options{FailurePolicy: engine.Ignore}, nil, rules...), rawRequest(usher.Mutate))
+			got := decide(t, newEngine(usher.Mutate, engine.Options{FailurePolicy: usher.Ignore}, nil, rules...), rawRequest(usher.Mutate))
 			if diff := cmp.Diff(test.want, got.Patch); diff != "" {
 				t.Errorf("patch: -want +got:\n%s", diff)
 			}
@@ -168,7 +168,7 @@ func TestUnchanged(t *testing.T) {
 	}
 	change := func(n int64) program { return patch(add("/spec/n", n)) }
 	broken := selective("broken", []string{"spec"}, change(3))
-	broken.FailurePolicy = rule.Ignore
+	broken.FailurePolicy = usher.Ignore
 	broken.Steps = append(broken.Steps, rule.Step{Name: "fake", Program: fail(errBroken)})
 	steps := selective("steps", []string{"spec"}, told("first "))
 	steps.Steps = append(steps.Steps, rule.Step{Name: "fake", Program: change(1)}, rule.Step{Name: "fake", Program: told("last ")})

@@ -73,7 +73,7 @@ func TestValidate(t *testing.T) {
 		},
 		{
 			reason:   "after an ignored failure even its own policy goes on",
-			options:  engine.Options{FailurePolicy: engine.Ignore},
+			options:  engine.Options{FailurePolicy: usher.Ignore},
 			rules:    []rule.Rule{at(first, one("a", fail(errBroken))), at(second, one("a", pass())), one("b", pass())},
 			want:     usher.Decision{Verdict: usher.Allow, Audit: map[string]string{"failed-by": "P a spec.rules[0]"}},
 			findings: []string{"a failed ignored fake: broken", "a passed", "b passed"},

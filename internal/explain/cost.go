@@ -29,7 +29,7 @@ const rounds = 20
 func measure(ctx context.Context, r *rule.Rule, request *usher.Request, facts fact.Resolver) *Cost {
 	overruns := overrun.New(overrun.Options{Idle: 1})
 	defer overruns.Close()
-	alone := engine.New(index.New([]rule.Rule{*r}), facts, engine.Options{FailurePolicy: engine.Fail, Overruns: overruns})
+	alone := engine.New(index.New([]rule.Rule{*r}), facts, engine.Options{FailurePolicy: usher.Fail, Overruns: overruns})
 	if _, err := alone.Decide(ctx, request); err != nil {
 		return nil
 	}

@@ -259,7 +259,7 @@ func (x *explaining) projected(ctx context.Context) *subject {
 		return x.pod
 	}
 	x.pod = &subject{}
-	all := engine.New(index.New(x.rules), x.options.Facts, engine.Options{FailurePolicy: engine.Fail})
+	all := engine.New(index.New(x.rules), x.options.Facts, engine.Options{FailurePolicy: usher.Fail})
 	request, workload, _, err := all.Project(ctx, x.request)
 	if err != nil || request == nil {
 		return x.pod

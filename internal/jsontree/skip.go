@@ -66,6 +66,10 @@ type SkipIndex struct {
 	interrupt func() error
 }
 
+// NewObject makes a *usher.Object of a JSON object that Prescan has read, and that is not validated again.
+// Package usher sets it.
+var NewObject func(data []byte, skipIndex SkipIndex) any
+
 // Weight is how many bytes of memory the value takes at most once it is decoded, 0 if the
 // survey had no [Watch].
 func (o *SkipIndex) Weight() int { return o.weight }

@@ -49,9 +49,7 @@ type AccessSuite struct {
 	Policies []json.RawMessage `json:"policies"`
 	// ProtectedUsers replace the built-in ones.
 	ProtectedUsers []json.RawMessage `json:"protectedUsers,omitempty"`
-	// Immune is a deprecated name of ProtectedUsers.
-	Immune []json.RawMessage `json:"immune,omitempty"`
-	Cases  []AccessCase      `json:"cases"`
+	Cases          []AccessCase      `json:"cases"`
 
 	file  string
 	stage *accessStage

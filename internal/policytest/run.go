@@ -132,7 +132,7 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 	}
 	s.facts = fact.Route(object.FromTrees(c.cluster()), facthttp.New(facthttp.Options{AllowLocal: true}), fact.Access(access))
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
-		FailurePolicy: engine.Fail,
+		FailurePolicy: usher.Fail,
 		RuleTimeout:   caseTimeout,
 		Now:           c.clock(),
 	})

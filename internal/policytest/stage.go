@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
@@ -37,7 +36,7 @@ func newAccessStage(s *AccessSuite) (*accessStage, error) {
 		st.broken = append(st.broken, p.String())
 	}
 	st.rules = compile.Access(compiled)
-	if s.ProtectedUsers != nil || s.Immune != nil {
+	if s.ProtectedUsers != nil {
 		protected, err := s.protectedUsers()
 		if err != nil {
 			return nil, err
@@ -81,9 +80,8 @@ func (st *accessStage) answer(ctx context.Context, c *AccessCase) (engine.Explan
 }
 
 func (s *AccessSuite) protectedUsers() ([]authz.Subject, error) {
-	users := slices.Concat(s.ProtectedUsers, s.Immune)
-	written := make([]usherv1alpha1.Subject, len(users))
-	for i, raw := range users {
+	written := make([]usherv1alpha1.Subject, len(s.ProtectedUsers))
+	for i, raw := range s.ProtectedUsers {
 		if err := decodeStrict(raw, &written[i]); err != nil {
 			return nil, fmt.Errorf("protectedUsers[%d]: %w", i, err)
 		}

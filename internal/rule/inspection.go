@@ -21,7 +21,7 @@ type Inspection struct {
 	// Program denies the objects that are told of; it skips those that do not count.
 	Program Program
 	// FailurePolicy says what an object counts as if the program fails: with Fail, as denied.
-	FailurePolicy FailurePolicy
+	FailurePolicy usher.FailurePolicy
 	// Tell returns the warnings.
 	Tell func(ctx context.Context, of *Inspected) []string
 }

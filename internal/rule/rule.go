@@ -30,7 +30,7 @@ type Rule struct {
 	Inspects bool
 	// FailurePolicy says how to handle a request when the rule fails; empty leaves that to the
 	// engine.
-	FailurePolicy FailurePolicy
+	FailurePolicy usher.FailurePolicy
 	// Independent rules run although another rule of their policy has denied the request. Of
 	// their denials users are told the first, as API servers do with admission policies.
 	Independent bool
@@ -47,16 +47,6 @@ type Rule struct {
 	// rejects, the changes of the others are dropped.
 	Steps []Step
 }
-
-// A FailurePolicy says how to handle a request when a rule fails.
-type FailurePolicy string
-
-const (
-	// Fail denies the request with code 500.
-	Fail FailurePolicy = "Fail"
-	// Ignore goes on as if the rule had not been there.
-	Ignore FailurePolicy = "Ignore"
-)
 
 // A Step is one program of a rule, with its name in findings and logs: template, cue, origin,
 // plaintext.

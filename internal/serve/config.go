@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/clients"
-	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/paths"
@@ -70,7 +70,7 @@ type Config struct {
 	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
 	TLSMinVersion uint16
 
-	FailurePolicy engine.FailurePolicy
+	FailurePolicy usher.FailurePolicy
 	RuleTimeout   time.Duration
 	// RequestTimeout applies to requests without a timeout of their own.
 	RequestTimeout time.Duration

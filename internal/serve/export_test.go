@@ -19,7 +19,6 @@ import (
 	"github.com/usher-dev/usher/internal/audit"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
-	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/overrun"
@@ -167,7 +166,7 @@ func NewExisting(client rest.Interface, lists []*metav1.APIResourceList, enforce
 	a := newAuditing(Audit{}, client, newScopes(nil, log), nil, log)
 	a.scopes.lists.Store(&discovered{lists: lists, complete: true})
 	a.facts = fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, errors.New("there are no facts") })
-	a.engine.FailurePolicy = engine.Fail
+	a.usher.FailurePolicy = usher.Fail
 	a.enforced = func() []compile.Compiled { return enforced }
 	return a.existing
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/usher-dev/usher/internal/engine"
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/serve"
 )
 
@@ -138,11 +138,11 @@ func TestServeIgnoresFailingRulesIfAsked(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		reason  string
-		policy  engine.FailurePolicy
+		policy  usher.FailurePolicy
 		allowed bool
 	}{
 		{"denied unless asked otherwise", "", false},
-		{"ignored", engine.Ignore, true},
+		{"ignored", usher.Ignore, true},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

@@ -58,7 +58,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 	anywhere := *r
 	anywhere.Match = rule.Match{}
 	around := &world{}
-	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: engine.Fail, Overruns: t.options.Overruns})
+	decider := engine.New(index.New([]rule.Rule{anywhere}), around, engine.Options{FailurePolicy: usher.Fail, Overruns: t.options.Overruns})
 	var problems []rule.Problem
 	var runs []*run
 	for _, of := range kindsOf(r.Match.Selectors) {

@@ -196,7 +196,7 @@ func evaluate(t *testing.T, set *kind.Set, c compile.Compiled) (failed bool, mes
 	object["apiVersion"], object["kind"] = of.Of().ToAPIVersionAndKind()
 	r := c.Admission.Unbound()[0]
 	r.Match = rule.Match{}
-	e := engine.New(index.New([]rule.Rule{r}), nil, engine.Options{FailurePolicy: engine.Fail})
+	e := engine.New(index.New([]rule.Rule{r}), nil, engine.Options{FailurePolicy: usher.Fail})
 	decision, err := e.Decide(t.Context(), &usher.Request{
 		Phase: usher.Validate, Operation: usher.Update, Kind: of.Of(), Name: "x", Namespace: "x",
 		Object: usher.TreeObject(object), OldObject: usher.TreeObject(object),

@@ -22,8 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/door/transport"
-	"github.com/usher-dev/usher/internal/live"
-	"github.com/usher-dev/usher/internal/trial/isolated"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/sandbox"
 	"github.com/usher-dev/usher/source/dir"
 )
@@ -36,7 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	isolated.Main()
+	live.Main()
 	// The tests wait for most of their time. The flag on the command line still counts.
 	_ = flag.Set("test.parallel", "6")
 	os.Exit(m.Run())
@@ -128,7 +127,7 @@ func current(t *testing.T) *live.Live {
 		cancel()
 		running.Wait()
 	})
-	eventually(t, "policies in force", func() bool { return l.Status().Rules > 0 })
+	eventually(t, "policies in force", func() bool { return len(l.Policies()) > 0 })
 	return l
 }
 

@@ -53,7 +53,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		Policy:        p.Ref(),
 		Name:          "binding " + b.name,
 		Phase:         usher.Validate,
-		FailurePolicy: rule.Fail,
+		FailurePolicy: usher.Fail,
 		Independent:   true,
 		Match:         rule.Match{Resources: []rule.ResourceMatch{p.match.Resources}},
 		Steps:         []rule.Step{{Name: "cel", Program: newProgram(both)}},
@@ -69,7 +69,7 @@ func bind(p *Policy, b *Binding) rule.Rule {
 		r.Match.Resources = append(r.Match.Resources, *own)
 	}
 	if p.ignore {
-		r.FailurePolicy = rule.Ignore
+		r.FailurePolicy = usher.Ignore
 	}
 	return r
 }

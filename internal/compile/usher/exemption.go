@@ -177,7 +177,7 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 
 func (c *exempting) apply(p rule.Program) {
 	c.to.Applies = append(c.to.Applies, rule.Rule{
-		Policy: c.to.Ref, Name: "spec", FailurePolicy: rule.Fail, Facts: c.facts, Steps: []rule.Step{{Program: p}},
+		Policy: c.to.Ref, Name: "spec", FailurePolicy: usher.Fail, Facts: c.facts, Steps: []rule.Step{{Program: p}},
 	})
 }
 

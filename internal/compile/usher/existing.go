@@ -140,7 +140,7 @@ func (o *Object) Existing() schema.GroupVersionKind {
 func (o *Object) existingRule() rule.Rule {
 	i := newInspector(o)
 	r := o.rule(existingRule, usher.Validate, i)
-	r.FailurePolicy, r.Inspects = rule.Ignore, true
+	r.FailurePolicy, r.Inspects = usher.Ignore, true
 	r.Match.Resources = []rule.ResourceMatch{{Rules: []rule.ResourceRule{{
 		Operations: []usher.Operation{usher.Update}, Groups: []string{""}, Versions: []string{"v1"}, Resources: []string{"namespaces"},
 		Scope: rule.Cluster,

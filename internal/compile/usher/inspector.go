@@ -82,9 +82,9 @@ func (i *inspector) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 		name = own
 	}
 	reads, _ := newValidator(i.Object).ReadPaths()
-	policy := rule.Fail
+	policy := usher.Fail
 	if i.ignore {
-		policy = rule.Ignore
+		policy = usher.Ignore
 	}
 	return rule.Outcome{Inspect: &rule.Inspection{
 		Namespace: namespace, Name: name, Creation: i.existing.creation(), FailurePolicy: policy,

@@ -307,12 +307,12 @@ func (o *Object) Rules() []rule.Rule {
 
 func (o *Object) rule(name string, phase usher.Phase, program rule.Program) rule.Rule {
 	r := rule.Rule{
-		Policy: o.ref, Name: name, Phase: phase, FailurePolicy: rule.Fail, Facts: o.facts,
+		Policy: o.ref, Name: name, Phase: phase, FailurePolicy: usher.Fail, Facts: o.facts,
 		Match: rule.Match{Namespace: o.ref.Namespace, Excluded: o.kinds, Resources: []rule.ResourceMatch{o.match.Resources}},
 		Steps: []rule.Step{{Name: "cel", Program: program}},
 	}
 	if o.ignore {
-		r.FailurePolicy = rule.Ignore
+		r.FailurePolicy = usher.Ignore
 	}
 	if len(o.bindings) == 1 && o.bindings[0].match != nil {
 		if own := o.bindings[0].match.Own(); own != nil {

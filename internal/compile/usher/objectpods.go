@@ -67,7 +67,7 @@ func (o *Object) podRule() rule.Rule {
 	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
 	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
 	if r.Pod.Warns {
-		r.FailurePolicy = rule.Ignore
+		r.FailurePolicy = usher.Ignore
 	}
 	return r
 }

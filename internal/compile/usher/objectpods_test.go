@@ -84,7 +84,7 @@ func TestPodTemplates(t *testing.T) {
 		if (found != nil) != test.wants {
 			t.Errorf("%s: the rule is %v", test.reason, found)
 		}
-		if found != nil && (found.Name != "spec.podTemplates" || (found.FailurePolicy == rule.Ignore) != test.ignores) {
+		if found != nil && (found.Name != "spec.podTemplates" || (found.FailurePolicy == usher.Ignore) != test.ignores) {
 			t.Errorf("%s: the rule is %v, and its failure policy is %s", test.reason, found, found.FailurePolicy)
 		}
 		for _, r := range compiled.Unbound() {

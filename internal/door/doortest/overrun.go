@@ -30,11 +30,11 @@ func neverEnds(t *testing.T, open func(t *testing.T, d usher.Decider) Door) {
 	for _, phase := range phases() {
 		for _, row := range []struct {
 			reason  string
-			policy  rule.FailurePolicy
+			policy  usher.FailurePolicy
 			verdict usher.Verdict
 		}{
-			{"it fails", rule.Fail, usher.Deny},
-			{"its failure is ignored", rule.Ignore, usher.Allow},
+			{"it fails", usher.Fail, usher.Deny},
+			{"its failure is ignored", usher.Ignore, usher.Allow},
 		} {
 			end := make(chan struct{})
 			t.Cleanup(func() { close(end) })

@@ -120,7 +120,7 @@ func newChecker(rules []rule.Rule, o Options) *checker {
 		return nil, errNoFacts
 	})
 	decide := func(some []rule.Rule) usher.Decider {
-		return engine.New(index.New(some), facts, engine.Options{FailurePolicy: engine.Fail})
+		return engine.New(index.New(some), facts, engine.Options{FailurePolicy: usher.Fail})
 	}
 	c.decider = engine.NewEntries(rules, c.coverage.Entries(), decide(rules), decide)
 	c.upstream = o.Upstream && isForeign(rules[0].Policy.Kind)

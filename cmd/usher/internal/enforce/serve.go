@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
@@ -134,7 +134,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.2 or 1.3")
 	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
 	flags.StringVar(&c.Protection.KillSwitchFile, "authorization-kill-switch", "", "kill switch: while this file exists, authorization policies deny no request")
-	flags.StringVar(&f.failurePolicy, "failure-policy", string(engine.Fail), "how to handle a request when a rule fails: Fail denies it, Ignore skips the rule")
+	flags.StringVar(&f.failurePolicy, "failure-policy", string(usher.Fail), "how to handle a request when a rule fails: Fail denies it, Ignore skips the rule")
 	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "timeout of one rule for one request")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "timeout of requests that do not specify one")
 	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "maximum size of a review, in bytes; larger ones are rejected")
@@ -157,7 +157,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.Offer(cmd, "log-format", "text", "json")
 	cli.Offer(cmd, "log-level", "debug", "info", "warn", "error")
 	cli.Offer(cmd, "tls-min-version", "1.2", "1.3")
-	cli.Offer(cmd, "failure-policy", string(engine.Fail), string(engine.Ignore))
+	cli.Offer(cmd, "failure-policy", string(usher.Fail), string(usher.Ignore))
 	cli.Offer(cmd, "webhook-failure-policy", string(admissionv1.Fail), string(admissionv1.Ignore))
 }
 
@@ -216,8 +216,8 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	default:
 		return fmt.Errorf("--tls-min-version %s: use 1.2 or 1.3", f.tlsMinVersion)
 	}
-	switch c.FailurePolicy = engine.FailurePolicy(f.failurePolicy); c.FailurePolicy {
-	case engine.Fail, engine.Ignore:
+	switch c.FailurePolicy = usher.FailurePolicy(f.failurePolicy); c.FailurePolicy {
+	case usher.Fail, usher.Ignore:
 	default:
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
 	}

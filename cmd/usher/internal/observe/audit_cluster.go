@@ -100,7 +100,7 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 	if err != nil {
 		return nil, err
 	}
-	sc := newScan(set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: engine.Fail}})
+	sc := newScan(set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: usher.Fail}})
 	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
 	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
 		return nil, err
@@ -286,5 +286,5 @@ func (sc *scan) cannotRead(kind result.Kind, err error) {
 }
 
 func (f *auditFlags) judging(resolver fact.Resolver) judge.Options {
-	return judge.Options{Facts: resolver, Engine: engine.Options{FailurePolicy: engine.Fail}, HTTP: f.http}
+	return judge.Options{Facts: resolver, Engine: engine.Options{FailurePolicy: usher.Fail}, HTTP: f.http}
 }

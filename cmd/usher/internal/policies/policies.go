@@ -145,7 +145,7 @@ func invalid(cmd *cobra.Command, s cli.Streams, errs []rule.Problem) error {
 // Decider returns a decider for the policies, which also decides writes of policies.
 func (p Set) Decider(facts fact.Resolver) usher.Decider {
 	by := func(rules []rule.Rule) usher.Decider {
-		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: engine.Fail, RuleTimeout: p.compiler.ruleTimeout()})
+		return engine.New(index.New(rules), facts, engine.Options{FailurePolicy: usher.Fail, RuleTimeout: p.compiler.ruleTimeout()})
 	}
 	return engine.NewEntries(p.Rules, rule.Cover(p.Rules).Entries(), guard.Wrap(by(p.Rules), guard.Options{Compile: p.compiler.Options, KeepSpecs: true}), by)
 }

@@ -256,7 +256,7 @@ func (f *simulateFlags) readCluster(cmd *cobra.Command, s cli.Streams, set polic
 	}
 	if len(f.usher) > 0 {
 		var err error
-		if trees, err = simulate.WithUsher(trees, set.Rules); err != nil {
+		if trees, err = withUsher(trees, set.Rules); err != nil {
 			return nil, err
 		}
 	}

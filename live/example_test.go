@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/live"
 	"github.com/usher-dev/usher/source/dir"
 )
 
@@ -35,7 +35,7 @@ func ExampleNew() {
 	if err := decider.WaitLoaded(ctx); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println("policies:", decider.Status().Policies)
+	fmt.Println("policies:", len(decider.Policies()), "problems:", len(decider.Problems()))
 
 	decision, err := decider.Decide(ctx, &usher.Request{
 		Phase: usher.Validate, Operation: usher.Create, Namespace: "shop", Name: "cart",
@@ -45,7 +45,7 @@ func ExampleNew() {
 	cancel()
 	fmt.Println(<-ended)
 	// Output:
-	// policies: map[ClusterValidatePolicy:1]
+	// policies: 1 problems: 0
 	// deny label team is required <nil>
 	// <nil>
 }

@@ -1,0 +1,97 @@
+// Package live decides by policies that follow their sources: for programs that enforce policies without
+// a webhook, at a door such as [github.com/usher-dev/usher/door/transport].
+//
+//	policies := live.New(live.Options{})
+//	go func() { _ = policies.Run(ctx, dir.New(folder)) }()
+//	err := policies.WaitLoaded(ctx)
+//
+// If a policy does not compile, its last good version stays in force. If a file cannot be read, its last
+// policies stay in force. [Live.Policies], [Live.Problems] and the log report what is wrong.
+package live
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
+	"github.com/usher-dev/usher/internal/lang/cue"
+	"github.com/usher-dev/usher/internal/lang/worker"
+	current "github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/trial/isolated"
+	"github.com/usher-dev/usher/source"
+)
+
+// ErrNotLoaded is the error of Decide before every source has handed over its policies.
+var ErrNotLoaded error = current.ErrNotLoaded
+
+// Main lets policies be compiled, and CUE be evaluated, in worker processes, which are this program
+// started again. Call it first in main, and in TestMain: in a worker process it does not return. Without
+// it policies are compiled in this process, and CUE that needs its evaluator is a problem of its policy.
+func Main() { isolated.Main() }
+
+// Options configure a [Live]. The zero value works, without facts and without a log.
+type Options struct {
+	// Facts gets what rules read in addition to a request, such as namespaces; if it is nil, rules that
+	// need facts fail.
+	Facts fact.Resolver
+	// FailurePolicy is that of rules whose policies have none; it is Fail unless set.
+	FailurePolicy usher.FailurePolicy
+	// RuleTimeout limits the run time of the programs of one rule for one request; 0 means one second.
+	RuleTimeout time.Duration
+	// InProcess uses no worker processes, also if the program calls [Main]. It is for policies that all
+	// come from those who run the program: the time and memory of compiling them, and of evaluating CUE,
+	// are not limited.
+	InProcess bool
+	// Log gets one record for each update that changes something, and one for each problem that
+	// appears or disappears.
+	Log *slog.Logger
+	// OnUpdate, if set, is called after each update that changes something, when it is already in
+	// force; calls do not overlap.
+	OnUpdate func()
+}
+
+// A Live is an [usher.Decider] whose policies follow their sources. It is safe for concurrent use. Use
+// [New].
+type Live struct{ current *current.Live }
+
+// New returns a Live without policies; Run loads them.
+func New(o Options) *Live {
+	c := compile.Options{Checker: isolated.New(worker.Shared(), isolated.Options{})}
+	if o.InProcess {
+		c = compile.Options{CUE: cue.InProcess(cue.Limits{})}
+	}
+	options := current.Options{
+		Facts: o.Facts, Compile: c, Log: o.Log,
+		Engine: engine.Options{FailurePolicy: o.FailurePolicy, RuleTimeout: o.RuleTimeout},
+	}
+	if o.OnUpdate != nil {
+		options.OnUpdate = func(current.Status) { o.OnUpdate() }
+	}
+	return &Live{current.New(options)}
+}
+
+// Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
+// enforced before each has handed over its policies once. If two sources have a policy of the same
+// kind, namespace and name, that of the earlier argument is used. Call Run once.
+func (l *Live) Run(ctx context.Context, sources ...source.Source) error {
+	return l.current.Run(ctx, sources...)
+}
+
+// WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
+// ends before, WaitLoaded returns its error; if ctx is done, an error that wraps [ErrNotLoaded].
+func (l *Live) WaitLoaded(ctx context.Context) error { return l.current.WaitLoaded(ctx) }
+
+// Decide decides by the policies that are in force when it is called, even if they change meanwhile.
+// Its error is [ErrNotLoaded] until every source has handed over its policies.
+func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	return l.current.Decide(ctx, r)
+}
+
+// Covers reports whether an API server would send a request to a webhook that is registered for the
+// policies in force. Doors that see every request ask it first, so that all doors decide the same. As
+// long as no policies have been loaded, almost all requests are covered.
+func (l *Live) Covers(r *usher.Request) bool { return l.current.Covers(r) }

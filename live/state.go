@@ -1,0 +1,92 @@
+package live
+
+import (
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A Policy is the state of one policy.
+type Policy struct {
+	Ref usher.PolicyRef
+	// Compiled reports whether the newest version compiles, and Enforced whether a version is in
+	// force: the newest if Compiled, else the last good one.
+	Compiled, Enforced bool
+	// Pending reports that the newest version is not compiled yet. Unless an older one is in force,
+	// the policy fails until then.
+	Pending bool
+	// Problems are those of the newest version.
+	Problems []Problem
+}
+
+// A Problem is something that is wrong with a policy, or with a file of policies.
+type Problem struct {
+	// Policy is empty for a file that cannot be read.
+	Policy usher.PolicyRef
+	// Severity is error or warning; a policy with an error is not in force.
+	Severity string
+	// Field is the path of the field, such as spec.validateRules[0].
+	Field string
+	// What is wrong, and what to Do about it: a sentence each, without full stop.
+	What, Do string
+	// File and Line tell where, if the policy came from a file. Line counts from 1.
+	File string
+	Line int
+}
+
+// Policies returns the state of each policy.
+func (l *Live) Policies() []Policy {
+	states := l.current.Policies()
+	policies := make([]Policy, len(states))
+	for i := range states {
+		s := &states[i]
+		policies[i] = Policy{Ref: s.Policy, Compiled: s.Compiled, Enforced: s.Enforced, Pending: s.Pending, Problems: problems(s.Problems)}
+	}
+	return policies
+}
+
+// Problems returns the problems of all policies and files, sorted.
+func (l *Live) Problems() []Problem { return problems(l.current.Status().Problems) }
+
+func problems(all []rule.Problem) []Problem {
+	var problems []Problem
+	for _, p := range all {
+		problems = append(problems, Problem{
+			Policy: p.Policy, Severity: string(p.Severity), Field: p.Field, What: p.Text(), Do: p.Do, File: p.File, Line: p.Line,
+		})
+	}
+	return problems
+}
+
+// Grants are what authorization policies allow a user.
+type Grants struct {
+	Allowed []Grant
+	// Incomplete reports that the user may be allowed more, or denied some of this: rules with
+	// conditions, selectors or patterns, and denials, are not listed.
+	Incomplete bool
+}
+
+// A Grant is one permission.
+type Grant struct {
+	// Verbs are verbs of resources, or HTTP methods if there are Paths.
+	Verbs []string
+	// Groups and Resources are those of a rule for resources; it is for all objects if Names is empty.
+	Groups, Resources, Names []string
+	// Paths are URL paths; a "*" at the end matches any rest.
+	Paths []string
+}
+
+// Grants returns what the authorization policies in force allow a user in a namespace, in the order of
+// evaluation; the empty namespace means cluster-scoped resources. Its error is [ErrNotLoaded] until
+// every source has handed over its policies.
+func (l *Live) Grants(user usher.User, namespace string) (Grants, error) {
+	access := l.current.Access()
+	if access == nil {
+		return Grants{}, ErrNotLoaded
+	}
+	listed := access.Grants(user, namespace)
+	grants := Grants{Incomplete: listed.Incomplete}
+	for _, g := range listed.Allowed {
+		grants.Allowed = append(grants.Allowed, Grant(g))
+	}
+	return grants, nil
+}

@@ -1,0 +1,20 @@
+// Package policytest runs the test cases of policies as Go tests. docs/test-format.md describes cases:
+//
+//	func TestPolicies(t *testing.T) { policytest.Run(t, "testdata/cases") }
+//
+// Cases of policies with CUE need processes that evaluate it: call [github.com/usher-dev/usher/live.Main]
+// in TestMain.
+package policytest
+
+import (
+	"testing"
+
+	"github.com/usher-dev/usher/internal/policytest"
+)
+
+// Run loads the cases in files and folders, of every format, and runs each as a parallel subtest of t.
+// A path that cannot be read, or that has no cases, fails t.
+func Run(t *testing.T, paths ...string) {
+	t.Helper()
+	policytest.Run(t, paths...)
+}
