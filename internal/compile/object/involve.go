@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ type misconfigured struct {
 }
 
 // Skips implements [rule.Skipper] for the programs of the policy.
-func (o *Object) Skips(in *rule.Input) (string, error) {
+func (o *Policy) Skips(in *rule.Input) (string, error) {
 	var to involvement
 	err := o.involve(in, &to)
 	return to.skipped, err
@@ -103,7 +103,7 @@ func (o *Object) Skips(in *rule.Input) (string, error) {
 
 // involve finds out what the policy is evaluated with. The error is [*fact.Missing], or that of a
 // fact that selectors need.
-func (o *Object) involve(in *rule.Input, to *involvement) error {
+func (o *Policy) involve(in *rule.Input, to *involvement) error {
 	if to.skipped = o.uninvolved(in.Request); to.skipped != "" {
 		return nil
 	}
@@ -170,7 +170,7 @@ const (
 )
 
 // uninvolved returns why the policy is not for requests of a user.
-func (o *Object) uninvolved(r *usher.Request) string {
+func (o *Policy) uninvolved(r *usher.Request) string {
 	switch {
 	case r.Operation == usher.Delete && (r.User.Name == namespaceController || r.User.Name == garbageCollector):
 		return "deletions by the namespace controller and the garbage collector are not denied"
@@ -190,7 +190,7 @@ func (b *binding) skips(in *rule.Input) (string, error) {
 	return b.match.Mismatch(in)
 }
 
-func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
+func (o *Policy) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) {
 	if b.params == nil {
 		return b.values, nil
 	}
@@ -198,7 +198,7 @@ func (o *Object) paramsOf(b *binding, in *rule.Input) ([]map[string]any, error) 
 }
 
 // reading is what a program of the policy reads.
-func (o *Object) reading(p *admission.Program) spec.Reading {
+func (o *Policy) reading(p *admission.Program) spec.Reading {
 	matches, digests := []*spec.Match{&o.match}, make([]rule.Digest, len(o.bindings))
 	for i := range o.bindings {
 		digests[i] = o.bindings[i].digest
@@ -209,7 +209,7 @@ func (o *Object) reading(p *admission.Program) spec.Reading {
 
 // dependsOn returns on what the outcome of a program of the policy depends for requests with an
 // operation.
-func (o *Object) dependsOn(operation usher.Operation, p *admission.Program) rule.Dependencies {
+func (o *Policy) dependsOn(operation usher.Operation, p *admission.Program) rule.Dependencies {
 	all := p.DependsOn(operation) | o.match.DependsOn()
 	if len(o.subjects) > 0 {
 		all |= rule.OnUser
@@ -228,7 +228,7 @@ func (o *Object) dependsOn(operation usher.Operation, p *admission.Program) rule
 }
 
 // String says what the rule does.
-func (o *Object) String() string {
+func (o *Policy) String() string {
 	names := make([]string, 0, len(o.bindings))
 	for i := range o.bindings {
 		b := &o.bindings[i]

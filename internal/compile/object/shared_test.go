@@ -1,4 +1,4 @@
-package usher_test
+package object_test
 
 import (
 	"context"
@@ -17,8 +17,9 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/compile/exemption"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/rule"
@@ -67,7 +68,7 @@ bindings:
 // rulesOf compiles a policy, of a namespace if that is named.
 func rulesOf(t *testing.T, namespace, name, spec string) []rule.Rule {
 	t.Helper()
-	var compiled *compileusher.Object
+	var compiled *object.Policy
 	var problems []rule.Problem
 	if namespace != "" {
 		p := &v1alpha1.ObjectPolicy{}
@@ -75,14 +76,14 @@ func rulesOf(t *testing.T, namespace, name, spec string) []rule.Rule {
 		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
-		compiled, problems = compileusher.ObjectPolicy(t.Context(), p, kcloudlabs.Compiler{})
+		compiled, problems = object.Namespaced(t.Context(), p, kcloudlabs.Compiler{})
 	} else {
 		p := &v1alpha1.ClusterObjectPolicy{}
 		p.Name = name
 		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
-		compiled, problems = compileusher.ClusterObjectPolicy(t.Context(), p, kcloudlabs.Compiler{})
+		compiled, problems = object.Cluster(t.Context(), p, kcloudlabs.Compiler{})
 	}
 	if len(rule.Errors(problems)) > 0 {
 		t.Fatalf("%v in %s", problems, spec)
@@ -238,7 +239,7 @@ owner: o
 		t.Fatal(err)
 	}
 	x.Spec.ExpiresAt = metav1.NewTime(time.Now().Add(time.Hour))
-	exemption, problems := compileusher.ClusterPolicyExemption(t.Context(), x)
+	exemption, problems := exemption.Cluster(t.Context(), x)
 	if exemption == nil {
 		t.Fatal(problems)
 	}

@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"context"
@@ -20,13 +20,13 @@ const maxTold = 16 << 10
 // An inspector asks for the objects of a namespace to be inspected when bindings come into force for
 // them.
 type inspector struct {
-	*Object
+	*Policy
 
 	object, old *usher.Paths
 }
 
-func newInspector(o *Object) *inspector {
-	i := &inspector{Object: o}
+func newInspector(o *Policy) *inspector {
+	i := &inspector{Policy: o}
 	i.object, i.old = &usher.Paths{}, &usher.Paths{}
 	if o.existing.changes != nil {
 		i.object, i.old = o.existing.changes.ReadPaths()
@@ -81,14 +81,14 @@ func (i *inspector) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 	if own, _ := metadata["name"].(string); own != "" {
 		name = own
 	}
-	reads, _ := newValidator(i.Object).ReadPaths()
+	reads, _ := newValidator(i.Policy).ReadPaths()
 	policy := rule.Fail
 	if i.ignore {
 		policy = rule.Ignore
 	}
 	return rule.Outcome{Inspect: &rule.Inspection{
 		Namespace: namespace, Name: name, Creation: i.existing.creation(), FailurePolicy: policy,
-		Objects: i.existing.objects(name, maxExisting, reads), Program: &existingValidator{i.Object, all},
+		Objects: i.existing.objects(name, maxExisting, reads), Program: &existingValidator{i.Policy, all},
 		Tell: func(ctx context.Context, of *rule.Inspected) []string { return i.tell(ctx, name, all[0].params, of) },
 	}}, nil
 }
@@ -131,7 +131,7 @@ func (i *inspector) selects(b *binding, namespace map[string]any) bool {
 // An existingValidator is the validations of a policy, for objects that exist. Who has created these is
 // not known, so that subjects do not count.
 type existingValidator struct {
-	*Object
+	*Policy
 
 	by []coming
 }

@@ -1,10 +1,15 @@
-package usher_test
+package exemption_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/internal/compile"
 )
 
 // exempting is the spec of an exemption without mistakes, with fields in place of others.
@@ -78,7 +83,16 @@ func TestExemptionMistakes(t *testing.T) {
 			if test.kind == namespaced {
 				metadata = ", namespace: shop"
 			}
-			c := compiled(t, strings.TrimSpace(test.kind), metadata, test.spec)
+			text := fmt.Sprintf("apiVersion: usher.dev/v1alpha1\nkind: %s\nmetadata: {name: p%s}\nspec: %s", test.kind, metadata, test.spec)
+			raw, err := yaml.YAMLToJSON([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy, err := api.Decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := compile.Policy(policy)
 			if inForce := c.Exemption != nil; inForce != test.inForce {
 				t.Errorf("in force is %t, want %t; problems are %v", inForce, test.inForce, c.Problems)
 			}

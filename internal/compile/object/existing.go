@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"fmt"
@@ -35,12 +35,13 @@ type existing struct {
 	header, message int
 }
 
-// compileExisting compiles spec.existingObjects, and returns the texts that the program of the
+// existing compiles spec.existingObjects, and returns the texts that the program of the
 // validations has for it.
-func (o *Object) compileExisting(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec, written *v1alpha1.ExistingObjects) []admission.Text {
+func (c *compilation) existing(s *v1alpha1.ObjectPolicySpec, written *v1alpha1.ExistingObjects) []admission.Text {
 	if written == nil {
 		return nil
 	}
+	o := c.policy
 	x := &existing{kind: schema.FromAPIVersionAndKind(written.APIVersion, written.Kind), requirement: written.Requirement, header: -1, message: -1}
 	if x.requirement == "" {
 		x.requirement = o.ref.String()
@@ -64,7 +65,7 @@ func (o *Object) compileExisting(c *spec.Compilation, s *v1alpha1.ObjectPolicySp
 		})
 	}
 	if len(written.MatchConditions) > 0 {
-		x.changes = o.changes(c, written)
+		x.changes = c.changes(written)
 	}
 	o.existing = x
 	var texts []admission.Text
@@ -82,9 +83,9 @@ func (o *Object) compileExisting(c *spec.Compilation, s *v1alpha1.ObjectPolicySp
 
 // changes compiles the conditions. They are about namespaces, and so do without the variables of the
 // policy.
-func (o *Object) changes(c *spec.Compilation, written *v1alpha1.ExistingObjects) *admission.Program {
+func (c *compilation) changes(written *v1alpha1.ExistingObjects) *admission.Program {
 	own := &spec.Compilation{}
-	program, problems := admission.CompileWithin(&c.Budget, admission.Source{Params: o.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
+	program, problems := admission.CompileWithin(&c.Budget, admission.Source{Params: c.hasParams(), Conditions: own.Conditions(written.MatchConditions)})
 	for _, p := range slices.Concat(own.Problems, problems) {
 		p.Field = strings.Replace(p.Field, "spec.", existingRule+".", 1)
 		c.Problems = append(c.Problems, p)
@@ -121,7 +122,7 @@ func (x *existing) probe() fact.Ref {
 }
 
 // absentExisting returns the problem that existing objects cannot be read.
-func (o *Object) absentExisting(_ any, err error) (rule.Problem, bool) {
+func (o *Policy) absentExisting(_ any, err error) (rule.Problem, bool) {
 	return rule.Problem{
 		Severity: rule.Warning, Field: existingRule, What: fmt.Sprintf("existing objects cannot be read: %v", err),
 		Do: "see that they can be read: usher check --reads prints the rights",
@@ -129,7 +130,7 @@ func (o *Object) absentExisting(_ any, err error) (rule.Problem, bool) {
 }
 
 // Existing returns the kind of the existing objects that are validated; empty if none are.
-func (o *Object) Existing() schema.GroupVersionKind {
+func (o *Policy) Existing() schema.GroupVersionKind {
 	if o.existing == nil {
 		return schema.GroupVersionKind{}
 	}
@@ -137,7 +138,7 @@ func (o *Object) Existing() schema.GroupVersionKind {
 }
 
 // existingRule is the rule for changes of namespaces. It denies nothing, not even if it fails.
-func (o *Object) existingRule() rule.Rule {
+func (o *Policy) existingRule() rule.Rule {
 	i := newInspector(o)
 	r := o.rule(existingRule, usher.Validate, i)
 	r.FailurePolicy, r.Inspects = rule.Ignore, true

@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"fmt"
@@ -6,17 +6,16 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
 // noteExcluded warns of resources that the policy names and never acts on, since it is one of a
 // namespace. Wildcards that include them are for the others.
-func (o *Object) noteExcluded(c *spec.Compilation, m *admissionv1.MatchResources) {
+func (c *compilation) noteExcluded(m *admissionv1.MatchResources) {
 	for i := range m.ResourceRules {
 		r := &m.ResourceRules[i]
 		for j, resource := range r.Resources {
-			group, ok := o.excludedGroup(r.APIGroups, resource)
+			group, ok := c.excludedGroup(r.APIGroups, resource)
 			if !ok {
 				continue
 			}
@@ -30,12 +29,12 @@ func (o *Object) noteExcluded(c *spec.Compilation, m *admissionv1.MatchResources
 }
 
 // excludedGroup returns the group in which the policy does not act on a resource.
-func (o *Object) excludedGroup(groups []string, resource string) (string, bool) {
+func (c *compilation) excludedGroup(groups []string, resource string) (string, bool) {
 	for _, group := range groups {
 		if group == "*" {
 			group = ""
 		}
-		if o.kinds.HasResource(group, resource) {
+		if c.policy.kinds.HasResource(group, resource) {
 			return group, true
 		}
 	}

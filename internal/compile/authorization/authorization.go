@@ -1,8 +1,8 @@
-// Package usher compiles the authorization policies of usher.dev/v1alpha1.
+// Package authorization compiles the authorization policies of usher.dev/v1alpha1.
 //
 // A policy with an error has no rules: half a policy could allow, or refuse, more than its
 // author meant.
-package usher
+package authorization
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
 
-// ClusterAuthorizationPolicy compiles a policy for the whole cluster. Only one from a file
+// Cluster compiles a policy for the whole cluster. Only one from a file
 // can be in the tier safeguard. Problems have no Policy and no File.
-func ClusterAuthorizationPolicy(ctx context.Context, p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*authz.Rule, []rule.Problem) {
+func Cluster(ctx context.Context, p *v1alpha1.ClusterAuthorizationPolicy, fromFile bool) ([]*authz.Rule, []rule.Problem) {
 	c := compilation{budget: cel.Budget{Context: ctx}, policy: &authz.Policy{Ref: usher.PolicyRef{Kind: "ClusterAuthorizationPolicy", Name: p.Name}}}
 	c.policy.Tier = c.tier(p.Spec.Tier)
 	if c.policy.Tier == authz.Safeguard && p.UID != "" && !fromFile {
@@ -30,9 +30,9 @@ func ClusterAuthorizationPolicy(ctx context.Context, p *v1alpha1.ClusterAuthoriz
 	return c.result()
 }
 
-// AuthorizationPolicy compiles a policy for its own namespace; one without namespace has no
+// Namespaced compiles a policy for its own namespace; one without namespace has no
 // rules. Problems have no Policy and no File.
-func AuthorizationPolicy(ctx context.Context, p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
+func Namespaced(ctx context.Context, p *v1alpha1.AuthorizationPolicy) ([]*authz.Rule, []rule.Problem) {
 	c := compilation{
 		budget: cel.Budget{Context: ctx, Namespace: p.Namespace},
 		own:    p.Namespace,
@@ -108,7 +108,7 @@ func (c *compilation) spec(s *v1alpha1.AuthorizationPolicySpec) {
 	for i := range s.Rules {
 		c.rule(fmt.Sprintf("spec.rules[%d]", i), &s.Rules[i])
 	}
-	c.lint(s)
+	linter{c, s, p.Effect == authz.Allow}.lint()
 }
 
 func (c *compilation) effect(e v1alpha1.Effect) authz.Effect {

@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func (m *mutator) Explain(in *rule.Input) (rule.Reading, error) {
 	return m.explain(in, m.mutate, spec.Structures)
 }
 
-func (o *Object) explain(in *rule.Input, program *admission.Program, structures admission.Structures) (rule.Reading, error) {
+func (o *Policy) explain(in *rule.Input, program *admission.Program, structures admission.Structures) (rule.Reading, error) {
 	var reading rule.Reading
 	if o.uninvolved(in.Request) != "" {
 		return reading, nil

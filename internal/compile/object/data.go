@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"github.com/usher-dev/usher/fact"
@@ -7,11 +7,11 @@ import (
 )
 
 // Data returns the sources of data whose kinds are known.
-func (o *Object) Data() []typecheck.Data { return o.data.Types }
+func (o *Policy) Data() []typecheck.Data { return o.data.Types }
 
 // Needs calls f with each fact that the policy needs for all requests, and with what says whether
 // its value or error is a problem. The problem has no Policy and no File.
-func (o *Object) Needs(f func(ref fact.Ref, absent func(value any, err error) (rule.Problem, bool))) {
+func (o *Policy) Needs(f func(ref fact.Ref, absent func(value any, err error) (rule.Problem, bool))) {
 	for i := range o.bindings {
 		p := o.bindings[i].params
 		ref, ok := p.Ref(o.paramKind)

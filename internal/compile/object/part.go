@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"context"
@@ -9,26 +9,14 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
-	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/patch"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A composer compiles what validations and mutations have in other languages than CEL.
-type composer struct {
-	*spec.Compilation
-
-	object   *Object
-	compiler *kcloudlabs.Compiler
-	// reads are the objects that these read.
-	reads []fact.Read
-}
-
 // add adds the problems of a part of the policy, and returns its program.
-func (c *composer) add(field string, p kcloudlabs.Part) kcloudlabs.Part {
+func (c *compilation) add(field string, p kcloudlabs.Part) kcloudlabs.Part {
 	for _, problem := range p.Problems {
 		problem.Field = field + "." + problem.Field
 		c.Problems = append(c.Problems, problem)
@@ -38,7 +26,7 @@ func (c *composer) add(field string, p kcloudlabs.Part) kcloudlabs.Part {
 }
 
 // validation compiles a validation, whose expression may be a CUE program.
-func (c *composer) validation(ctx context.Context, at string, v *v1alpha1.Validation) admission.Validation {
+func (c *compilation) validation(ctx context.Context, at string, v *v1alpha1.Validation) admission.Validation {
 	written := admissionv1.Validation{Expression: v.Expression, Message: oneLine(v.Message), MessageExpression: v.MessageExpression}
 	if v.Reason != "" {
 		written.Reason = &v.Reason
@@ -51,12 +39,12 @@ func (c *composer) validation(ctx context.Context, at string, v *v1alpha1.Valida
 	}
 	written.Expression = v.Cue
 	compiled := c.Validation(at, written)
-	compiled.Expression, compiled.Program = "", c.add(at, c.compiler.Validation(ctx, c.object.ref, v.Cue)).Program
+	compiled.Expression, compiled.Program = "", c.add(at, c.compiler.Validation(ctx, c.policy.ref, v.Cue)).Program
 	return compiled
 }
 
 // mutation compiles a mutation.
-func (c *composer) mutation(ctx context.Context, at string, m *v1alpha1.Mutation) admission.Mutation {
+func (c *compilation) mutation(ctx context.Context, at string, m *v1alpha1.Mutation) admission.Mutation {
 	compiled := admission.Mutation{Type: admission.PatchType(m.PatchType), Program: failing{"the mutation does not compile"}}
 	other := m.ApplyConfiguration != nil || m.JSONPatch != nil
 	switch m.PatchType {
@@ -79,7 +67,7 @@ func (c *composer) mutation(ctx context.Context, at string, m *v1alpha1.Mutation
 			c.Fail(at+".template", "missing: the mutation changes nothing", "write a template, as in an OverridePolicy")
 			break
 		}
-		compiled.Program = c.add(at, c.compiler.Template(ctx, c.object.ref, m.Template)).Program
+		compiled.Program = c.add(at, c.compiler.Template(ctx, c.policy.ref, m.Template)).Program
 	case v1alpha1.PatchTypeApplyConfiguration, v1alpha1.PatchTypeJSONPatch:
 		c.alone(at, m.PatchType, m.MergePatch != nil || m.Template != nil)
 		return c.Mutation(at, &admissionv1.Mutation{
@@ -92,7 +80,7 @@ func (c *composer) mutation(ctx context.Context, at string, m *v1alpha1.Mutation
 }
 
 // alone refuses fields of other patch types.
-func (c *composer) alone(at string, of v1alpha1.PatchType, others bool) {
+func (c *compilation) alone(at string, of v1alpha1.PatchType, others bool) {
 	if others {
 		c.Fail(at, fmt.Sprintf("a mutation with the patchType %s has the field of another patchType, too", of), "remove it")
 	}

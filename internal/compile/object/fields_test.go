@@ -1,4 +1,4 @@
-package usher_test
+package object_test
 
 import (
 	"fmt"

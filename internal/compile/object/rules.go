@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ import (
 
 // A validator is the validations of a policy.
 type validator struct {
-	*Object
+	*Policy
 	spec.Reading
 }
 
-func newValidator(o *Object) *validator { return &validator{o, o.reading(o.validate)} }
+func newValidator(o *Policy) *validator { return &validator{o, o.reading(o.validate)} }
 
 // DependsOn implements [rule.Dependent].
 func (v *validator) DependsOn(operation usher.Operation) rule.Dependencies {
@@ -36,7 +36,7 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 		return rule.Outcome{Skipped: to.skipped}, nil
 	}
 	expressions := spec.Input(in)
-	said := saying{policy: v.Object, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: expressions}}
+	said := saying{policy: v.Policy, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: expressions}}
 	said.misconfigured(to.misconfigured)
 	for i := range to.count {
 		e := to.at(i)
@@ -52,7 +52,7 @@ func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, erro
 
 // A saying gathers what a policy says with all its params.
 type saying struct {
-	policy *Object
+	policy *Policy
 	// workload is nil unless the object is the pod that it would make.
 	workload *rule.Workload
 	// exempt are validations that are left out.
@@ -166,11 +166,11 @@ func (s *saying) outcome() rule.Outcome {
 
 // A mutator is the mutations of a policy.
 type mutator struct {
-	*Object
+	*Policy
 	spec.Reading
 }
 
-func newMutator(o *Object) *mutator { return &mutator{o, o.reading(o.mutate)} }
+func newMutator(o *Policy) *mutator { return &mutator{o, o.reading(o.mutate)} }
 
 // DependsOn implements [rule.Dependent].
 func (m *mutator) DependsOn(operation usher.Operation) rule.Dependencies {

@@ -1,9 +1,10 @@
-package usher
+// Package exemption compiles the exemptions of usher.dev/v1alpha1. Whether one is for a request, the engine
+// judges.
+package exemption
 
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,24 +12,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/compile/authorization"
 	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// ClusterPolicyExemption compiles an exemption for the whole cluster; nil if it has errors. Problems
+// Cluster compiles an exemption for the whole cluster; nil if it has errors. Problems
 // have no Policy and no File.
-func ClusterPolicyExemption(ctx context.Context, x *v1alpha1.ClusterPolicyExemption) (*rule.Exemption, []rule.Problem) {
-	c := newExempting(ctx, usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: x.Name})
+func Cluster(ctx context.Context, x *v1alpha1.ClusterPolicyExemption) (*rule.Exemption, []rule.Problem) {
+	c := newCompilation(ctx, usher.PolicyRef{Kind: "ClusterPolicyExemption", Name: x.Name})
 	return c.compile(&x.ObjectMeta, &x.Spec)
 }
 
-// PolicyExemption compiles an exemption for its own namespace; nil if it has errors, or no
+// Namespaced compiles an exemption for its own namespace; nil if it has errors, or no
 // namespace. Problems have no Policy and no File.
-func PolicyExemption(ctx context.Context, x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Problem) {
-	c := newExempting(ctx, usher.PolicyRef{Kind: "PolicyExemption", Namespace: x.Namespace, Name: x.Name})
+func Namespaced(ctx context.Context, x *v1alpha1.PolicyExemption) (*rule.Exemption, []rule.Problem) {
+	c := newCompilation(ctx, usher.PolicyRef{Kind: "PolicyExemption", Namespace: x.Namespace, Name: x.Name})
 	// What its author may not read, its conditions do not read either.
 	c.facts = &fact.Bounds{Namespace: x.Namespace}
 	compiled, problems := c.compile(&x.ObjectMeta, &x.Spec)
@@ -38,19 +41,19 @@ func PolicyExemption(ctx context.Context, x *v1alpha1.PolicyExemption) (*rule.Ex
 	return compiled, problems
 }
 
-// An exempting collects what one exemption compiles to.
-type exempting struct {
+// A compilation collects what one exemption compiles to.
+type compilation struct {
 	spec.Compilation
 
 	to    *rule.Exemption
 	facts *fact.Bounds
 }
 
-func newExempting(ctx context.Context, ref usher.PolicyRef) *exempting {
-	return &exempting{Compilation: spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: ref.Namespace}}, to: &rule.Exemption{Ref: ref}}
+func newCompilation(ctx context.Context, ref usher.PolicyRef) *compilation {
+	return &compilation{Compilation: spec.Compilation{Budget: cel.Budget{Context: ctx, Namespace: ref.Namespace}}, to: &rule.Exemption{Ref: ref}}
 }
 
-func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSpec) (*rule.Exemption, []rule.Problem) {
+func (c *compilation) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSpec) (*rule.Exemption, []rule.Problem) {
 	if len(s.PolicyRefs) == 0 {
 		c.Fail("spec.policyRefs", "missing: the exemption is from no policy", "name a policy")
 	}
@@ -78,17 +81,17 @@ func (c *exempting) compile(of *metav1.ObjectMeta, s *v1alpha1.PolicyExemptionSp
 	return c.to, c.Problems
 }
 
-func (c *exempting) note(severity rule.Severity, field, what, do string) {
+func (c *compilation) note(severity rule.Severity, field, what, do string) {
 	c.Problems = append(c.Problems, rule.Problem{Severity: severity, Field: field, What: what, Do: do})
 }
 
-func (c *exempting) text(field, written, do string) {
+func (c *compilation) text(field, written, do string) {
 	if strings.TrimSpace(written) == "" {
 		c.Fail(field, "missing", do)
 	}
 }
 
-func (c *exempting) action(a v1alpha1.ExemptionAction) {
+func (c *compilation) action(a v1alpha1.ExemptionAction) {
 	switch a {
 	case "":
 		c.to.Action = rule.ExemptSkip
@@ -99,28 +102,18 @@ func (c *exempting) action(a v1alpha1.ExemptionAction) {
 	}
 }
 
-// exemptKinds returns the kinds of policies from which requests can be exempt, and reports for one of
-// them whether its policies only mutate.
-func exemptKinds() map[string]bool {
-	return map[string]bool{
-		"ClusterObjectPolicy": false, "ObjectPolicy": false, "ClusterValidatePolicy": false, "ValidatingAdmissionPolicy": false,
-		"ClusterOverridePolicy": true, "OverridePolicy": true, "MutatingAdmissionPolicy": true,
-	}
-}
-
-func (c *exempting) policy(field string, ref *v1alpha1.PolicyRef, images bool) {
-	kinds := exemptKinds()
-	mutates, known := kinds[ref.Kind]
+func (c *compilation) policy(field string, ref *v1alpha1.PolicyRef, images bool) {
+	kind, _ := api.KindCalled(ref.Kind)
 	switch {
 	case ref.Kind == "":
 		c.Fail(field+".kind", "missing", "name the kind of the policy")
-	case !known:
-		c.Fail(field+".kind", fmt.Sprintf("nothing is exempt from a %s", ref.Kind), "use "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	case !kind.Exemptible:
+		c.Fail(field+".kind", fmt.Sprintf("nothing is exempt from a %s", ref.Kind), "use "+strings.Join(api.ExemptibleKinds(), ", "))
 	case c.to.Ref.Kind == "PolicyExemption" && ref.Kind != "ClusterObjectPolicy" && ref.Kind != "ObjectPolicy":
 		c.Fail(field+".kind", "a namespace exempts nothing from a "+ref.Kind, "name a ClusterObjectPolicy or an ObjectPolicy, or ask who administers the cluster for a ClusterPolicyExemption")
-	case mutates && len(ref.Validations) > 0:
+	case kind.OnlyMutates && len(ref.Validations) > 0:
 		c.note(rule.Mistake, field+".validations", fmt.Sprintf("policies of the kind %s have no validations", ref.Kind), "remove the field: the exemption then is from the whole policy")
-	case mutates && images:
+	case kind.OnlyMutates && images:
 		c.note(rule.Mistake, "spec.images", fmt.Sprintf("policies of the kind %s cannot be applied to some containers only: requests are not exempt from them", ref.Kind),
 			"remove spec.images, or write another exemption for "+field)
 	}
@@ -133,7 +126,7 @@ func (c *exempting) policy(field string, ref *v1alpha1.PolicyRef, images bool) {
 	c.to.Policies = append(c.to.Policies, rule.ExemptPolicy{Kind: ref.Kind, Name: name, Validations: ref.Validations})
 }
 
-func (c *exempting) pattern(field, text string) rule.Pattern {
+func (c *compilation) pattern(field, text string) rule.Pattern {
 	switch {
 	case text == "":
 		c.Fail(field, "missing", "write a name, or * for all")
@@ -144,7 +137,7 @@ func (c *exempting) pattern(field, text string) rule.Pattern {
 }
 
 // image warns of a pattern that is for images of other registries than it seems to be.
-func (c *exempting) image(field, text string) {
+func (c *compilation) image(field, text string) {
 	c.to.Images = append(c.to.Images, c.pattern(field, text))
 	registry, rest, star := strings.Cut(text, "*")
 	switch {
@@ -156,10 +149,10 @@ func (c *exempting) image(field, text string) {
 	}
 }
 
-func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
+func (c *compilation) applies(s *v1alpha1.PolicyExemptionSpec) {
 	a := &applies{}
 	var problems []rule.Problem
-	a.subjects, problems = Subjects("spec.subjects", s.Subjects)
+	a.subjects, problems = authorization.Subjects("spec.subjects", s.Subjects)
 	c.Problems = append(c.Problems, problems...)
 	if s.MatchConstraints != nil {
 		a.match = c.Match("spec.matchConstraints", s.MatchConstraints)
@@ -175,14 +168,14 @@ func (c *exempting) applies(s *v1alpha1.PolicyExemptionSpec) {
 	}
 }
 
-func (c *exempting) apply(p rule.Program) {
+func (c *compilation) apply(p rule.Program) {
 	c.to.Applies = append(c.to.Applies, rule.Rule{
 		Policy: c.to.Ref, Name: "spec", FailurePolicy: rule.Fail, Facts: c.facts, Steps: []rule.Step{{Program: p}},
 	})
 }
 
 // scope refuses an exemption of a namespace that is for no objects in namespaces.
-func (c *exempting) scope(m *admissionv1.MatchResources) {
+func (c *compilation) scope(m *admissionv1.MatchResources) {
 	cluster := func(r admissionv1.NamedRuleWithOperations) bool {
 		return r.Scope != nil && *r.Scope == admissionv1.ClusterScope
 	}

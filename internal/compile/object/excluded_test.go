@@ -1,4 +1,4 @@
-package usher_test
+package object_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -52,7 +52,7 @@ func TestObjectPoliciesOnExcludedKinds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, problems := compileusher.ObjectPolicy(t.Context(), p, kcloudlabs.Compiler{Limits: limits})
+			_, problems := object.Namespaced(t.Context(), p, kcloudlabs.Compiler{Limits: limits})
 			var got, want []string
 			for _, problem := range problems {
 				got = append(got, problem.String())

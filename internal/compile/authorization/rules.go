@@ -1,4 +1,4 @@
-package usher
+package authorization
 
 import (
 	"fmt"

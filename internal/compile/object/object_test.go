@@ -1,4 +1,4 @@
-package usher_test
+package object_test
 
 import (
 	"fmt"
@@ -11,20 +11,20 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 )
 
 // objectPolicy compiles the spec of a policy for the cluster.
-func objectPolicy(tb testing.TB, spec string) *compileusher.Object {
+func objectPolicy(tb testing.TB, spec string) *object.Policy {
 	tb.Helper()
 	p := &v1alpha1.ClusterObjectPolicy{}
 	p.Name = "p"
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		tb.Fatal(err)
 	}
-	o, problems := compileusher.ClusterObjectPolicy(tb.Context(), p, kcloudlabs.Compiler{})
+	o, problems := object.Cluster(tb.Context(), p, kcloudlabs.Compiler{})
 	if len(problems) > 0 {
 		tb.Fatal(problems)
 	}

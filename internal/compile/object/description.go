@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"cmp"

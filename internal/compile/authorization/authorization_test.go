@@ -1,4 +1,4 @@
-package usher_test
+package authorization_test
 
 import (
 	"fmt"

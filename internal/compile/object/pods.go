@@ -1,4 +1,4 @@
-package usher
+package object
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -14,10 +13,11 @@ import (
 const podsRule = "spec.podTemplates"
 
 // podTemplates compiles spec.podTemplates. The default is Warn if only pods are selected.
-func (o *Object) podTemplates(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTemplates {
+func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTemplates {
+	resources := &c.policy.match.Resources
 	switch s.PodTemplates {
 	case "":
-		if len(s.Validations) > 0 && onlyPods(&o.match.Resources) && createsPods(&o.match.Resources) {
+		if len(s.Validations) > 0 && onlyPods(resources) && createsPods(resources) {
 			return v1alpha1.PodTemplatesWarn
 		}
 		return v1alpha1.PodTemplatesOff
@@ -28,7 +28,7 @@ func (o *Object) podTemplates(c *spec.Compilation, s *v1alpha1.ObjectPolicySpec)
 		c.Fail("spec.podTemplates", fmt.Sprintf("%q is not a value of podTemplates", s.PodTemplates), "use Deny, Warn or Off")
 		return v1alpha1.PodTemplatesOff
 	}
-	if !createsPods(&o.match.Resources) {
+	if !createsPods(resources) {
 		c.Fail(
 			"spec.podTemplates", "the policy is not for pods that are created, so it does not judge the pods of workloads",
 			"add pods with the operation CREATE to spec.matchConstraints.resourceRules, or remove podTemplates",
@@ -62,7 +62,7 @@ func onlyPods(m *rule.ResourceMatch) bool {
 }
 
 // podRule is the rule for the pods of workloads. With Warn it denies nothing, not even if it fails.
-func (o *Object) podRule() rule.Rule {
+func (o *Policy) podRule() rule.Rule {
 	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
 	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
 	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
@@ -84,7 +84,7 @@ func (v podValidator) String() string {
 }
 
 // onPods returns the actions for a validation that the pod of a workload fails.
-func (o *Object) onPods(a actions) actions {
+func (o *Policy) onPods(a actions) actions {
 	if a&deny != 0 && o.pods == v1alpha1.PodTemplatesWarn {
 		return a&^deny | warn
 	}
