@@ -29,6 +29,9 @@ type Kind struct {
 	NeedsProof bool
 	// Exempts says that policies of the kind exempt requests from other policies.
 	Exempts bool
+	// Exemptible says that requests can be exempt from policies of the kind, and OnlyMutates that these have
+	// no validations.
+	Exemptible, OnlyMutates bool
 	// Recent says that ClusterRoles and CRDs of the release before do not have the kind: a server
 	// that may not read it enforces the other kinds.
 	Recent bool
@@ -48,56 +51,49 @@ func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 }
 
 // kinds are all kinds, sorted by name. This package variable is a constant table of the API.
-var kinds = []Kind{
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies"},
+var kinds = slices.Concat([]Kind{
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies", Exemptible: true, OnlyMutates: true},
 		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies"},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies", Exemptible: true},
 		func(p *v1alpha1.ClusterValidatePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Exemptible: true, OnlyMutates: true, Namespaced: true, NeedsProof: true},
 		func(p *v1alpha1.OverridePolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Recent: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Exemptible: true, Recent: true},
 		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", Recent: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.ClusterPolicyExemption) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Recent: true, Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Exemptible: true, Recent: true, Namespaced: true, NeedsProof: true},
 		func(p *usherv1alpha1.ObjectPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Recent: true, Namespaced: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.PolicyExemption) any { return &p.Spec }),
-	foreign("v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
-	foreign("v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
-	foreign("v1alpha1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", specOfMutating),
-	foreign("v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
-	foreign("v1beta1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
-	foreign("v1alpha1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", specOfMutatingBinding),
-	foreign("v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
-	foreign("v1beta1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
-	foreign("v1alpha1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", specOfPolicy),
-	foreign("v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
-	foreign("v1beta1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
-	foreign("v1alpha1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", specOfBinding),
-}
+}, foreign("MutatingAdmissionPolicy", Kind{Resource: "mutatingadmissionpolicies", Exemptible: true, OnlyMutates: true},
+	func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
+), foreign("MutatingAdmissionPolicyBinding", Kind{Resource: "mutatingadmissionpolicybindings"},
+	func(p *admissionv1.MutatingAdmissionPolicyBinding) any { return &p.Spec },
+), foreign("ValidatingAdmissionPolicy", Kind{Resource: "validatingadmissionpolicies", Exemptible: true},
+	func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
+), foreign("ValidatingAdmissionPolicyBinding", Kind{Resource: "validatingadmissionpolicybindings"},
+	func(p *admissionv1.ValidatingAdmissionPolicyBinding) any { return &p.Spec },
+))
 
-// foreign is the row of a kind of admissionregistration.k8s.io, whose versions all have the same
-// fields.
+// foreign returns the rows of a kind of admissionregistration.k8s.io, whose versions all have the same
+// fields: the newest first.
 func foreign[T any, P interface {
 	*T
 	Object
-}](version, kind, resource string, spec func(P) any) Kind {
-	gvk := schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: kind}
-	return row(Kind{GroupVersionKind: gvk, Resource: resource, Foreign: true}, spec)
+}](name string, k Kind, spec func(P) any) []Kind {
+	var rows []Kind
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		k.GroupVersionKind = schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: name}
+		k.Foreign = true
+		rows = append(rows, row(k, spec))
+	}
+	return rows
 }
-
-func specOfMutating(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec }
-
-func specOfMutatingBinding(p *admissionv1.MutatingAdmissionPolicyBinding) any { return &p.Spec }
-
-func specOfPolicy(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec }
-
-func specOfBinding(p *admissionv1.ValidatingAdmissionPolicyBinding) any { return &p.Spec }
 
 // row completes a kind whose policies are of the Go type T; spec returns a pointer to the spec.
 func row[T any, P interface {
@@ -116,6 +112,18 @@ func Kinds() []Kind {
 	return slices.SortedFunc(slices.Values(own), func(a, b Kind) int {
 		return cmp.Compare(a.String(), b.String())
 	})
+}
+
+// ExemptibleKinds returns the names of the kinds from whose policies requests can be exempt, sorted.
+func ExemptibleKinds() []string {
+	var names []string
+	for i := range kinds {
+		if kinds[i].Exemptible {
+			names = append(names, kinds[i].Kind)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // ForeignKinds returns the kinds that are not Usher's own, sorted by name, each in all its versions,

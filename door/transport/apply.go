@@ -75,14 +75,14 @@ func asReply(err error) (*http.Response, error) {
 }
 
 // try asks the server for the result of a patch. The error is a reply if the server rejects it.
-func (x *exchange) try(to *url.URL, mediaType string, intent map[string]any) (map[string]any, error) {
+func (s *server) try(to *url.URL, mediaType string, intent map[string]any) (map[string]any, error) {
 	body, err := encode(intent)
 	if err != nil {
 		return nil, err
 	}
 	query := to.Query()
 	query.Set("dryRun", metav1.DryRunAll)
-	code, answer, err := x.call(http.MethodPatch, to.Path, query, http.Header{"Content-Type": {mediaType}}, body)
+	code, answer, err := s.call(http.MethodPatch, to.Path, query, http.Header{"Content-Type": {mediaType}}, body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (x *exchange) try(to *url.URL, mediaType string, intent map[string]any) (ma
 		if err := json.Unmarshal(answer, status); err != nil || status.Code == 0 {
 			return nil, errors.New("try the patch out: " + problem(code, answer))
 		}
-		response, err := x.respond(status)
+		response, err := s.respond(status)
 		if err != nil {
 			return nil, err
 		}

@@ -29,11 +29,11 @@ const (
 )
 
 // mediaType is the media type of the body; without one it is JSON, as for API servers.
-func (x *exchange) mediaType() (string, error) {
-	if encoding := x.request.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+func (a *asked) mediaType() (string, error) {
+	if encoding := a.request.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return "", fmt.Errorf("decode body: Content-Encoding is %q, which is not known", encoding)
 	}
-	header := x.request.Header.Get("Content-Type")
+	header := a.request.Header.Get("Content-Type")
 	if header == "" {
 		return mediaJSON, nil
 	}
@@ -45,35 +45,35 @@ func (x *exchange) mediaType() (string, error) {
 }
 
 // decode returns the object in the body of the request.
-func (x *exchange) decode() (*usher.Object, error) {
-	media, err := x.mediaType()
+func (a *asked) decode() (*usher.Object, error) {
+	media, err := a.mediaType()
 	if err != nil {
 		return nil, err
 	}
 	switch media {
 	case mediaJSON:
-		return usher.RawObject(x.body), nil
+		return usher.RawObject(a.body), nil
 	case mediaYAML, mediaApplyYAML:
-		text, err := yaml.YAMLToJSON(x.body)
+		text, err := yaml.YAMLToJSON(a.body)
 		if err != nil {
 			return nil, fmt.Errorf("decode body: %w", err)
 		}
 		return usher.RawObject(text), nil
 	case mediaCBOR, mediaApplyCBOR:
 		tree := map[string]any{}
-		if err := direct.Unmarshal(x.body, &tree); err != nil {
+		if err := direct.Unmarshal(a.body, &tree); err != nil {
 			return nil, fmt.Errorf("decode body: %w", err)
 		}
 		return usher.TreeObject(tree), nil
 	case mediaProtobuf:
-		return x.decodeProtobuf()
+		return a.decodeProtobuf()
 	}
 	return nil, fmt.Errorf("decode body: Content-Type %s is not known", media)
 }
 
 // tree is the object in the body of the request, decoded.
-func (x *exchange) tree() (map[string]any, error) {
-	object, err := x.decode()
+func (a *asked) tree() (map[string]any, error) {
+	object, err := a.decode()
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (x *exchange) tree() (map[string]any, error) {
 }
 
 // decodeProtobuf decodes a body that only its Go type can decode.
-func (x *exchange) decodeProtobuf() (*usher.Object, error) {
-	object, kind, err := x.codecs.UniversalDeserializer().Decode(x.body, nil, nil)
+func (a *asked) decodeProtobuf() (*usher.Object, error) {
+	object, kind, err := a.codecs.UniversalDeserializer().Decode(a.body, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode body: %w: add the type to Options.Scheme, or set ContentType of the client to %s", err, mediaJSON)
 	}

@@ -73,11 +73,11 @@ func (x *exchange) connect() (*http.Response, error) {
 }
 
 // reconnect is the URL of a CONNECT with the options in tree.
-func (x *exchange) reconnect(c connection, tree map[string]any) *url.URL {
-	to := *x.request.URL
+func (a *asked) reconnect(c connection, tree map[string]any) *url.URL {
+	to := *a.request.URL
 	if c.fields == nil {
 		rest, _ := tree["path"].(string)
-		at := to.Path[:len(to.Path)-len(x.target.rest)]
+		at := to.Path[:len(to.Path)-len(a.target.rest)]
 		for len(rest) > 0 && rest[0] == '/' && at[len(at)-1] == '/' {
 			rest = rest[1:]
 		}

@@ -125,26 +125,26 @@ func (x *exchange) applyPatch(media string, kind schema.GroupVersionKind, object
 }
 
 // left passes on a patch that does not apply: the client gets the server's error.
-func (x *exchange) left(reason error) error {
-	response, err := x.pass()
+func (s *server) left(reason error) error {
+	response, err := s.pass()
 	if err != nil {
 		return err
 	}
 	if isOK(response.StatusCode) {
 		// A conflict: the server's result differs from what was decided.
-		x.options.Log.WarnContext(x.request.Context(), "patch did not apply here, and did in the server", "path", x.request.URL.Path, "error", reason)
+		s.options.Log.WarnContext(s.request.Context(), "patch did not apply here, and did in the server", "path", s.request.URL.Path, "error", reason)
 	}
 	return reply{response}
 }
 
 // conditional reports whether the patch itself names the version of the object.
-func (x *exchange) conditional(media string) bool {
+func (a *asked) conditional(media string) bool {
 	if media != mediaJSONPatch {
-		tree, err := usher.RawObject(x.body).Tree()
+		tree, err := usher.RawObject(a.body).Tree()
 		return err == nil && text(tree, "resourceVersion") != ""
 	}
 	var operations []struct{ Op, Path string }
-	if err := json.Unmarshal(x.body, &operations); err != nil {
+	if err := json.Unmarshal(a.body, &operations); err != nil {
 		return false
 	}
 	for _, o := range operations {
@@ -159,26 +159,26 @@ func (x *exchange) conditional(media string) bool {
 }
 
 // sendPatch sends the client's own patch, conditional on the object's version.
-func (x *exchange) sendPatch(media, version string, theirs bool) (*http.Response, error) {
+func (s *server) sendPatch(media, version string, theirs bool) (*http.Response, error) {
 	if theirs || version == "" {
-		return x.pass()
+		return s.pass()
 	}
 	if media == mediaJSONPatch {
 		var operations []json.RawMessage
-		if err := json.Unmarshal(x.body, &operations); err != nil {
+		if err := json.Unmarshal(s.body, &operations); err != nil {
 			return nil, fmt.Errorf("decode body: %w", err)
 		}
 		condition, err := encode(usher.PatchOp{Op: "add", Path: "/metadata/resourceVersion", Value: version})
 		if err != nil {
 			return nil, err
 		}
-		return x.sendObject(media, append(slices.Clip(operations), condition))
+		return s.sendObject(media, append(slices.Clip(operations), condition))
 	}
-	tree, err := usher.RawObject(x.body).Tree()
+	tree, err := usher.RawObject(s.body).Tree()
 	if err != nil {
 		return nil, err
 	}
-	return x.sendObject(media, with(tree, "resourceVersion", version))
+	return s.sendObject(media, with(tree, "resourceVersion", version))
 }
 
 // merge is the merge patch (RFC 7386) from one object to another, without the fields that API

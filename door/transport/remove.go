@@ -66,15 +66,15 @@ func (x *exchange) removal(old map[string]any, options *metav1.DeleteOptions) (b
 }
 
 // deleteOptions are those in the body, or without one those in the URL.
-func (x *exchange) deleteOptions() (*metav1.DeleteOptions, error) {
+func (a *asked) deleteOptions() (*metav1.DeleteOptions, error) {
 	options := &metav1.DeleteOptions{}
-	if len(x.body) == 0 {
-		query := x.request.URL.Query()
+	if len(a.body) == 0 {
+		query := a.request.URL.Query()
 		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&query, options, nil); err != nil {
 			return nil, fmt.Errorf("decode options: %w", err)
 		}
 	} else {
-		object, err := x.decode()
+		object, err := a.decode()
 		if err != nil {
 			return nil, err
 		}
@@ -142,8 +142,8 @@ type list struct {
 	Items    []map[string]any
 }
 
-func (x *exchange) list(query url.Values) (*list, error) {
-	code, body, err := x.call(http.MethodGet, x.request.URL.Path, query, nil, nil)
+func (s *server) list(query url.Values) (*list, error) {
+	code, body, err := s.call(http.MethodGet, s.request.URL.Path, query, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/net"
 )
 
 // websocket is in the header of a request to open a websocket.
@@ -17,8 +16,8 @@ const websocket = "Sec-Websocket-Protocol"
 
 // respond is the response of an API server with this status. For a websocket it is an error:
 // client-go takes any response for success.
-func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
-	if x.request.Header[websocket] != nil {
+func (a *asked) respond(status *metav1.Status) (*http.Response, error) {
+	if a.request.Header[websocket] != nil {
 		return nil, &apierrors.StatusError{ErrStatus: *status}
 	}
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -33,15 +32,6 @@ func (x *exchange) respond(status *metav1.Status) (*http.Response, error) {
 		Header:        http.Header{"Content-Type": {mediaJSON}},
 		ContentLength: int64(len(body)),
 		Body:          io.NopCloser(bytes.NewReader(body)),
-		Request:       x.request,
+		Request:       a.request,
 	}, nil
-}
-
-// warn adds the warnings of the decisions to a response, as API servers do.
-func (x *exchange) warn(response *http.Response) {
-	for _, text := range x.warnings {
-		if header, err := net.NewWarningHeader(299, "-", text); err == nil {
-			response.Header.Add("Warning", header)
-		}
-	}
 }

@@ -18,22 +18,25 @@ import (
 // maxAnswer limits the size of a response, in bytes: a page of objects.
 const maxAnswer = 256 << 20
 
+// A server is the API server as a client reaches it.
+type server struct{ asked }
+
 // call makes a request in the client's name that is not decided.
-func (x *exchange) call(method, path string, query url.Values, header http.Header, body []byte) (int, []byte, error) {
-	to := *x.request.URL
+func (s *server) call(method, path string, query url.Values, header http.Header, body []byte) (int, []byte, error) {
+	to := *s.request.URL
 	to.Path, to.RawPath, to.RawQuery = path, "", query.Encode()
-	request, err := http.NewRequestWithContext(x.request.Context(), method, to.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(s.request.Context(), method, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	for key, values := range x.request.Header {
+	for key, values := range s.request.Header {
 		if key == "Authorization" || key == "User-Agent" || strings.HasPrefix(key, "Impersonate-") {
 			request.Header[key] = values
 		}
 	}
 	maps.Copy(request.Header, header)
 	request.Header.Set("Accept", mediaJSON)
-	response, err := x.direct.RoundTrip(request)
+	response, err := s.direct.RoundTrip(request)
 	if err != nil {
 		return 0, nil, &broken{err}
 	}
@@ -47,11 +50,11 @@ func (x *exchange) call(method, path string, query url.Values, header http.Heade
 
 // old returns the object that the request changes, nil if there is none: from a GET of the same URL
 // or, if the subresource has no GET or the client may not use it, from a GET of its resource.
-func (x *exchange) old() (map[string]any, error) {
-	at := x.request.URL.Path
-	code, text, err := x.call(http.MethodGet, at, nil, nil, nil)
-	if err == nil && !isOK(code) && x.target.subresource != "" {
-		code, text, err = x.call(http.MethodGet, at[:strings.LastIndex(strings.TrimSuffix(at, "/"), "/")], nil, nil, nil)
+func (s *server) old() (map[string]any, error) {
+	at := s.request.URL.Path
+	code, text, err := s.call(http.MethodGet, at, nil, nil, nil)
+	if err == nil && !isOK(code) && s.target.subresource != "" {
+		code, text, err = s.call(http.MethodGet, at[:strings.LastIndex(strings.TrimSuffix(at, "/"), "/")], nil, nil, nil)
 	}
 	switch {
 	case err != nil:
@@ -75,4 +78,50 @@ func problem(code int, text []byte) string {
 		return status.Message
 	}
 	return fmt.Sprintf("%d %s", code, http.StatusText(code))
+}
+
+// send sends the client's request to a URL, with this header and body.
+func (s *server) send(to *url.URL, header http.Header, body []byte) (*http.Response, error) {
+	request := s.request.Clone(s.request.Context())
+	at := *to
+	request.URL, request.Header = &at, header.Clone()
+	if s.target.verb != connect {
+		setBody(request, body)
+	}
+	response, err := s.next.RoundTrip(request)
+	if err != nil {
+		return nil, &broken{err}
+	}
+	return response, nil
+}
+
+// setBody sets a body that can be sent again.
+func setBody(request *http.Request, body []byte) {
+	request.ContentLength = int64(len(body))
+	if len(body) == 0 {
+		request.Body, request.GetBody = http.NoBody, nil
+		return
+	}
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	request.Body = io.NopCloser(bytes.NewReader(body))
+}
+
+// pass sends the client's request unchanged.
+func (s *server) pass() (*http.Response, error) {
+	return s.send(s.request.URL, s.request.Header, s.body)
+}
+
+// sendObject sends an object as JSON instead of the client's body.
+func (s *server) sendObject(mediaType string, tree any) (*http.Response, error) {
+	body, err := encode(tree)
+	if err != nil {
+		return nil, err
+	}
+	return s.send(s.request.URL, withType(s.request.Header, mediaType), body)
+}
+
+func withType(header http.Header, mediaType string) http.Header {
+	header = header.Clone()
+	header.Set("Content-Type", mediaType)
+	return header
 }

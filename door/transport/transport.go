@@ -123,7 +123,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.next.RoundTrip(request)
 	}
-	x := &exchange{transport: t, request: request, target: target}
+	x := &exchange{review{server: server{asked{transport: t, request: request, target: target}}}}
 	response, err := x.run()
 	if err != nil {
 		return nil, err

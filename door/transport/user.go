@@ -29,18 +29,18 @@ type knownUser struct {
 }
 
 // user is who makes the request.
-func (x *exchange) user() (usher.User, error) {
-	if x.options.User != nil {
-		return *x.options.User, nil
+func (s *server) user() (usher.User, error) {
+	if s.options.User != nil {
+		return *s.options.User, nil
 	}
-	key := identity(x.request.Header)
-	x.mu.Lock()
-	known, ok := x.users[key]
-	x.mu.Unlock()
+	key := identity(s.request.Header)
+	s.mu.Lock()
+	known, ok := s.users[key]
+	s.mu.Unlock()
 	if ok && time.Now().Before(known.until) {
 		return known.User, nil
 	}
-	code, text, err := x.call(http.MethodPost, x.prefix+"/apis/authentication.k8s.io/v1/selfsubjectreviews", nil,
+	code, text, err := s.call(http.MethodPost, s.prefix+"/apis/authentication.k8s.io/v1/selfsubjectreviews", nil,
 		http.Header{"Content-Type": {mediaJSON}}, []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
 	if err != nil {
 		return usher.User{}, err
@@ -57,12 +57,12 @@ func (x *exchange) user() (usher.User, error) {
 		}
 		user.Extra[key] = values
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.users) >= maxUsers {
-		clear(x.users)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.users) >= maxUsers {
+		clear(s.users)
 	}
-	x.users[key] = knownUser{user, time.Now().Add(userTTL)}
+	s.users[key] = knownUser{user, time.Now().Add(userTTL)}
 	return user, nil
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/usher-dev/usher/api"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -74,8 +74,8 @@ func (o Options) Pending(p api.Policy) Compiled {
 // policy always fails; an authorization policy without rules allows nothing.
 func (o Options) without(p api.Policy, problem rule.Problem) Compiled {
 	c := Compiled{Policy: p, Ref: Ref(p.Object)}
-	if object, ok := p.Object.(*usherv1alpha1.ObjectPolicy); ok && problem.Pending {
-		c.Object = compileusher.Pending(object, o.Limits)
+	if policy, ok := p.Object.(*usherv1alpha1.ObjectPolicy); ok && problem.Pending {
+		c.Object = object.Pending(policy, o.Limits)
 		c.Rules = c.Object.Rules()
 	}
 	problem.Severity = rule.Error

@@ -20,8 +20,10 @@ import (
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/admissionregistration"
+	"github.com/usher-dev/usher/internal/compile/authorization"
+	"github.com/usher-dev/usher/internal/compile/exemption"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 	"github.com/usher-dev/usher/internal/lang/cue"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/rule"
@@ -45,7 +47,7 @@ type Compiled struct {
 	// Exemption is that of an exemption, which has no rules: see [Order].
 	Exemption *rule.Exemption
 	// Object is an object policy; its rules are in Rules.
-	Object *compileusher.Object
+	Object *object.Policy
 	// Elsewhere says that API servers enforce the policy themselves: they know no exemptions.
 	Elsewhere bool
 	Problems  []rule.Problem
@@ -117,35 +119,35 @@ func (o Options) compile(ctx context.Context, p api.Policy) (c Compiled) {
 	c = Compiled{Policy: p, Ref: Ref(p.Object)}
 	compiler := kcloudlabs.Compiler{CUE: o.CUE, Limits: o.Limits}
 	var problems []rule.Problem
-	switch object := p.Object.(type) {
+	switch policy := p.Object.(type) {
 	case *v1alpha1.OverridePolicy:
-		c.Rules, problems = compiler.OverridePolicy(ctx, object)
+		c.Rules, problems = compiler.OverridePolicy(ctx, policy)
 	case *v1alpha1.ClusterOverridePolicy:
-		c.Rules, problems = compiler.ClusterOverridePolicy(ctx, object)
+		c.Rules, problems = compiler.ClusterOverridePolicy(ctx, policy)
 	case *v1alpha1.ClusterValidatePolicy:
-		c.Rules, problems = compiler.ClusterValidatePolicy(ctx, object)
+		c.Rules, problems = compiler.ClusterValidatePolicy(ctx, policy)
 	case *usherv1alpha1.ClusterAuthorizationPolicy:
-		c.Access, problems = compileusher.ClusterAuthorizationPolicy(ctx, object, p.Position("").File != "")
+		c.Access, problems = authorization.Cluster(ctx, policy, p.Position("").File != "")
 	case *usherv1alpha1.AuthorizationPolicy:
-		c.Access, problems = compileusher.AuthorizationPolicy(ctx, object)
+		c.Access, problems = authorization.Namespaced(ctx, policy)
 	case *usherv1alpha1.ClusterPolicyExemption:
-		c.Exemption, problems = compileusher.ClusterPolicyExemption(ctx, object)
+		c.Exemption, problems = exemption.Cluster(ctx, policy)
 	case *usherv1alpha1.PolicyExemption:
-		c.Exemption, problems = compileusher.PolicyExemption(ctx, object)
+		c.Exemption, problems = exemption.Namespaced(ctx, policy)
 	case *usherv1alpha1.ClusterObjectPolicy:
-		c.Object, problems = compileusher.ClusterObjectPolicy(ctx, object, compiler)
+		c.Object, problems = object.Cluster(ctx, policy, compiler)
 		c.Rules = c.Object.Rules()
 	case *usherv1alpha1.ObjectPolicy:
-		c.Object, problems = compileusher.ObjectPolicy(ctx, object, compiler)
+		c.Object, problems = object.Namespaced(ctx, policy, compiler)
 		c.Rules = c.Object.Rules()
 	case *admissionv1.MutatingAdmissionPolicy:
-		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(ctx, object)
+		c.Admission, problems = admissionregistration.MutatingAdmissionPolicy(ctx, policy)
 	case *admissionv1.MutatingAdmissionPolicyBinding:
-		c.Binding, problems = admissionregistration.MutatingAdmissionPolicyBinding(object)
+		c.Binding, problems = admissionregistration.MutatingAdmissionPolicyBinding(policy)
 	case *admissionv1.ValidatingAdmissionPolicy:
-		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(ctx, object)
+		c.Admission, problems = admissionregistration.ValidatingAdmissionPolicy(ctx, policy)
 	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		c.Binding, problems = admissionregistration.ValidatingAdmissionPolicyBinding(object)
+		c.Binding, problems = admissionregistration.ValidatingAdmissionPolicyBinding(policy)
 	default:
 		problems = []rule.Problem{{
 			Severity: rule.Error, Field: "kind", What: fmt.Sprintf("%T is not a policy", p.Object),

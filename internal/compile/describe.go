@@ -10,7 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/object"
 )
 
 // annotationCategory is the annotation with the category of a policy of Kyverno.
@@ -33,7 +33,7 @@ func (c *Compiled) Severity() usher.Severity {
 	if c.Policy.Object == nil {
 		return ""
 	}
-	annotated := compileusher.AnnotatedSeverity(c.Policy.Object.GetAnnotations())
+	annotated := object.AnnotatedSeverity(c.Policy.Object.GetAnnotations())
 	if spec := c.objectSpec(); spec != nil {
 		return cmp.Or(usher.Severity(spec.Severity), annotated, usher.Severity(usherv1alpha1.SeverityMedium))
 	}

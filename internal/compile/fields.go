@@ -8,7 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/authorization"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -74,7 +74,7 @@ func placement(ref usher.PolicyRef, object api.Object) (p rule.Problem, wrong bo
 func fields(p api.Policy) []rule.Problem {
 	var problems []rule.Problem
 	for _, path := range p.Unknown {
-		if problem, known := compileusher.Unknown(path); known {
+		if problem, known := authorization.Unknown(path); known {
 			problems = append(problems, problem)
 			continue
 		}

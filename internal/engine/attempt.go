@@ -53,15 +53,19 @@ type attempt struct {
 	mu     sync.Mutex
 	left   bool
 	events []event
-	// rule is the one at work, or the last one. Its step has time until until, zero if it does not run.
+	running
+	told int
+	// inspects says that it has come to the objects that exist, and holds that others wait for it to end.
+	inspects, holds bool
+}
+
+// A running is the rule at work, or the last one. Its step has time until until, zero if it does not run.
+type running struct {
 	rule  *rule.Rule
 	step  *rule.Step
 	until time.Time
 	retry breaker.Retry
 	turn  *overrun.Turn
-	told  int
-	// inspects says that it has come to the objects that exist, and holds that others wait for it to end.
-	inspects, holds bool
 }
 
 // An event is what a program has said, or a fact that was resolved.
@@ -255,10 +259,10 @@ func (a *attempt) nextFact(ref fact.Ref) (value any, err error, known bool) {
 	return e.value, e.err, true
 }
 
-// start begins a step, which has time until until. It does not return if the goroutine was left behind.
-func (a *attempt) start(r *rule.Rule, step *rule.Step, until time.Time, t breaker.Retry, turn *overrun.Turn) {
+// start begins a step. It does not return if the goroutine was left behind.
+func (a *attempt) start(r running) {
 	a.lock()
-	a.rule, a.step, a.until, a.retry, a.turn = r, step, until, t, turn
+	a.running = r
 	a.mu.Unlock()
 }
 
@@ -302,7 +306,7 @@ func (a *attempt) lock() {
 }
 
 // tell calls each with a finding, unless the first attempt has done so.
-func (a *attempt) tell(d *evaluation, f usher.Finding) {
+func (a *attempt) tell(d *findings, f usher.Finding) {
 	if a.silent > 0 {
 		a.silent--
 		return

@@ -24,7 +24,7 @@ const maxAudit = 1024
 
 // audit adds annotations that name the rules that changed or denied the request and those that
 // failed, also when that was ignored. It adds nothing when all passed.
-func (d *evaluation) audit() {
+func (d *findings) audit() {
 	findings := d.decision.Findings
 	if !slices.ContainsFunc(findings, func(f usher.Finding) bool {
 		return f.Outcome != usher.Passed && f.Outcome != usher.Skipped || len(f.Exemptions) > 0
@@ -52,7 +52,7 @@ func (d *evaluation) audit() {
 }
 
 // places lists the rules of the findings that apply, each once. Above the limit it counts them.
-func (d *evaluation) places(key string, applies func(*usher.Finding) bool) string {
+func (d *findings) places(key string, applies func(*usher.Finding) bool) string {
 	type ran struct {
 		policy usher.PolicyRef
 		rule   string

@@ -16,11 +16,11 @@ import (
 func containers() []string { return []string{"containers", "initContainers", "ephemeralContainers"} }
 
 // podSpec returns the path of the spec of a pod in the object, nil if it has none.
-func (d *evaluation) podSpec() []string {
-	kind := d.request.Kind.GroupKind()
+func (s *state) podSpec() []string {
+	kind := s.request.Kind.GroupKind()
 	if kind.Empty() {
-		version, _ := d.tree["apiVersion"].(string)
-		name, _ := d.tree["kind"].(string)
+		version, _ := s.tree["apiVersion"].(string)
+		name, _ := s.tree["kind"].(string)
 		kind = schema.FromAPIVersionAndKind(version, name).GroupKind()
 	}
 	if kind == (schema.GroupKind{Kind: "Pod"}) {

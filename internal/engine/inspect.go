@@ -25,10 +25,13 @@ type inspecting struct {
 	finding usher.Finding
 }
 
+// An inspector judges the objects that exist for the rules of an evaluation.
+type inspector struct{ *evaluation }
+
 // inspect judges the objects that exist for which rules ask, and records the rules with what they
 // then say. Of a request that is denied nobody is told, and neither is the caller of Each. Others wait
 // while maxInspected requests are at it: each holds many objects, and takes a processor.
-func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool) {
+func (d inspector) inspect(ctx context.Context, all []*inspecting, denied bool) {
 	if len(all) == 0 {
 		return
 	}
@@ -76,7 +79,7 @@ func (d *evaluation) inspect(ctx context.Context, all []*inspecting, denied bool
 
 // inspectFor judges the objects for one rule until limited is done, and then has until ctx is done to
 // say what it has found. It turns a panic into a failure of the rule, which changes no verdict.
-func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, objects listed) {
+func (d inspector) inspectFor(ctx, limited context.Context, x *inspecting, objects listed) {
 	var err error
 	defer func() {
 		if err != nil {
@@ -88,7 +91,7 @@ func (d *evaluation) inspectFor(ctx, limited context.Context, x *inspecting, obj
 		err = objects.err
 	}
 	found := d.judgeAll(limited, x, objects)
-	d.attempt.start(x.rule, nil, time.Now().Add(d.engine.options.RuleTimeout), nil, nil)
+	d.attempt.start(running{rule: x.rule, until: time.Now().Add(d.engine.options.RuleTimeout)})
 	x.res.warnings = append(x.res.warnings, x.res.inspect.Tell(ctx, found)...)
 	d.attempt.pause()
 	for _, warning := range x.res.warnings {
@@ -106,7 +109,7 @@ type listed struct {
 func (x *inspecting) key() string { return fact.Ref{Object: x.res.inspect.Objects}.Key() }
 
 // list reads the objects of all inspections, those of several at once.
-func (d *evaluation) list(ctx context.Context, all []*inspecting) map[string]listed {
+func (d inspector) list(ctx context.Context, all []*inspecting) map[string]listed {
 	paths := map[string]*usher.Paths{}
 	for _, x := range all {
 		key := x.key()
@@ -135,7 +138,7 @@ func (d *evaluation) list(ctx context.Context, all []*inspecting) map[string]lis
 // errNoSample is the error of a resolver that does not know lists with limits.
 var errNoSample = errors.New("lists with limits cannot be resolved here")
 
-func (d *evaluation) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) (list listed) {
+func (d inspector) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) (list listed) {
 	defer catch(&list.err)
 	if err := r.Facts.Check(ref); err != nil {
 		return listed{err: err}
@@ -152,7 +155,7 @@ func (d *evaluation) sampled(ctx context.Context, r *rule.Rule, ref fact.Ref) (l
 }
 
 // judgeAll runs the program of an inspection on each of the objects, until ctx is done.
-func (d *evaluation) judgeAll(ctx context.Context, x *inspecting, objects listed) *rule.Inspected {
+func (d inspector) judgeAll(ctx context.Context, x *inspecting, objects listed) *rule.Inspected {
 	found := &rule.Inspected{Err: objects.err}
 	if objects.err != nil {
 		return found
@@ -209,7 +212,7 @@ func (d *evaluation) judgeAll(ctx context.Context, x *inspecting, objects listed
 
 // onExisting returns the evaluation of a request that creates an object which exists; nil if it cannot
 // be decoded.
-func (d *evaluation) onExisting(i *rule.Inspection, object *fact.Item, known *fact.Known) *evaluation {
+func (d inspector) onExisting(i *rule.Inspection, object *fact.Item, known *fact.Known) *evaluation {
 	tree, err := object.Tree()
 	if err != nil {
 		return nil

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	usher "github.com/usher-dev/usher"
@@ -68,49 +67,9 @@ func (d *evaluation) round(ctx context.Context, matched []*rule.Rule) (ended *us
 	return nil, again, nil
 }
 
-// end returns the decision if a rule has ended the run, or nil.
-func (d *evaluation) end(res *result, finding *usher.Finding, err error) *usher.Decision {
-	switch {
-	case err != nil:
-		return new(d.allow(nil))
-	case finding.Outcome == usher.Rejected:
-		return new(d.deny(status{code: res.code, reason: res.reason}, res.message))
-	case finding.Outcome == usher.Failed && !finding.Ignored:
-		return new(d.deny(status{code: http.StatusInternalServerError}, failure(finding)))
-	}
-	return nil
-}
-
-// remember keeps the object as rules that name resources were matched on it: an editor would change
-// it.
-func (d *evaluation) remember(matched []*rule.Rule) {
-	d.began = nil
-	if slices.ContainsFunc(matched, func(r *rule.Rule) bool { return len(r.Match.Resources) > 0 }) {
-		d.began, d.editor = d.tree, nil
-	}
-}
-
 func orNone(d *usher.Decision) *usher.Decision {
 	if d == nil {
 		return &usher.Decision{}
 	}
 	return d
-}
-
-func (d *evaluation) allow(patch usher.Patch) usher.Decision {
-	d.decision.Verdict, d.decision.Patch = usher.Allow, patch
-	d.audit()
-	return d.decision
-}
-
-// A status is what a denial says to programs.
-type status struct {
-	code   int32
-	reason string
-}
-
-func (d *evaluation) deny(s status, message string) usher.Decision {
-	d.decision.Verdict, d.decision.Code, d.decision.Reason, d.decision.Message = usher.Deny, s.code, s.reason, message
-	d.audit()
-	return d.decision
 }

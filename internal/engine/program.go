@@ -35,7 +35,7 @@ func (a *ruleRun) program(ctx context.Context) (rule.Outcome, error) {
 	if at.careful {
 		return a.careful(ctx, retry)
 	}
-	at.start(a.rule, a.step, a.frame.ctx.At, retry, a.turn)
+	at.start(running{a.rule, a.step, a.frame.ctx.At, retry, a.turn})
 	out, err := run(a.step.Program, a.frame)
 	a.turn.End()
 	err = a.overrun(ctx, err)
@@ -119,7 +119,7 @@ func (a *ruleRun) overrun(ctx context.Context, err error) error {
 func (a *ruleRun) lookUp(ctx context.Context, ref fact.Ref) (any, error) {
 	resolver := a.engine.resolver
 	if !a.attempt.careful {
-		a.attempt.start(a.rule, nil, time.Time{}, nil, nil)
+		a.attempt.start(running{rule: a.rule})
 		return resolver.Resolve(ctx, ref)
 	}
 	at, limited := ctx.Deadline()

@@ -41,7 +41,7 @@ func (d *evaluation) validate(ctx context.Context, passes []int) (usher.Decision
 			}
 		}
 	}
-	d.inspect(ctx, inspections, len(problems.policies) > 0)
+	inspector{d}.inspect(ctx, inspections, len(problems.policies) > 0)
 	if len(problems.policies) > 0 {
 		return d.deny(problems.status, strings.Join(problems.messages, "; ")), nil
 	}

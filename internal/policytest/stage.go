@@ -9,7 +9,7 @@ import (
 	"github.com/usher-dev/usher/api"
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/authorization"
 	engine "github.com/usher-dev/usher/internal/engine/authz"
 	index "github.com/usher-dev/usher/internal/index/authz"
 	"github.com/usher-dev/usher/internal/rule"
@@ -86,7 +86,7 @@ func (s *AccessSuite) protectedUsers() ([]authz.Subject, error) {
 			return nil, fmt.Errorf("protectedUsers[%d]: %w", i, err)
 		}
 	}
-	subjects, problems := compileusher.Subjects("protectedUsers", written)
+	subjects, problems := authorization.Subjects("protectedUsers", written)
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("protectedUsers: %s", problems[0])
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
-	compileusher "github.com/usher-dev/usher/internal/compile/usher"
+	"github.com/usher-dev/usher/internal/compile/authorization"
 	"github.com/usher-dev/usher/internal/reload"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
@@ -71,7 +71,7 @@ func (m *protection) accept(content []byte) error {
 	if err := yaml.UnmarshalStrict(content, &written); err != nil {
 		return fmt.Errorf("%s: %w", m.UsersFile, err)
 	}
-	subjects, problems := compileusher.Subjects("subjects", written)
+	subjects, problems := authorization.Subjects("subjects", written)
 	if len(problems) > 0 {
 		return fmt.Errorf("%s: %s", m.UsersFile, problems[0])
 	}

@@ -24,14 +24,14 @@ type Part struct {
 // Template compiles a template of a policy.
 func (o Compiler) Template(ctx context.Context, ref usher.PolicyRef, t *v1alpha1.OverrideRuleTemplate) Part {
 	c := compilation{compiler: o, ref: ref, phase: usher.Mutate}
-	step := c.step("template", "", func() (rule.Program, []rule.Problem) { return c.overrideTemplate(ctx, t) })
+	step := c.step("template", "", func() (rule.Program, []rule.Problem) { return overrideTemplate(ctx, t, c.options()) })
 	return c.part(step, overrideReferences(&v1alpha1.Overriders{Template: t}))
 }
 
 // Validation compiles a CUE program of a policy that defines validate.
 func (o Compiler) Validation(ctx context.Context, ref usher.PolicyRef, source string) Part {
 	c := compilation{compiler: o, ref: ref, phase: usher.Validate}
-	step := c.step("cue", "", func() (rule.Program, []rule.Problem) { return c.handWritten(ctx, source, cue.Validate) })
+	step := c.step("cue", "", func() (rule.Program, []rule.Problem) { return handWritten(ctx, source, cue.Validate, c.options()) })
 	return c.part(step, nil)
 }
 

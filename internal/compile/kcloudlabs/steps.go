@@ -22,12 +22,12 @@ func (c *compilation) overriders(ctx context.Context, field string, o *v1alpha1.
 	var steps []rule.Step
 	if o.Template != nil {
 		steps = append(steps, c.step("template", field, func() (rule.Program, []rule.Problem) {
-			return c.overrideTemplate(ctx, o.Template)
+			return overrideTemplate(ctx, o.Template, c.options())
 		}))
 	}
 	if o.Cue != "" {
 		steps = append(steps, c.step("cue", field, func() (rule.Program, []rule.Problem) {
-			return c.handWritten(ctx, o.Cue, cue.Override)
+			return handWritten(ctx, o.Cue, cue.Override, c.options())
 		}))
 	}
 	if len(o.Plaintext) > 0 {
@@ -49,12 +49,12 @@ func (c *compilation) validators(ctx context.Context, field string, r *v1alpha1.
 	var steps []rule.Step
 	if r.Template != nil {
 		steps = append(steps, c.step("template", field, func() (rule.Program, []rule.Problem) {
-			return c.validateTemplate(ctx, r.Template)
+			return validateTemplate(ctx, r.Template, c.options())
 		}))
 	}
 	if r.Cue != "" {
 		steps = append(steps, c.step("cue", field, func() (rule.Program, []rule.Problem) {
-			return c.handWritten(ctx, r.Cue, cue.Validate)
+			return handWritten(ctx, r.Cue, cue.Validate, c.options())
 		}))
 	}
 	c.idle(field, steps, r.RenderedCue, "add template or cue")
@@ -99,17 +99,18 @@ func recovered(name string, compile func() (rule.Program, []rule.Problem)) (prog
 
 // overrideTemplate compiles a template to closures, or, if it holds CUE that only an
 // evaluator can make sense of, to the program that it renders to.
-func (c *compilation) overrideTemplate(ctx context.Context, t *v1alpha1.OverrideRuleTemplate) (rule.Program, []rule.Problem) {
+func overrideTemplate(ctx context.Context, t *v1alpha1.OverrideRuleTemplate, o cue.Options) (rule.Program, []rule.Problem) {
 	program, problems := template.Compile(t)
 	if program != nil || len(rule.Errors(problems)) > 0 {
 		return program, problems
 	}
 	source, problems := template.Render(t)
-	return c.rendered(ctx, source, problems, cue.RenderedOverride, cue.Options{ExtraParams: template.Params(t), DependsOn: template.ParamsDependOn(t)})
+	o.ExtraParams, o.DependsOn = template.Params(t), template.ParamsDependOn(t)
+	return rendered(ctx, source, problems, cue.RenderedOverride, o)
 }
 
 // validateTemplate is overrideTemplate for validate templates.
-func (c *compilation) validateTemplate(ctx context.Context, t *v1alpha1.ValidateRuleTemplate) (rule.Program, []rule.Problem) {
+func validateTemplate(ctx context.Context, t *v1alpha1.ValidateRuleTemplate, o cue.Options) (rule.Program, []rule.Problem) {
 	program, problems := condition.Compile(t)
 	if t.Condition != nil && t.Condition.Message == "" && t.Condition.AffectMode != v1alpha1.AffectAllow && program != nil {
 		problems = append(problems, rule.Problem{
@@ -120,18 +121,19 @@ func (c *compilation) validateTemplate(ctx context.Context, t *v1alpha1.Validate
 		return program, problems
 	}
 	source, problems := condition.Render(t)
-	program, problems = c.rendered(ctx, source, problems, cue.RenderedValidate, cue.Options{ExtraParams: condition.Params(t), DependsOn: condition.ParamsDependOn(t)})
+	o.ExtraParams, o.DependsOn = condition.Params(t), condition.ParamsDependOn(t)
+	program, problems = rendered(ctx, source, problems, cue.RenderedValidate, o)
 	if program == nil {
 		return nil, problems
 	}
 	return condition.Evaluated(t, program), problems
 }
 
-func (c *compilation) rendered(ctx context.Context, source string, problems []rule.Problem, form cue.Form, o cue.Options) (rule.Program, []rule.Problem) {
+func rendered(ctx context.Context, source string, problems []rule.Problem, form cue.Form, o cue.Options) (rule.Program, []rule.Problem) {
 	if len(rule.Errors(problems)) > 0 {
 		return nil, problems
 	}
-	program, found := cue.Compile(ctx, source, form, c.options(o))
+	program, found := cue.Compile(ctx, source, form, o)
 	for _, p := range found {
 		// The author has not written the program and cannot change it.
 		p.Field, p.Do = "template", ""
@@ -144,8 +146,8 @@ func (c *compilation) rendered(ctx context.Context, source string, problems []ru
 	return program, problems
 }
 
-func (c *compilation) handWritten(ctx context.Context, source string, form cue.Form) (rule.Program, []rule.Problem) {
-	program, problems := cue.Compile(ctx, source, form, c.options(cue.Options{}))
+func handWritten(ctx context.Context, source string, form cue.Form, o cue.Options) (rule.Program, []rule.Problem) {
+	program, problems := cue.Compile(ctx, source, form, o)
 	for i := range problems {
 		if problems[i].Field == "" {
 			problems[i].Field = "cue"
@@ -157,10 +159,9 @@ func (c *compilation) handWritten(ctx context.Context, source string, form cue.F
 	return program, problems
 }
 
-// options adds the tenant and the placement of a source to o.
-func (c *compilation) options(o cue.Options) cue.Options {
-	o.Tenant, o.Evaluator = c.ref.Namespace, c.compiler.CUE
-	return o
+// options returns those of all CUE of the policy.
+func (c *compilation) options() cue.Options {
+	return cue.Options{Tenant: c.ref.Namespace, Evaluator: c.compiler.CUE}
 }
 
 // broken stands where a part of the policy does not compile.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/internal/compile"
-	"github.com/usher-dev/usher/internal/policytest"
+	"github.com/usher-dev/usher/internal/manifest"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
@@ -71,14 +71,7 @@ func noteSkipped(cmd *cobra.Command, s cli.Streams, set source.Set) {
 }
 
 func isBesidePolicies(file string) bool {
-	if filepath.Base(file) == library.File {
-		return true
-	}
-	documents, err := policytest.Documents(file)
-	return err == nil && slices.ContainsFunc(documents, func(d policytest.Document) bool {
-		fields, _ := d.Head()
-		return fields["request"] != nil && fields["expect"] != nil || fields["policies"] != nil && fields["cases"] != nil
-	})
+	return filepath.Base(file) == library.File || manifest.HasCases(file)
 }
 
 // Problems returns all problems of a set that was compiled, sorted and not nil.

@@ -1,0 +1,127 @@
+package authorization
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule/authz"
+)
+
+// A linter warns of what is valid but rarely intended.
+type linter struct {
+	*compilation
+
+	spec *v1alpha1.AuthorizationPolicySpec
+	// allow says that the policy allows requests.
+	allow bool
+}
+
+func (l linter) lint() {
+	for i := range l.spec.Rules {
+		field, r := fmt.Sprintf("spec.rules[%d]", i), &l.spec.Rules[i]
+		if !l.allow {
+			l.subresources(field, r)
+		}
+		l.names(field, r)
+		l.namespaces(field, r)
+		l.overlap(field, r)
+	}
+	if l.allow {
+		l.everybody()
+	}
+	l.selectors()
+}
+
+// strong are subresources that give more access than their resource.
+var strong = map[string]string{
+	"pods":            "pods/exec and pods/ephemeralcontainers",
+	"nodes":           "nodes/proxy",
+	"services":        "services/proxy",
+	"serviceaccounts": "serviceaccounts/token",
+}
+
+// streaming are subresources that are created over SPDY, and got over websockets.
+var streaming = []string{"pods/exec", "pods/attach", "pods/portforward"}
+
+func (l linter) subresources(field string, r *v1alpha1.Rule) {
+	if slices.Contains(r.Resources, "*") {
+		return
+	}
+	for i, resource := range r.Resources {
+		at := fmt.Sprintf("%s.resources[%d]", field, i)
+		named := slices.ContainsFunc(r.Resources, func(other string) bool {
+			return strings.HasPrefix(other, resource+"/") || strings.HasPrefix(other, "*/")
+		})
+		if what := strong[resource]; what != "" && !named {
+			l.warn(at, fmt.Sprintf("%s does not include its subresources, such as %s", resource, what), "add "+resource+"/*")
+		}
+		if slices.Contains(streaming, resource) && slices.Contains(r.Verbs, "create") && !has(r.Verbs, "get") {
+			l.warn(field+".verbs", "clients that use websockets ask for "+resource+" with the verb get", "add get")
+		}
+	}
+}
+
+// names warns of verbs for which a name is not known, or none.
+func (l linter) names(field string, r *v1alpha1.Rule) {
+	if len(r.Names) == 0 || slices.Contains(r.Names, "*") {
+		return
+	}
+	if slices.Contains(r.Verbs, "create") && slices.ContainsFunc(r.Resources, func(resource string) bool { return !strings.Contains(resource, "/") }) {
+		l.warn(field+".names", "the name of what is created is not known yet: the rule is for no create", "make a rule without names for create, or use an admission policy")
+	}
+	if l.allow && slices.Contains(r.Verbs, "deletecollection") {
+		l.warn(field+".verbs", "a deletecollection names nothing: a rule with names does not allow it", "remove deletecollection, or names")
+	}
+}
+
+func (l linter) namespaces(field string, r *v1alpha1.Rule) {
+	if l.own == "" || len(r.Namespaces) == 0 {
+		return
+	}
+	l.warn(field+".namespaces", "an AuthorizationPolicy is for requests in its own namespace, whatever stands here", "remove namespaces, or ask who administers the cluster for a ClusterAuthorizationPolicy")
+}
+
+func (l linter) overlap(field string, r *v1alpha1.Rule) {
+	switch {
+	case r.CollectionOverlap == nil:
+	case l.allow:
+		l.warn(field+".collectionOverlap", "it is for Deny and NoOpinion: an Allow has to cover what is asked for in any case", "remove it")
+	case !*r.CollectionOverlap:
+		l.warn(field+".collectionOverlap", "what the rule names can be read in a list of more", "remove it, or deny lists and watches in a rule of their own")
+	}
+}
+
+func (l linter) everybody() {
+	for i, s := range l.spec.Subjects {
+		switch {
+		case slices.Contains(s.Users, "*"):
+			l.warn(fmt.Sprintf("spec.subjects[%d].users", i), "* is everybody, with users who have not said who they are", "name the group system:authenticated instead")
+		case slices.Contains(s.Groups, "*"):
+			l.warn(fmt.Sprintf("spec.subjects[%d].groups", i), "* is everybody, with users who have not said who they are", "name system:authenticated instead")
+		}
+	}
+}
+
+// selectors warns of selectors that requests cannot have.
+func (l linter) selectors() {
+	if l.spec.Selectors == nil || !l.allow {
+		return
+	}
+	for i := range l.spec.Rules {
+		verbs := l.spec.Rules[i].Verbs
+		if !has(verbs, "list") && !has(verbs, "watch") && !has(verbs, "deletecollection") {
+			l.warn(fmt.Sprintf("spec.rules[%d].verbs", i), "requests with these verbs have no selector, so that the rule allows none", "use list, watch or deletecollection, or remove spec.selectors")
+		}
+	}
+}
+
+// has reports whether one of patterns matches verb.
+func has(patterns []string, verb string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, suffix, star := strings.Cut(pattern, "*")
+		p := authz.Pattern{Prefix: prefix, Suffix: suffix, Star: star}
+		return p.Matches(verb)
+	})
+}

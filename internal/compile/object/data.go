@@ -1,0 +1,30 @@
+package object
+
+import (
+	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// Data returns the sources of data whose kinds are known.
+func (o *Policy) Data() []typecheck.Data { return o.data.Types }
+
+// Needs calls f with each fact that the policy needs for all requests, and with what says whether
+// its value or error is a problem. The problem has no Policy and no File.
+func (o *Policy) Needs(f func(ref fact.Ref, absent func(value any, err error) (rule.Problem, bool))) {
+	for i := range o.bindings {
+		p := o.bindings[i].params
+		ref, ok := p.Ref(o.paramKind)
+		if !ok {
+			continue
+		}
+		f(ref, func(value any, err error) (rule.Problem, bool) { return p.Absent(o.paramKind, o.ignore, value, err) })
+	}
+	if o.existing != nil {
+		f(o.existing.probe(), o.absentExisting)
+	}
+	for i := range o.data.Expected {
+		e := &o.data.Expected[i]
+		f(e.Ref, func(_ any, err error) (rule.Problem, bool) { return e.Absent(o.ignore, err) })
+	}
+}

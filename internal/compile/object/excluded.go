@@ -1,0 +1,42 @@
+package object
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// noteExcluded warns of resources that the policy names and never acts on, since it is one of a
+// namespace. Wildcards that include them are for the others.
+func (c *compilation) noteExcluded(m *admissionv1.MatchResources) {
+	for i := range m.ResourceRules {
+		r := &m.ResourceRules[i]
+		for j, resource := range r.Resources {
+			group, ok := c.excludedGroup(r.APIGroups, resource)
+			if !ok {
+				continue
+			}
+			c.Problems = append(c.Problems, rule.Problem{
+				Severity: rule.Warning, Field: fmt.Sprintf("spec.matchConstraints.resourceRules[%d].resources[%d]", i, j),
+				What: fmt.Sprintf("a policy of a namespace does not act on %s: it does nothing for these requests", strings.TrimSuffix(resource+"."+group, ".")),
+				Do:   "remove the resource, or ask who administers the cluster for a ClusterObjectPolicy, or to allow the kind: --namespaced-kinds",
+			})
+		}
+	}
+}
+
+// excludedGroup returns the group in which the policy does not act on a resource.
+func (c *compilation) excludedGroup(groups []string, resource string) (string, bool) {
+	for _, group := range groups {
+		if group == "*" {
+			group = ""
+		}
+		if c.policy.kinds.HasResource(group, resource) {
+			return group, true
+		}
+	}
+	return "", false
+}

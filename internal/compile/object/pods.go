@@ -1,0 +1,102 @@
+package object
+
+import (
+	"fmt"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// podsRule is the name of the rule for the pods of workloads.
+const podsRule = "spec.podTemplates"
+
+// podTemplates compiles spec.podTemplates. The default is Warn if only pods are selected.
+func (c *compilation) podTemplates(s *v1alpha1.ObjectPolicySpec) v1alpha1.PodTemplates {
+	resources := &c.policy.match.Resources
+	switch s.PodTemplates {
+	case "":
+		if len(s.Validations) > 0 && onlyPods(resources) && createsPods(resources) {
+			return v1alpha1.PodTemplatesWarn
+		}
+		return v1alpha1.PodTemplatesOff
+	case v1alpha1.PodTemplatesOff:
+		return v1alpha1.PodTemplatesOff
+	case v1alpha1.PodTemplatesDeny, v1alpha1.PodTemplatesWarn:
+	default:
+		c.Fail("spec.podTemplates", fmt.Sprintf("%q is not a value of podTemplates", s.PodTemplates), "use Deny, Warn or Off")
+		return v1alpha1.PodTemplatesOff
+	}
+	if !createsPods(resources) {
+		c.Fail(
+			"spec.podTemplates", "the policy is not for pods that are created, so it does not judge the pods of workloads",
+			"add pods with the operation CREATE to spec.matchConstraints.resourceRules, or remove podTemplates",
+		)
+	}
+	if len(s.Validations) == 0 {
+		c.Fail("spec.podTemplates", "the policy has no validations: mutations are not applied to pod templates", "add validations, or remove podTemplates")
+		return v1alpha1.PodTemplatesOff
+	}
+	return s.PodTemplates
+}
+
+// createsPods reports whether a match is for a pod that is created, whose name is not known yet.
+func createsPods(m *rule.ResourceMatch) bool {
+	creation := rule.PodCreation(usher.Validate)
+	creation.Namespace = "any"
+	return m.Matches(&creation)
+}
+
+// onlyPods reports whether a match is for pods alone, written as a whole.
+func onlyPods(m *rule.ResourceMatch) bool {
+	return !slices.ContainsFunc(m.Rules, func(r rule.ResourceRule) bool {
+		return !slices.Equal(r.Groups, []string{""}) || slices.ContainsFunc(r.Resources, func(resource string) bool {
+			switch resource {
+			case "pods", "pods/ephemeralcontainers", "pods/resize":
+				return false
+			}
+			return true
+		})
+	})
+}
+
+// podRule is the rule for the pods of workloads. With Warn it denies nothing, not even if it fails.
+func (o *Policy) podRule() rule.Rule {
+	r := o.rule(podsRule, usher.Validate, podValidator{newValidator(o)})
+	r.Pod = &rule.Pod{Match: r.Match, Warns: o.pods == v1alpha1.PodTemplatesWarn}
+	r.Match.Resources = []rule.ResourceMatch{rule.OfWorkloads(o.match.Resources.Excluded)}
+	if r.Pod.Warns {
+		r.FailurePolicy = usher.Ignore
+	}
+	return r
+}
+
+// A podValidator is the validations of a policy, for the pods of workloads.
+type podValidator struct{ *validator }
+
+// String says what the rule does.
+func (v podValidator) String() string {
+	if v.pods == v1alpha1.PodTemplatesWarn {
+		return "Warn in place of Deny; " + v.validator.String()
+	}
+	return v.validator.String()
+}
+
+// onPods returns the actions for a validation that the pod of a workload fails.
+func (o *Policy) onPods(a actions) actions {
+	if a&deny != 0 && o.pods == v1alpha1.PodTemplatesWarn {
+		return a&^deny | warn
+	}
+	return a
+}
+
+// ofPod returns the message of a check of the pod of a workload, which names the workload and its
+// field.
+func (s *saying) ofPod(check *usher.Check) string {
+	message := fmt.Sprintf("%s: %s: %s", s.workload, check.Field, check.Message)
+	if s.workload.Unchanged != "" {
+		message += "; the pod is judged " + s.workload.Unchanged
+	}
+	return message
+}

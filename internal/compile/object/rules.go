@@ -1,0 +1,234 @@
+package object
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/compile/spec"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/rule"
+)
+
+// A validator is the validations of a policy.
+type validator struct {
+	*Policy
+	spec.Reading
+}
+
+func newValidator(o *Policy) *validator { return &validator{o, o.reading(o.validate)} }
+
+// DependsOn implements [rule.Dependent].
+func (v *validator) DependsOn(operation usher.Operation) rule.Dependencies {
+	return v.dependsOn(operation, v.validate)
+}
+
+// Run implements [rule.Program].
+func (v *validator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	var to involvement
+	if err := v.involve(in, &to); err != nil {
+		return rule.Outcome{}, err
+	}
+	if to.skipped != "" {
+		return rule.Outcome{Skipped: to.skipped}, nil
+	}
+	expressions := spec.Input(in)
+	said := saying{policy: v.Policy, workload: in.Workload, exempt: in.Exempt, fields: fields{ctx: ctx, program: v.validate, in: expressions}}
+	said.misconfigured(to.misconfigured)
+	for i := range to.count {
+		e := to.at(i)
+		e.of(expressions)
+		result, err := v.validate.Evaluate(ctx, expressions)
+		if err != nil {
+			return rule.Outcome{}, err
+		}
+		said.add(&result, e.actions)
+	}
+	return said.outcome(), nil
+}
+
+// A saying gathers what a policy says with all its params.
+type saying struct {
+	policy *Policy
+	// workload is nil unless the object is the pod that it would make.
+	workload *rule.Workload
+	// exempt are validations that are left out.
+	exempt rule.Validations
+	fields fields
+	out    rule.Outcome
+	// denials counts the validations that deny the request; the first is in out.
+	denials   int
+	evaluated bool
+}
+
+// misconfigured denies the request because of bindings whose params cannot be used, unless the
+// policy ignores failures.
+func (s *saying) misconfigured(all []misconfigured) {
+	for _, m := range all {
+		if s.policy.ignore {
+			s.out.Skipped = m.err.Error()
+			continue
+		}
+		s.say(usher.Check{Name: fmt.Sprintf("spec.bindings[%d].paramRef", m.binding), Message: m.err.Error(), Failed: true}, deny, "")
+	}
+}
+
+func (s *saying) add(r *admission.Result, a actions) {
+	if r.Skipped != "" {
+		s.out.Skipped = r.Skipped
+		return
+	}
+	s.evaluated = true
+	for i := range r.Denials {
+		d := &r.Denials[i]
+		check := usher.Check{Name: "spec", Message: d.Message, Failed: d.Failed}
+		if !d.Whole {
+			v := &s.policy.validations[d.Index]
+			check.Name = fmt.Sprintf("%s[%d]", validationsRule, d.Index)
+			check.Validation, check.Field, check.Severity = v.name, v.field, v.severity
+			if s.exempt.Covers(&check) {
+				continue
+			}
+			if check.Field == "" {
+				check.Field = s.fields.of(d.Index)
+			}
+		}
+		s.say(check, a, d.Reason)
+	}
+	if s.workload != nil {
+		// Nobody creates the pod: there is nothing to note about it.
+		return
+	}
+	for _, refused := range r.Refused {
+		s.say(usher.Check{Name: "spec.auditAnnotations", Message: refused, Failed: true}, deny, "")
+	}
+	for _, published := range r.Annotations {
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: s.policy.ref.Name + "/" + published.Key, Value: published.Value, Joined: true})
+	}
+}
+
+// say adds a check with what follows from it. If other params have said the same, only what they did
+// not lead to is added.
+func (s *saying) say(check usher.Check, a actions, reason string) {
+	at := slices.IndexFunc(s.out.Checks, func(c usher.Check) bool { return c.Name == check.Name && c.Message == check.Message })
+	by, message, denied := s.policy.ref.String(), check.Message, ""
+	if s.workload != nil {
+		if a&deny != 0 {
+			denied = "; its pods would be denied"
+		}
+		check.Field = s.workload.FieldPath(check.Field)
+		message = s.ofPod(&check)
+		a = s.policy.onPods(a)
+	}
+	fresh := a
+	if at >= 0 {
+		before := actionsOf(s.out.Checks[at].Actions)
+		if fresh = a &^ before; before&deny != 0 {
+			fresh &^= warn
+		}
+		s.out.Checks[at].Actions = (a | before).list()
+	} else {
+		check.Actions = a.list()
+		s.out.Checks = append(s.out.Checks, check)
+	}
+	switch {
+	case fresh&deny != 0:
+		if s.denials++; s.denials > 1 {
+			break
+		}
+		s.out.Verdict, s.out.Reason, s.out.Message = usher.Deny, cmp.Or(reason, "Invalid"), message
+		s.out.Code = cmp.Or(spec.Code(s.out.Reason), http.StatusUnprocessableEntity)
+	case fresh&warn != 0:
+		s.out.Warnings = append(s.out.Warnings, fmt.Sprintf("%s (%s%s)", message, by, denied))
+	}
+	if fresh&audit != 0 {
+		s.out.Audit = append(s.out.Audit, rule.Annotation{Key: auditKey, Value: fmt.Sprintf("%s %s: %s", by, cmp.Or(check.Validation, check.Name), message), Joined: true, Failure: true})
+	}
+}
+
+// auditKey is the key of the audit annotation for validations that fail in bindings with the action
+// Audit.
+const auditKey = "audited-by"
+
+// outcome is what all params say together.
+func (s *saying) outcome() rule.Outcome {
+	if s.evaluated || len(s.out.Checks) > 0 {
+		s.out.Skipped = ""
+	}
+	if s.denials > 1 {
+		s.out.Message = fmt.Sprintf("%s, and %d more", s.out.Message, s.denials-1)
+	}
+	return s.out
+}
+
+// A mutator is the mutations of a policy.
+type mutator struct {
+	*Policy
+	spec.Reading
+}
+
+func newMutator(o *Policy) *mutator { return &mutator{o, o.reading(o.mutate)} }
+
+// DependsOn implements [rule.Dependent].
+func (m *mutator) DependsOn(operation usher.Operation) rule.Dependencies {
+	return m.dependsOn(operation, m.mutate)
+}
+
+// Run implements [rule.Program].
+func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
+	if in.Request.Reinvocation && !m.again {
+		return rule.Outcome{Skipped: "reinvocationPolicy is Never"}, nil
+	}
+	var to involvement
+	if err := m.involve(in, &to); err != nil {
+		return rule.Outcome{}, err
+	}
+	if to.skipped != "" {
+		return rule.Outcome{Skipped: to.skipped}, nil
+	}
+	if len(to.misconfigured) > 0 {
+		first := to.misconfigured[0]
+		return rule.Outcome{}, fmt.Errorf("spec.bindings[%d].paramRef: %w", first.binding, first.err)
+	}
+	expressions := spec.Input(in)
+	out := rule.Outcome{}
+	evaluated := false
+	for i := range to.count {
+		to.at(i).of(expressions)
+		result, err := m.mutate.Mutate(ctx, expressions, spec.Structures)
+		if err != nil {
+			return rule.Outcome{}, err
+		}
+		if len(result.Failures) > 0 {
+			return failed(&result.Failures[0])
+		}
+		if result.Skipped != "" {
+			out.Skipped = result.Skipped
+			continue
+		}
+		evaluated = true
+		if len(result.Patch) > 0 {
+			expressions.Change(result.Object)
+		}
+		out.Patch = append(out.Patch, result.Patch...)
+	}
+	if evaluated {
+		out.Skipped = ""
+	}
+	return out, nil
+}
+
+// failed is the outcome of a mutation that fails: none is applied.
+func failed(f *admission.Failure) (rule.Outcome, error) {
+	place := "spec.matchConditions"
+	if f.Index >= 0 {
+		place = fmt.Sprintf("%s[%d]", mutationsRule, f.Index)
+	}
+	if f.Status != nil {
+		return rule.Outcome{Verdict: usher.Deny, Code: f.Status.Code, Reason: f.Status.Reason, Message: f.Status.Message}, nil
+	}
+	return rule.Outcome{}, fmt.Errorf("%s: %s", place, f.Message)
+}
