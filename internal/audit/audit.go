@@ -276,7 +276,7 @@ type plan interface {
 	MetadataOnly() bool
 	Policies() []usher.PolicyRef
 	Unjudged() []judge.Unjudged
-	Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]judge.Said, error)
+	Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]judge.Judgement, error)
 }
 
 // judgeTimeout limits the judging of one object, as API servers limit a webhook.

@@ -175,7 +175,7 @@ func (c *call) policies() []usher.PolicyRef {
 }
 
 // judge returns what the policies say. If they cannot say anything, the results are errors.
-func (c *call) judge(ctx context.Context) (saids []judge.Said, err error) {
+func (c *call) judge(ctx context.Context) (saids []judge.Judgement, err error) {
 	ctx, cancel := context.WithTimeout(ctx, judgeTimeout)
 	defer cancel()
 	defer func() {
@@ -200,7 +200,7 @@ func (c *call) judge(ctx context.Context) (saids []judge.Said, err error) {
 }
 
 // finish keeps what was said.
-func (a *Auditor) finish(c *call, saids []judge.Said) {
+func (a *Auditor) finish(c *call, saids []judge.Judgement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k, p := c.kind, c.projection
@@ -217,7 +217,7 @@ func (a *Auditor) finish(c *call, saids []judge.Said) {
 			continue
 		}
 		cells = append(cells, told{count: count{slot.id, uint32(said.Pass), uint32(said.Skip)}, said: a.internSaid(p.owner, said.Results)})
-		for _, ref := range said.Read {
+		for _, ref := range said.Facts {
 			if u, ok := useOf(slot.id, ref); ok {
 				uses = append(uses, u)
 			}
@@ -289,13 +289,13 @@ func (a *Auditor) publish(p *projection, before *row) {
 }
 
 // unjudged returns an error of each policy that has not judged.
-func unjudged(slots map[usher.PolicyRef]*slot, judged []judge.Said, err error) []judge.Said {
-	var saids []judge.Said
+func unjudged(slots map[usher.PolicyRef]*slot, judged []judge.Judgement, err error) []judge.Judgement {
+	var saids []judge.Judgement
 	for ref := range slots {
-		if slices.ContainsFunc(judged, func(s judge.Said) bool { return s.Policy == ref }) {
+		if slices.ContainsFunc(judged, func(s judge.Judgement) bool { return s.Policy == ref }) {
 			continue
 		}
-		saids = append(saids, judge.Said{Policy: ref, Results: []result.Result{{Policy: ref, Status: result.Error, Message: err.Error()}}})
+		saids = append(saids, judge.Judgement{Policy: ref, Results: []result.Result{{Policy: ref, Status: result.Error, Message: err.Error()}}})
 	}
 	return saids
 }
