@@ -80,10 +80,10 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Judgement, err
 			err = fmt.Errorf("judge object: %w", context.Cause(ctx))
 		}
 		if err != nil {
-			return c.finished(used, p.stages[i:]), err
+			return c.result(used, p.stages[i:]), err
 		}
 	}
-	return c.all(used), nil
+	return c.result(used, nil), nil
 }
 
 // request returns the request that an object is judged as, without phase and operation.
@@ -267,40 +267,24 @@ func worse(a, b result.Status) bool {
 	return slices.Index(result.Statuses(), a) < slices.Index(result.Statuses(), b)
 }
 
-// finished returns the judgements of policies without rules in the rest of the stages.
-func (c *collector) finished(used *usage, rest []stage) []Judgement {
-	var all []Judgement
+// result returns the judgements that are not empty, with the facts that were used. If stages were left out,
+// it returns those of policies without rules in the rest, also empty ones.
+func (c *collector) result(used *usage, rest []stage) []Judgement {
+	all := c.judgements[:0]
 	for i, ref := range c.plan.policies {
-		if slices.ContainsFunc(rest, func(left stage) bool {
-			return slices.ContainsFunc(left.rules, func(r rule.Rule) bool { return r.Policy == ref && r.Phase == left.phase })
-		}) {
-			continue
-		}
-		j := c.judgements[i]
-		if j.Policy = ref; c.plan.factual[i] {
-			j.Facts = used.all()
-		}
-		all = append(all, j)
-	}
-	return all
-}
-
-// all returns the judgements that are not empty, with the facts that were used.
-func (c *collector) all(used *usage) []Judgement {
-	n := 0
-	for i := range c.judgements {
 		j := c.judgements[i]
 		if c.plan.factual[i] {
 			j.Facts = used.all()
 		}
-		if len(j.Results)+j.Pass+j.Skip+len(j.Facts) == 0 {
+		if rest == nil && len(j.Results)+j.Pass+j.Skip+len(j.Facts) == 0 || slices.ContainsFunc(rest, func(left stage) bool {
+			return slices.ContainsFunc(left.rules, func(r rule.Rule) bool { return r.Policy == ref && r.Phase == left.phase })
+		}) {
 			continue
 		}
-		j.Policy = c.plan.policies[i]
-		c.judgements[n] = j
-		n++
+		j.Policy = ref
+		all = append(all, j)
 	}
-	return c.judgements[:n]
+	return all
 }
 
 // maxFields is how many fields a result names.
