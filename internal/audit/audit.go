@@ -9,6 +9,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -65,20 +66,10 @@ type Auditor struct {
 
 // New returns an Auditor without policies and objects. Run judges.
 func New(o Options) *Auditor {
-	if o.Memory <= 0 {
-		o.Memory = 64 << 20
-	}
-	if o.CPU <= 0 {
-		o.CPU = 0.5
-	}
-	if o.Results <= 0 {
-		o.Results = 10000
-	}
+	o.Memory, o.CPU, o.Results = cmp.Or(max(o.Memory, 0), 64<<20), cmp.Or(max(o.CPU, 0), 0.5), cmp.Or(max(o.Results, 0), 10000)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Reread == nil {
 		o.Reread = func(result.Kind) {}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	q := store.NewQueue()
 	s := store.New(q, store.Options{Memory: o.Memory, Secrets: o.Secrets, Results: o.Results})

@@ -41,13 +41,6 @@ type Kind struct {
 	bytes   int64
 }
 
-func newKind(s *Store, of result.Kind) *Kind {
-	return &Kind{
-		store: s, of: of, policies: policies{view: &view{}}, partitions: map[string]*partition{}, uids: uids{},
-		projections: map[digest]*Projection{},
-	}
-}
-
 // String names the kind in logs and errors.
 func (k *Kind) String() string {
 	return k.of.Resource.GroupResource().String() + "/" + k.of.Resource.Version

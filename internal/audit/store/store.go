@@ -84,7 +84,10 @@ func (s *Store) Kind(of result.Kind, plan *judge.Plan) *Kind {
 	defer s.mu.Unlock()
 	k := s.byKind[of]
 	if k == nil {
-		k = newKind(s, of)
+		k = &Kind{
+			store: s, of: of, policies: policies{view: &view{}}, partitions: map[string]*partition{}, uids: uids{},
+			projections: map[digest]*Projection{},
+		}
 		s.byKind[of] = k
 		s.kinds = append(s.kinds, k)
 		slices.SortFunc(s.kinds, func(a, b *Kind) int { return cmp.Compare(a.String(), b.String()) })
