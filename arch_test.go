@@ -94,8 +94,11 @@ var mayImport = []struct {
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
 	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/compile", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule"}},
+	{"internal/audit/queue", nil},
+	// What is known of objects, and what has to be judged.
+	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact"}},
 	// What judges objects, kept current; it is told what streams read.
-	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/result", "internal/compile", "fact", "internal/jsontree"}},
+	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/compile", "internal/jsontree"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
 	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},

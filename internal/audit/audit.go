@@ -3,23 +3,26 @@
 // It keeps no object. Of each it has its name, and which part its rules read, as text: objects with
 // the same part are judged once. Results follow the objects, the policies, the facts that rules used
 // and the ends of exemptions, within bounds of memory and CPU.
+//
+// Sinks hand objects to the store; the store queues what has to be judged; workers judge, and hand the
+// judgements to the store.
 package audit
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"hash/maphash"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/queue"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/audit/store"
 	"github.com/usher-dev/usher/internal/compile"
 )
 
@@ -49,72 +52,29 @@ const workers = 2
 // An Auditor judges the objects that its sinks get. It is a [result.Reader], and safe for concurrent
 // use. Use [New].
 type Auditor struct {
+	// The store has the results.
+	result.Reader
+
 	options Options
-	pacer   *pacer
-	// salt makes digests differ between processes: they are computed of what may be secret.
-	salt [16]byte
-	seed maphash.Seed
-	// wake tells workers that there is work, and clockWake the clock that its times have changed.
-	wake, clockWake chan struct{}
+	store   *store.Store
+	worker  *worker
 
-	// enforcing is held while policies are prepared, before mu.
-	enforcing sync.Mutex
-
-	mu    sync.Mutex
-	judge judging
-	// epoch counts changes of policies.
-	epoch      uint64
-	kinds      map[result.Kind]*kind
-	ring       []*kind
-	namespaces map[string]*namespace
-	turn       uint64
-	// used is the memory of all that is kept, in bytes; freed is what it was after some was freed last,
-	// at freedAt.
-	used, freed int64
-	freedAt     time.Time
-	saids       map[digest]*said
-	quiets      map[string]*quiet
-	rows        map[string]*row
-	factSets    map[digest]*factSet
-	lastID      uint64
-	// evaluations counts judged projections.
-	evaluations uint64
-	// scratch and cells are buffers.
-	scratch []byte
-	cells   []told
-	changes changes
-	facts   factLog
-	retry   retries
+	// preparing is held while policies are prepared.
+	preparing sync.Mutex
+	judge     atomic.Pointer[judge.Judge]
 }
 
 // New returns an Auditor without policies and objects. Run judges.
-func New(o Options) *Auditor { return newAuditor(o, judgeOf(o.Judge)) }
-
-func newAuditor(o Options, j judging) *Auditor {
-	if o.Memory <= 0 {
-		o.Memory = 64 << 20
-	}
-	if o.CPU <= 0 {
-		o.CPU = 0.5
-	}
-	if o.Results <= 0 {
-		o.Results = 10000
-	}
+func New(o Options) *Auditor {
+	o.Memory, o.CPU, o.Results = cmp.Or(max(o.Memory, 0), 64<<20), cmp.Or(max(o.CPU, 0), 0.5), cmp.Or(max(o.Results, 0), 10000)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Reread == nil {
 		o.Reread = func(result.Kind) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	a := &Auditor{
-		options: o, pacer: &pacer{cores: o.CPU}, judge: j,
-		wake: make(chan struct{}, 1), clockWake: make(chan struct{}, 1),
-		kinds: map[result.Kind]*kind{}, namespaces: map[string]*namespace{},
-		saids: map[digest]*said{}, quiets: map[string]*quiet{}, rows: map[string]*row{}, factSets: map[digest]*factSet{},
-		changes: newChanges(), seed: maphash.MakeSeed(),
-	}
-	// It never fails.
-	_, _ = rand.Read(a.salt[:])
+	q := store.NewQueue()
+	s := store.New(q, store.Options{Memory: o.Memory, Secrets: o.Secrets, Results: o.Results})
+	a := &Auditor{Reader: s, options: o, store: s, worker: &worker{queue: q, store: s, limiter: queue.NewLimiter(o.CPU), log: o.Log}}
+	a.judge.Store(judge.New(nil, o.Judge))
 	return a
 }
 
@@ -122,7 +82,7 @@ func newAuditor(o Options, j judging) *Auditor {
 func (a *Auditor) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for range workers {
-		running.Go(func() { a.work(ctx) })
+		running.Go(func() { a.worker.run(ctx) })
 	}
 	running.Go(func() { a.clock(ctx) })
 	running.Wait()
@@ -131,153 +91,116 @@ func (a *Auditor) Run(ctx context.Context) {
 // Enforce replaces the policies. Those that differ are judged for all objects; the results of those
 // that are gone go at once.
 func (a *Auditor) Enforce(compiled []compile.Compiled) {
-	a.replace(func(before judging) (judging, []usher.PolicyRef) { return before.update(compiled) })
+	a.preparing.Lock()
+	defer a.preparing.Unlock()
+	a.replace(a.judge.Load().Update(compiled))
 }
 
 // Discovered replaces the versions in which objects can be read. Each policy judges the objects of a
 // resource in one of them: they have one result for each policy.
 func (a *Auditor) Discovered(versions judge.Versions) {
-	a.replace(func(before judging) (judging, []usher.PolicyRef) { return before.in(versions), nil })
+	a.preparing.Lock()
+	defer a.preparing.Unlock()
+	a.replace(a.judge.Load().WithVersions(versions), nil)
 }
 
-// replace replaces what judges.
-func (a *Auditor) replace(by func(before judging) (judging, []usher.PolicyRef)) {
-	a.enforcing.Lock()
-	defer a.enforcing.Unlock()
-	a.mu.Lock()
-	before := a.judge
-	kinds := slices.Clone(a.ring)
-	a.mu.Unlock()
-	next, changed := by(before)
-	plans := make(map[*kind]plan, len(kinds))
-	for _, k := range kinds {
-		plans[k] = next.plan(k.of)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.judge = next
-	a.epoch++
-	for _, k := range a.ring {
-		p, known := plans[k]
-		if !known {
-			p = next.plan(k.of)
-		}
-		a.follow(k, p, changed)
-	}
-	a.notify(a.clockWake)
+func (a *Auditor) replace(next *judge.Judge, changed []usher.PolicyRef) {
+	// The clock reads it when the store has followed.
+	a.judge.Store(next)
+	a.store.Follow(next.Plan, changed)
+}
+
+// kind returns the state of a kind, made if necessary.
+func (a *Auditor) kind(of result.Kind) *store.Kind {
+	a.preparing.Lock()
+	defer a.preparing.Unlock()
+	return a.store.Kind(of, a.judge.Load().Plan(of))
 }
 
 // Selects reports whether policies in force are for objects of a kind, and MetadataOnly whether they
 // read only their metadata.
 func (a *Auditor) Selects(of result.Kind) (selects, metadataOnly bool) {
-	a.mu.Lock()
-	j := a.judge
-	a.mu.Unlock()
-	if p := j.plan(of); p != nil {
+	if p := a.judge.Load().Plan(of); p != nil {
 		return true, p.MetadataOnly()
 	}
 	return false, false
 }
 
+// Policies returns the policies in force that are for objects of a kind, in order of evaluation.
+func (a *Auditor) Policies(of result.Kind) []usher.PolicyRef {
+	if p := a.judge.Load().Plan(of); p != nil {
+		return p.Policies()
+	}
+	return nil
+}
+
 // Unjudged returns the rules in force that judge no objects of any kind, with the reasons. Those that
 // judge no objects of a kind that is read are results of the namespace "", too.
-func (a *Auditor) Unjudged() []judge.Unjudged {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.judge.Unjudged()
-}
+func (a *Auditor) Unjudged() []judge.Unjudged { return a.judge.Load().Unjudged() }
 
 // Remove forgets a kind that is gone or that no policy selects, with its results. Its sinks do
 // nothing from then on.
-func (a *Auditor) Remove(of result.Kind) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := a.kinds[of]
-	if k == nil {
-		return
-	}
-	a.clear(k)
-	k.removed = true
-	delete(a.kinds, of)
-	a.ring = slices.DeleteFunc(a.ring, func(other *kind) bool { return other == k })
-	a.touchName("")
-}
+func (a *Auditor) Remove(of result.Kind) { a.store.Remove(of) }
 
 // FactChanged judges again what used objects of a kind as facts: the object with a name, or all of a
 // namespace if name is empty, or all of the kind if both are. Call it when the resolver of facts
 // returns the new value already.
 func (a *Auditor) FactChanged(of schema.GroupVersionKind, namespace, name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	change := factUse{group: of.Group, kind: of.Kind, namespace: namespace, name: name}
-	a.facts.add(change)
-	matches := map[*factSet]bool{}
-	for _, k := range a.ring {
-		for _, p := range k.all {
-			if p.facts == nil {
-				continue
-			}
-			match, known := matches[p.facts]
-			if !known {
-				match = p.facts.meets(change)
-				matches[p.facts] = match
-			}
-			switch {
-			case match:
-				a.enqueue(k, p)
-			case p.seen == a.facts.seq-1:
-				p.seen = a.facts.seq
-			}
+	a.store.FactChanged(of, namespace, name)
+}
+
+// Stats are figures of an [Auditor], for metrics.
+type Stats struct {
+	store.Stats
+
+	// CPU is what reading and judging have taken, with time spent waiting for facts.
+	CPU time.Duration
+}
+
+// Stats returns the figures so far. It goes through all that is kept, and builds no lists.
+func (a *Auditor) Stats() Stats { return Stats{a.store.Stats(), a.worker.limiter.Used()} }
+
+// tick is how often the time of day is compared: the clock may be set.
+const tick = time.Minute
+
+// clock does what is due at a time, until ctx is done.
+func (a *Auditor) clock(ctx context.Context) {
+	checked := time.Now()
+	for {
+		now := time.Now()
+		a.expire(checked, now)
+		checked = now
+		wait := tick
+		if ends, _ := a.judge.Load().Expiring(now); !ends.IsZero() {
+			wait = min(wait, ends.Sub(now))
+		}
+		reread, wait := a.store.Due(now, wait)
+		for _, of := range reread {
+			a.options.Log.Info("the objects of a kind are read once more", "kind", of.Resource.String())
+			a.options.Reread(of)
+		}
+		timer := time.NewTimer(max(wait, time.Millisecond))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.store.Rescheduled():
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
 }
 
-// kind returns the state of a kind, made if necessary.
-func (a *Auditor) kind(of result.Kind) *kind {
-	a.enforcing.Lock()
-	defer a.enforcing.Unlock()
-	a.mu.Lock()
-	k, j := a.kinds[of], a.judge
-	a.mu.Unlock()
-	if k != nil {
-		return k
-	}
-	p := j.plan(of)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k = newKind(of)
-	a.kinds[of] = k
-	a.ring = append(a.ring, k)
-	slices.SortFunc(a.ring, func(a, b *kind) int { return cmp.Compare(a.title(), b.title()) })
-	a.follow(k, p, nil)
-	return k
-}
-
-// notify wakes who waits for c.
-func (a *Auditor) notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// expire has the policies judged again from which exemptions have ended after one time and until
+// another.
+func (a *Auditor) expire(after, until time.Time) {
+	j := a.judge.Load()
+	for {
+		ends, policies := j.Expiring(after)
+		if ends.IsZero() || ends.After(until) {
+			return
+		}
+		after = ends
+		a.store.Expire(policies)
 	}
 }
-
-// judging prepares policies: a [judge.Judge].
-type judging interface {
-	update(compiled []compile.Compiled) (judging, []usher.PolicyRef)
-	in(versions judge.Versions) judging
-	plan(of result.Kind) plan
-	Expiring(after time.Time) (time.Time, []usher.PolicyRef)
-	Unjudged() []judge.Unjudged
-}
-
-// A plan is what is said about objects of one kind: a [judge.Plan].
-type plan interface {
-	Paths() *usher.Paths
-	MetadataOnly() bool
-	Policies() []usher.PolicyRef
-	Unjudged() []judge.Unjudged
-	Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]judge.Said, error)
-}
-
-// judgeTimeout limits the judging of one object, as API servers limit a webhook.
-const judgeTimeout = 10 * time.Second

@@ -148,7 +148,7 @@ func (n *count) add(ctx context.Context, object []byte) error {
 }
 
 // denies reports whether a request for the object would be denied.
-func denies(s judge.Said) bool {
+func denies(s judge.Judgement) bool {
 	return slices.ContainsFunc(s.Results, func(r result.Result) bool { return r.Exemption == nil && slices.Contains(r.Actions, usher.ActDeny) })
 }
 

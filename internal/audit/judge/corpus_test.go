@@ -64,7 +64,7 @@ func kindOf(r *usher.Request) result.Kind {
 
 // withoutFacts leaves out which facts were used: of several policies that use facts each is said to
 // have used all.
-var withoutFacts = cmpopts.IgnoreFields(judge.Said{}, "Read")
+var withoutFacts = cmpopts.IgnoreFields(judge.Judgement{}, "Facts")
 
 // TestCorpus judges the objects of all cases.
 func TestCorpus(t *testing.T) {
@@ -167,7 +167,7 @@ func compareParts(t *testing.T, plan *judge.Plan, object *usher.Object) {
 	if diff := cmp.Diff(all, say(t, plan, part, nil), cmp.Comparer(sameRef), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("of %v and its part %v: -whole +part:\n%s", whole, part, diff)
 	}
-	var each []judge.Said
+	var each []judge.Judgement
 	for _, policy := range plan.Policies() {
 		each = append(each, say(t, plan, part, []usher.PolicyRef{policy})...)
 	}
@@ -178,7 +178,7 @@ func compareParts(t *testing.T, plan *judge.Plan, object *usher.Object) {
 
 func sameRef(a, b fact.Ref) bool { return a.Key() == b.Key() }
 
-func say(t *testing.T, plan *judge.Plan, object map[string]any, some []usher.PolicyRef) []judge.Said {
+func say(t *testing.T, plan *judge.Plan, object map[string]any, some []usher.PolicyRef) []judge.Judgement {
 	t.Helper()
 	said, err := plan.Judge(t.Context(), object, some)
 	if err != nil {
@@ -217,7 +217,7 @@ func (tested *corpus) asAdmission(t *testing.T, c *policytest.Case, s *policytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []judge.Said
+	var said []judge.Judgement
 	if plan != nil {
 		said = say(t, plan, tree, nil)
 	}
@@ -250,11 +250,11 @@ func exemptsUsers(rules []rule.Rule, policy usher.PolicyRef) bool {
 }
 
 // compareFinding compares a finding of admission with what its policy says in an audit.
-func compareFinding(t *testing.T, f *usher.Finding, said []judge.Said) {
+func compareFinding(t *testing.T, f *usher.Finding, said []judge.Judgement) {
 	t.Helper()
-	i := slices.IndexFunc(said, func(s judge.Said) bool { return s.Policy == f.Policy })
+	i := slices.IndexFunc(said, func(s judge.Judgement) bool { return s.Policy == f.Policy })
 	if i < 0 {
-		i, said = 0, []judge.Said{{}}
+		i, said = 0, []judge.Judgement{{}}
 	}
 	s := &said[i]
 	if s.Skip > 0 {

@@ -47,7 +47,7 @@ type Judge struct {
 	plans map[result.Kind]*Plan
 }
 
-// A policy is what results say of a policy.
+// A policy is what results repeat of a policy.
 type policy struct {
 	category string
 	severity usher.Severity
@@ -78,7 +78,7 @@ func New(compiled []compile.Compiled, o Options) *Judge {
 	return j
 }
 
-// describe takes over what results say of a policy.
+// describe takes over what results repeat of a policy.
 func (j *Judge) describe(c *compile.Compiled) {
 	of := c.Ref
 	if c.Binding != nil {
@@ -103,7 +103,7 @@ func (j *Judge) describe(c *compile.Compiled) {
 	}
 }
 
-// addInfluences adds what else has an influence on what a policy says: its exemptions, and what
+// addInfluences adds what else has an influence on the results of a policy: its exemptions, and what
 // changes the pods of workloads before it sees them.
 func (j *Judge) addInfluences() {
 	var mutations []any
@@ -158,7 +158,7 @@ func compareRefs(a, b usher.PolicyRef) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// Plan returns what is said about objects of a kind; nil if no rule judges them in this version.
+// Plan returns how objects of a kind are judged; nil if no rule judges them in this version.
 func (j *Judge) Plan(k result.Kind) *Plan {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,7 +201,7 @@ type Unjudged struct {
 }
 
 // Unjudged returns the rules by which no objects can be judged, whatever their kind, in order of
-// evaluation. Results say so about objects of the kinds that other rules judge.
+// evaluation. Objects of the kinds that other rules judge have results that say so.
 func (j *Judge) Unjudged() []Unjudged {
 	var all []Unjudged
 	for i := range j.rules {

@@ -73,12 +73,12 @@ func cluster() fact.Resolver {
 	})
 }
 
-// lines are what is said, in one line for each policy and each result.
-func lines(said []judge.Said) string {
+// lines are judgements, in one line for each policy and each result.
+func lines(said []judge.Judgement) string {
 	var b strings.Builder
 	for _, s := range said {
 		_, _ = fmt.Fprintf(&b, "%s: %d pass, %d skip", s.Policy.Name, s.Pass, s.Skip)
-		for _, ref := range s.Read {
+		for _, ref := range s.Facts {
 			_, _ = fmt.Fprintf(&b, ", reads %s", ref)
 		}
 		b.WriteByte('\n')
@@ -115,7 +115,7 @@ func tree(t testing.TB, text string) map[string]any {
 
 var update = flag.Bool("update", false, "write testdata")
 
-// TestJudge compares what is said with what testdata has.
+// TestJudge compares judgements with what testdata has.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/judgements.txt"

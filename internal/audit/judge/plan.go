@@ -12,7 +12,8 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A Plan is what is said about objects of a kind. It is safe for concurrent use.
+// A Plan is how objects of one kind are judged: the rules that are for them, the engines that run these,
+// and the paths that they read. It is safe for concurrent use.
 type Plan struct {
 	judge    *Judge
 	kind     result.Kind
@@ -20,16 +21,16 @@ type Plan struct {
 	paths    usher.Paths
 	// factual are the policies whose rules may use facts, by index.
 	factual []bool
-	// stages decide what the rules say, and unjudged are the rules that have no say.
+	// stages run the rules, and unjudged are those that are skipped.
 	stages   []stage
-	unjudged map[place]bool
+	unjudged map[ruleKey]bool
 
 	mu    sync.Mutex
 	parts map[string]*Plan
 }
 
-// A place is a rule of a policy.
-type place struct {
+// A ruleKey identifies a rule of a policy.
+type ruleKey struct {
 	policy usher.PolicyRef
 	rule   string
 }
@@ -48,7 +49,7 @@ const maxParts = 8
 // plan returns the plan for a kind, of some of the policies, or of all if there are none; nil if no
 // rule judges objects of the kind.
 func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
-	p := &Plan{judge: j, kind: k, unjudged: map[place]bool{}, parts: map[string]*Plan{}}
+	p := &Plan{judge: j, kind: k, unjudged: map[ruleKey]bool{}, parts: map[string]*Plan{}}
 	cluster, namespaced := newStages(), newStages()
 	judged := false
 	var elsewhere map[usher.PolicyRef]bool
@@ -70,7 +71,7 @@ func (j *Judge) plan(k result.Kind, some []usher.PolicyRef) *Plan {
 			stages = namespaced
 		}
 		if a.unjudged != "" {
-			p.unjudged[place{r.Policy, r.Name}] = true
+			p.unjudged[ruleKey{r.Policy, r.Name}] = true
 			stages.created.rules = append(stages.created.rules, unjudged(r, a.unjudged))
 			p.readMatch(&r)
 			continue
@@ -111,7 +112,7 @@ func (s *stages) all() []*stage { return append([]*stage{s.created, s.updated}, 
 
 // add adds a rule.
 func (s *stages) add(r rule.Rule, a approach) {
-	// Reports have what all rules of a policy say, also after one has denied the object.
+	// All rules of a policy have results, also after one has denied the object.
 	r.Independent = true
 	if r.Phase == usher.Mutate {
 		s.mutation(&r, a)
@@ -132,8 +133,8 @@ func (p *Plan) add(r *rule.Rule) {
 	}
 }
 
-// mutation adds a rule that changes objects. Each policy changes the object that is stored: what it
-// says does not depend on others.
+// mutation adds a rule that changes objects. Each policy changes the object that is stored: its
+// results do not depend on others.
 func (s *stages) mutation(r *rule.Rule, a approach) {
 	for _, operation := range []struct {
 		name usher.Operation
@@ -174,7 +175,7 @@ func (skip) ReadPaths() (object, old *usher.Paths) { return nil, nil }
 // String implements [rule.Program].
 func (s skip) String() string { return "skip: " + string(s) }
 
-// Policies returns the policies that have something to say about objects of the kind, in order of
+// Policies returns the policies with rules for objects of the kind, in order of
 // evaluation. It is shared: do not change it.
 func (p *Plan) Policies() []usher.PolicyRef { return p.policies }
 

@@ -21,8 +21,8 @@ func (j *Judge) WithVersions(v Versions) *Judge {
 }
 
 // elsewhere returns the policies that judge objects of a kind in another version: each does so in the
-// first one in which it judges any. What judges objects in no version says so in the first one that is
-// read.
+// first one in which it judges any. A policy that judges objects in no version is skipped in the first one
+// that is read.
 func (j *Judge) elsewhere(k result.Kind) map[usher.PolicyRef]bool {
 	versions := j.options.Versions[k.Resource.GroupResource()]
 	if len(versions) < 2 || !slices.Contains(versions, k) {

@@ -168,7 +168,7 @@ func (sc *scan) judge(ctx context.Context, objects []object) error {
 		if d == nil {
 			continue
 		}
-		said := make([][]judge.Said, len(objects))
+		said := make([][]judge.Judgement, len(objects))
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
 		for i := range objects {
@@ -179,7 +179,7 @@ func (sc *scan) judge(ctx context.Context, objects []object) error {
 			}
 			group.Go(func() error {
 				var err error
-				said[i], err = policies.Within(ctx, sc.timeout, "judge "+objects[i].String(), func(ctx context.Context) ([]judge.Said, error) {
+				said[i], err = policies.Within(ctx, sc.timeout, "judge "+objects[i].String(), func(ctx context.Context) ([]judge.Judgement, error) {
 					return plan.Judge(ctx, objects[i].tree, some)
 				})
 				sc.done.Add(1)
@@ -197,7 +197,7 @@ func (sc *scan) judge(ctx context.Context, objects []object) error {
 }
 
 // add adds what was said about an object.
-func (d *side) add(o *object, all []judge.Said) {
+func (d *side) add(o *object, all []judge.Judgement) {
 	about := name(o)
 	for _, said := range all {
 		d.count(said.Policy, result.Pass, said.Pass)

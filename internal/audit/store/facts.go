@@ -1,4 +1,4 @@
-package audit
+package store
 
 import (
 	"cmp"
@@ -13,17 +13,17 @@ import (
 
 // A factUse is an object that a policy used as a fact, or objects of a namespace or of everywhere.
 type factUse struct {
-	slot                         uint32
+	policy                       uint32
 	group, kind, namespace, name string
 }
 
 // useOf returns the use of a fact that is an object.
-func useOf(slot uint32, ref fact.Ref) (factUse, bool) {
+func useOf(policy uint32, ref fact.Ref) (factUse, bool) {
 	if ref.Object == nil {
 		return factUse{}, false
 	}
 	of := schema.FromAPIVersionAndKind(ref.Object.APIVersion, ref.Object.Kind)
-	return factUse{slot, of.Group, of.Kind, ref.Object.Namespace, ref.Object.Name}, true
+	return factUse{policy, of.Group, of.Kind, ref.Object.Namespace, ref.Object.Name}, true
 }
 
 // meets reports whether a change may be one of what was used.
@@ -34,12 +34,11 @@ func (u factUse) meets(change factUse) bool {
 // same reports whether two names may mean the same object; an empty one means any.
 func same(a, b string) bool { return a == "" || b == "" || a == b }
 
-// A factSet is the facts that policies used for an object. Equal ones are kept once.
+// A factSet is the facts that policies used for an object.
 type factSet struct {
-	key   digest
-	uses  []factUse
-	owner *namespace
-	refs  int32
+	interned
+
+	uses []factUse
 }
 
 func (s *factSet) meets(change factUse) bool {
@@ -54,57 +53,43 @@ func (s *factSet) size() int64 {
 	return size
 }
 
-// without returns the uses of slots that are in force and are not judged again. The set may be nil; all
-// are judged again if again is nil.
-func (s *factSet) without(slots map[uint32]usher.PolicyRef, again map[uint32]bool) []factUse {
+// remaining returns the uses of policies that are in force and do not judge again. The set may be nil; all
+// judge again if again is nil.
+func (s *factSet) remaining(inForce map[uint32]usher.PolicyRef, again map[uint32]bool) []factUse {
 	if s == nil || again == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.uses), func(u factUse) bool {
-		_, known := slots[u.slot]
-		return !known || again[u.slot]
+		_, known := inForce[u.policy]
+		return !known || again[u.policy]
 	})
 }
 
-// internFacts returns the set of the facts, nil if there are none. The caller has a reference.
-func (a *Auditor) internFacts(owner *namespace, uses []factUse) *factSet {
+// facts returns the set of facts that were used; nil if there are none.
+func (p *pool) facts(owner *namespace, uses []factUse) *factSet {
 	if len(uses) == 0 {
 		return nil
 	}
 	slices.SortFunc(uses, func(a, b factUse) int {
-		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.group, b.group), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.policy, b.policy), cmp.Compare(a.group, b.group), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	uses = slices.Clip(slices.Compact(uses))
-	var h hasher
+	h := p.hasher.reset()
 	for _, u := range uses {
-		h.number(uint64(u.slot))
-		for _, text := range []string{u.group, u.kind, u.namespace, u.name} {
+		h.number(uint64(u.policy))
+		for _, text := range [...]string{u.group, u.kind, u.namespace, u.name} {
 			h.text(text)
 		}
 	}
 	key := h.key()
-	if known := a.factSets[key]; known != nil {
-		known.refs++
+	if known, ok := p.factSets.lookup(key); ok {
 		return known
 	}
 	for i := range uses {
 		// They may be parts of the text of a projection.
 		uses[i].namespace, uses[i].name = strings.Clone(uses[i].namespace), strings.Clone(uses[i].name)
 	}
-	s := &factSet{key: key, uses: uses, owner: owner, refs: 1}
-	a.factSets[key] = s
-	a.hold(owner, s.size())
-	return s
-}
-
-func (a *Auditor) releaseFacts(s *factSet) {
-	if s == nil {
-		return
-	}
-	if s.refs--; s.refs == 0 {
-		delete(a.factSets, s.key)
-		a.unhold(s.owner, s.size())
-	}
+	return p.factSets.add(key, owner, &factSet{uses: uses})
 }
 
 // factMemory is how many changes of facts are remembered. What was judged before them is judged again

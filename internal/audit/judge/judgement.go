@@ -15,8 +15,8 @@ import (
 	"github.com/usher-dev/usher/internal/withhold"
 )
 
-// A Said is what one policy says about an object.
-type Said struct {
+// A Judgement is the results of one policy for one object.
+type Judgement struct {
 	Policy usher.PolicyRef
 	// Results are those that are neither passes nor skipped because a rule cannot be judged. They do
 	// not name the object.
@@ -24,12 +24,12 @@ type Said struct {
 	// Pass counts the rules that have no objection, and Skip those that cannot be judged: see
 	// [Plan.Unjudged].
 	Pass, Skip int
-	// Read are facts: if one of them changes, the policy may say something else.
-	Read []fact.Ref
+	// Facts are those that the policy used: if one of them changes, its results may change.
+	Facts []fact.Ref
 }
 
-// Limits of what one policy says about one object: who writes policies and params decides how much
-// that is, and an audit keeps it for all objects.
+// Limits of the results of one policy for one object: the authors of policies and params decide how
+// large they are, and an audit keeps them for all objects.
 const (
 	// maxMessage limits the message of a result, in bytes.
 	maxMessage = 1024
@@ -50,22 +50,22 @@ func (p *Plan) Unjudged() []Unjudged {
 }
 
 // Judge judges an object, of which the values at [Plan.Paths] suffice. Only some policies judge it,
-// or all if some is nil. What is said is in order of evaluation; policies that are not for the object
-// say nothing. The error is that of ctx: then what is said is that of the policies that had judged the
+// or all if some is nil. Judgements are in order of evaluation; policies that are not for the object
+// have none. The error is that of ctx: then the judgements are those of the policies that had judged the
 // object before it ended, also of those that are not for it.
-func (p *Plan) Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]Said, error) {
+func (p *Plan) Judge(ctx context.Context, object map[string]any, some []usher.PolicyRef) ([]Judgement, error) {
 	if some != nil {
 		return p.part(some).all(ctx, object)
 	}
 	return p.all(ctx, object)
 }
 
-func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
+func (p *Plan) all(ctx context.Context, object map[string]any) ([]Judgement, error) {
 	used := &usage{}
 	if slices.Contains(p.factual, true) {
 		ctx = context.WithValue(ctx, usageKey{}, used)
 	}
-	s := sayings{plan: p, said: make([]Said, len(p.policies))}
+	c := collector{plan: p, judgements: make([]Judgement, len(p.policies))}
 	request := p.request(object)
 	for i := range p.stages {
 		stage, r := &p.stages[i], *request
@@ -73,17 +73,17 @@ func (p *Plan) all(ctx context.Context, object map[string]any) ([]Said, error) {
 		if r.Operation == usher.Update {
 			r.OldObject = r.Object
 		}
-		s.begin(stage, &r)
-		err := stage.engine.Each(ctx, &r, s.hear)
+		c.begin(stage, &r)
+		err := stage.engine.Each(ctx, &r, c.add)
 		if err == nil && ctx.Err() != nil {
-			// Rules that were not reached have failed; they may have something else to say the next time.
+			// Rules that were not reached have failed; their results may differ the next time.
 			err = fmt.Errorf("judge object: %w", context.Cause(ctx))
 		}
 		if err != nil {
-			return s.before(used, p.stages[i:]), err
+			return c.result(used, p.stages[i:]), err
 		}
 	}
-	return s.result(used), nil
+	return c.result(used, nil), nil
 }
 
 // request returns the request that an object is judged as, without phase and operation.
@@ -109,95 +109,96 @@ func (p *Plan) request(object map[string]any) *usher.Request {
 	return &r
 }
 
-// sayings gathers what policies say about one object.
-type sayings struct {
-	plan *Plan
-	said []Said
+// A collector makes judgements of an object from the findings of stages.
+type collector struct {
+	plan       *Plan
+	judgements []Judgement
 	// last is the index of the policy of the last finding.
 	last int
-	// stage is the one whose findings are heard, and object the object as the rules before have left
-	// it; twice says that some rules judge objects as created or as updated.
-	stage  *stage
-	object map[string]any
-	twice  bool
+	// stage is the one whose findings are added, and object the object as the rules before have left
+	// it; bothWays says that some rules judge objects as created or as updated.
+	stage    *stage
+	object   map[string]any
+	bothWays bool
 	// created are the rules that have judged the object as one that is created.
-	created map[place]bool
+	created map[ruleKey]bool
 }
 
-// of returns what the policy of a finding says.
-func (s *sayings) of(ref usher.PolicyRef) *Said {
-	if s.plan.policies[s.last] != ref {
-		s.last++
-		if s.last >= len(s.said) || s.plan.policies[s.last] != ref {
-			s.last = max(slices.Index(s.plan.policies, ref), 0)
+// of returns the judgement of the policy of a finding.
+func (c *collector) of(ref usher.PolicyRef) *Judgement {
+	if c.plan.policies[c.last] != ref {
+		c.last++
+		if c.last >= len(c.judgements) || c.plan.policies[c.last] != ref {
+			c.last = max(slices.Index(c.plan.policies, ref), 0)
 		}
 	}
-	return &s.said[s.last]
+	return &c.judgements[c.last]
 }
 
 // begin begins a stage.
-func (s *sayings) begin(stage *stage, r *usher.Request) {
-	s.stage, s.twice = stage, s.plan.twice(stage.phase)
-	s.object, _ = r.Object.Tree()
+func (c *collector) begin(stage *stage, r *usher.Request) {
+	c.stage, c.bothWays = stage, c.plan.bothWays(stage.phase)
+	c.object, _ = r.Object.Tree()
 }
 
-// hear adds what a finding of the stage says.
-func (s *sayings) hear(f *usher.Finding) {
-	if s.twice {
-		at := place{f.Policy, f.Rule}
-		if s.stage.operation == usher.Update && s.created[at] {
+// add adds a finding of the stage.
+func (c *collector) add(f *usher.Finding) {
+	if c.bothWays {
+		at := ruleKey{f.Policy, f.Rule}
+		if c.stage.operation == usher.Update && c.created[at] {
 			return
 		}
-		if s.created == nil {
-			s.created = map[place]bool{}
+		if c.created == nil {
+			c.created = map[ruleKey]bool{}
 		}
-		s.created[at] = true
+		c.created[at] = true
 	}
-	said := s.of(f.Policy)
+	j := c.of(f.Policy)
 	if f.Outcome == usher.Skipped {
-		if s.plan.unjudged[place{f.Policy, f.Rule}] {
-			said.Skip++
+		if c.plan.unjudged[ruleKey{f.Policy, f.Rule}] {
+			j.Skip++
 		}
 		return
 	}
-	if !s.objects(said, f) {
-		said.Pass++
+	if !c.addResults(j, f) {
+		j.Pass++
 	}
 }
 
-// twice reports whether there are rules that judge objects as created or as updated.
-func (p *Plan) twice(phase usher.Phase) bool {
+// bothWays reports whether there are rules that judge objects as created or as updated.
+func (p *Plan) bothWays(phase usher.Phase) bool {
 	return slices.ContainsFunc(p.stages, func(s stage) bool { return s.phase == phase && s.operation == usher.Update })
 }
 
-// objects adds the results of a finding, and reports whether there are any: otherwise the object
+// addResults adds the results of a finding, and reports whether there are any: otherwise the object
 // passes.
-func (s *sayings) objects(said *Said, f *usher.Finding) bool {
+func (c *collector) addResults(j *Judgement, f *usher.Finding) bool {
 	for i := range f.Exemptions {
 		x := &f.Exemptions[i]
-		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: x})
+		c.addResult(j, f, &result.Result{Rule: f.Rule, Status: result.Skip, Message: "exempt: " + x.Reason, Exemption: x})
 	}
 	if f.Outcome == usher.Exempted {
 		return true
 	}
 	for i := range f.Checks {
-		c := &f.Checks[i]
-		s.add(said, f, &result.Result{
-			Rule: c.Name, Validation: c.Validation, Status: statusOf(c), Message: c.Message, Field: c.Field, Severity: c.Severity, Actions: c.Actions,
+		check := &f.Checks[i]
+		c.addResult(j, f, &result.Result{
+			Rule: check.Name, Validation: check.Validation, Status: statusOf(check), Message: check.Message, Field: check.Field,
+			Severity: check.Severity, Actions: check.Actions,
 		})
 	}
 	switch {
 	case f.Outcome == usher.Failed:
-		s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Error, Message: f.Err.Error()})
+		c.addResult(j, f, &result.Result{Rule: f.Rule, Status: result.Error, Message: f.Err.Error()})
 	case f.Outcome == usher.Changed:
-		fields, after := changes(s.object, f.Patch)
-		s.object = after
+		fields, after := changes(c.object, f.Patch)
+		c.object = after
 		if len(fields) > 0 {
-			s.add(said, f, &result.Result{Rule: f.Rule, Status: result.Warn, Message: wouldChange(fields), Field: fields[0]})
+			c.addResult(j, f, &result.Result{Rule: f.Rule, Status: result.Warn, Message: wouldChange(fields), Field: fields[0]})
 		}
 		return len(fields)+len(f.Exemptions)+len(f.Checks) > 0
 	case f.Outcome != usher.Passed && len(f.Checks) == 0:
-		s.add(said, f, &result.Result{
+		c.addResult(j, f, &result.Result{
 			Rule: f.Rule, Status: result.Fail, Message: cmp.Or(f.Message, "denied without a message"), Actions: []usher.Action{usher.ActDeny},
 		})
 	}
@@ -215,21 +216,21 @@ func statusOf(c *usher.Check) result.Status {
 	return result.Fail
 }
 
-// add adds a result, unless another binding has said the same.
-func (s *sayings) add(said *Said, f *usher.Finding, r *result.Result) {
-	p := s.plan.judge.policies[f.Policy]
+// addResult adds a result, unless another binding has the same one.
+func (c *collector) addResult(j *Judgement, f *usher.Finding, r *result.Result) {
+	p := c.plan.judge.policies[f.Policy]
 	r.Policy, r.Category = f.Policy, p.category
 	if r.Severity == "" {
 		r.Severity = p.severity
 	}
-	if r.Exemption == nil && f.Outcome != usher.Changed && (f.Confidential || fact.Confidential(s.plan.kind.Kind)) {
+	if r.Exemption == nil && f.Outcome != usher.Changed && (f.Confidential || fact.Confidential(c.plan.kind.Kind)) {
 		r.Message = withhold.Secret
 	}
 	if len(r.Message) > maxMessage {
 		r.Message = strings.ToValidUTF8(r.Message[:maxMessage], "") + "…"
 	}
-	for i := range said.Results {
-		other := &said.Results[i]
+	for i := range j.Results {
+		other := &j.Results[i]
 		if other.Rule == r.Rule && other.Message == r.Message && other.Field == r.Field && other.Exemption == nil && r.Exemption == nil {
 			other.Actions = union(other.Actions, r.Actions)
 			if worse(r.Status, other.Status) {
@@ -238,13 +239,13 @@ func (s *sayings) add(said *Said, f *usher.Finding, r *result.Result) {
 			return
 		}
 	}
-	switch n := len(said.Results); {
+	switch n := len(j.Results); {
 	case n == maxResults:
 		return
 	case n == maxResults-1:
 		*r = result.Result{Policy: r.Policy, Rule: f.Rule, Status: r.Status, Category: r.Category, Severity: r.Severity, Message: leftOut}
 	}
-	said.Results = append(said.Results, *r)
+	j.Results = append(j.Results, *r)
 }
 
 // leftOut is the message of the last result, if there are too many.
@@ -266,40 +267,24 @@ func worse(a, b result.Status) bool {
 	return slices.Index(result.Statuses(), a) < slices.Index(result.Statuses(), b)
 }
 
-// before returns what policies without rules in the rest of the stages have said.
-func (s *sayings) before(used *usage, rest []stage) []Said {
-	var all []Said
-	for i, ref := range s.plan.policies {
-		if slices.ContainsFunc(rest, func(left stage) bool {
+// result returns the judgements that are not empty, with the facts that were used. If stages were left out,
+// it returns those of policies without rules in the rest, also empty ones.
+func (c *collector) result(used *usage, rest []stage) []Judgement {
+	all := c.judgements[:0]
+	for i, ref := range c.plan.policies {
+		j := c.judgements[i]
+		if c.plan.factual[i] {
+			j.Facts = used.all()
+		}
+		if rest == nil && len(j.Results)+j.Pass+j.Skip+len(j.Facts) == 0 || slices.ContainsFunc(rest, func(left stage) bool {
 			return slices.ContainsFunc(left.rules, func(r rule.Rule) bool { return r.Policy == ref && r.Phase == left.phase })
 		}) {
 			continue
 		}
-		said := s.said[i]
-		if said.Policy = ref; s.plan.factual[i] {
-			said.Read = used.all()
-		}
-		all = append(all, said)
+		j.Policy = ref
+		all = append(all, j)
 	}
 	return all
-}
-
-// result returns what was said, with the facts that were used.
-func (s *sayings) result(used *usage) []Said {
-	n := 0
-	for i := range s.said {
-		said := s.said[i]
-		if s.plan.factual[i] {
-			said.Read = used.all()
-		}
-		if len(said.Results)+said.Pass+said.Skip+len(said.Read) == 0 {
-			continue
-		}
-		said.Policy = s.plan.policies[i]
-		s.said[n] = said
-		n++
-	}
-	return s.said[:n]
 }
 
 // maxFields is how many fields a result names.
