@@ -1,6 +1,9 @@
 package cel
 
-import celast "github.com/google/cel-go/common/ast"
+import (
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+)
 
 // Parts returns the expressions directly below an expression, in the order in which they are
 // written. Those of a loop are its range, and what it became.
@@ -30,4 +33,17 @@ func Parts(e celast.Expr) []celast.Expr {
 	case celast.IdentKind, celast.LiteralKind, celast.UnspecifiedExprKind:
 	}
 	return parts
+}
+
+// Selected returns the expression from whose value an expression selects a part, nil if it does something
+// else. The key is nil for a field.
+func Selected(e celast.Expr) (operand, key celast.Expr) {
+	if e.Kind() == celast.SelectKind {
+		return e.AsSelect().Operand(), nil
+	}
+	switch args := e.AsCall().Args(); e.AsCall().FunctionName() {
+	case operators.Index, operators.OptIndex, operators.OptSelect:
+		return args[0], args[1]
+	}
+	return nil, nil
 }

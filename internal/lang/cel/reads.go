@@ -157,7 +157,7 @@ func (t *tracing) expression(e celast.Expr) Source {
 		}
 		return s
 	case celast.CallKind:
-		return t.call(e.AsCall())
+		return t.call(e)
 	case celast.ComprehensionKind:
 		return t.loop(e.AsComprehension())
 	case celast.ListKind, celast.MapKind, celast.StructKind, celast.LiteralKind, celast.UnspecifiedExprKind:
@@ -231,12 +231,9 @@ func (o origin) equal(other origin) bool {
 	return o.name == other.name && slices.Equal(o.path, other.path)
 }
 
-func (t *tracing) call(c celast.CallExpr) Source {
-	args := c.Args()
-	if c.IsMemberFunction() {
-		args = append([]celast.Expr{c.Target()}, args...)
-	}
-	switch function := c.FunctionName(); function {
+func (t *tracing) call(e celast.Expr) Source {
+	args := Parts(e)
+	switch function := e.AsCall().FunctionName(); function {
 	case operators.Index, operators.OptIndex, operators.OptSelect:
 		if key, ok := textOf(args[1]); ok {
 			return t.expression(args[0]).field(key)
@@ -287,13 +284,8 @@ func (t *tracing) within(names map[string]Source) *tracing {
 }
 
 func textOf(e celast.Expr) (string, bool) {
-	if e.Kind() != celast.LiteralKind {
-		return "", false
-	}
 	s, ok := e.AsLiteral().(types.String)
 	return string(s), ok
 }
 
-func isNull(e celast.Expr) bool {
-	return e.Kind() == celast.LiteralKind && e.AsLiteral() == types.NullValue
-}
+func isNull(e celast.Expr) bool { return e.AsLiteral() == types.NullValue }

@@ -191,7 +191,7 @@ func TestClosuresOfPolicies(t *testing.T) {
 	t.Parallel()
 	all := situations(t, 12)
 	var count tally
-	for i, w := range policiesWritten(t, "library", "examples", "docs", "compile", "trial", "convert") {
+	for i, w := range policiesWritten(t, "library", "examples", "docs", "internal/compile", "internal/trial", "internal/convert") {
 		texts := w.expressions()
 		p, err := admission.CompileBoth(admission.Source{Params: true, Variables: w.Spec.Variables}, texts...)
 		if err != nil {
@@ -215,7 +215,7 @@ func policiesWritten(t testing.TB, folders ...string) []written {
 	t.Helper()
 	var all []written
 	for _, folder := range folders {
-		err := filepath.WalkDir(filepath.Join("../../..", folder), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join("../../../..", folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") {
 				return err
 			}

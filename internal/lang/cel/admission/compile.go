@@ -146,7 +146,7 @@ func CompileWithin(budget *cel.Budget, s Source) (*Program, []rule.Problem) {
 		}
 		return c.programs
 	})
-	p.traced = sync.OnceValue(func() *traced { return trace(&p.source) })
+	p.traced = sync.OnceValue(func() *traced { return traceDecisions(&p.source) })
 	return p, c.problems
 }
 

@@ -31,6 +31,8 @@ type declared struct {
 	data       bool
 	// patchTypes are the types of mutations.
 	patchTypes bool
+	// macros says that macros are kept as they are written.
+	macros bool
 }
 
 // An environments compiles the expressions of one policy at a time. There are as many as policies
@@ -93,6 +95,9 @@ func (e *environments) with(d declared) (*cel.Environment, error) {
 	}
 	if d.authorizer {
 		options = append(options, celgo.Variable(authorizerName, library.AuthorizerType), celgo.Variable(resourceName, library.ResourceCheckType))
+	}
+	if d.macros {
+		options = append(options, celgo.EnableMacroCallTracking())
 	}
 	if d.data {
 		options = append(options, celgo.Variable(dataName, e.data.CelType()))

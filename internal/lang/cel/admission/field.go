@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/usher-dev/usher/internal/lang/cel"
 )
 
 const (
@@ -32,7 +34,7 @@ func (p *Program) Field(ctx context.Context, in *Input, index int) (path string)
 		return ""
 	}
 	t := p.traced()
-	if t == nil || index >= len(t.validations) || t.validations[index] == nil {
+	if t == nil || index >= len(t.validations) || t.validations[index].ast == nil {
 		return ""
 	}
 	// The request is denied whatever happens here.
@@ -49,12 +51,11 @@ func (p *Program) Field(ctx context.Context, in *Input, index int) (path string)
 			return ""
 		}
 	}
-	f := &finder{ctx: ctx, traced: t, activation: a}
+	part := &t.validations[index]
+	f := finder{&trace{of: t, part: part, vars: a, search: &search{ctx: ctx, activation: a}}}
 	var found place
-	a.meter.Within(fieldTime, func() {
-		found = f.find(t.validations[index].NativeRep().Expr(), &scope{ast: t.validations[index], vars: a})
-	})
-	if interrupted(ctx, a) != nil || f.exhausted() {
+	a.meter.Within(fieldTime, func() { found = f.find(part.ast.NativeRep().Expr()) })
+	if interrupted(ctx, a) != nil || f.search.exhausted() {
 		return ""
 	}
 	return found.path
@@ -89,78 +90,73 @@ func (p place) child(name string) place {
 // key is the place of a value by a key of an expression. One that is computed is not told: it may
 // come from the object, or from other objects.
 func (p place) key(e celast.Expr) place {
-	if e.Kind() == celast.LiteralKind {
-		switch key := e.AsLiteral().(type) {
-		case types.String:
-			return p.child(string(key))
-		case types.Int:
-			return p.item(int(key))
-		}
+	switch key := e.AsLiteral().(type) {
+	case types.String:
+		return p.child(string(key))
+	case types.Int:
+		return p.item(int(key))
 	}
 	p.ends = true
 	return p
 }
 
-// A finder finds the field of one validation.
-type finder struct {
+// A search limits what is done to find the field of one validation. Nil has no limit.
+type search struct {
 	ctx                context.Context //nolint:containedctx // It lasts for one call of Field.
-	traced             *traced
 	activation         *activation
 	steps, evaluations int
 }
 
 // exhausted reports whether it takes too long to find the field.
-func (f *finder) exhausted() bool {
-	return f.steps > maxSteps || f.evaluations > maxEvaluations || f.ctx.Err() != nil
+func (s *search) exhausted() bool {
+	return s != nil && (s.steps > maxSteps || s.evaluations > maxEvaluations || s.ctx.Err() != nil)
 }
+
+// evaluate counts an evaluation, and reports whether that is still allowed.
+func (s *search) evaluate() bool {
+	if s == nil {
+		return true
+	}
+	s.evaluations++
+	return s.evaluations <= maxEvaluations
+}
+
+// A finder finds a field in a trace.
+type finder struct{ *trace }
 
 // step counts an expression that is looked at, and reports whether that is still allowed.
-func (f *finder) step() bool {
-	f.steps++
-	return !f.exhausted()
-}
-
-// value returns the value of an expression, nil if it is not known.
-func (f *finder) value(e celast.Expr, s *scope) ref.Val {
-	if s.vars == nil || f.exhausted() {
-		return nil
-	}
-	program, err := f.traced.plan(s.ast, e)
-	if err != nil {
-		return nil
-	}
-	return f.run(program, s.vars)
+func (f finder) step() bool {
+	f.search.steps++
+	return !f.search.exhausted()
 }
 
 // find returns the place that an expression reads which has the wrong value.
-func (f *finder) find(e celast.Expr, s *scope) place {
+func (f finder) find(e celast.Expr) place {
 	if !f.step() {
 		return place{}
 	}
-	if found := f.place(e, s); found.known {
+	if found := f.place(e); found.known {
 		return found
 	}
-	if alias, within := f.alias(e, s); alias != nil {
-		return f.find(alias, within)
+	if alias, within := f.alias(e); alias != nil {
+		return within.find(alias)
 	}
-	switch e.Kind() {
-	case celast.ComprehensionKind:
-		return f.loop(e, s)
-	case celast.CallKind:
-		switch e.AsCall().FunctionName() {
-		case operators.LogicalAnd:
-			return f.operands(e, s, types.False)
-		case operators.LogicalOr:
-			return f.operands(e, s, types.True)
-		case operators.Conditional:
-			return f.conditional(e, s)
-		}
-		if found := f.list(e, s); found.path != "" {
-			return found
-		}
+	if e.Kind() == celast.ComprehensionKind {
+		return f.loop(e)
 	}
-	for _, part := range parts(e) {
-		if found := f.find(part, s); found.path != "" {
+	switch e.AsCall().FunctionName() {
+	case operators.LogicalAnd:
+		return f.operands(e, types.False)
+	case operators.LogicalOr:
+		return f.operands(e, types.True)
+	case operators.Conditional:
+		return f.conditional(e)
+	}
+	if found := f.list(e); found.path != "" {
+		return found
+	}
+	for _, part := range cel.Parts(e) {
+		if found := f.find(part); found.path != "" {
 			return found
 		}
 	}
@@ -169,45 +165,45 @@ func (f *finder) find(e celast.Expr, s *scope) place {
 
 // operands finds the operand that decides the value of && or ||, which end does. If all do, it is
 // what they have in common.
-func (f *finder) operands(e celast.Expr, s *scope, end types.Bool) place {
+func (f finder) operands(e celast.Expr, end types.Bool) place {
 	all := flat(e, e.AsCall().FunctionName())
 	decides := func(v ref.Val) bool { return v == end }
-	switch value := f.value(e, s); {
+	switch value := f.value(e); {
 	case value == nil || value == !end:
 		var found []place
 		for _, operand := range all {
-			found = append(found, f.find(operand, s))
+			found = append(found, f.find(operand))
 		}
 		return meeting(found)
 	case types.IsError(value):
 		decides = types.IsError
 	}
 	for _, operand := range all {
-		if decides(f.value(operand, s)) {
-			return f.find(operand, s)
+		if decides(f.value(operand)) {
+			return f.find(operand)
 		}
 	}
 	return place{}
 }
 
-func (f *finder) conditional(e celast.Expr, s *scope) place {
+func (f finder) conditional(e celast.Expr) place {
 	args := e.AsCall().Args()
 	var found place
-	if branch := f.branch(e, s); branch != nil {
-		found = f.find(branch, s)
-	} else if s.vars == nil {
-		found = meeting([]place{f.find(args[1], s), f.find(args[2], s)})
+	if branch := f.branch(e); branch != nil {
+		found = f.find(branch)
+	} else if f.vars == nil {
+		found = meeting([]place{f.find(args[1]), f.find(args[2])})
 	}
 	if found.path != "" {
 		return found
 	}
-	return f.find(args[0], s)
+	return f.find(args[0])
 }
 
 // branch returns the branch that ?: takes, nil if that is not known.
-func (f *finder) branch(e celast.Expr, s *scope) celast.Expr {
+func (f finder) branch(e celast.Expr) celast.Expr {
 	args := e.AsCall().Args()
-	switch f.value(args[0], s) {
+	switch f.value(args[0]) {
 	case types.True:
 		return args[1]
 	case types.False:
@@ -246,56 +242,54 @@ func isBelow(path, above string) bool {
 }
 
 // place returns where the value of an expression is in the object.
-func (f *finder) place(e celast.Expr, s *scope) place {
+func (f finder) place(e celast.Expr) place {
 	if !f.step() {
 		return place{}
 	}
-	if alias, within := f.alias(e, s); alias != nil {
-		return f.place(alias, within)
+	if alias, within := f.alias(e); alias != nil {
+		return within.place(alias)
 	}
-	switch e.Kind() {
-	case celast.IdentKind:
-		if l := s.local(e.AsIdent()); l != nil {
+	if name := e.AsIdent(); name != "" {
+		if l := f.local(name); l != nil {
 			return l.place
 		}
-		return place{known: e.AsIdent() == objectName}
-	case celast.SelectKind:
-		return f.place(e.AsSelect().Operand(), s).child(e.AsSelect().FieldName())
-	case celast.CallKind:
-		call := e.AsCall()
-		args := call.Args()
-		switch call.FunctionName() {
-		case operators.Index, operators.OptIndex, operators.OptSelect:
-			return f.place(args[0], s).key(args[1])
-		case "or", "orValue", "value":
-			return f.place(call.Target(), s)
-		case "dyn", "optional.of", "optional.ofNonZeroValue":
-			return f.place(args[0], s)
+		return place{known: name == objectName}
+	}
+	if operand, key := cel.Selected(e); operand != nil {
+		if key == nil {
+			return f.place(operand).child(e.AsSelect().FieldName())
 		}
+		return f.place(operand).key(key)
+	}
+	call := e.AsCall()
+	switch call.FunctionName() {
+	case "or", "orValue", "value":
+		return f.place(call.Target())
+	case "dyn", "optional.of", "optional.ofNonZeroValue":
+		return f.place(call.Args()[0])
 	}
 	return place{}
 }
 
 // alias returns the expression of which an expression is the name: that of a variable, or what
 // cel.bind binds. It is nil if there is none.
-func (f *finder) alias(e celast.Expr, s *scope) (celast.Expr, *scope) {
+func (f finder) alias(e celast.Expr) (_ celast.Expr, within finder) {
 	switch e.Kind() {
 	case celast.IdentKind:
-		if l := s.local(e.AsIdent()); l != nil && l.alias != nil {
+		if l := f.local(e.AsIdent()); l != nil && l.alias != nil {
 			return l.alias, l.within
 		}
 	case celast.SelectKind:
-		operand := e.AsSelect().Operand()
-		if operand.Kind() != celast.IdentKind || operand.AsIdent() != variablesName || s.local(variablesName) != nil {
-			return nil, nil
+		if e.AsSelect().Operand().AsIdent() != variablesName || f.local(variablesName) != nil {
+			return nil, f
 		}
-		if ast := f.traced.variables[e.AsSelect().FieldName()]; ast != nil {
-			return ast.NativeRep().Expr(), &scope{ast: ast, vars: f.activation}
+		if v := f.of.variable(e.AsSelect().FieldName()); v != nil && v.ast != nil {
+			return v.ast.NativeRep().Expr(), finder{&trace{of: f.of, part: v, vars: f.search.activation, search: f.search}}
 		}
 	case celast.ComprehensionKind:
 		if c := e.AsComprehension(); binds(c) {
-			return c.Result(), f.bind(c, s)
+			return c.Result(), f.bind(c)
 		}
 	}
-	return nil, nil
+	return nil, f
 }

@@ -5,8 +5,8 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 
+	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -21,21 +21,12 @@ func (c *compilation) warnOfOptionals(field string, checked *celgo.Ast) {
 	}
 	told := map[string]bool{}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		var operand ast.Expr
-		switch e.Kind() {
-		case ast.SelectKind:
-			operand = e.AsSelect().Operand()
-		case ast.CallKind:
-			switch e.AsCall().FunctionName() {
-			case operators.Index, operators.OptIndex, operators.OptSelect:
-				operand = e.AsCall().Args()[0]
-			}
-		}
-		if operand == nil || operand.Kind() != ast.SelectKind {
+		operand, _ := cel.Selected(e)
+		if operand == nil {
 			return
 		}
-		of, name := operand.AsSelect().Operand(), operand.AsSelect().FieldName()
-		if of.Kind() != ast.IdentKind || of.AsIdent() != variablesName || !c.optionals[name] || told[name] {
+		name := operand.AsSelect().FieldName()
+		if operand.AsSelect().Operand().AsIdent() != variablesName || !c.optionals[name] || told[name] {
 			return
 		}
 		told[name] = true

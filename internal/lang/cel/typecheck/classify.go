@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/usher-dev/usher/internal/lang/cel"
 )
 
 // A mistake is an error of the type checker that evaluation has, too.
@@ -82,7 +84,7 @@ func selected(e ast.Expr) (operand ast.Expr, field string, ok bool) {
 		return e.AsSelect().Operand(), e.AsSelect().FieldName(), true
 	case ast.CallKind:
 		if args := e.AsCall().Args(); e.AsCall().FunctionName() == operators.OptSelect && len(args) == 2 {
-			name, isText := literal(args[1]).(types.String)
+			name, isText := args[1].AsLiteral().(types.String)
 			return args[0], string(name), isText
 		}
 	}
@@ -147,10 +149,7 @@ func (c *classifier) overload(e ast.Expr) (mistake, bool) {
 		return mistake{}, false
 	}
 	call := e.AsCall()
-	operands := call.Args()
-	if call.IsMemberFunction() {
-		operands = slices.Concat([]ast.Expr{call.Target()}, operands)
-	}
+	operands := cel.Parts(e)
 	of := make([]*types.Type, len(operands))
 	for i, operand := range operands {
 		of[i] = c.typed.GetType(operand.ID())
@@ -248,7 +247,7 @@ func (c *classifier) membership(operands []ast.Expr, of []*types.Type) (mistake,
 	case isUnknown(of[1]):
 		return mistake{}, false
 	case c.isObject(of[1]) && of[0].Kind() == types.StringKind:
-		name, ok := literal(value).(types.String)
+		name, ok := value.AsLiteral().(types.String)
 		schema := c.named[of[1].TypeName()]
 		if _, has := schema.Properties[string(name)]; !ok || has || isOpen(schema) {
 			return mistake{}, false
@@ -336,7 +335,7 @@ func (c *classifier) mayBeWhole(operands []ast.Expr, of []*types.Type) bool {
 		return false
 	}
 	return slices.ContainsFunc(operands, func(e ast.Expr) bool {
-		return c.typed.GetType(e.ID()).Kind() == types.DoubleKind && literal(e) == nil
+		return c.typed.GetType(e.ID()).Kind() == types.DoubleKind && e.AsLiteral() == nil
 	})
 }
 

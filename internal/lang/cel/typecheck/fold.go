@@ -131,30 +131,30 @@ func (f *folder) foldCall(e ast.Expr) {
 	case operators.LogicalAnd, operators.LogicalOr:
 		f.foldLogic(e, types.Bool(call.FunctionName() == operators.LogicalOr))
 	case operators.LogicalNot:
-		if value, ok := literal(args[0]).(types.Bool); ok {
+		if value, ok := args[0].AsLiteral().(types.Bool); ok {
 			f.constant(e, !value)
 		}
 	case operators.Conditional:
-		switch literal(args[0]) {
+		switch args[0].AsLiteral() {
 		case types.True:
 			f.replace(e, args[1])
 		case types.False:
 			f.replace(e, args[2])
 		}
 	case operators.Equals, operators.NotEquals:
-		if a, b := literal(args[0]), literal(args[1]); a != nil && b != nil {
+		if a, b := args[0].AsLiteral(), args[1].AsLiteral(); a != nil && b != nil {
 			f.constant(e, types.Bool((a.Equal(b) == types.True) == (call.FunctionName() == operators.Equals)))
 		}
 	case operators.In:
 		f.foldIn(e, args)
 	case operators.Index:
 		// A field whose name is no identifier.
-		if name, ok := literal(args[1]).(types.String); ok {
+		if name, ok := args[1].AsLiteral().(types.String); ok {
 			e.SetKindCase(f.factory.NewSelect(e.ID(), args[0], string(name)))
 			f.foldSelect(e)
 		}
 	case operators.OptIndex:
-		if _, ok := literal(args[1]).(types.String); ok {
+		if _, ok := args[1].AsLiteral().(types.String); ok {
 			e.SetKindCase(f.factory.NewCall(e.ID(), operators.OptSelect, args...))
 		}
 		f.foldOptional(e)
@@ -175,7 +175,7 @@ func (f *folder) foldOptional(e ast.Expr) {
 func (f *folder) foldLogic(e ast.Expr, decisive types.Bool) {
 	open := false
 	for _, arg := range e.AsCall().Args() {
-		switch literal(arg) {
+		switch arg.AsLiteral() {
 		case decisive:
 			f.constant(e, decisive)
 			return
@@ -196,13 +196,13 @@ func (f *folder) foldIn(e ast.Expr, args []ast.Expr) {
 		f.constant(e, types.False)
 		return
 	}
-	value := literal(args[0])
+	value := args[0].AsLiteral()
 	if value == nil || args[1].Kind() != ast.ListKind {
 		return
 	}
 	found := false
 	for _, element := range args[1].AsList().Elements() {
-		other := literal(element)
+		other := element.AsLiteral()
 		if other == nil {
 			return
 		}
@@ -215,8 +215,8 @@ func (f *folder) foldText(e ast.Expr, call ast.CallExpr) {
 	if !call.IsMemberFunction() || len(call.Args()) != 1 {
 		return
 	}
-	text, ok := literal(call.Target()).(types.String)
-	part, isText := literal(call.Args()[0]).(types.String)
+	text, ok := call.Target().AsLiteral().(types.String)
+	part, isText := call.Args()[0].AsLiteral().(types.String)
 	if !ok || !isText {
 		return
 	}
@@ -239,11 +239,3 @@ func (f *folder) foldText(e ast.Expr, call ast.CallExpr) {
 
 // mostMatched is how many steps of matching a constant text are taken.
 const mostMatched = 1_000_000
-
-// literal returns the value of a literal, nil for other nodes.
-func literal(e ast.Expr) ref.Val {
-	if e.Kind() != ast.LiteralKind {
-		return nil
-	}
-	return e.AsLiteral()
-}

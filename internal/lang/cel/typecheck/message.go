@@ -43,80 +43,43 @@ func (c *classifier) isQuantity(e ast.Expr) bool {
 	return like != nil && like.Kind() == kind.Quantity
 }
 
+// kinds are how messages name values of a kind, one or several of them, and their type. What is empty is
+// named after the type.
+var kinds = map[types.Kind]struct{ one, several, typ string }{
+	types.StringKind:    {"text", "texts", ""},
+	types.IntKind:       {"a whole number", "whole numbers", ""},
+	types.UintKind:      {"a whole number", "whole numbers", ""},
+	types.DoubleKind:    {"a number", "numbers", ""},
+	types.BoolKind:      {"true or false", "", ""},
+	types.ListKind:      {"a list", "lists", ""},
+	types.MapKind:       {"a map", "maps", ""},
+	types.StructKind:    {"an object", "objects", ""},
+	types.TimestampKind: {"a moment", "", "timestamp"},
+	types.DurationKind:  {"a duration", "", "duration"},
+	types.BytesKind:     {"bytes", "", ""},
+	types.NullTypeKind:  {"null", "", "null"},
+}
+
 // describe names a type in a sentence.
 func describe(t *types.Type) string {
-	switch t.Kind() {
-	case types.StringKind:
-		return "text"
-	case types.IntKind, types.UintKind:
-		return "a whole number"
-	case types.DoubleKind:
-		return "a number"
-	case types.BoolKind:
-		return "true or false"
-	case types.ListKind:
-		return "a list"
-	case types.MapKind:
-		return "a map"
-	case types.StructKind:
-		return "an object"
-	case types.TimestampKind:
-		return "a moment"
-	case types.DurationKind:
-		return "a duration"
-	case types.BytesKind:
-		return "bytes"
-	case types.NullTypeKind:
-		return "null"
-	default:
-		if isOptional(t) {
-			return "an optional value"
-		}
-		return "of type " + nameOf(t)
+	if isOptional(t) {
+		return nameOf(t)
 	}
+	return cmp.Or(kinds[t.Kind()].one, "of type "+nameOf(t))
 }
 
 // describeAll names a type of several values.
-func describeAll(t *types.Type) string {
-	switch t.Kind() {
-	case types.StringKind:
-		return "texts"
-	case types.IntKind, types.UintKind:
-		return "whole numbers"
-	case types.DoubleKind:
-		return "numbers"
-	case types.ListKind:
-		return "lists"
-	case types.MapKind:
-		return "maps"
-	case types.StructKind:
-		return "objects"
-	default:
-		return nameOf(t)
-	}
-}
+func describeAll(t *types.Type) string { return cmp.Or(kinds[t.Kind()].several, nameOf(t)) }
 
 // nameOf returns the name of a type as expressions write it.
 func nameOf(t *types.Type) string {
-	switch t.Kind() {
-	case types.ListKind, types.MapKind:
-		return t.TypeName()
-	case types.StructKind:
-		if !strings.HasPrefix(t.TypeName(), "kubernetes.") {
-			return "an object"
-		}
-	case types.TimestampKind:
-		return "timestamp"
-	case types.DurationKind:
-		return "duration"
-	case types.NullTypeKind:
-		return "null"
-	default:
-	}
-	if isOptional(t) {
+	switch {
+	case isOptional(t):
 		return "an optional value"
+	case t.Kind() == types.StructKind && !strings.HasPrefix(t.TypeName(), "kubernetes."):
+		return "an object"
 	}
-	return t.TypeName()
+	return cmp.Or(kinds[t.Kind()].typ, t.TypeName())
 }
 
 // adviseComparison says how to compare values of two types. Written are those of the operands that
@@ -129,7 +92,7 @@ func (c *classifier) adviseComparison(written []ast.Expr, of []*types.Type) stri
 	}
 	for i, e := range written {
 		other := of[(i+1)%2]
-		switch value := literal(e).(type) {
+		switch value := e.AsLiteral().(type) {
 		case types.String:
 			text := string(value)
 			isBool := text == "true" || text == "false"

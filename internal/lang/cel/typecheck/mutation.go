@@ -174,7 +174,7 @@ func (c *classifier) pointer(e ast.Expr) (mistake, bool) {
 
 // prefixOf returns the constant text with which a value begins, and whether that is the whole value.
 func prefixOf(e ast.Expr) (text string, whole bool) {
-	if value, ok := literal(e).(types.String); ok {
+	if value, ok := e.AsLiteral().(types.String); ok {
 		return string(value), true
 	}
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Add {

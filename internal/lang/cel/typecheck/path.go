@@ -81,14 +81,14 @@ func (t *tracer) walk(e ast.Expr) path {
 		if name, ok := qualified(e); ok && at.holder == "" && (strings.HasPrefix(name, "variables.") || strings.HasPrefix(name, dataPrefix)) {
 			at = t.names[name]
 		}
-	case ast.CallKind:
-		at = t.call(e.AsCall())
 	case ast.ComprehensionKind:
 		t.comprehension(e.AsComprehension())
-	case ast.ListKind, ast.MapKind, ast.StructKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+	case ast.CallKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+		var parts []path
 		for _, part := range cel.Parts(e) {
-			t.walk(part)
+			parts = append(parts, t.walk(part))
 		}
+		at = called(e.AsCall(), parts)
 	}
 	if at.holder != "" {
 		t.of[e.ID()] = at
@@ -96,27 +96,20 @@ func (t *tracer) walk(e ast.Expr) path {
 	return at
 }
 
-func (t *tracer) call(call ast.CallExpr) path {
-	var target path
-	if call.IsMemberFunction() {
-		target = t.walk(call.Target())
-	}
-	args := make([]path, len(call.Args()))
-	for i, arg := range call.Args() {
-		args[i] = t.walk(arg)
-	}
-	switch call.FunctionName() {
+// called returns where the value of a call comes from, of which parts are the paths of the operands.
+func called(call ast.CallExpr, parts []path) path {
+	switch function := call.FunctionName(); function {
 	case operators.Index, operators.OptIndex, operators.OptSelect:
-		switch step := literal(call.Args()[1]).(type) {
+		switch step := call.Args()[1].AsLiteral().(type) {
 		case types.String:
-			return args[0].then(string(step))
+			return parts[0].then(string(step))
 		case types.Int:
-			return args[0].then(rule.Element)
+			return parts[0].then(rule.Element)
 		}
-	case "orValue", "value":
-		return target
-	case "dyn":
-		return args[0]
+	case "orValue", "value", "dyn":
+		if call.IsMemberFunction() == (function != "dyn") {
+			return parts[0]
+		}
 	}
 	return path{}
 }

@@ -120,11 +120,7 @@ func (u *reader) compares(e ast.Expr) bool {
 	if e.Kind() != ast.CallKind {
 		return false
 	}
-	call := e.AsCall()
-	args := call.Args()
-	if call.IsMemberFunction() {
-		args = slices.Concat([]ast.Expr{call.Target()}, args)
-	}
+	call, args := e.AsCall(), cel.Parts(e)
 	op := operatorOf(call.FunctionName())
 	if op == "" || len(args) != 2 {
 		return false
@@ -143,7 +139,7 @@ func (u *reader) compares(e ast.Expr) bool {
 
 // isOr reports whether a node is a field, or another value if it is not there.
 func isOr(e ast.Expr) bool {
-	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue"
+	return e.AsCall().FunctionName() == "orValue"
 }
 
 func operatorOf(function string) string {
@@ -179,7 +175,7 @@ func comparisonsWith(op string, e ast.Expr) []rule.Comparison {
 		}
 		return all
 	}
-	switch value := literal(e).(type) {
+	switch value := e.AsLiteral().(type) {
 	case types.String:
 		return []rule.Comparison{{Op: op, With: string(value)}}
 	case types.Int:
