@@ -132,8 +132,11 @@ func (d Document) plain() ([]byte, error) {
 	return stdjson.Marshal(tree)
 }
 
-// maxFile is the largest file that is read, in bytes.
-const maxFile = 64 << 20
+// maxFile is the largest file that is read, in bytes, and maxDocuments how many documents it may have.
+const (
+	maxFile      = 64 << 20
+	maxDocuments = 100_000
+)
 
 // readReferenced returns the documents of a file that a test names, relative to its own. Tests may
 // come from others than those who run them: a device or pipe that they name has no end.
@@ -165,8 +168,8 @@ func readDocuments(file string) ([]Document, error) {
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var documents []Document
-	at := 0
-	for {
+	line := 1
+	for n := 0; ; n++ {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return documents, nil
@@ -174,9 +177,9 @@ func readDocuments(file string) ([]Document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		at += max(bytes.Index(content[at:], text), 0)
-		line := bytes.Count(content[:at], []byte("\n")) + 1
-		at += len(text)
+		if n == maxDocuments {
+			return nil, fmt.Errorf("load cases: %s has more than %d documents: make several files of it", file, maxDocuments)
+		}
 		converted, err := yaml.YAMLToJSONStrict(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
@@ -184,6 +187,8 @@ func readDocuments(file string) ([]Document, error) {
 		if !bytes.Equal(converted, []byte("null")) {
 			documents = append(documents, Document{File: file, text: text, line: line, json: converted})
 		}
+		// The line that separates it from the next one is in neither.
+		line += bytes.Count(text, []byte("\n")) + 1
 	}
 }
 

@@ -81,6 +81,10 @@ func isCase(document []byte) bool {
 }
 
 func decodeCase(document []byte, file string) (*Case, error) {
+	// Errors would quote the fields of a file that has nothing to do with tests, and to which a link may lead.
+	if h := headOf(document); !h.has("request") && !h.has("expect") && !h.has("phase") {
+		return nil, errors.New("not a test case: it has no phase, request and expect")
+	}
 	c := &Case{File: file}
 	if err := decodeStrict(document, c); err != nil {
 		return nil, err

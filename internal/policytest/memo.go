@@ -27,32 +27,42 @@ type storing struct {
 	compiled compile.Compiled
 	refusals []string
 	err      error
+	// cut is whether the time of the case that stored it ended meanwhile.
+	cut bool
 }
 
 // stored returns what storing a policy gives.
 func (m *memo) stored(ctx context.Context, o compile.Options, document []byte, admit bool) *storing {
-	s := m.entry(keyOf(o, document, admit))
-	s.once.Do(func() {
-		stored := document
-		if admit {
-			on := stage{options: o}
-			if stored, s.err = on.admit(ctx, document); s.err != nil {
-				return
-			}
-			s.refusals = on.refusals
+	for {
+		s := m.entry(keyOf(o, document, admit))
+		s.once.Do(func() {
+			s.store(ctx, o, document, admit)
+			s.cut = ctx.Err() != nil
+		})
+		if s.err != nil || s.cut {
+			m.forget(s)
 		}
-		policy, err := api.Decode(stored)
-		if err != nil {
-			s.err = err
+		if !s.cut || ctx.Err() != nil {
+			return s
+		}
+		// The time of another case was over, not that of this one.
+	}
+}
+
+func (s *storing) store(ctx context.Context, o compile.Options, document []byte, admit bool) {
+	if admit {
+		on := stage{options: o}
+		if document, s.err = on.admit(ctx, document); s.err != nil {
 			return
 		}
-		s.compiled = o.Policy(ctx, policy)
-	})
-	if s.err != nil || ctx.Err() != nil {
-		// The context may be what failed: it is that of one case.
-		m.forget(s)
+		s.refusals = on.refusals
 	}
-	return s
+	policy, err := api.Decode(document)
+	if err != nil {
+		s.err = err
+		return
+	}
+	s.compiled = o.Policy(ctx, policy)
 }
 
 // keyOf tells apart policies that are stored or compiled in different ways.

@@ -212,6 +212,9 @@ func TestLoadRefuses(t *testing.T) {
 		{"a decision about access that does not exist", mutateCase + "\naccess: [{decision: Allow}]\nexpect: {allowed: true}", `access[0]: decision: "Allow" is none of allow, deny and noOpinion`},
 		{"what is not YAML", "a: [", "read "},
 		{"an empty file", "", "no cases found"},
+		{"a file of something else, of which nothing is quoted", "token: s3cret\nuser: root", "case.yaml: not a test case"},
+		{"more documents than tests are", strings.Repeat("---\n\n", 100_002), "more than 100000 documents"},
+		{"the second document, with the line breaks of Windows", "# a\r\n\r\n---\r\n" + strings.ReplaceAll(mutateCase, "\n", "\r\n") + "\r\nexpect: {alowed: true}", `case.yaml:19: unknown`},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

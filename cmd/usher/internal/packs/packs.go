@@ -80,7 +80,10 @@ func read(folder string) ([]library.Pack, error) {
 	return found, err
 }
 
-// A regular opens folders and regular files only: a pipe that a pack has would never end.
+// maxFile is the largest file of a pack that is read, in bytes.
+const maxFile = 16 << 20
+
+// A regular opens folders and regular files of at most [maxFile] only: a pipe that a pack has would never end.
 type regular struct{ root *os.Root }
 
 // Open implements [fs.FS].
@@ -91,6 +94,9 @@ func (r regular) Open(name string) (fs.File, error) {
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	if info.Mode().IsRegular() && info.Size() > maxFile {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("larger than %d MiB", maxFile>>20)}
 	}
 	return r.root.FS().Open(name)
 }
