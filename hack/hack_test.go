@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,6 +68,27 @@ func TestStepsSayWhatIsBuilt(t *testing.T) {
 	}
 	if !strings.Contains(out, "==> all 3 steps passed in ") {
 		t.Errorf("the steps do not end:\n%s", out)
+	}
+}
+
+// TestWorkflowRunsEverything compares the steps of make test with those of CI.
+func TestWorkflowRunsEverything(t *testing.T) {
+	t.Parallel()
+	targets := func(file, pattern, separator string) []string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no line like %s", file, pattern)
+		}
+		return strings.Split(string(found[1]), separator)
+	}
+	local := targets("../Makefile", `(?m)^test: .*\n.*hack/steps\.sh (.+)$`, " ")
+	remote := targets("../.github/workflows/ci.yml", `target: \[(.+)\]`, ", ")
+	if !slices.Equal(local, remote) {
+		t.Errorf("make test runs %v, and CI %v", local, remote)
 	}
 }
 
