@@ -166,7 +166,7 @@ func NewExisting(client rest.Interface, lists []*metav1.APIResourceList, enforce
 	a := newAuditing(Audit{}, client, newScopes(nil, log), nil, log)
 	a.scopes.lists.Store(&discovered{lists: lists, complete: true})
 	a.facts = fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, errors.New("there are no facts") })
-	a.usher.FailurePolicy = usher.Fail
+	a.engine.FailurePolicy = usher.Fail
 	a.enforced = func() []compile.Compiled { return enforced }
 	return a.existing
 }

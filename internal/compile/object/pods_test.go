@@ -7,7 +7,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	usher "github.com/usher-dev/usher"
+	root "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/internal/compile/kcloudlabs"
 	"github.com/usher-dev/usher/internal/compile/object"
@@ -85,7 +85,7 @@ func TestPodTemplates(t *testing.T) {
 		if (found != nil) != test.wants {
 			t.Errorf("%s: the rule is %v", test.reason, found)
 		}
-		if found != nil && (found.Name != "spec.podTemplates" || (found.FailurePolicy == usher.Ignore) != test.ignores) {
+		if found != nil && (found.Name != "spec.podTemplates" || (found.FailurePolicy == root.Ignore) != test.ignores) {
 			t.Errorf("%s: the rule is %v, and its failure policy is %s", test.reason, found, found.FailurePolicy)
 		}
 		for _, r := range compiled.Unbound() {
