@@ -295,14 +295,16 @@ func (t *trace) each(c celast.ComprehensionExpr, list ref.Val, body celast.Expr,
 	if err != nil {
 		return
 	}
-	for _, item := range entriesOf(list) {
+	all := entriesOf(list)
+	for i := range all {
+		item := &all[i]
 		bound, locals := map[string]any{c.IterVar(): item.first(c)}, []local{{name: c.IterVar()}}
 		if c.HasIterVar2() {
 			bound[c.IterVar2()] = item.value
 			locals = append(locals, local{name: c.IterVar2()})
 		}
 		inner := t.with(bound, locals...)
-		if value := inner.run(program); value == nil || !do(&item, value, inner) {
+		if value := inner.run(program); value == nil || !do(item, value, inner) {
 			return
 		}
 	}
