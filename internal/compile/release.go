@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -53,7 +52,7 @@ func (c *Compiled) lacking(r rule.Release) []rule.Problem {
 }
 
 // expressions returns the expressions of an admission policy.
-func (c *Compiled) expressions() []typecheck.Expression {
+func (c *Compiled) expressions() []admission.Expression {
 	if typed := c.Typed(); typed != nil {
 		return typed.Expressions()
 	}

@@ -3,7 +3,7 @@ package compile
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -14,9 +14,9 @@ type Typed interface {
 	// Params returns the kind of the params; empty if there are none.
 	Params() schema.GroupVersionKind
 	// Data returns the sources of data whose kinds are known.
-	Data() []typecheck.Data
+	Data() []admission.Data
 	// Expressions returns the expressions of the policy.
-	Expressions() []typecheck.Expression
+	Expressions() []admission.Expression
 	// Unbound returns the rules of the policy as if a binding put it into force for everything that
 	// it matches, without params.
 	Unbound() []rule.Rule

@@ -4,8 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/compile/spec"
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -16,7 +15,7 @@ func (p *Policy) Matches() *rule.ResourceMatch { return &p.match.Resources }
 func (b *Binding) Matches() *rule.ResourceMatch { return &b.match.Resources }
 
 // Data returns nothing: admission policies have no data.
-func (*Policy) Data() []typecheck.Data { return nil }
+func (*Policy) Data() []admission.Data { return nil }
 
 // Params returns the kind of the parameters; empty if there are none.
 func (p *Policy) Params() schema.GroupVersionKind {
@@ -27,7 +26,7 @@ func (p *Policy) Params() schema.GroupVersionKind {
 }
 
 // Expressions returns the expressions of the policy, to check their types.
-func (p *Policy) Expressions() []typecheck.Expression { return spec.Expressions(p.program.Source()) }
+func (p *Policy) Expressions() []admission.Expression { return p.program.Expressions() }
 
 // Unbound returns the rule of the policy as if a binding put it into force for everything that it
 // matches, without parameters.

@@ -1,13 +1,17 @@
 package object
 
 import (
+	"slices"
+
 	"github.com/usher-dev/usher/fact"
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Data returns the sources of data whose kinds are known.
-func (o *Policy) Data() []typecheck.Data { return o.data.Types }
+func (o *Policy) Data() []admission.Data {
+	return slices.DeleteFunc(slices.Clone(o.data.Sources), func(d admission.Data) bool { return d.Kind.Empty() })
+}
 
 // Needs calls f with each fact that the policy needs for all requests, and with what says whether
 // its value or error is a problem. The problem has no Policy and no File.

@@ -15,7 +15,6 @@ import (
 	"github.com/usher-dev/usher/internal/compile/spec"
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
 )
@@ -149,13 +148,13 @@ func (o *Policy) Params() schema.GroupVersionKind {
 }
 
 // Expressions returns the expressions of the policy, to check their types.
-func (o *Policy) Expressions() []typecheck.Expression {
-	var all []typecheck.Expression
+func (o *Policy) Expressions() []admission.Expression {
+	var all []admission.Expression
 	for _, program := range []*admission.Program{o.validate, o.mutate} {
 		if program == nil {
 			continue
 		}
-		for _, e := range spec.Expressions(program.Source()) {
+		for _, e := range program.Expressions() {
 			if !slices.Contains(all, e) {
 				all = append(all, e)
 			}

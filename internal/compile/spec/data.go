@@ -14,7 +14,6 @@ import (
 	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
-	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/lang/reference"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -28,9 +27,8 @@ const probed = "default"
 
 // Data are the compiled sources of spec.data.
 type Data struct {
-	// Sources are what expressions read, and Types their kinds.
+	// Sources are what expressions read.
 	Sources []admission.Data
-	Types   []typecheck.Data
 	// Reads are the kinds of the objects.
 	Reads []fact.Read
 	// Expected are facts that should be readable.
@@ -134,7 +132,6 @@ func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission
 			x.Fail(field+".name", err.Error(), "write the name of the object")
 		}
 	}
-	x.Types = append(x.Types, typecheck.Data{Name: x.source.Name, Kind: schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)})
 	x.Reads = append(x.Reads, fact.Read{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name})
 	expected := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: x.inNamespace(o.Namespace), Name: o.Name, AnyScope: o.Namespace == ""}
 	exact := o.Name != "" && (o.Namespace != "" || x.own != "")
@@ -143,7 +140,8 @@ func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission
 	}
 	x.expect(&expected, exact)
 	orNull := x.orNull()
-	return admission.Data{NameExpression: o.NameExpression, DependsOn: objectsIn(o.Namespace), Load: func(in *admission.Input, name string) (any, error) {
+	of := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+	return admission.Data{Kind: of, NameExpression: o.NameExpression, DependsOn: objectsIn(o.Namespace), Load: func(in *admission.Input, name string) (any, error) {
 		ref := fact.Object{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 		if o.NameExpression != "" {
 			ref.Name = name
@@ -171,7 +169,6 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 			selector = chosen
 		}
 	}
-	x.Types = append(x.Types, typecheck.Data{Name: x.source.Name, Kind: schema.FromAPIVersionAndKind(l.APIVersion, l.Kind), List: true})
 	x.Reads = append(x.Reads, fact.Read{APIVersion: l.APIVersion, Kind: l.Kind, Lists: true})
 	in := func(namespace string) *fact.Object {
 		ref := &fact.Object{APIVersion: l.APIVersion, Kind: l.Kind, Namespace: l.Namespace, Selector: chosen{selector}, All: true, Live: l.Live}
@@ -188,7 +185,8 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	expected.Live = false
 	x.expect(expected, false)
 	orNull := x.orNull()
-	return admission.Data{DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
+	of := schema.FromAPIVersionAndKind(l.APIVersion, l.Kind)
+	return admission.Data{Kind: of, List: true, DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
 		return orNull(input.Facts.Value(fact.Ref{Object: in(input.Request.Namespace)}))
 	}}
 }

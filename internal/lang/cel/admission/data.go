@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/usher-dev/usher/fact"
@@ -17,6 +18,9 @@ import (
 // A Data is a value that expressions read as data.NAME.
 type Data struct {
 	Name string
+	// Kind is that of the object, or of the objects if it is a List; empty if the value has none.
+	Kind schema.GroupVersionKind
+	List bool
 	// NameExpression, unless empty, makes the name of the object. It sees object, oldObject, request
 	// and namespaceObject, and nothing that has itself been read for the policy.
 	NameExpression string

@@ -13,9 +13,6 @@ import (
 // Declared returns the types of the variables request and namespaceObject.
 func Declared() (request, namespace *apiservercel.DeclType) { return requestType(), namespaceType() }
 
-// Source returns the expressions as they are written.
-func (p *Program) Source() Source { return p.source }
-
 var undefinedField = regexp.MustCompile(`undefined field '([^']*)'`)
 
 // adviseField says which field of request, namespaceObject or data is meant, if one is similar to

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/usher-dev/usher/internal/kind"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 )
 
@@ -15,9 +16,9 @@ func TestData(t *testing.T) {
 	t.Parallel()
 	policy := func(expression string) *typecheck.Policy {
 		return &typecheck.Policy{
-			Expressions: []typecheck.Expression{{Field: "spec.validations[0].expression", Text: expression, Use: typecheck.Check}},
+			Expressions: []admission.Expression{{Field: "spec.validations[0].expression", Text: expression, Use: admission.Check}},
 			Partial:     true,
-			Data: []typecheck.Data{
+			Data: []admission.Data{
 				{Name: "quota", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ResourceQuota"}},
 				{Name: "pods", Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, List: true},
 				{Name: "custom", Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Plan"}},

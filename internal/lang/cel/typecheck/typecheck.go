@@ -34,28 +34,6 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A Use says what an expression is for.
-type Use int
-
-// The uses of expressions.
-const (
-	// Check is an expression that is evaluated for every object, or after another one.
-	Check Use = iota
-	// Variable is one whose value others read. It is evaluated when they do.
-	Variable
-	// Condition is one that has to be true for the policy to be evaluated.
-	Condition
-)
-
-// An Expression is one of a policy.
-type Expression struct {
-	// Field is its path in the policy.
-	Field, Text string
-	Use         Use
-	// Name is that of a variable.
-	Name string
-}
-
 // A Target is a kind of objects that a policy is for, and the resource whose requests have them.
 type Target struct {
 	Kind     schema.GroupVersionKind
@@ -65,7 +43,7 @@ type Target struct {
 // A Policy is what is checked.
 type Policy struct {
 	// Expressions are in the order of evaluation: variables come first.
-	Expressions []Expression
+	Expressions []admission.Expression
 	// Targets are the kinds of objects whose schemas are known.
 	Targets []Target
 	// Partial says that the policy may be for objects of other kinds, too.
@@ -73,14 +51,7 @@ type Policy struct {
 	// Params is the kind of the parameters; empty if there are none.
 	Params schema.GroupVersionKind
 	// Data are the sources of data whose kinds are known.
-	Data []Data
-}
-
-// A Data is a source of data: an object, or a list of objects.
-type Data struct {
-	Name string
-	Kind schema.GroupVersionKind
-	List bool
+	Data []admission.Data
 }
 
 // A Checker checks policies. It is safe for concurrent use, and holds no schemas.
@@ -171,7 +142,7 @@ func (c *Checker) Check(ctx context.Context, set *kind.Set, p *Policy) (problems
 }
 
 // parse parses the expressions of a policy; nil is one with errors, of which compiling the policy tells.
-func (c *Checker) parse(ctx context.Context, expressions []Expression) []*celgo.Ast {
+func (c *Checker) parse(ctx context.Context, expressions []admission.Expression) []*celgo.Ast {
 	budget := &cel.Budget{Context: ctx}
 	all := make([]*celgo.Ast, len(expressions))
 	for i := range expressions {
@@ -233,13 +204,13 @@ func (r *run) target(ctx context.Context, t Target) error {
 		all[i] = result
 		e := &r.policy.Expressions[i]
 		switch {
-		case e.Use == Variable:
+		case e.Use == admission.Variable:
 			provider.variables[e.Name], provider.paths["variables."+e.Name] = result.result, result.at
 			budget.Variable(e.Name, result.result)
 			if result.constant != nil {
 				constants["variables."+e.Name] = result.constant
 			}
-		case e.Use == Condition && result.constant == types.False:
+		case e.Use == admission.Condition && result.constant == types.False:
 			// The policy is not for objects of this kind.
 			return nil
 		}
@@ -254,7 +225,7 @@ func (r *run) record(t Target, provider *provider, all []*checked) {
 	read := map[string]bool{}
 	for i := len(all) - 1; i >= 0; i-- {
 		e := &r.policy.Expressions[i]
-		if all[i] == nil || e.Use == Variable && !read[e.Name] && r.mentioned[e.Name] {
+		if all[i] == nil || e.Use == admission.Variable && !read[e.Name] && r.mentioned[e.Name] {
 			continue
 		}
 		for _, name := range all[i].reads {

@@ -10,12 +10,13 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/usher-dev/usher/internal/lang/cel"
+	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
 // Uses returns the fields of objects that expressions read, and the constants that they are compared
 // with. It may say too little.
-func (c *Checker) Uses(expressions []Expression) []rule.Use {
+func (c *Checker) Uses(expressions []admission.Expression) []rule.Use {
 	if c.once.Do(c.prepare); c.err != nil {
 		return nil
 	}
@@ -27,7 +28,7 @@ func (c *Checker) Uses(expressions []Expression) []rule.Use {
 		}
 		root := parsed.NativeRep().Expr()
 		paths := trace(root, variables)
-		if expressions[i].Use == Variable {
+		if expressions[i].Use == admission.Variable {
 			variables["variables."+expressions[i].Name] = paths[root.ID()]
 		}
 		u := reader{paths: paths, uses: &all}
@@ -37,7 +38,7 @@ func (c *Checker) Uses(expressions []Expression) []rule.Use {
 }
 
 // Constants returns the constants in expressions, each once.
-func (c *Checker) Constants(expressions []Expression) []any {
+func (c *Checker) Constants(expressions []admission.Expression) []any {
 	if c.once.Do(c.prepare); c.err != nil {
 		return nil
 	}
