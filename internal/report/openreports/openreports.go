@@ -28,6 +28,8 @@ const (
 	coalesce  = time.Second
 	gap       = 5 * time.Second
 	countsGap = 5 * time.Minute
+	// So long the reports of a namespace are written while those of others are due.
+	turn = time.Second
 	// A namespace whose results take long to read is read less often: at most this part of the time.
 	readShare = 100
 	// The leader writes nothing until all kinds have been read and judged, or cannot be read, but

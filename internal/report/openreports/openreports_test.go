@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -272,6 +273,42 @@ func TestWritesAreBounded(t *testing.T) {
 		pass(time.Minute)
 		if n := len(c.snapshot()); n != 202 {
 			t.Errorf("%d reports", n)
+		}
+	})
+}
+
+// A namespace with many reports, which change all the time, gets its reports written, and those of
+// others do not wait for it.
+func TestManyReportsDoNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newCluster(), newAudit()
+		results := failures("a", 2000)
+		flap := func(n int) {
+			for i := range results {
+				results[i].Message = fmt.Sprint("message ", n)
+			}
+			a.set("a", 0, slices.Clone(results)...)
+		}
+		flap(0)
+		run(t, c, a, openreports.Options{WritesPerSecond: 1})
+		pass(time.Minute)
+		for n := range 20 {
+			flap(n + 1)
+			pass(5 * time.Second)
+			a.set("b", 0, failures("b", n%2+1)...)
+			changed := time.Now()
+			for len(c.snapshot()["b/usher-1"].Results) != n%2+1 {
+				pass(100 * time.Millisecond)
+			}
+			if took := time.Since(changed); took > 7*time.Second {
+				t.Errorf("change %d was reported after %s", n, took)
+			}
+		}
+		for name, r := range c.snapshot() {
+			if len(r.Results) > 0 && strings.Contains(r.Results[0].Message, "message 0") {
+				t.Errorf("report %s was not written again", name)
+			}
 		}
 	})
 }

@@ -143,7 +143,12 @@ func (t *term) write(ctx context.Context, s *space, wanted map[key]*Result) erro
 		s.schedule(s.wrote.Add(countsGap))
 		return nil
 	}
-	for _, n := range changed {
+	for began, at := time.Now(), 0; at < len(changed); at++ {
+		if time.Since(began) > turn && t.othersDue(s) {
+			s.schedule(time.Now().Add(s.gap))
+			return nil
+		}
+		n := changed[at]
 		if err := t.limiter.Wait(ctx); err != nil {
 			return err
 		}
@@ -159,7 +164,20 @@ func (t *term) write(ctx context.Context, s *space, wanted map[key]*Result) erro
 	return nil
 }
 
-// changes returns the slices to write and those to delete, and whether nothing but counts changed.
+// othersDue reports whether the reports of another namespace are due.
+func (t *term) othersDue(s *space) bool {
+	now := time.Now()
+	t.notice(now)
+	for _, other := range t.spaces {
+		if other != s && !other.due.IsZero() && !other.due.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// changes returns the slices to write, beginning after the last one that was written, and those to delete, and
+// whether nothing but counts changed.
 func (s *space) changes() (changed, empty []int, onlyCounts bool) {
 	first, fill := s.first(), s.fill()
 	nothing := s.counts == (result.Summary{}) && len(s.results) == 0
@@ -177,6 +195,8 @@ func (s *space) changes() (changed, empty []int, onlyCounts bool) {
 		changed = append(changed, n)
 		onlyCounts = onlyCounts && same
 	}
+	after, _ := slices.BinarySearch(changed, s.last+1)
+	changed = slices.Concat(changed[after:], changed[:after])
 	return changed, empty, onlyCounts && len(changed) > 0 && len(empty) == 0
 }
 
@@ -214,7 +234,7 @@ func (t *term) put(ctx context.Context, s *space, n int, wanted map[key]*Result)
 		stored:  metav1.ObjectMeta{Namespace: s.name, Name: r.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion},
 		results: s.digest(n), head: head,
 	}
-	s.wrote, t.wrote = time.Now(), true
+	s.last, s.wrote, t.wrote = n, time.Now(), true
 	t.update(func(status *Status) { status.Written++ })
 	return nil
 }

@@ -35,6 +35,8 @@ type space struct {
 	// read before, if unsure says that they may not be what is known of them.
 	due    time.Time
 	unsure bool
+	// last is the number of the report that was written last.
+	last int
 	// wrote is when a report was written, and gap the least time until the next one is.
 	wrote time.Time
 	gap   time.Duration
