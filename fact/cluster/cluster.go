@@ -41,14 +41,13 @@ type Options struct {
 
 // A Resolver gets objects of a cluster. Use [New].
 type Resolver struct {
-	client  dynamic.Interface
-	mapper  *mapper
+	reader
+
 	options Options
 	// wanted are kinds that were used and are not watched.
 	wanted chan schema.GroupVersionKind
 	// rewatch is signalled by Watch.
 	rewatch chan struct{}
-	tenants tenants
 
 	mu     sync.RWMutex
 	pinned map[schema.GroupVersionKind]bool
@@ -76,8 +75,7 @@ func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Resolver{
-		client:  client,
-		mapper:  newMapper(rest),
+		reader:  reader{client: client, mapper: newMapper(rest), rest: o.REST},
 		options: o,
 		wanted:  make(chan schema.GroupVersionKind, 64),
 		rewatch: make(chan struct{}, 1),

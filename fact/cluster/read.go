@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/usher-dev/usher/fact"
 )
@@ -19,8 +21,17 @@ const page = 500
 // maxSelected bounds the objects of one fact.
 const maxSelected = 1000
 
+// A reader reads objects from the API server.
+type reader struct {
+	client  dynamic.Interface
+	mapper  *mapper
+	tenants tenants
+	// rest, unless nil, reads long lists as bytes.
+	rest rest.Interface
+}
+
 // get reads one object from the API server.
-func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+func (r *reader) get(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
 	if err := r.tenants.wait(ctx, objectReads); err != nil {
 		return nil, fmt.Errorf("get %s: %w", o, err)
 	}
@@ -34,7 +45,7 @@ func (r *Resolver) get(ctx context.Context, m mapping, o *fact.Object, namespace
 
 // selectOne lists objects of the API server and returns the first that is selected, nil
 // if none is. It looks at all of them: the server sorts namespace a-b before a.
-func (r *Resolver) selectOne(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+func (r *reader) selectOne(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
 	var first *unstructured.Unstructured
 	err := r.eachSelected(ctx, m, o, namespace, func(object *unstructured.Unstructured) error {
 		if first == nil || nameOf(object).compare(nameOf(first)) < 0 {
@@ -49,7 +60,7 @@ func (r *Resolver) selectOne(ctx context.Context, m mapping, o *fact.Object, nam
 }
 
 // selectAll lists objects of the API server and returns those that are selected, in order.
-func (r *Resolver) selectAll(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
+func (r *reader) selectAll(ctx context.Context, m mapping, o *fact.Object, namespace string) (any, error) {
 	var all []*unstructured.Unstructured
 	err := r.eachSelected(ctx, m, o, namespace, func(object *unstructured.Unstructured) error {
 		if all = append(all, object); len(all) > maxSelected {
@@ -69,7 +80,7 @@ func (r *Resolver) selectAll(ctx context.Context, m mapping, o *fact.Object, nam
 }
 
 // eachSelected calls visit with each object of the API server that is selected.
-func (r *Resolver) eachSelected(ctx context.Context, m mapping, o *fact.Object, namespace string, visit func(*unstructured.Unstructured) error) error {
+func (r *reader) eachSelected(ctx context.Context, m mapping, o *fact.Object, namespace string, visit func(*unstructured.Unstructured) error) error {
 	options := metav1.ListOptions{Limit: page}
 	if s, ok := o.Selector.(fact.LabelSelector); ok {
 		options.LabelSelector = s.LabelSelector()
@@ -112,7 +123,7 @@ func unmapped(o *fact.Object, err error) error {
 }
 
 // explain explains an error of the API server to authors of policies and to operators.
-func (r *Resolver) explain(err error, m mapping, o *fact.Object, namespace string) error {
+func (r *reader) explain(err error, m mapping, o *fact.Object, namespace string) error {
 	resource := m.resource.Resource
 	if m.resource.Group != "" {
 		resource += "." + m.resource.Group

@@ -46,7 +46,7 @@ func (r *Resolver) sample(ctx context.Context, m mapping, o *fact.Object, namesp
 		return s.Sampled(0), nil
 	}
 	read := r.samplePages
-	if r.options.REST == nil {
+	if r.rest == nil {
 		read = r.sampleTrees
 	}
 	err := read(ctx, s, m, namespace)
@@ -69,7 +69,7 @@ func (r *Resolver) watched(m mapping) *objects {
 }
 
 // sampleTrees reads objects with a client that decodes them.
-func (r *Resolver) sampleTrees(ctx context.Context, s *sampling, m mapping, namespace string) error {
+func (r *reader) sampleTrees(ctx context.Context, s *sampling, m mapping, namespace string) error {
 	options := metav1.ListOptions{Limit: samplePage}
 	for {
 		list, err := r.client.Resource(m.resource).Namespace(namespace).List(ctx, options)
@@ -94,7 +94,7 @@ func (r *Resolver) sampleTrees(ctx context.Context, s *sampling, m mapping, name
 }
 
 // samplePages reads objects as bytes, of which little is decoded.
-func (r *Resolver) samplePages(ctx context.Context, s *sampling, m mapping, namespace string) error {
+func (r *reader) samplePages(ctx context.Context, s *sampling, m mapping, namespace string) error {
 	path := []string{"apis", m.resource.Group, m.resource.Version}
 	if m.resource.Group == "" {
 		path = []string{"api", m.resource.Version}
@@ -133,8 +133,8 @@ type rawPage struct {
 // errPage is the error of a page whose objects are too large together.
 var errPage = errors.New("the objects are too large")
 
-func (r *Resolver) page(ctx context.Context, path []string, next string, limit int) (*rawPage, error) {
-	request := r.options.REST.Get().AbsPath(path...).SetHeader("Accept", "application/json").WarningHandler(rest.NoWarnings{}).
+func (r *reader) page(ctx context.Context, path []string, next string, limit int) (*rawPage, error) {
+	request := r.rest.Get().AbsPath(path...).SetHeader("Accept", "application/json").WarningHandler(rest.NoWarnings{}).
 		Param("limit", strconv.Itoa(limit))
 	if next != "" {
 		request.Param("continue", next)

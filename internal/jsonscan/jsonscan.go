@@ -4,7 +4,6 @@
 package jsonscan
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
@@ -21,10 +20,8 @@ var ErrTooDeep = fmt.Errorf("values are nested more than %d levels deep", MaxDep
 // A Scanner reads one JSON value. Its methods read the next value; null is a missing value. It is
 // not safe for concurrent use.
 type Scanner struct {
-	data []byte
-	at   int
-	// open are the brackets around at.
-	open []byte
+	cursor
+
 	// shared is data as a string, if strings are parts of it.
 	shared string
 	// replaced reports that a string had invalid text.
@@ -52,7 +49,7 @@ const watched = 64 << 10
 // strings are copied; otherwise it is data as a string: strings without escapes are parts of it,
 // and keep all of it in memory.
 func (s *Scanner) Reset(data []byte, shared string) {
-	*s = Scanner{data: data, open: s.open[:0], shared: shared}
+	*s = Scanner{cursor: cursor{data: data, open: s.open[:0]}, shared: shared}
 }
 
 // Watch makes s call watch, while it reads and in [Scanner.End], with the memory of the values and
@@ -257,93 +254,10 @@ func (s *Scanner) key() ([]byte, error) {
 	return key, s.colon()
 }
 
-func (s *Scanner) colon() error {
-	if s.peek() != ':' {
-		return s.syntax("expected a colon after a key")
-	}
-	s.at++
-	return nil
-}
-
-// peek steps over white space and returns the byte that follows.
-func (s *Scanner) peek() byte {
-	if s.at < len(s.data) {
-		if c := s.data[s.at]; c > ' ' {
-			return c
-		}
-	}
-	return s.peekFar()
-}
-
-func (s *Scanner) peekFar() byte {
-	if s.at = jsontree.Blank(s.data, s.at); s.at < len(s.data) {
-		return s.data[s.at]
-	}
-	return 0
-}
-
-func (s *Scanner) push(bracket byte) error {
-	if len(s.open) == MaxDepth {
-		return ErrTooDeep
-	}
-	s.at++
-	s.open = append(s.open, bracket)
-	return nil
-}
-
-func (s *Scanner) pop(bracket byte) error {
-	if s.peek() != bracket {
-		return s.syntax("expected a comma or the end after a value")
-	}
-	s.at++
-	s.open = s.open[:len(s.open)-1]
-	return nil
-}
-
-// Null skips null, if that is next.
-func (s *Scanner) Null() bool {
-	if s.peek() != 'n' || !bytes.HasPrefix(s.data[s.at:], []byte("null")) {
-		return false
-	}
-	s.at += len("null")
-	return true
-}
-
-// want reports whether a value begins with c, and so has the expected type.
-func (s *Scanner) want(c byte, what string) error {
-	if s.peek() != c {
-		return s.wrong(what)
-	}
-	return nil
-}
-
 // End reports data after the value, and reports the remaining memory to the watch.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.data) {
 		return s.syntax("unexpected data after the value")
 	}
 	return s.report()
-}
-
-func (s *Scanner) syntax(what string) error { return jsontree.Syntax(s.data, s.at, what) }
-
-func (s *Scanner) wrong(what string) error {
-	got := ""
-	switch s.peek() {
-	case '{':
-		got = "an object"
-	case '[':
-		got = "an array"
-	case '"':
-		got = "a string"
-	case 't', 'f':
-		got = "a boolean"
-	case 'n':
-		got = "null"
-	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		got = "a number"
-	default:
-		return s.syntax("expected a value")
-	}
-	return &fieldError{what: "is " + got + ": expected " + what}
 }

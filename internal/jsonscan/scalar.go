@@ -39,13 +39,3 @@ func (s *Scanner) toString(text []byte) string {
 	}
 	return string(text)
 }
-
-// quoted steps over a string. It is plain if it is all ASCII, without escapes.
-func (s *Scanner) quoted() (raw []byte, plain bool, err error) {
-	start := s.at
-	s.at, plain, err = jsontree.Quoted(s.data, start)
-	if err != nil {
-		return nil, false, err
-	}
-	return s.data[start:s.at], plain, nil
-}

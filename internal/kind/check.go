@@ -186,20 +186,23 @@ func computeResources() []string { return []string{"cpu", "memory", "ephemeral-s
 
 // Holds reports whether a value is of a type.
 func Holds(kind Type, value any) bool {
+	if kind == Anything {
+		return true
+	}
+	numeric := kind == Number || kind == Either || kind == Quantity
 	switch value := value.(type) {
 	case string:
-		return kind == Text || kind == Either || kind == Quantity || kind == Anything
+		return kind == Text || kind == Either || kind == Quantity
 	case bool:
-		return kind == Bool || kind == Anything
+		return kind == Bool
 	case int64, int:
-		return kind == Integer || kind == Number || kind == Either || kind == Quantity || kind == Anything
+		return kind == Integer || numeric
 	case float64:
-		whole := value == float64(int64(value))
-		return kind == Number || kind == Either || kind == Quantity || kind == Anything || kind == Integer && whole
+		return numeric || kind == Integer && value == float64(int64(value))
 	case map[string]any:
-		return kind == Object || kind == Map || kind == Anything
+		return kind == Object || kind == Map
 	case []any:
-		return kind == List || kind == Anything
+		return kind == List
 	}
 	return true
 }

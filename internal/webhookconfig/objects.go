@@ -32,56 +32,56 @@ func (e *Applier) Objects(coverage rule.Coverage, caBundle []byte) (*admissionv1
 	}
 	mutating := &admissionv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: mutatingKind},
-		ObjectMeta: e.metadata(),
+		ObjectMeta: e.o.metadata(),
 	}
 	validating := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: validatingKind},
-		ObjectMeta: e.metadata(),
+		ObjectMeta: e.o.metadata(),
 	}
 	for i := range entries {
 		if entries[i].Phase == usher.Mutate {
-			mutating.Webhooks = append(mutating.Webhooks, e.mutating(&entries[i], caBundle))
+			mutating.Webhooks = append(mutating.Webhooks, e.o.mutating(&entries[i], caBundle))
 		} else {
-			validating.Webhooks = append(validating.Webhooks, e.validating(&entries[i], caBundle))
+			validating.Webhooks = append(validating.Webhooks, e.o.validating(&entries[i], caBundle))
 		}
 	}
 	return mutating, validating, err
 }
 
-func (e *Applier) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
-	if e.o.URL != "" {
-		url := strings.TrimSuffix(e.o.URL, "/") + path
+func (o *Options) client(path string, caBundle []byte) admissionv1.WebhookClientConfig {
+	if o.URL != "" {
+		url := strings.TrimSuffix(o.URL, "/") + path
 		return admissionv1.WebhookClientConfig{URL: &url, CABundle: caBundle}
 	}
 	return admissionv1.WebhookClientConfig{
-		Service:  &admissionv1.ServiceReference{Namespace: e.o.Namespace, Name: e.o.Service, Path: &path, Port: &e.o.Port},
+		Service:  &admissionv1.ServiceReference{Namespace: o.Namespace, Name: o.Service, Path: &path, Port: &o.Port},
 		CABundle: caBundle,
 	}
 }
 
 // namespaces excludes Usher's own namespace by the label that API servers set and nobody can
 // change.
-func (e *Applier) namespaces(n *Entry) *metav1.LabelSelector {
+func (o *Options) namespaces(n *Entry) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
 	if n.OfPolicies() {
 		return selector
 	}
-	if e.o.NamespaceSelector != nil {
-		selector = e.o.NamespaceSelector.DeepCopy()
+	if o.NamespaceSelector != nil {
+		selector = o.NamespaceSelector.DeepCopy()
 	}
-	if e.o.Namespace != "" {
+	if o.Namespace != "" {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: nameLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{e.o.Namespace},
+			Key: nameLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{o.Namespace},
 		})
 	}
 	return selector
 }
 
-func (e *Applier) objects(n *Entry) *metav1.LabelSelector {
+func (o *Options) objects(n *Entry) *metav1.LabelSelector {
 	if n.OfPolicies() {
 		return &metav1.LabelSelector{}
 	}
-	return e.o.objectSelector()
+	return o.objectSelector()
 }
 
 // objectSelector selects the objects whose requests are sent.
@@ -96,32 +96,32 @@ func (o *Options) objectSelector() *metav1.LabelSelector {
 	return selector
 }
 
-func (e *Applier) metadata() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: e.o.Name, Labels: map[string]string{managedBy: manager}}
+func (o *Options) metadata() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{managedBy: manager}}
 }
 
-func (e *Applier) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
+func (o *Options) mutating(n *Entry, caBundle []byte) admissionv1.MutatingWebhook {
 	none, equivalent := admissionv1.SideEffectClassNone, admissionv1.Equivalent
-	reinvocation := cmp.Or(n.Reinvocation, e.o.Reinvocation)
+	reinvocation := cmp.Or(n.Reinvocation, o.Reinvocation)
 	return admissionv1.MutatingWebhook{
 		Name:                    Webhook(n.String()),
-		ClientConfig:            e.client(e.o.Path(n.String()), caBundle),
+		ClientConfig:            o.client(o.Path(n.String()), caBundle),
 		Rules:                   n.Rules,
 		FailurePolicy:           &n.FailurePolicy,
 		MatchPolicy:             &equivalent,
-		NamespaceSelector:       e.namespaces(n),
-		ObjectSelector:          e.objects(n),
+		NamespaceSelector:       o.namespaces(n),
+		ObjectSelector:          o.objects(n),
 		SideEffects:             &none,
 		TimeoutSeconds:          &n.TimeoutSeconds,
-		AdmissionReviewVersions: e.o.ReviewVersions,
+		AdmissionReviewVersions: o.ReviewVersions,
 		ReinvocationPolicy:      &reinvocation,
 		MatchConditions:         n.Conditions,
 	}
 }
 
 // validating is the mutating webhook of an entry, without the fields that only those have.
-func (e *Applier) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
-	w := e.mutating(n, caBundle)
+func (o *Options) validating(n *Entry, caBundle []byte) admissionv1.ValidatingWebhook {
+	w := o.mutating(n, caBundle)
 	return admissionv1.ValidatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
 		NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,

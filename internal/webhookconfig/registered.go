@@ -33,7 +33,7 @@ func (e *Applier) Registered(ctx context.Context) ([]Registered, error) {
 	if err == nil && ours(mutating) {
 		for i := range mutating.Webhooks {
 			w := &mutating.Webhooks[i]
-			all = e.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
+			all = e.o.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
 		}
 	}
 	validating, err := client.ValidatingWebhookConfigurations().Get(ctx, e.o.Name, metav1.GetOptions{})
@@ -43,15 +43,15 @@ func (e *Applier) Registered(ctx context.Context) ([]Registered, error) {
 	if err == nil && ours(validating) {
 		for i := range validating.Webhooks {
 			w := &validating.Webhooks[i]
-			all = e.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
+			all = e.o.appendRegistered(all, w.Name, &w.ClientConfig, w.Rules)
 		}
 	}
 	return all, nil
 }
 
-func (e *Applier) appendRegistered(all []Registered, name string, c *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) []Registered {
+func (o *Options) appendRegistered(all []Registered, name string, c *admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) []Registered {
 	at, ok := EntryOf(name)
-	path := e.pathOf(c)
+	path := o.pathOf(c)
 	if !ok || path == "" {
 		return all
 	}
@@ -60,14 +60,14 @@ func (e *Applier) appendRegistered(all []Registered, name string, c *admissionv1
 
 // pathOf is the path that an entry has here. A URL may lead through a proxy, which has a
 // path of its own.
-func (e *Applier) pathOf(c *admissionv1.WebhookClientConfig) string {
+func (o *Options) pathOf(c *admissionv1.WebhookClientConfig) string {
 	switch {
 	case c.Service != nil && c.Service.Path != nil:
 		return *c.Service.Path
 	case c.URL == nil:
 		return ""
 	}
-	if path, ok := strings.CutPrefix(*c.URL, strings.TrimSuffix(e.o.URL, "/")); ok && e.o.URL != "" {
+	if path, ok := strings.CutPrefix(*c.URL, strings.TrimSuffix(o.URL, "/")); ok && o.URL != "" {
 		return path
 	}
 	u, err := url.Parse(*c.URL)

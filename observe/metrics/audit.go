@@ -44,7 +44,7 @@ type audit struct {
 	current atomic.Pointer[func() *AuditState]
 }
 
-func (a *audit) init(m *Metrics) {
+func (a *audit) init(m *catalog) {
 	a.objects = m.gauge("audit_objects", "Objects that are audited, by resource; only on the replica that audits.", "resource")
 	a.backlog = m.gauge("audit_backlog", "Objects that are to be judged, by resource.", "resource")
 	a.readable = m.gauge("audit_readable", "1 if the objects of the resource can be read, 0 if not, although policies are for them.", "resource")

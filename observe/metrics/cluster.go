@@ -38,7 +38,7 @@ type cluster struct {
 	current atomic.Pointer[ClusterState]
 }
 
-func (c *cluster) init(m *Metrics) {
+func (c *cluster) init(m *catalog) {
 	c.staleness = m.gauge("source_staleness_seconds", "Time since the policies were last confirmed to be those of the cluster; up to half a minute is normal.")
 	c.registered = m.gauge("registered", "1 if the webhook configurations have what the policies need, 0 if they could not be written.")
 	c.called = m.gauge("probe_success", "1 if the leader's probes came back, 0 if API servers do not call the webhooks; only on the leader, and if known.")

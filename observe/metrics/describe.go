@@ -19,49 +19,55 @@ type Description struct {
 	Help   string
 }
 
+// A catalog has the metrics of a process, and their descriptions.
+type catalog struct {
+	registry     *prometheus.Registry
+	descriptions []Description
+}
+
 // Descriptions returns what the metrics are, in the order in which they are documented.
 func (m *Metrics) Descriptions() []Description { return slices.Clone(m.descriptions) }
 
-func (m *Metrics) describe(kind, name, help string, labels []string) string {
-	m.descriptions = append(m.descriptions, Description{Name: prefix + name, Type: kind, Labels: labels, Help: help})
+func (c *catalog) describe(kind, name, help string, labels []string) string {
+	c.descriptions = append(c.descriptions, Description{Name: prefix + name, Type: kind, Labels: labels, Help: help})
 	return prefix + name
 }
 
-func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	opts := prometheus.CounterOpts{Name: m.describe("counter", name, help, labels), Help: help}
+func (c *catalog) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	opts := prometheus.CounterOpts{Name: c.describe("counter", name, help, labels), Help: help}
 	vec := prometheus.NewCounterVec(opts, labels)
-	m.registry.MustRegister(vec)
+	c.registry.MustRegister(vec)
 	return vec
 }
 
-func (m *Metrics) plainCounter(name, help string) prometheus.Counter {
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: m.describe("counter", name, help, nil), Help: help})
-	m.registry.MustRegister(counter)
+func (c *catalog) plainCounter(name, help string) prometheus.Counter {
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: c.describe("counter", name, help, nil), Help: help})
+	c.registry.MustRegister(counter)
 	return counter
 }
 
-func (m *Metrics) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
+func (c *catalog) histogramVec(name, help string, labels ...string) *prometheus.HistogramVec {
 	opts := prometheus.HistogramOpts{
-		Name: m.describe("histogram", name, help, labels),
+		Name: c.describe("histogram", name, help, labels),
 		Help: help,
 		// From a decision without any rule to the timeout of API servers.
 		Buckets: []float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}
 	vec := prometheus.NewHistogramVec(opts, labels)
-	m.registry.MustRegister(vec)
+	c.registry.MustRegister(vec)
 	return vec
 }
 
-func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(m.describe("gauge", name, help, labels), help, labels, nil)
+func (c *catalog) gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(c.describe("gauge", name, help, labels), help, labels, nil)
 }
 
-func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(m.describe("counter", name, help, labels), help, labels, nil)
+func (c *catalog) counter(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(c.describe("counter", name, help, labels), help, labels, nil)
 }
 
 // buildInfo describes the running binary, as far as it is known.
-func (m *Metrics) buildInfo() prometheus.Collector {
+func (c *catalog) buildInfo() prometheus.Collector {
 	const module = "github.com/usher-dev/usher"
 	help := "Always 1; the labels describe the binary."
 	labels := []string{"version", "revision", "go_version"}
@@ -79,7 +85,7 @@ func (m *Metrics) buildInfo() prometheus.Collector {
 		}
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: m.describe("gauge", "build_info", help, labels),
+		Name: c.describe("gauge", "build_info", help, labels),
 		Help: help,
 		ConstLabels: prometheus.Labels{
 			"version": version, "revision": revision, "go_version": runtime.Version(),

@@ -31,7 +31,7 @@ type exemptions struct {
 	current atomic.Pointer[func() []Exemption]
 }
 
-func (e *exemptions) init(m *Metrics) {
+func (e *exemptions) init(m *catalog) {
 	e.count = m.gauge("exemptions", "Policy exemptions, by state: valid, expired, or invalid (not in force for another reason, which its status says).", "state")
 	e.expiry = m.gauge("exemption_expiry_timestamp_seconds", "When a valid policy exemption expires, in seconds since 1970; for the 500 that expire first.",
 		"exemption_kind", "exemption_namespace", "exemption_name")

@@ -37,7 +37,7 @@ type limits struct {
 	current atomic.Pointer[func() LimitState]
 }
 
-func (l *limits) init(m *Metrics) {
+func (l *limits) init(m *catalog) {
 	l.bytes = m.gauge("request_memory_bytes", "Memory for reading and decoding the current reviews.")
 	l.maxBytes = m.gauge("request_memory_limit_bytes", "Limit of the memory for reviews: a quarter of GOMEMLIMIT.")
 	l.inFlight = m.gauge("requests_in_flight", "Admission requests that are being decided.")

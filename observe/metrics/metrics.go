@@ -20,26 +20,21 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/fact"
 )
 
 // A Metrics is the metrics of one process. It is safe for concurrent use.
 type Metrics struct {
-	registry     *prometheus.Registry
-	descriptions []Description
+	catalog
 
 	decisions        *prometheus.CounterVec
 	decisionDuration *prometheus.HistogramVec
 	admissions       *prometheus.CounterVec
 	entryCalls       *prometheus.CounterVec
-	requests         *prometheus.CounterVec
-	requestDuration  *prometheus.HistogramVec
-	apiRequests      *prometheus.CounterVec
 	shed             prometheus.Counter
 	refused          *prometheus.CounterVec
 	probes           *prometheus.CounterVec
-	fetches          *prometheus.CounterVec
-	fetchDuration    *prometheus.HistogramVec
+	facts            facts
+	requests         requests
 
 	policies   policies
 	snapshot   snapshot
@@ -60,7 +55,7 @@ func New(registry *prometheus.Registry) *Metrics {
 		registry = prometheus.NewRegistry()
 		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
-	m := &Metrics{registry: registry}
+	m := &Metrics{catalog: catalog{registry: registry}}
 	m.decisions = m.counterVec("decisions_total",
 		"Requests that were decided, by verdict: allow, deny, no_opinion, or error if there is no decision.",
 		"door", "phase", "verdict")
@@ -73,39 +68,26 @@ func New(registry *prometheus.Registry) *Metrics {
 	m.entryCalls = m.counterVec("entry_calls_total",
 		"Calls of webhook entries: a request whose object is converted for some policies is sent to several.",
 		"entry")
-	m.requests = m.counterVec("access_requests_total",
-		"Requests to the authorization webhooks, by HTTP status: 503 means that there is no decision.",
-		"endpoint", "code")
-	m.requestDuration = m.histogramVec("access_request_duration_seconds",
-		"Duration of requests to the authorization webhooks, with reading and writing.",
-		"endpoint")
-	m.apiRequests = m.counterVec("api_requests_total",
-		"Requests to the API of the server itself, by resource, verb and HTTP status: 503 means that the API server did not respond.",
-		"resource", "verb", "code")
+	m.requests.init(&m.catalog)
 	m.shed = m.plainCounter("requests_shed_total",
 		"Admission requests that were rejected with 429 because of overload.")
-	m.limits.init(m)
+	m.limits.init(&m.catalog)
 	m.refused = m.counterVec("refused_callers_total",
 		"Requests and connections that were rejected because of missing or wrong credentials, by door and reason.",
 		"door", "reason")
-	m.policies.init(m)
-	m.snapshot.init(m)
-	m.cluster.init(m)
+	m.policies.init(&m.catalog)
+	m.snapshot.init(&m.catalog)
+	m.cluster.init(&m.catalog)
 	m.probes = m.counterVec("probes_total",
 		"Dry-run writes of the leader, by result: called, not_called (API servers did not call the webhooks) or unknown.",
 		"result")
-	m.workers.init(m)
-	m.overruns.init(m)
-	m.exemptions.init(m)
-	m.recent.init(m)
-	m.audit.init(m)
-	m.reports.init(m)
-	m.fetches = m.counterVec("fact_fetches_total",
-		"Facts that rules requested, by kind (object, http, access) and result (ok, error).",
-		"kind", "result")
-	m.fetchDuration = m.histogramVec("fact_fetch_duration_seconds",
-		"Duration of fetches of facts.",
-		"kind")
+	m.workers.init(&m.catalog)
+	m.overruns.init(&m.catalog)
+	m.exemptions.init(&m.catalog)
+	m.recent.init(&m.catalog)
+	m.audit.init(&m.catalog)
+	m.reports.init(&m.catalog)
+	m.facts.init(&m.catalog)
 	registry.MustRegister(&m.policies, &m.snapshot, &m.cluster, &m.limits, &m.workers, &m.overruns, &m.exemptions, &m.audit, &m.recent, &m.reports, m.buildInfo())
 	return m
 }
@@ -165,27 +147,4 @@ func (m *Metrics) Refused(door string, reasons ...string) func(reason string) {
 		m.refused.WithLabelValues(door, reason)
 	}
 	return func(reason string) { m.refused.WithLabelValues(door, reason).Inc() }
-}
-
-// FactResolver returns a resolver that resolves as next does and counts. In front of a cache it
-// counts what rules need, behind one what is fetched.
-func (m *Metrics) FactResolver(next fact.Resolver) fact.Resolver {
-	return fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
-		kind := "http"
-		switch {
-		case ref.Object != nil:
-			kind = "object"
-		case ref.Access != nil:
-			kind = "access"
-		}
-		start := time.Now()
-		value, err := next.Resolve(ctx, ref)
-		result := "ok"
-		if answer, _ := value.(map[string]any); err != nil || ref.Access != nil && answer["error"] != nil {
-			result = "error"
-		}
-		m.fetches.WithLabelValues(kind, result).Inc()
-		m.fetchDuration.WithLabelValues(kind).Observe(time.Since(start).Seconds())
-		return value, err
-	})
 }

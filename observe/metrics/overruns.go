@@ -24,7 +24,7 @@ type overruns struct {
 	current atomic.Pointer[func() OverrunState]
 }
 
-func (o *overruns) init(m *Metrics) {
+func (o *overruns) init(m *catalog) {
 	o.total = m.counter("overruns_total", "Evaluations of policies that went on for more than a second after their time.")
 	o.running = m.gauge("overruns_running", "Evaluations of policies that go on after their time and do not end.")
 }

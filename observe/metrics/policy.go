@@ -30,7 +30,7 @@ type series struct {
 	nanoseconds atomic.Int64
 }
 
-func (p *policies) init(m *Metrics) {
+func (p *policies) init(m *catalog) {
 	labels := []string{"policy_kind", "policy_namespace", "policy_name"}
 	p.evaluations = m.counter("policy_evaluations_total", "Rules of the policy that ran.", labels...)
 	p.denials = m.counter("policy_denials_total", "Rules of the policy that rejected a request.", labels...)

@@ -17,7 +17,7 @@ type recentState struct {
 	current atomic.Pointer[func() (int, uint64)]
 }
 
-func (r *recentState) init(m *Metrics) {
+func (r *recentState) init(m *catalog) {
 	r.subscribers = m.gauge("decisions_recent_subscribers", "Clients that follow the last decisions, as usher watch does.")
 	r.lost = m.counter("decisions_recent_lost_total", "Decisions that were overwritten before clients that follow them had read them, summed over clients.")
 }

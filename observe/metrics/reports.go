@@ -30,7 +30,7 @@ type reports struct {
 	current atomic.Pointer[func() *ReportsState]
 }
 
-func (r *reports) init(m *Metrics) {
+func (r *reports) init(m *catalog) {
 	r.writable = m.gauge("reports_writable", "1 if reports can be written, 0 if not; only on the replica that audits.")
 	r.objects = m.gauge("reports", "Reports about audited objects in the cluster.")
 	r.results = m.gauge("reports_results", "Results in these reports.")

@@ -50,7 +50,7 @@ type snapshot struct {
 	current atomic.Pointer[Snapshot]
 }
 
-func (s *snapshot) init(m *Metrics) {
+func (s *snapshot) init(m *catalog) {
 	s.generation = m.gauge("snapshot_generation", "Number of changes of the set of policies since the start.")
 	s.timestamp = m.gauge("snapshot_timestamp_seconds", "When the set of policies came into force, in seconds since 1970.")
 	s.age = m.gauge("snapshot_age_seconds", "How long the set of policies has been in force.")

@@ -33,7 +33,7 @@ type workers struct {
 	current atomic.Pointer[func() WorkerState]
 }
 
-func (w *workers) init(m *Metrics) {
+func (w *workers) init(m *catalog) {
 	w.running = m.gauge("cue_workers", "Worker processes, which evaluate CUE and compile policies, by priority: normal, or low for requests that take long and for policies that are compiled.", "priority")
 	w.tenants = m.gauge("cue_slow_tenants", "Namespaces and users whose requests to worker processes have low priority because some took long.")
 	w.waiting = m.gauge("cue_waiting", "Requests that wait for a worker process.")

@@ -163,23 +163,8 @@ func fullName(namespace, name string) string {
 // addTo adds the policies to set, by namespace and name, and the errors of those that cannot be
 // decoded. It is false if nothing is known yet.
 func (k *kind) addTo(set *source.Set) bool {
-	state := k.state()
-	lasting := state.Err != nil && time.Since(state.Since) >= k.options.Wait
-	switch {
-	case lasting && apierrors.IsNotFound(state.Err) && k.versions[0].Foreign:
-		return true
-	case lasting && apierrors.IsNotFound(state.Err):
-		set.Unreadable = append(set.Unreadable, k.absent())
-		return true
-	case !state.Synced && lasting && k.options.Lenient:
-		return true
-	case !state.Synced && lasting && k.versions[0].Recent && isForbidden(state):
-		set.Unreadable = append(set.Unreadable, k.forbidden("until then they are not enforced"))
-		return true
-	case !state.Synced || k.proofs != nil && k.proofs.Version() == 0:
-		return false
-	case lasting && isForbidden(state):
-		set.Unreadable = append(set.Unreadable, k.forbidden("until then policies stay as they were last seen"))
+	if known, readable := k.check(set); !readable {
+		return known
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -200,6 +185,30 @@ func (k *kind) addTo(set *source.Set) bool {
 		}
 	}
 	return true
+}
+
+// check reports whether there are policies to add. If there are none, known says whether that will stay so
+// for a while. It adds to the set why the kind cannot be read.
+func (k *kind) check(set *source.Set) (known, readable bool) {
+	state := k.state()
+	lasting := state.Err != nil && time.Since(state.Since) >= k.options.Wait
+	switch {
+	case lasting && apierrors.IsNotFound(state.Err) && k.versions[0].Foreign:
+		return true, false
+	case lasting && apierrors.IsNotFound(state.Err):
+		set.Unreadable = append(set.Unreadable, k.absent())
+		return true, false
+	case !state.Synced && lasting && k.options.Lenient:
+		return true, false
+	case !state.Synced && lasting && k.versions[0].Recent && isForbidden(state):
+		set.Unreadable = append(set.Unreadable, k.forbidden("until then they are not enforced"))
+		return true, false
+	case !state.Synced || k.proofs != nil && k.proofs.Version() == 0:
+		return false, false
+	case lasting && isForbidden(state):
+		set.Unreadable = append(set.Unreadable, k.forbidden("until then policies stay as they were last seen"))
+	}
+	return true, true
 }
 
 // absent is the error for a kind that the cluster does not have. Its text, like that of forbidden,

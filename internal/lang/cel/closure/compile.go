@@ -40,7 +40,7 @@ type plan struct {
 	*Compiler
 
 	folded     map[int64]interpreter.Interpretable
-	references map[int64]*ast.ReferenceInfo
+	references references
 	types      map[int64]*types.Type
 	scope      *scope
 	slots      int
@@ -49,6 +49,9 @@ type plan struct {
 	// failed says that there is a part that only cel-go can evaluate.
 	failed bool
 }
+
+// References are what the names in an expression refer to.
+type references map[int64]*ast.ReferenceInfo
 
 // A scope is what the variables of a loop are.
 type scope struct {

@@ -25,7 +25,7 @@ func (p *plan) loop(c ast.ComprehensionExpr) node {
 		p.slots += len(over.elements)
 	}
 	body, condition, made := shapeOf(c)
-	if made == general || p.mentions(body, c.AccuVar()) || condition != nil && p.mentions(condition, c.AccuVar()) {
+	if made == general || p.references.mentions(body, c.AccuVar()) || condition != nil && p.references.mentions(condition, c.AccuVar()) {
 		p.accumulate(l, s, c)
 		return l
 	}
@@ -40,35 +40,35 @@ func (p *plan) loop(c ast.ComprehensionExpr) node {
 
 // mentions reports whether an expression reads the accumulator of the loop around it: that of a macro has a
 // name that is known.
-func (p *plan) mentions(e ast.Expr, name string) bool {
-	if reference, ok := p.references[e.ID()]; ok && reference.Name == name {
+func (r references) mentions(e ast.Expr, name string) bool {
+	if reference, ok := r[e.ID()]; ok && reference.Name == name {
 		return true
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
 		return e.AsIdent() == name
 	case ast.SelectKind:
-		return p.mentions(e.AsSelect().Operand(), name)
+		return r.mentions(e.AsSelect().Operand(), name)
 	case ast.CallKind:
-		return e.AsCall().IsMemberFunction() && p.mentions(e.AsCall().Target(), name) || p.mention(name, e.AsCall().Args()...)
+		return e.AsCall().IsMemberFunction() && r.mentions(e.AsCall().Target(), name) || r.mention(name, e.AsCall().Args()...)
 	case ast.ListKind:
-		return p.mention(name, e.AsList().Elements()...)
+		return r.mention(name, e.AsList().Elements()...)
 	case ast.MapKind:
 		return slices.ContainsFunc(e.AsMap().Entries(), func(e ast.EntryExpr) bool {
-			return p.mention(name, e.AsMapEntry().Key(), e.AsMapEntry().Value())
+			return r.mention(name, e.AsMapEntry().Key(), e.AsMapEntry().Value())
 		})
 	case ast.StructKind:
-		return slices.ContainsFunc(e.AsStruct().Fields(), func(e ast.EntryExpr) bool { return p.mentions(e.AsStructField().Value(), name) })
+		return slices.ContainsFunc(e.AsStruct().Fields(), func(e ast.EntryExpr) bool { return r.mentions(e.AsStructField().Value(), name) })
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		return p.mention(name, c.IterRange(), c.AccuInit()) || c.AccuVar() != name && p.mention(name, c.LoopCondition(), c.LoopStep(), c.Result())
+		return r.mention(name, c.IterRange(), c.AccuInit()) || c.AccuVar() != name && r.mention(name, c.LoopCondition(), c.LoopStep(), c.Result())
 	case ast.LiteralKind, ast.UnspecifiedExprKind:
 	}
 	return false
 }
 
-func (p *plan) mention(name string, es ...ast.Expr) bool {
-	return slices.ContainsFunc(es, func(e ast.Expr) bool { return p.mentions(e, name) })
+func (r references) mention(name string, es ...ast.Expr) bool {
+	return slices.ContainsFunc(es, func(e ast.Expr) bool { return r.mentions(e, name) })
 }
 
 // accumulate plans a loop whose accumulator is computed as it is written.
@@ -93,25 +93,23 @@ func shapeOf(c ast.ComprehensionExpr) (body, condition ast.Expr, s shape) {
 	start, goOn, step, result := c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()
 	switch {
 	case isLiteral(start, types.True) && isName(result, name):
-		if args := callOf(step, operators.LogicalAnd); args != nil && isName(args[0], name) && isNotFalse(goOn, name) {
-			return args[1], nil, all
+		if body := reduced(step, operators.LogicalAnd, name); body != nil && isNotFalse(goOn, name) {
+			return body, nil, all
 		}
 	case isLiteral(start, types.False) && isName(result, name):
-		if args := callOf(step, operators.LogicalOr); args != nil && isName(args[0], name) && isNotTrue(goOn, name) {
-			return args[1], nil, exists
+		if body := reduced(step, operators.LogicalOr, name); body != nil && isNotTrue(goOn, name) {
+			return body, nil, exists
 		}
 	case isLiteral(start, types.IntZero) && isLiteral(goOn, types.True):
 		if body := counted(step, result, name); body != nil {
 			return body, nil, existsOne
 		}
-	case start.Kind() == ast.ListKind && start.AsList().Size() == 0 && isLiteral(goOn, types.True) && isName(result, name):
-		if body := appended(step, name); body != nil {
-			return body, nil, collect
-		}
+	case isEmptyList(start) && isLiteral(goOn, types.True) && isName(result, name):
 		if args := callOf(step, operators.Conditional); args != nil && isName(args[2], name) {
-			if body := appended(args[1], name); body != nil {
-				return body, args[0], collect
-			}
+			step, condition = args[1], args[0]
+		}
+		if body := appended(step, name); body != nil {
+			return body, condition, collect
 		}
 	}
 	return nil, nil, general
@@ -120,6 +118,8 @@ func shapeOf(c ast.ComprehensionExpr) (body, condition ast.Expr, s shape) {
 func isLiteral(e ast.Expr, value ref.Val) bool {
 	return e.Kind() == ast.LiteralKind && e.AsLiteral() == value
 }
+
+func isEmptyList(e ast.Expr) bool { return e.Kind() == ast.ListKind && e.AsList().Size() == 0 }
 
 func isName(e ast.Expr, name string) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == name }
 
@@ -143,6 +143,14 @@ func isNotTrue(e ast.Expr, name string) bool {
 	}
 	args = callOf(args[0], operators.LogicalNot)
 	return len(args) == 1 && isName(args[0], name)
+}
+
+// reduced returns what is combined with the accumulator, or nil.
+func reduced(step ast.Expr, operator, name string) ast.Expr {
+	if args := callOf(step, operator); args != nil && isName(args[0], name) {
+		return args[1]
+	}
+	return nil
 }
 
 // counted returns the condition under which one is added to the accumulator, or nil.

@@ -88,18 +88,18 @@ func (m *Meter) Call(nanos, bytes int64) {
 	if bytes > largestCall {
 		panic(&Stopped{&rule.ExceededError{Memory: true, Call: true, Needed: bytes, Allowed: largestCall}})
 	}
-	if longest := m.longestCall(); nanos > longest {
+	if longest := longestCall(m.Allowance); nanos > longest {
 		panic(&Stopped{&rule.ExceededError{Call: true, Needed: nanos, Allowed: longest}})
 	}
 	m.Take(bytes)
 	m.Spend(nanos)
 }
 
-func (m *Meter) longestCall() int64 {
-	if m.Allowance == nil {
+func longestCall(a *rule.Allowance) int64 {
+	if a == nil {
 		return int64(rule.PolicyCall)
 	}
-	return int64(m.Allowance.Call())
+	return int64(a.Call())
 }
 
 // Refuse ends the evaluation with an error: what comes next takes too much, however much is left.

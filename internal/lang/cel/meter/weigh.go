@@ -40,13 +40,13 @@ func (m *Meter) Weigh(v any) int64 {
 	case types.Bytes:
 		return perValue + int64(len(v))
 	case []any:
-		return m.items(v)
+		return weighItems(m, v)
 	case map[string]any:
-		return m.entries(v)
+		return weighEntries(m, v)
 	case listed:
-		return m.items(v.Items())
+		return weighItems(m, v.Items())
 	case native:
-		return m.entries(v.Native())
+		return weighEntries(m, v.Native())
 	case Weigher:
 		return v.Weigh(m)
 	case *types.Optional:
@@ -55,9 +55,9 @@ func (m *Meter) Weigh(v any) int64 {
 		}
 		return perValue
 	case traits.Mapper:
-		return m.mapper(v)
+		return weighMapper(m, v)
 	case traits.Lister:
-		return m.lister(v)
+		return weighLister(m, v)
 	case *mutation.JSONPatchVal:
 		weight := int64(3*perValue + len(v.Op) + len(v.Path) + len(v.From))
 		if v.Val != nil {
@@ -69,7 +69,7 @@ func (m *Meter) Weigh(v any) int64 {
 	return 8 * perValue
 }
 
-func (m *Meter) items(items []any) int64 {
+func weighItems(m *Meter, items []any) int64 {
 	weight := int64(perValue)
 	for _, item := range items {
 		weight += m.Weigh(item)
@@ -77,7 +77,7 @@ func (m *Meter) items(items []any) int64 {
 	return weight
 }
 
-func (m *Meter) entries(entries map[string]any) int64 {
+func weighEntries(m *Meter, entries map[string]any) int64 {
 	weight := int64(perValue)
 	for key, value := range entries {
 		weight += int64(perValue+len(key)) + m.Weigh(value)
@@ -85,7 +85,7 @@ func (m *Meter) entries(entries map[string]any) int64 {
 	return weight
 }
 
-func (m *Meter) mapper(v traits.Mapper) int64 {
+func weighMapper(m *Meter, v traits.Mapper) int64 {
 	weight := int64(perValue)
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		m.Spend(entryNanos)
@@ -96,7 +96,7 @@ func (m *Meter) mapper(v traits.Mapper) int64 {
 	return weight
 }
 
-func (m *Meter) lister(v traits.Lister) int64 {
+func weighLister(m *Meter, v traits.Lister) int64 {
 	weight := int64(perValue)
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		weight += m.Weigh(it.Next())

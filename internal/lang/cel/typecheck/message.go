@@ -206,12 +206,7 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		return p, false
 	}
 	if f.field == "" {
-		if !everywhere && r.policy.several() {
-			p.What += " in " + r.names(f, "and")
-		}
-		if f.uncertain {
-			p.What += ", unless the value is whole"
-		}
+		p.What += r.wrongFor(f, everywhere)
 		return p, true
 	}
 	near := r.near(f)
@@ -242,6 +237,17 @@ func (r *run) problem(f *finding) (rule.Problem, bool) {
 		p.Severity = rule.Warning
 	}
 	return p, true
+}
+
+// wrongFor says for which kinds, and which values, an operation is wrong.
+func (r *run) wrongFor(f *finding, everywhere bool) (text string) {
+	if !everywhere && r.policy.several() {
+		text = " in " + r.names(f, "and")
+	}
+	if f.uncertain {
+		text += ", unless the value is whole"
+	}
+	return text
 }
 
 // near returns a question for the field that is meant, "" if none is similar.
