@@ -19,7 +19,7 @@ func changes(before map[string]any, patch usher.Patch) (fields []string, after m
 		return []string{"the object"}, before
 	}
 	for i := range patch {
-		if isContainer(patch[i].Value) && isEmpty(patch[i].Value) && isEmpty(valueAt(before, patch[i].Path)) {
+		if patch[i].Value != nil && isEmpty(patch[i].Value) && isEmpty(valueAt(before, patch[i].Path)) {
 			// What is put into it counts.
 			continue
 		}
@@ -113,14 +113,7 @@ func listLength(value any) int {
 	return len(list)
 }
 
-func isContainer(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
-}
-
+// isEmpty reports whether there is no value, or one without content.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case nil:

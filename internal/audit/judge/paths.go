@@ -17,15 +17,24 @@ func (p *Plan) read(r *rule.Rule) {
 	}
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		selective, ok := s.Program.(rule.Selective)
-		if !ok || r.Phase == usher.Mutate && s.Name == "cue" {
+		if r.Phase == usher.Mutate && s.Name == "cue" {
 			// The paths that a CUE program changes can be computed.
 			p.paths.Add()
 			continue
 		}
-		object, _ := selective.ReadPaths()
-		p.paths.Merge(object)
+		p.readProgram(s.Program)
 	}
+}
+
+// readProgram adds what a program reads.
+func (p *Plan) readProgram(program rule.Program) {
+	selective, ok := program.(rule.Selective)
+	if !ok {
+		p.paths.Add()
+		return
+	}
+	object, _ := selective.ReadPaths()
+	p.paths.Merge(object)
 }
 
 // readMatch adds what decides whether a rule is for an object.
@@ -93,13 +102,7 @@ func (p *Plan) readExemptions(r *rule.Rule) {
 			applies := &x.Applies[k]
 			p.depend(r, applies.DependsOn(usher.Create)|applies.DependsOn(usher.Update))
 			for n := range applies.Steps {
-				selective, ok := applies.Steps[n].Program.(rule.Selective)
-				if !ok {
-					p.paths.Add()
-					continue
-				}
-				object, _ := selective.ReadPaths()
-				p.paths.Merge(object)
+				p.readProgram(applies.Steps[n].Program)
 			}
 		}
 		if len(x.Images) > 0 {

@@ -15,7 +15,8 @@ import (
 	"github.com/usher-dev/usher/internal/audit/result"
 )
 
-// A Kind is the objects of a kind. It is safe for concurrent use.
+// A Kind is the objects of a kind. The lock of its store guards it; its exported methods take that, and are
+// safe for concurrent use.
 type Kind struct {
 	store   *Store
 	of      result.Kind
@@ -216,14 +217,14 @@ func (k *Kind) sweep(part *partition) {
 	k.abandon(part)
 }
 
-// Begin says that all objects are read, from the first one.
+// Begin notes that all objects are read from now on, from the first one.
 func (k *Kind) Begin() {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
 	k.reading.begin(k.plan != nil, time.Now())
 }
 
-// End says that all objects have been read: those that were neither [Kind.Set] nor [Kind.Present] since
+// End notes that all objects have been read: those that were neither [Kind.Set] nor [Kind.Present] since
 // Begin are gone. If only metadata was read, the plan may need more.
 func (k *Kind) End(metadata bool) {
 	k.store.mu.Lock()
@@ -240,7 +241,7 @@ func (k *Kind) End(metadata bool) {
 	}
 }
 
-// Heard says that the API server confirmed that all is current.
+// Heard notes that the API server confirmed that all is current.
 func (k *Kind) Heard() {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
@@ -250,7 +251,7 @@ func (k *Kind) Heard() {
 	k.reading.hear(time.Now())
 }
 
-// Fail has the reason why objects cannot be read for the moment.
+// Fail notes why objects cannot be read for the moment.
 func (k *Kind) Fail(err error) {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()

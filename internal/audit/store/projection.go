@@ -13,7 +13,8 @@ import (
 	"github.com/usher-dev/usher/internal/audit/queue"
 )
 
-// A Projection is what the rules read of one or more objects, and the assessment of it.
+// A Projection is what the rules read of one or more objects, and the assessment of it. The store guards
+// it.
 type Projection struct {
 	digest    digest
 	selection *Selection
@@ -60,8 +61,8 @@ func (k *Kind) Source() (*judge.Plan, *Selection) {
 	return k.plan, k.selection
 }
 
-// Set has an object that is new, has changed, or is as before: what a selection has of it. The job, unless
-// it is nil, is to be done at once, since the text is not kept.
+// Set notes what a selection has of an object that is new, has changed, or is as before. The caller has to
+// do the job, unless it is nil: the text is not kept.
 func (k *Kind) Set(e *Selection, at types.NamespacedName, uid types.UID, text []byte) *Job {
 	key := e.digest(text)
 	k.store.mu.Lock()
@@ -158,14 +159,13 @@ func (k *Kind) Present(at types.NamespacedName) {
 		o.generation = k.reading.generation
 		part.objects[at.Name] = o
 	}
-	if hash := k.store.hashName(at.Name); part.omitted != nil {
-		if _, known := part.omitted[hash]; known {
-			part.omitted[hash] = k.reading.generation
-		}
+	hash := k.store.hashName(at.Name)
+	if _, known := part.omitted[hash]; known {
+		part.omitted[hash] = k.reading.generation
 	}
 }
 
-// Delete has an object that is gone.
+// Delete notes that an object is gone.
 func (k *Kind) Delete(at types.NamespacedName) {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()

@@ -94,7 +94,7 @@ type judgement struct {
 }
 
 // A pool interns what projections have: assessments, with what they consist of, and facts. Methods that
-// return one return a reference, too.
+// return one return a reference, too. The store guards it.
 type pool struct {
 	resultSets  interner[*resultSet]
 	tallies     interner[*tally]
