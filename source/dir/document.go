@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -43,8 +44,12 @@ func parse(path string, content []byte) []found {
 	return slices.Concat(parts...)
 }
 
-// maxDocuments is how many documents a file may have.
-const maxDocuments = 100_000
+const (
+	// maxDocuments is how many documents a file may have.
+	maxDocuments = 100_000
+	// maxLists is how many lists may be in one another: each is decoded with all that is in it.
+	maxLists = 8
+)
 
 // parallel calls do for each of n numbers, on all processors.
 func parallel(n int, do func(i int)) {
@@ -191,16 +196,24 @@ var quotedBeginning = regexp.MustCompile(`(^|\s)[\w-]+:\s+("[^"]*"|'[^']*')\s*[^
 // parseJSON reads one JSON value after the other.
 func parseJSON(path string, content []byte) []found {
 	var all []found
+	content = bytes.TrimRightFunc(content, unicode.IsSpace)
 	decoder := json.NewDecoder(bytes.NewReader(content))
-	for rest := content; len(bytes.TrimSpace(rest)) > 0; rest = content[decoder.InputOffset():] {
+	line, indent, counted := 1, 0, 0
+	for n, rest := 0, content; len(bytes.TrimSpace(rest)) > 0; n, rest = n+1, content[decoder.InputOffset():] {
+		if n == maxDocuments {
+			return append(all, broken(api.Position{File: path}, fmt.Errorf("read policies: file has more than %d documents: make several files of it", maxDocuments))...)
+		}
 		var raw json.RawMessage
 		if err := decoder.Decode(&raw); err != nil {
 			at := api.Position{File: path, Line: jsonErrorLine(content, rest)}
 			return append(all, broken(at, fmt.Errorf("parse JSON: %w", err))...)
 		}
 		start := int(decoder.InputOffset()) - len(raw)
-		line := 1 + bytes.Count(content[:start], []byte("\n"))
-		indent := utf8.RuneCount(content[bytes.LastIndexByte(content[:start], '\n')+1 : start])
+		before := content[counted:start]
+		if lines := bytes.Count(before, []byte("\n")); lines > 0 {
+			line, indent, before = line+lines, 0, before[bytes.LastIndexByte(before, '\n')+1:]
+		}
+		indent, counted = indent+utf8.RuneCount(before), start
 		d := document{file: path, line: line, first: line, indent: indent, source: raw}
 		all = append(all, examine(raw, &places{document: d, text: flow(raw)}, "")...)
 	}
@@ -241,6 +254,9 @@ func examine(raw []byte, p *places, prefix string) []found {
 	item := kind.GroupVersion().WithKind(strings.TrimSuffix(kind.Kind, "List"))
 	switch {
 	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group) || isForeign(item) || isAdmissionPolicy(item)):
+		if strings.Count(prefix, "items[") >= maxLists {
+			return broken(p.position(prefix, "kind"), fmt.Errorf("read policies: more than %d lists are in one another", maxLists))
+		}
 		var all []found
 		for i, item := range head.Items {
 			all = append(all, examine(ofList(item, kind), p, fmt.Sprintf("%sitems[%d].", prefix, i))...)

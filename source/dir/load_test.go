@@ -370,7 +370,11 @@ func TestLoadLimitsFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.yaml")
-	write(t, folder, map[string]string{"a.yaml": "", "b.yaml": strings.Repeat("---\na: b\n", 100_001)})
+	const list = `{"apiVersion": "v1", "kind": "List", "items": [`
+	write(t, folder, map[string]string{
+		"a.yaml": "", "b.yaml": strings.Repeat("---\na: b\n", 100_001), "c.json": strings.Repeat("{}\n", 100_001),
+		"d.json": strings.Repeat(list, 4000) + strings.Repeat("]}", 4000), "e.json": strings.Repeat(list, 8) + strings.Repeat("]}", 8),
+	})
 	if err := os.Truncate(path, 16<<20+1); err != nil {
 		t.Fatal(err)
 	}
@@ -381,6 +385,8 @@ func TestLoadLimitsFiles(t *testing.T) {
 	want := []string{
 		"! a.yaml: read policies: file is larger than 16 MiB",
 		"! b.yaml: read policies: file has 100001 documents, more than 100000: make several files of it",
+		"! c.json: read policies: file has more than 100000 documents: make several files of it",
+		"! d.json:1: read policies: more than 8 lists are in one another",
 	}
 	if diff := cmp.Diff(want, summary(set, folder)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
