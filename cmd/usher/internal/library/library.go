@@ -11,8 +11,9 @@ import (
 // Command returns usher library with its subcommands.
 func Command(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "library",
-		Short: "List, try and install policies that come with Usher",
+		Use:        "library",
+		SuggestFor: []string{"install", "packs"},
+		Short:      "List, try and install policies that come with Usher",
 		Long: `Library has packs of policies that are ready to install, each with test cases. They warn
 until you have them deny, and what differs from one organisation to the next, such as
 registries and domains, are params.

@@ -50,7 +50,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err != nil {
 		return nil, err
 	}
-	stored, forbidden, err := policies.ForNamespace(cmd, s, clients.Policies, f.namespace)
+	stored, forbidden, err := policies.FromCluster(cmd, s, clients.Policies, f.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	forbidden = slices.DeleteFunc(forbidden, func(f policies.Forbidden) bool { return f.Kind.Authorizes })
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil && (len(f.whatIf) == 0 || len(f.policies)+len(stored) > 0) {
-		return nil, errors.Join(err, forbiddenError(forbidden))
+		return nil, policies.Without(forbidden, err)
 	}
 	if err != nil {
 		if set, err = policies.None(&f.limits); err != nil {
@@ -76,7 +76,13 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
 		return nil, err
 	}
-	return sc.report(), nil
+	report := sc.report()
+	if f.namespace != "" && report.Nothing() {
+		if _, err := clients.Kube.CoreV1().Namespaces().Get(cmd.Context(), f.namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("-n: %w", err)
+		}
+	}
+	return report, nil
 }
 
 // connect connects to a cluster that is read.
@@ -106,18 +112,6 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 		return nil, err
 	}
 	return sc.report(), nil
-}
-
-// forbiddenError says which policies the user may not read; nil if there are none.
-func forbiddenError(forbidden []policies.Forbidden) error {
-	var errs []error
-	for _, f := range forbidden {
-		errs = append(errs, f.Err)
-	}
-	if len(errs) > 0 {
-		errs = append(errs, errors.New("name policies with -p, or have an administrator grant you the rights to list those of the cluster"))
-	}
-	return errors.Join(errs...)
 }
 
 // A reading reads the objects of a cluster, one page after the other, and has them judged.

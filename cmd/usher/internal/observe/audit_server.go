@@ -35,7 +35,7 @@ func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 	}
 	all, err := set.Find(cmd.Context())
 	if err != nil {
-		return nil, err
+		return nil, withoutServer(err)
 	}
 	var without error
 	for _, r := range all {
@@ -49,7 +49,12 @@ func (f *auditFlags) auditServer(cmd *cobra.Command) (*format.Report, error) {
 			return nil, f.explained(r, err)
 		}
 	}
-	return nil, fmt.Errorf("%w; 'usher audit --from-cluster' audits without a server", without)
+	return nil, withoutServer(without)
+}
+
+// withoutServer adds what works if no server audits.
+func withoutServer(err error) error {
+	return fmt.Errorf("%w; 'usher audit --from-cluster' audits without a server", err)
 }
 
 // explained adds what to do about an error.

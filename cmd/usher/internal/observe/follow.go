@@ -113,7 +113,11 @@ func (f *follower) run(ctx context.Context) {
 			continue
 		case !lost:
 			lost = true
-			f.tell(ctx, item{notice: fmt.Sprintf("lost: %v; trying again", err)})
+			notice := fmt.Sprintf("lost: %v; trying again", err)
+			if hint := replica.Hint(err, "watch", resource, f.flags.namespace); hint != "" {
+				notice += "; " + hint
+			}
+			f.tell(ctx, item{notice: notice})
 			f.caughtUp(ctx)
 		}
 		if !pause(ctx, tries) {

@@ -382,3 +382,13 @@ func TestWatchLosesAReplica(t *testing.T) {
 	w.err.wait(t, "replica "+b.server.URL+": lost: ")
 	w.end()
 }
+
+// TestWatchUntrusted: what to do about a certificate is said, as nobody else will mend it.
+func TestWatchUntrusted(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t)
+	r.server.URL = strings.Replace(r.server.URL, "127.0.0.1", "localhost", 1)
+	w := watch(t, "secret", []*replica{r})
+	w.err.wait(t, "trying again; name the CA of the server's certificate with --ca-file")
+	w.end()
+}

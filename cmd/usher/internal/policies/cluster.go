@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,26 +22,35 @@ import (
 	"github.com/usher-dev/usher/source"
 )
 
-// FromCluster returns the policies of all kinds that a cluster has, also Kubernetes' own, which its
-// API server enforces. Kinds that are not served have none. It prints to s.Err what the user may not
-// read, and which policies cannot be decoded. Proofs are not checked.
-func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface) ([]api.Policy, error) {
-	all, forbidden, err := ForNamespace(cmd, s, client, "")
-	for _, f := range forbidden {
-		cli.Notef(cmd, s, "warning", "left out: %v", f.Err)
-	}
-	return all, err
-}
-
 // A Forbidden is a kind of policy that the user may not read.
 type Forbidden struct {
 	Kind api.Kind
 	Err  error
 }
 
-// ForNamespace is [FromCluster] for the policies that are for a namespace: those of the cluster, and
-// its own. It returns the kinds that the user may not read. The empty namespace is for all.
-func ForNamespace(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
+// Without returns err, and which policies are missing because the user may not read them, with what to do.
+// It returns err if there are none.
+func Without(forbidden []Forbidden, err error) error {
+	if len(forbidden) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s: name policies with -p, or have an administrator grant you the verb list on these kinds", err, NoRight(forbidden))
+}
+
+// NoRight says which policies the user may not read.
+func NoRight(forbidden []Forbidden) string {
+	kinds := make([]string, len(forbidden))
+	for i, f := range forbidden {
+		kinds[i] = f.Kind.GroupVersionResource().GroupResource().String()
+	}
+	return "you may not list " + strings.Join(kinds, ", ")
+}
+
+// FromCluster returns the policies of all kinds that a cluster has for a namespace, also Kubernetes' own,
+// which its API server enforces: those of the cluster, and those in the namespace, or in all if it is
+// empty. Kinds that are not served have none. It returns the kinds that the user may not read, and
+// prints to s.Err which policies cannot be decoded. Proofs are not checked.
+func FromCluster(cmd *cobra.Command, s cli.Streams, client dynamic.Interface, namespace string) ([]api.Policy, []Forbidden, error) {
 	kinds := api.ForeignKinds()
 	for _, kind := range api.Kinds() {
 		kinds = append(kinds, []api.Kind{kind})
@@ -160,7 +170,7 @@ func UsableWith(cmd *cobra.Command, s cli.Streams, paths []string, stored []api.
 		all = append(all, compiled)
 	}
 	if len(all) == 0 {
-		return Set{}, errors.New("the cluster has no policies that could be used")
+		return Set{}, errors.New("no policies of the cluster can be used")
 	}
 	with := compiler.set(all)
 	with.files = known

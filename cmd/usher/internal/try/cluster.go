@@ -65,13 +65,16 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if err != nil {
 		return policies.Set{}, nil, err
 	}
-	stored, err := policies.FromCluster(cmd, s, clients.Policies)
+	stored, forbidden, err := policies.FromCluster(cmd, s, clients.Policies, "")
 	if err != nil {
 		return policies.Set{}, nil, fmt.Errorf("--from-cluster: %w", err)
 	}
 	set, err := policies.UsableWith(cmd, s, f.policies, stored, &f.limits)
 	if err != nil {
-		return policies.Set{}, nil, err
+		return policies.Set{}, nil, policies.Without(forbidden, err)
+	}
+	if len(forbidden) > 0 {
+		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
 	}
 	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
 	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))

@@ -38,8 +38,9 @@ type decideFlags struct {
 func Decide(s cli.Streams) *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
-		Use:   "decide -p POLICIES OBJECTS...",
-		Short: "Show what policies do with objects, and why",
+		Use:        "decide -p POLICIES OBJECTS...",
+		SuggestFor: []string{"eval", "validate"},
+		Short:      "Show what policies do with objects, and why",
 		Long: `Decide asks what an API server would ask when each object is written: first what to
 change about it, then whether the result may be stored. It prints the verdict, the rules
 that matched, those that nearly did with the clause that kept them from it, and a diff of

@@ -176,7 +176,7 @@ func atEntry(d usher.Decider) usher.Decider {
 func (f *explainFlags) explainCases(ctx context.Context, report *explainReport, paths []string) error {
 	cases, err := policytest.Load(paths...)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; to explain objects, name policies with -p, or --from-cluster", err)
 	}
 	for _, c := range cases {
 		_, err := policies.Within(ctx, f.limits.Timeout(), "explain it", func(ctx context.Context) (struct{}, error) {

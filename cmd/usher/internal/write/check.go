@@ -40,8 +40,9 @@ type checkFlags struct {
 func Check(s cli.Streams) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check PATH...",
-		Short: "Say what is wrong with policies",
+		Use:        "check PATH...",
+		SuggestFor: []string{"lint", "validate", "verify"},
+		Short:      "Say what is wrong with policies",
 		Long: `Check compiles the policies in files and folders and prints everything that is wrong
 with them: the file and line, the field, what is wrong and what to do about it. The path -
 means the standard input. Policies are of policy.kcloudlabs.io, usher.dev and

@@ -1,0 +1,97 @@
+package observe_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/observe"
+)
+
+// TestAuditOfAClusterSaysWhyNothing: who may not read the policies, or misspells the namespace, learns
+// that, and not that there is nothing to audit.
+func TestAuditOfAClusterSaysWhyNothing(t *testing.T) {
+	t.Parallel()
+	const policy = `apiVersion: usher.dev/v1alpha1
+kind: ClusterObjectPolicy
+metadata: {name: owner}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: has(object.metadata.labels), message: labels are required}]
+`
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		reason string
+		// forbidden is the start of the paths that the user may not read.
+		forbidden string
+		args      []string
+		want      string
+	}{
+		{"no right to policies", "/apis/", nil,
+			"no policies of the cluster can be used: you may not list"},
+		{"what to do about it", "/apis/usher.dev", nil,
+			"clusterpolicyexemptions.usher.dev, objectpolicies.usher.dev, policyexemptions.usher.dev: name policies with -p, or have an administrator grant you the verb list"},
+		{"a namespace that does not exist", "", []string{"-p", file}, `-n: namespaces "shp" not found`},
+		{"no right to ask", "/api/v1/namespaces/shp", []string{"-p", file}, "pods is forbidden"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			s := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+			newRoot := func(s cli.Streams) *cobra.Command {
+				root := &cobra.Command{Use: "usher"}
+				root.AddCommand(observe.Audit(s))
+				return root
+			}
+			args := append([]string{"audit", "--from-cluster", "-n", "shp", "--kubeconfig", emptyCluster(t, c.forbidden)}, c.args...)
+			if status := cli.Execute(t.Context(), newRoot, s, args); status == 0 || !strings.Contains(out.String()+errs.String(), c.want) {
+				t.Errorf("status %d, want %q in\n%s%s", status, c.want, &out, &errs)
+			}
+		})
+	}
+}
+
+// emptyCluster returns the kubeconfig of an API server that has pods, and not a single object. It
+// forbids GETs of paths that begin with forbidden, but for discovery.
+func emptyCluster(t *testing.T, forbidden string) string {
+	t.Helper()
+	known := map[string]string{
+		"/api":                        `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":                       `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1":                     `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod","namespaced":true,"verbs":["list"]}]}`,
+		"/api/v1/namespaces/shp/pods": `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		switch answer, ok := known[r.URL.Path]; {
+		case forbidden != "" && strings.HasPrefix(r.URL.Path, forbidden):
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"%s is forbidden"}`, name)
+		case ok:
+			fmt.Fprint(w, answer)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"namespaces \"%s\" not found"}`, name)
+		}
+	}))
+	t.Cleanup(server.Close)
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, server.URL)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
