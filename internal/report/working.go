@@ -89,32 +89,39 @@ func (l *leader) workingCondition(known v1alpha1.PolicyStatus, p *rule.State, f 
 		return nil
 	}
 	c := &metav1.Condition{Type: v1alpha1.ConditionWorking, ObservedGeneration: generation}
-	if old != nil && old.ObservedGeneration != generation && f == nil {
+	same := old != nil && old.ObservedGeneration == generation
+	if f == nil && !same {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonEdited, "no rule of this version has failed"
 		return c
 	}
 	written, seen := l.working[p.UID]
 	since := now.Sub(written.at)
-	same := old != nil && old.ObservedGeneration == generation
 	broken := same && old.Status == metav1.ConditionFalse
-	switch {
-	case same && seen && since < workingGap:
+	if same && seen && since < workingGap {
 		return nil
-	case f == nil && (!broken || !seen && now.Sub(old.LastTransitionTime.Time) < failureKept):
-		return nil
-	case f == nil:
+	}
+	if f == nil {
+		if !broken || !seen && now.Sub(old.LastTransitionTime.Time) < failureKept {
+			return nil
+		}
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRecovered
 		c.Message = "the rules that failed have worked since, or have not been seen to fail for long"
 		return c
 	}
 	c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonRuleFails, short(failureText(f))
-	if broken && !seen {
-		l.working[p.UID] = working{count: f.Count}
-	}
-	if broken && (old.Message == c.Message || seen && f.Count < 2*written.count && since < workingRefresh) {
+	if broken && (l.wasWritten(p.UID, f, since) || old.Message == c.Message) {
 		return nil
 	}
 	return c
+}
+
+// wasWritten reports whether what was written about a failure is recent enough.
+func (l *leader) wasWritten(uid types.UID, f *rule.Failure, since time.Duration) bool {
+	written, seen := l.working[uid]
+	if !seen {
+		l.working[uid] = working{count: f.Count}
+	}
+	return seen && f.Count < 2*written.count && since < workingRefresh
 }
 
 // failureText describes how a policy fails, without values of objects.

@@ -44,27 +44,13 @@ func (t *Trial) accessProblems(ctx context.Context, set *kind.Set, c compile.Com
 
 // policy warns of what is wrong with all rules.
 func (a *access) policy(p *authz.Policy) {
-	denies := p.Effect != authz.Allow
-	if denies && p.Message == "" && p.Effect == authz.Deny {
+	if p.Message == "" && p.Effect == authz.Deny {
 		a.warn("spec.message", "who is refused is not told why", "set message")
 	}
 	if !p.Until.IsZero() && p.Until.Before(time.Now()) {
 		a.warn("spec.validity.notAfter", "the policy has ended: it matches no request", "set a later time, or delete the policy")
 	}
-	for i := range p.Subjects {
-		for j, user := range p.Subjects[i].Users {
-			name, account := strings.CutPrefix(user.Prefix, "system:serviceaccount:")
-			if account && !user.Star && user.Template == nil && strings.Count(name, ":") != 1 {
-				a.warn(fmt.Sprintf("spec.subjects[%d].users[%d]", i, j), "no service account is called "+user.Prefix+": the subject is nobody",
-					"name it in serviceAccounts, as NAMESPACE/NAME")
-			}
-		}
-		for j, group := range p.Subjects[i].Groups {
-			if denies && group.Prefix == "system:masters" {
-				a.warn(fmt.Sprintf("spec.subjects[%d].groups[%d]", i, j), "API servers do not ask about members of system:masters: they cannot be denied anything", "take the users out of the group")
-			}
-		}
-	}
+	a.subjects(p)
 	names := map[string]bool{}
 	for _, condition := range slices.Concat(p.When, p.Unless) {
 		if names[condition.Name] {
@@ -78,6 +64,24 @@ func (a *access) policy(p *authz.Policy) {
 				if text := value.String(); strings.Contains(text, "${") || strings.Contains(text, "{{") {
 					a.warn("spec.selectors", text+" stays as it is", "write $(user), or another placeholder in $()")
 				}
+			}
+		}
+	}
+}
+
+// subjects warns of users that do not exist, and of those that nothing can be denied.
+func (a *access) subjects(p *authz.Policy) {
+	for i := range p.Subjects {
+		for j, user := range p.Subjects[i].Users {
+			name, account := strings.CutPrefix(user.Prefix, "system:serviceaccount:")
+			if account && !user.Star && user.Template == nil && strings.Count(name, ":") != 1 {
+				a.warn(fmt.Sprintf("spec.subjects[%d].users[%d]", i, j), "no service account is called "+user.Prefix+": the subject is nobody",
+					"name it in serviceAccounts, as NAMESPACE/NAME")
+			}
+		}
+		for j, group := range p.Subjects[i].Groups {
+			if p.Effect != authz.Allow && group.Prefix == "system:masters" {
+				a.warn(fmt.Sprintf("spec.subjects[%d].groups[%d]", i, j), "API servers do not ask about members of system:masters: they cannot be denied anything", "take the users out of the group")
 			}
 		}
 	}
@@ -131,13 +135,13 @@ func (a *access) resource(r *authz.Rule, i int, verbs map[string]bool) {
 		inGroup := r.Groups.Any || slices.Contains(known, row.Under())
 		switch {
 		case !inGroup:
-			if name == at.Name && sub == "" {
+			if row.Name == at.Name {
 				elsewhere = append(elsewhere, row.Under())
 			}
 			continue
 		case name == at.Name && sub != "":
 			subresources = append(subresources, sub)
-		case sub == "" && (slices.Contains(row.Short, at.Name) || strings.EqualFold(row.Kind, at.Name)):
+		case sub == "" && isCalled(row, at.Name):
 			names = append([]string{name}, names...)
 		case sub == "":
 			names = append(names, name)
@@ -145,7 +149,7 @@ func (a *access) resource(r *authz.Rule, i int, verbs map[string]bool) {
 		if sub == at.Name && at.Subresource == "" {
 			elsewhere = append(elsewhere, "/"+row.Name)
 		}
-		if name == at.Name && (sub == at.Subresource || at.Subresource == "*") {
+		if name == at.Name && isFor(at, sub) {
 			found = true
 			for _, verb := range row.Verbs {
 				verbs[verb] = true
@@ -162,6 +166,10 @@ func (a *access) resource(r *authz.Rule, i int, verbs map[string]bool) {
 		return // Another warning says so already.
 	}
 	a.unknownResource(field, r, at, subresources, names, elsewhere)
+}
+
+func isFor(r *authz.Resource, subresource string) bool {
+	return r.Subresource == subresource || r.Subresource == "*"
 }
 
 func (a *access) unknownResource(field string, r *authz.Rule, at *authz.Resource, subresources, names, elsewhere []string) {
@@ -194,11 +202,16 @@ func (a *access) unknownResource(field string, r *authz.Rule, at *authz.Resource
 	a.warn(field, fmt.Sprintf("the API group %s has no resource %s: the rule matches no request", groups, written), do)
 }
 
+// isCalled reports whether people call a resource so: by its kind, or as kubectl abbreviates it.
+func isCalled(row *kind.Resource, name string) bool {
+	return slices.Contains(row.Short, name) || strings.EqualFold(row.Kind, name)
+}
+
 // nearest returns the resource that a name may mean. Kinds, singular and short names count, too, and
 // come first.
 func (a *access) nearest(name string, names []string) string {
 	for row := range a.set.Resources() {
-		if !strings.Contains(row.Name, "/") && slices.Contains(names, row.Name) && (slices.Contains(row.Short, name) || strings.EqualFold(row.Kind, name)) {
+		if !strings.Contains(row.Name, "/") && slices.Contains(names, row.Name) && isCalled(row, name) {
 			return row.Name
 		}
 	}

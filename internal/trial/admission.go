@@ -105,7 +105,7 @@ func failedCheck(checks []usher.Check) error {
 }
 
 // resourceOf returns the resource of the requests for objects of a kind.
-func (t *run) resourceOf() typecheck.Target {
+func (t *subject) resourceOf() typecheck.Target {
 	for _, target := range t.explained.targets {
 		if target.Kind == t.of {
 			return target

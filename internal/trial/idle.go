@@ -38,7 +38,7 @@ func idle(runs []*run) []rule.Problem {
 
 // certain reports whether the effect of the rule depends only on values that it compares with
 // constants.
-func (t *run) certain() bool {
+func (t *subject) certain() bool {
 	for _, s := range t.rule.Steps {
 		_, traced := s.Program.(rule.Traced)
 		if t.rule.Phase == usher.Mutate && s.Name == "template" || !traced && s.Name != "origin" && s.Name != "plaintext" {
@@ -55,7 +55,7 @@ func (t *run) certain() bool {
 }
 
 // switches reports whether a value is one of a few, all of which are tried.
-func (t *run) switches(u rule.Use) bool {
+func (t *subject) switches(u rule.Use) bool {
 	for _, p := range u.Paths {
 		if at := t.set.Follow(t.like, p).At; at != nil && (at.Kind() == kind.Bool || len(at.Enum) > 0) {
 			return true
@@ -65,7 +65,7 @@ func (t *run) switches(u rule.Use) bool {
 }
 
 // reads reports whether a path has a step from a schema for which is returns true.
-func (t *run) reads(u rule.Use, is func(*kind.Schema) bool, step string) bool {
+func (t *subject) reads(u rule.Use, is func(*kind.Schema) bool, step string) bool {
 	for _, p := range u.Paths {
 		for i, name := range p {
 			if name != step {
@@ -96,7 +96,7 @@ func (t *run) always() {
 }
 
 // limited reports whether the rule applies only to some objects of the kind.
-func (t *run) limited() bool {
+func (t *subject) limited() bool {
 	return !slices.ContainsFunc(t.rule.Match.Selectors, func(s rule.Selector) bool {
 		return schema.FromAPIVersionAndKind(s.APIVersion, s.Kind) == t.of && s.Namespace == "" && s.Name == "" && len(s.Fields) == 0 && (s.Labels == nil || s.Labels.Empty())
 	})

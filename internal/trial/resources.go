@@ -253,23 +253,12 @@ func (n *named) isOwn() bool {
 // meant returns which list of the rule is wrong and what may be meant; nothing if none is. Known says that
 // nothing else can be.
 func (n *named) meant() (list, do string, known bool) {
-	name, sub, _ := strings.Cut(n.pattern, "/")
+	name, _, _ := strings.Cut(n.pattern, "/")
 	own := n.isOwn()
 	if found, called := n.similar(); found != "" {
 		return "resources", "did you mean " + found + "?", own || called
 	}
-	var versions, groups, similar []string
-	for r := range n.set.Resources() {
-		at := in(r)
-		switch {
-		case n.is(r) && oneIs(n.rule.Groups, at.Group):
-			versions = append(versions, at.Version)
-		case n.is(r) && name != "*":
-			groups = append(groups, at.Group)
-		case n.isCalled(r) && sub == "" && name != "*":
-			similar = append(similar, fmt.Sprintf("%s in apiGroups: [%s]", r.Name, quoted(at.Group)))
-		}
-	}
+	versions, groups, similar := n.elsewhere(name)
 	switch {
 	case len(versions) > 0:
 		// Versions that were not yet stable may be served by other versions of Kubernetes.
@@ -291,13 +280,35 @@ func (n *named) meant() (list, do string, known bool) {
 	case name == "*":
 		return "apiGroups", "see kubectl api-resources", false
 	}
+	return "resources", n.create(), false
+}
+
+// elsewhere returns in which versions of the groups of the rule, and in which other groups, there is such a
+// resource, and which resources of other groups are called so.
+func (n *named) elsewhere(name string) (versions, groups, similar []string) {
+	for r := range n.set.Resources() {
+		at := in(r)
+		switch {
+		case n.is(r) && oneIs(n.rule.Groups, at.Group):
+			versions = append(versions, at.Version)
+		case n.is(r) && name != "*":
+			groups = append(groups, at.Group)
+		case n.isCalled(r) && name == n.pattern && name != "*":
+			similar = append(similar, fmt.Sprintf("%s in apiGroups: [%s]", r.Name, quoted(at.Group)))
+		}
+	}
+	return versions, groups, similar
+}
+
+// create says how there may be such a resource.
+func (n *named) create() string {
 	switch {
 	case n.set.Complete && n.match.namespaced:
-		return "resources", "correct it, or ask who administers the cluster to create its CustomResourceDefinition", false
+		return "correct it, or ask who administers the cluster to create its CustomResourceDefinition"
 	case n.set.Complete:
-		return "resources", "correct it, or create its CustomResourceDefinition", false
+		return "correct it, or create its CustomResourceDefinition"
 	}
-	return "resources", "correct it, or give its CustomResourceDefinition; see kubectl api-resources", false
+	return "correct it, or give its CustomResourceDefinition; see kubectl api-resources"
 }
 
 // isNear reports whether the rule names a group that looks like one of groups.

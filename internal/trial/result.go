@@ -40,7 +40,7 @@ func (t *run) check(object map[string]any, patch usher.Patch) {
 const mostProblems = 20
 
 // hasStatus reports whether the status of the kind is a subresource.
-func (t *run) hasStatus() bool {
+func (t *subject) hasStatus() bool {
 	return slices.ContainsFunc(t.set.Serving(t.of), func(r *kind.Resource) bool { return strings.HasSuffix(r.Name, "/status") })
 }
 

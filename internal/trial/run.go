@@ -20,9 +20,8 @@ import (
 
 // A run tries one rule on objects of one kind.
 type run struct {
-	*maker
+	subject
 
-	rule    *rule.Rule
 	decider usher.Decider
 	// tried counts the requests, acted those on which the rule had an effect, and refused those
 	// that it rejected. Failed says that one failed, and unknown that one needed facts.
@@ -38,8 +37,15 @@ type run struct {
 	base  map[string]any
 	last  string
 	// where is the part of an admission policy that failed last.
-	where     string
-	problems  []rule.Problem
+	where    string
+	problems []rule.Problem
+}
+
+// A subject is a rule, and one of the kinds whose objects it is tried on.
+type subject struct {
+	*maker
+
+	rule      *rule.Rule
 	explained explained
 }
 
@@ -62,7 +68,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 	var problems []rule.Problem
 	var runs []*run
 	for _, of := range kindsOf(r.Match.Selectors) {
-		one := &run{rule: r, decider: decider, world: around, explained: explained}
+		one := &run{subject: subject{rule: r, explained: explained}, decider: decider, world: around}
 		if set.Schema(of) != nil {
 			one.maker = newMaker(set, of, words, r)
 			one.unrequested()
@@ -89,7 +95,7 @@ func (t *Trial) tryRule(ctx context.Context, set *kind.Set, r *rule.Rule, words 
 }
 
 // operations returns the operations of a rule to try.
-func (t *run) operations() []usher.Operation {
+func (t *subject) operations() []usher.Operation {
 	all := []usher.Operation{usher.Create, usher.Update, usher.Delete}
 	if isOptions(t.of) {
 		all = []usher.Operation{usher.Connect}
@@ -219,7 +225,7 @@ func (t *run) given(ctx context.Context, objects []map[string]any) {
 
 // refusedObjects describes which requests are rejected: all that the rule applies to, or those of
 // some operations.
-func (t *run) refusedObjects(operations []usher.Operation) string {
+func (t *subject) refusedObjects(operations []usher.Operation) string {
 	if len(operations) == len(t.operations()) {
 		return t.of.Kind
 	}
@@ -230,7 +236,7 @@ func (t *run) refusedObjects(operations []usher.Operation) string {
 	return strings.Join(texts, " and ") + " of a " + t.of.Kind
 }
 
-func (t *run) remedy(fails []usher.Operation) string {
+func (t *subject) remedy(fails []usher.Operation) string {
 	if t.explained.targets != nil && len(fails) == 1 && fails[0] == usher.Delete {
 		return "on DELETE there is no object: read oldObject"
 	}
@@ -244,7 +250,7 @@ func (t *run) remedy(fails []usher.Operation) string {
 }
 
 // readsOld reports whether the rule reads the old object.
-func (t *run) readsOld() bool {
+func (t *subject) readsOld() bool {
 	return slices.ContainsFunc(t.uses, func(u rule.Use) bool { return u.Of == rule.OldObject })
 }
 
@@ -266,7 +272,7 @@ func (t *run) missing(ctx context.Context, operation usher.Operation, least, ful
 }
 
 // guard returns advice how a rule can handle a missing field.
-func (t *run) guard(p path, failure error) string {
+func (t *subject) guard(p path, failure error) string {
 	if len(t.rule.Steps) == 1 {
 		switch t.rule.Steps[0].Name {
 		case "cel":
@@ -336,7 +342,7 @@ func (t *run) failure(ctx context.Context, operation usher.Operation, object map
 	return nil
 }
 
-func (t *run) request(operation usher.Operation, object map[string]any) *usher.Request {
+func (t *subject) request(operation usher.Operation, object map[string]any) *usher.Request {
 	r := &usher.Request{
 		Phase: t.rule.Phase, Operation: operation, Kind: t.of, Name: "x", User: usher.User{Name: "trial"},
 		Resource: t.resourceOf().Resource,

@@ -108,17 +108,21 @@ func fieldProblem(set *kind.Set, like *kind.Schema, name string, f *rule.Field, 
 		warn("fieldSelector", problem.What, problem.Do)
 		return
 	}
-	if step.At == nil || f.Op != rule.In && f.Op != rule.NotIn {
-		return
+	if step.At != nil && (f.Op == rule.In || f.Op == rule.NotIn) {
+		valueProblems(step.At, p, f.Values, warn)
 	}
-	for _, value := range f.Values {
-		switch of := step.At.Kind(); {
+}
+
+// valueProblems warns of values that a field never has.
+func valueProblems(at *kind.Schema, p path, values []string, warn func(field, what, do string)) {
+	for _, value := range values {
+		switch of := at.Kind(); {
 		case of == kind.Object || of == kind.Map || of == kind.List:
 			warn("fieldSelector", fmt.Sprintf("%s is %s, which is compared with no text", p.expression(), kind.Describe(of)), "name a field in it")
 			return
-		case len(step.At.Enum) > 0 && value != "" && !slices.Contains(step.At.Texts(), value):
-			do := cmp.Or(rule.Suggestion(value, step.At.Texts()), "use one of these")
-			warn("fieldSelector", fmt.Sprintf("%s is never %q: it is one of %s", p.expression(), value, strings.Join(step.At.Texts(), ", ")), do)
+		case len(at.Enum) > 0 && value != "" && !slices.Contains(at.Texts(), value):
+			do := cmp.Or(rule.Suggestion(value, at.Texts()), "use one of these")
+			warn("fieldSelector", fmt.Sprintf("%s is never %q: it is one of %s", p.expression(), value, strings.Join(at.Texts(), ", ")), do)
 		case of == kind.Bool && value != "true" && value != "false":
 			warn("fieldSelector", fmt.Sprintf("%s is true or false, and never %q", p.expression(), value), `write "true" or "false"`)
 		}
@@ -131,21 +135,7 @@ func unknownKind(set *kind.Set, of schema.GroupVersionKind) (rule.Problem, bool)
 	if apiVersion == "" || name == "" || strings.Contains(apiVersion+name, "*") || set.Has(of) {
 		return rule.Problem{}, false
 	}
-	var here, groups, elsewhere []string
-	ours := false
-	for r := range set.Resources() {
-		if strings.Contains(r.Name, "/") && r.In != nil {
-			continue
-		}
-		ours = ours || r.Group == of.Group && (set.Complete || !strings.Contains(of.Group, ".") || strings.HasSuffix(of.Group, ".k8s.io"))
-		if r.Group == of.Group && r.Version == of.Version {
-			here = append(here, r.Kind)
-		}
-		if strings.EqualFold(r.Kind, name) || strings.EqualFold(r.Name, name) || slices.Contains(r.Short, name) {
-			elsewhere = append(elsewhere, r.Of().GroupVersion().String()+" "+r.Kind)
-			groups = append(groups, r.Group)
-		}
-	}
+	here, groups, elsewhere, ours := namesakes(set, of)
 	// Any group that is not Kubernetes' own may exist where the set is not that of a cluster.
 	begins := func(group string) bool { return of.Group != "" && strings.HasPrefix(group, of.Group+".") }
 	if !set.Complete && !ours && rule.Nearest(of.Group, groups) == "" && !slices.ContainsFunc(groups, begins) && !retired(of.Group) {
@@ -158,25 +148,48 @@ func unknownKind(set *kind.Set, of schema.GroupVersionKind) (rule.Problem, bool)
 	if set.Complete {
 		p.What = fmt.Sprintf("the cluster has no kind %s in %s: the selector selects nothing", name, apiVersion)
 	}
-	elsewhere = stable(elsewhere)
-	if whole, isList := strings.CutSuffix(name, "List"); isList && slices.Contains(here, whole) {
-		p.Do = fmt.Sprintf("did you mean kind: %s? Lists are never written", whole)
-		return p, true
-	}
-	near := rule.Nearest(name, here)
-	switch {
-	case len(elsewhere) > 0:
-		version, found, _ := strings.Cut(elsewhere[0], " ")
-		p.Do = fmt.Sprintf("did you mean apiVersion: %s?", version)
-		if version == apiVersion {
-			p.Do = fmt.Sprintf("did you mean kind: %s?", found)
-		} else if found != name {
-			p.Do = fmt.Sprintf("did you mean apiVersion: %s and kind: %s?", version, found)
-		}
-	case near != "":
-		p.Do = fmt.Sprintf("did you mean kind: %s?", near)
-	}
+	p.Do = cmp.Or(meantKind(of, here, stable(elsewhere)), p.Do)
 	return p, true
+}
+
+// namesakes returns the kinds of the version, and where else there is one of the name, as people call it: in
+// which groups, and as which version and kind. Ours says that the set has all kinds of the group.
+func namesakes(set *kind.Set, of schema.GroupVersionKind) (here, groups, elsewhere []string, ours bool) {
+	for r := range set.Resources() {
+		if strings.Contains(r.Name, "/") && r.In != nil {
+			continue
+		}
+		ours = ours || r.Group == of.Group && (set.Complete || !strings.Contains(of.Group, ".") || strings.HasSuffix(of.Group, ".k8s.io"))
+		if r.Group == of.Group && r.Version == of.Version {
+			here = append(here, r.Kind)
+		}
+		if isCalled(r, of.Kind) || strings.EqualFold(r.Name, of.Kind) {
+			elsewhere = append(elsewhere, r.Of().GroupVersion().String()+" "+r.Kind)
+			groups = append(groups, r.Group)
+		}
+	}
+	return here, groups, elsewhere, ours
+}
+
+// meantKind asks for the kind that may be meant; it returns nothing if none is similar.
+func meantKind(of schema.GroupVersionKind, here, elsewhere []string) string {
+	if whole, isList := strings.CutSuffix(of.Kind, "List"); isList && slices.Contains(here, whole) {
+		return fmt.Sprintf("did you mean kind: %s? Lists are never written", whole)
+	}
+	if len(elsewhere) == 0 {
+		if near := rule.Nearest(of.Kind, here); near != "" {
+			return fmt.Sprintf("did you mean kind: %s?", near)
+		}
+		return ""
+	}
+	version, found, _ := strings.Cut(elsewhere[0], " ")
+	switch {
+	case version == of.GroupVersion().String():
+		return fmt.Sprintf("did you mean kind: %s?", found)
+	case found != of.Kind:
+		return fmt.Sprintf("did you mean apiVersion: %s and kind: %s?", version, found)
+	}
+	return fmt.Sprintf("did you mean apiVersion: %s?", version)
 }
 
 // retired reports whether a group is one that Kubernetes had.

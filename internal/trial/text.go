@@ -37,30 +37,33 @@ func textProblems(set *kind.Set, c compile.Compiled) []rule.Problem {
 		problems = append(problems, rule.Problem{Severity: rule.Warning, Field: field, What: what, Do: do})
 	}
 	references(tree, "spec", func(field string, k8s map[string]any) { reference(set, field, k8s, warn) })
-	texts(tree, "spec", func(field, text string) {
-		name := field[strings.LastIndex(field, ".")+1:]
-		inReference := strings.Contains(field, ".k8s.") || strings.Contains(field, ".http.")
-		switch {
-		case name == "cue" || name == "renderedCue" || strings.HasSuffix(field, ".http.body"):
-		case inReference && interpolation.MatchString(text):
-			warn(field, fmt.Sprintf("%s stays as it is here", interpolation.FindString(text)), "write a placeholder, such as {{metadata.name}}")
-		case inReference && strings.Contains(text, "{{") && strings.Count(text, "{{") != strings.Count(text, "}}"):
-			warn(field, "a placeholder that does not end stays as it is", "end it with }}")
-		case inReference && (strings.Contains(text, "{{object.") || strings.Contains(text, "{{ object.")):
-			warn(field, "no object has the field object, so the placeholder finds nothing, and nothing is read", "begin with a field of the object, such as {{metadata.name}}")
-		case inReference:
-		case strings.Contains(field, ".plaintext") && interpolation.MatchString(text):
-			warn(field, fmt.Sprintf("%s stays as it is: plaintext puts nothing in", interpolation.FindString(text)), "use template, or cue")
-		case placeholder.MatchString(text):
-			found := placeholder.FindStringSubmatch(text)
-			do := "use template, or cue"
-			if !strings.Contains(field, ".plaintext") {
-				do = `write \(object.` + strings.TrimPrefix(found[1], "object.") + `)`
-			}
-			warn(field, fmt.Sprintf("%s stays as it is: placeholders are for references", found[0]), do)
-		}
-	})
+	texts(tree, "spec", func(field, text string) { placeholders(field, text, warn) })
 	return problems
+}
+
+// placeholders warns of those in a text that are not replaced there.
+func placeholders(field, text string, warn func(field, what, do string)) {
+	name := field[strings.LastIndex(field, ".")+1:]
+	inReference := strings.Contains(field, ".k8s.") || strings.Contains(field, ".http.")
+	switch {
+	case name == "cue" || name == "renderedCue" || strings.HasSuffix(field, ".http.body"):
+	case inReference && interpolation.MatchString(text):
+		warn(field, fmt.Sprintf("%s stays as it is here", interpolation.FindString(text)), "write a placeholder, such as {{metadata.name}}")
+	case inReference && strings.Contains(text, "{{") && strings.Count(text, "{{") != strings.Count(text, "}}"):
+		warn(field, "a placeholder that does not end stays as it is", "end it with }}")
+	case inReference && (strings.Contains(text, "{{object.") || strings.Contains(text, "{{ object.")):
+		warn(field, "no object has the field object, so the placeholder finds nothing, and nothing is read", "begin with a field of the object, such as {{metadata.name}}")
+	case inReference:
+	case strings.Contains(field, ".plaintext") && interpolation.MatchString(text):
+		warn(field, fmt.Sprintf("%s stays as it is: plaintext puts nothing in", interpolation.FindString(text)), "use template, or cue")
+	case placeholder.MatchString(text):
+		found := placeholder.FindStringSubmatch(text)
+		do := "use template, or cue"
+		if !strings.Contains(field, ".plaintext") {
+			do = `write \(object.` + strings.TrimPrefix(found[1], "object.") + `)`
+		}
+		warn(field, fmt.Sprintf("%s stays as it is: placeholders are for references", found[0]), do)
+	}
 }
 
 // reference warns of a reference that lacks a namespace, or has one for a cluster-scoped kind.

@@ -131,14 +131,13 @@ func comparisons(name string, p path, at *kind.Schema, compared []rule.Compariso
 	for _, c := range compared {
 		problem := rule.Problem{Severity: rule.Warning, Do: "correct the value that it is compared with"}
 		text, isText := c.With.(string)
-		_, isBool := c.With.(bool)
 		switch {
 		case of == kind.Quantity && !isText:
 			problem.What = fmt.Sprintf("%s of a %s is text such as 500m or 1Gi, and is never %s", p.expression(), name, constant(c.With))
 			problem.Do = "compare its text, or read the number from it in CUE"
-		case of == kind.Either && isBool, of != kind.Either && of != kind.Quantity && of != kind.Anything && !kind.Holds(of, c.With):
+		case of != kind.Quantity && !mayEqual(of, c.With):
 			problem.What = fmt.Sprintf("%s of a %s is %s, and is never %s", p.expression(), name, kind.Describe(of), constant(c.With))
-			if isText && (text == "true" || text == "false" || strings.Trim(text, "0123456789") == "") && (of == kind.Bool || of == kind.Integer) {
+			if isText && isPlain(text) && (of == kind.Bool || of == kind.Integer) {
 				problem.Do = "write " + text + ", without quotes"
 				if text == "" {
 					problem.Do = "test whether it is there"
@@ -153,6 +152,20 @@ func comparisons(name string, p path, at *kind.Schema, compared []rule.Compariso
 		problems = append(problems, problem)
 	}
 	return problems
+}
+
+// mayEqual reports whether a value of a type may be equal to a constant.
+func mayEqual(of kind.Type, with any) bool {
+	if of == kind.Either {
+		_, isBool := with.(bool)
+		return !isBool
+	}
+	return kind.Holds(of, with)
+}
+
+// isPlain reports whether a text is a boolean or a number without its quotes, or empty.
+func isPlain(text string) bool {
+	return text == "true" || text == "false" || strings.Trim(text, "0123456789") == ""
 }
 
 // constant writes a constant as programs have it.

@@ -181,6 +181,14 @@ func (l *lanes) next(p priority) *lane {
 	return next
 }
 
+// allowTrials reserves a worker of normal priority for proven tenants, unless there can be only one.
+func (l *lanes) allowTrials(s *set) {
+	l.mostTrials = s.total - s.starting - 1
+	if l.mostTrials <= 0 && s.starting == 0 {
+		l.mostTrials = 1
+	}
+}
+
 // A size is how many jobs a tenant has in all, and the size of one of them.
 type size struct{ jobs, of int }
 

@@ -74,6 +74,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// most returns the maximum number of workers. One may be spare: it replaces one that is lowered or
+// killed, so that no request waits for a process to start.
+func (o *Options) most() int {
+	if o.Workers > 1 {
+		return o.Workers + 1
+	}
+	return o.Workers
+}
+
 // A Pool starts workers and assigns requests to them. It starts workers when they are needed, and
 // one in advance. It is safe for concurrent use.
 //
@@ -81,17 +90,11 @@ func (o Options) withDefaults() Options {
 // process cannot raise its priority again.
 type Pool struct {
 	options Options
-	// starts are functions to run on the thread that lives as long as the pool, until quit is
-	// closed.
-	starts chan func()
-	// thread begins that thread.
-	thread sync.Once
-	quit   chan struct{}
+	starter *starter
 
-	mu     sync.Mutex
-	closed bool
-	// workers are the workers by priority.
-	workers [priorities]set
+	mu      sync.Mutex
+	closed  bool
+	workers workers
 	lanes   lanes
 	holds   int
 	lastUse time.Time
@@ -106,11 +109,19 @@ type Pool struct {
 	counts   Stats
 }
 
+// Workers are the workers of a pool by priority.
+type workers [priorities]set
+
 // A set are the workers of a priority.
 type set struct {
 	// total includes workers that are being started.
 	total, starting int
 	idle            []*process
+}
+
+// suffices reports whether a request finds a worker of this priority, and the next one as well.
+func (s *set) suffices(at priority, workers int) bool {
+	return len(s.idle) > 0 && (at == low || s.total > 1 || workers == 1)
 }
 
 // working counts the workers with a request.
@@ -119,24 +130,11 @@ func (s *set) working() int { return s.total - s.starting - len(s.idle) }
 // New returns a pool. It starts nothing before the first request.
 func New(o Options) *Pool {
 	o = o.withDefaults()
-	return &Pool{options: o, starts: make(chan func()), quit: make(chan struct{}), lanes: newLanes(o.Workers)}
+	return &Pool{options: o, starter: newStarter(o), lanes: newLanes(o.Workers)}
 }
 
 // Shared returns the pool of programs that configure none.
 var Shared = sync.OnceValue(func() *Pool { return New(Options{}) })
-
-// startOnOneThread runs starts on a thread that ends with the pool.
-func (p *Pool) startOnOneThread() {
-	holdThread()
-	for {
-		select {
-		case start := <-p.starts:
-			start()
-		case <-p.quit:
-			return
-		}
-	}
-}
 
 // Hold keeps workers running until Release is called the same number of times.
 func (p *Pool) Hold() {
@@ -162,20 +160,20 @@ func (p *Pool) Close() {
 	}
 	p.closed = true
 	for at := range p.workers {
-		p.endIdle(priority(at))
+		p.workers.endIdle(priority(at))
 		p.lanes.fail(priority(at), fmt.Errorf("%w: closed", ErrUnavailable))
 	}
 	// The end of the thread that started the workers also ends busy workers.
-	close(p.quit)
+	close(p.starter.quit)
 }
 
 // endIdle ends the workers of a priority that have no request.
-func (p *Pool) endIdle(at priority) {
-	for _, w := range p.workers[at].idle {
-		go w.kill()
+func (w *workers) endIdle(at priority) {
+	for _, idle := range w[at].idle {
+		go idle.kill()
 	}
-	p.workers[at].total -= len(p.workers[at].idle)
-	p.workers[at].idle = nil
+	w[at].total -= len(w[at].idle)
+	w[at].idle = nil
 }
 
 // Do sends a job to a worker. It waits for a worker until ctx is done, and for the answer up to the
@@ -366,7 +364,7 @@ func (p *Pool) release(w *process, t *turn, o outcome) error {
 	if rest := p.lanes.rest(t.lane); rest > 0 {
 		p.grantAfter(rest)
 	}
-	p.count(o)
+	p.counts.count(o)
 	set := &p.workers[w.priority]
 	switch {
 	case w.preempted:

@@ -10,20 +10,11 @@ func (p *Pool) grant() {
 	if p.closed {
 		return
 	}
-	p.allowTrials()
+	p.lanes.allowTrials(&p.workers[normal])
 	p.handOut(normal)
 	p.handOut(low)
 	p.staff(low)
 	p.staff(normal)
-}
-
-// allowTrials reserves a worker of normal priority for proven tenants, unless there can be only one.
-func (p *Pool) allowTrials() {
-	set := &p.workers[normal]
-	p.lanes.mostTrials = set.total - set.starting - 1
-	if p.lanes.mostTrials <= 0 && set.starting == 0 {
-		p.lanes.mostTrials = 1
-	}
 }
 
 // handOut gives the idle workers of a priority to requests.
@@ -59,14 +50,10 @@ func (p *Pool) mayWork(at priority) bool {
 func (p *Pool) staff(at priority) {
 	set, waits := &p.workers[at], p.lanes.next(at) != nil
 	other := &p.workers[1-at]
-	if set.starting > 0 || !waits && at == low || !waits && p.holds == 0 && !p.evaluates {
-		return
-	}
-	if len(set.idle) > 0 && (at == low || set.total > 1 || p.options.Workers == 1) {
-		return
-	}
+	expected := waits || at == normal && (p.holds > 0 || p.evaluates)
 	switch {
-	case set.total < p.lanes.most(at) && set.total+other.total < p.most():
+	case set.starting > 0 || !expected || set.suffices(at, p.options.Workers):
+	case set.total < p.lanes.most(at) && set.total+other.total < p.options.most():
 		p.start(at)
 	case at == low && set.total < p.lanes.most(low) && len(other.idle) > 0 && other.total > 1:
 		// Another worker remains for the normal priority.
@@ -82,15 +69,6 @@ func (p *Pool) staff(at priority) {
 		go w.kill()
 		p.start(normal)
 	}
-}
-
-// most returns the maximum number of workers. One may be spare: it replaces one that is lowered or
-// killed, so that no request waits for a process to start.
-func (p *Pool) most() int {
-	if p.options.Workers > 1 {
-		return p.options.Workers + 1
-	}
-	return p.options.Workers
 }
 
 // longIdle is the idle time after which a worker of low priority is replaced by one of normal
@@ -157,7 +135,7 @@ func (p *Pool) start(at priority) {
 		begins = low
 	}
 	go func() {
-		w, err := p.launch(begins)
+		w, err := p.starter.launch(begins)
 		if err == nil && at == low {
 			w.lower()
 		}
@@ -180,34 +158,6 @@ func (p *Pool) start(at priority) {
 		p.grant()
 		p.sweepLater()
 	}()
-}
-
-// launch starts a worker of a priority on the thread that lives as long as the pool.
-func (p *Pool) launch(at priority) (w *process, err error) {
-	path := p.options.program
-	if path == "" {
-		if path, err = self(); err != nil {
-			return nil, fmt.Errorf("start worker: %w", err)
-		}
-	}
-	done := make(chan struct{})
-	begin := func() {
-		defer close(done)
-		if w, err = start(path, p.options.Memory); err == nil && at == low {
-			w.lower()
-		}
-	}
-	p.thread.Do(func() { go p.startOnOneThread() })
-	select {
-	case p.starts <- begin:
-		<-done
-	case <-p.quit:
-		return nil, ErrUnavailable
-	}
-	if err == nil {
-		err = w.greet()
-	}
-	return w, err
 }
 
 // fail records that a worker could not be started: the time until the next attempt grows.
@@ -250,8 +200,8 @@ func (p *Pool) sweep() {
 		return
 	}
 	if time.Since(p.lastUse) >= p.options.Idle {
-		p.endIdle(normal)
-		p.endIdle(low)
+		p.workers.endIdle(normal)
+		p.workers.endIdle(low)
 	}
 	if p.workers[normal].total+p.workers[low].total > 0 {
 		p.sweepLater()

@@ -45,22 +45,22 @@ func (p *Pool) Stats() Stats {
 }
 
 // count counts the outcome of a request, and of its worker.
-func (p *Pool) count(o outcome) {
+func (s *Stats) count(o outcome) {
 	switch {
 	case o.took == 0:
 	case o.err == nil:
-		p.counts.Answered++
+		s.Answered++
 		if o.last {
-			p.counts.Recycled++
+			s.Recycled++
 		}
 	case errors.Is(o.err, errPreempted):
-		p.counts.Preempted++
+		s.Preempted++
 	case errors.Is(o.err, ErrTimeout):
-		p.counts.Overran++
+		s.Overran++
 	case errors.Is(o.err, ErrMemory):
-		p.counts.OutOfMemory++
+		s.OutOfMemory++
 	default:
-		p.counts.Crashed++
+		s.Crashed++
 	}
 }
 
