@@ -1,6 +1,7 @@
 package usher_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -240,7 +242,7 @@ var homes = []struct {
 
 func TestImportsFollowTheArchitecture(t *testing.T) {
 	t.Parallel()
-	for folder, imports := range packages(t) {
+	for folder, imports := range sources(t).imports {
 		allowed, listed := allowedImports(folder)
 		if !listed {
 			t.Errorf("folder %s is not part of the architecture: give it a row in mayImport", folder)
@@ -286,48 +288,63 @@ func allowedImports(folder string) ([]string, bool) {
 	return allowed, best >= 0
 }
 
-// packages returns the imports of every folder with Go files in it, without tests and
-// without other modules.
-func packages(t *testing.T) map[string][]string {
+// code is the Go files of all modules, without tests, and the imports of every folder of this one.
+type code struct {
+	set     *token.FileSet
+	files   map[string]*ast.File
+	imports map[string][]string
+}
+
+func sources(t *testing.T) *code {
 	t.Helper()
-	imports := map[string][]string{}
+	read, err := readSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+var readSources = sync.OnceValues(func() (*code, error) {
+	c := &code{set: token.NewFileSet(), files: map[string]*ast.File{}, imports: map[string][]string{}}
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(c.set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() {
-			if name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || isModule(name)) {
-				return filepath.SkipDir
-			}
+		name = filepath.ToSlash(name)
+		c.files[name] = file
+		folder := path.Dir(name)
+		if inOtherModule(folder) {
 			return nil
 		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		folder := path.Dir(filepath.ToSlash(name))
-		imports[folder] = slices.Clip(imports[folder])
+		c.imports[folder] = slices.Clip(c.imports[folder])
 		for _, spec := range file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
 				return err
 			}
-			imports[folder] = append(imports[folder], imported)
+			c.imports[folder] = append(c.imports[folder], imported)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return imports
-}
+	return c, err
+})
 
-func isModule(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, "go.mod"))
-	return err == nil
+func inOtherModule(folder string) bool {
+	for ; folder != "."; folder = path.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(filepath.FromSlash(folder), "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func within(imported string) (string, bool) {
@@ -355,7 +372,7 @@ func matches(patterns []string, folder string) bool {
 // without its dependency: such rows would allow imports that nobody intended.
 func TestArchitectureSaysNothingInVain(t *testing.T) {
 	t.Parallel()
-	folders := packages(t)
+	folders := sources(t).imports
 	exists := func(pattern string) bool {
 		for folder := range folders {
 			if matches([]string{pattern}, folder) {
@@ -394,7 +411,7 @@ func TestDocumentedFoldersAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folders := packages(t)
+	folders := sources(t).imports
 	var documented []string
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "| `") {

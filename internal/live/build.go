@@ -50,10 +50,10 @@ func (l *Live) build(sets []*merged) built {
 			suspended = append(suspended, v.newest)
 		}
 	}
-	l.countKnown(&status)
+	status.countKnown(l.elsewhere)
 	l.judged = l.options.Engine.Now()
 	ineffective := compile.Ineffective(slices.Concat(enforced, suspended), l.elsewhere, l.judged)
-	problems = slices.Concat(problems, l.twice(enforced), compile.Unbound(all), l.params.found(), ineffective)
+	problems = slices.Concat(problems, compile.Twice(enforced, l.elsewhere), compile.Unbound(all), l.params.found(), ineffective)
 	rule.SortProblems(problems)
 	status.Problems = problems
 	last := l.current.Load().status
@@ -129,7 +129,7 @@ func (c *choice) leaveOut(ref usher.PolicyRef, policy api.Policy, problem rule.P
 func (l *Live) enforce(enforced []compile.Compiled, policies []rule.State, status Status, all usage) snapshot {
 	rules, accessRules := compile.Order(enforced), compile.Access(enforced)
 	status.Rules = written(rules) + len(accessRules)
-	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: l.judge(accessRules)}
+	next := snapshot{rules: rules, coverage: rule.Cover(rules), policies: policies, status: status, access: authzengine.New(authzindex.New(accessRules), l.options.Access)}
 	l.index = index.Update(l.index, rules)
 	writes := guard.Wrap(engine.New(l.index, l.options.Facts, l.options.Engine), l.options.guard(all))
 	next.entries = engine.NewEntries(rules, next.coverage.Entries(), writes, func(some []rule.Rule) usher.Decider {
@@ -159,9 +159,4 @@ func (o Options) guard(all usage) guard.Options {
 		},
 		Trial: o.Trial, Existing: o.Existing, KeepSpecs: o.KeepSpecs, LongestExemption: o.LongestExemption,
 	}
-}
-
-// judge returns the engine for access rules.
-func (l *Live) judge(rules []*authz.Rule) *authzengine.Engine {
-	return authzengine.New(authzindex.New(rules), l.options.Access)
 }

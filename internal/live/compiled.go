@@ -21,7 +21,7 @@ func (l *Live) Compiled() []compile.Compiled {
 
 // Enforced returns the policies in force as they are compiled: those of Compiled without the ones that
 // API servers enforce. They are shared: do not change them.
-func (l *Live) Enforced() []compile.Compiled { return l.current.Load().enforced }
+func (f *inForce) Enforced() []compile.Compiled { return f.current.Load().enforced }
 
 // others compiles the policies that API servers enforce, once they are needed.
 type others struct {

@@ -17,14 +17,14 @@ import (
 //
 // As long as no policies have been loaded, everything else may be covered, but not the CRDs
 // that policies need to be there at all.
-func (l *Live) Covers(r *usher.Request) bool {
+func (f *inForce) Covers(r *usher.Request) bool {
 	switch {
 	case r.Phase != usher.Mutate && r.Phase != usher.Validate, webhookconfig.Unsent(r) != "":
 		return false
 	case api.IsGroup(r.Resource.Group):
 		return true
 	}
-	current := l.current.Load()
+	current := f.current.Load()
 	if current.status.Generation == 0 {
 		return r.Resource.Group != "apiextensions.k8s.io"
 	}

@@ -82,8 +82,9 @@ type Options struct {
 
 // Live is an [usher.Decider] whose policies follow their sources. Use [New].
 type Live struct {
+	inForce
+
 	options Options
-	current atomic.Pointer[snapshot]
 	// loaded is closed when the first policies are in force, ended when Run has returned runErr.
 	loaded, ended chan struct{}
 	runErr        error
@@ -104,6 +105,9 @@ type Live struct {
 	// judged is when it was last found out which exemptions are expired.
 	judged time.Time
 }
+
+// InForce is what decides now. It may be read while it is replaced.
+type inForce struct{ current atomic.Pointer[snapshot] }
 
 // A snapshot is the state at one time. It is immutable and replaced as a whole.
 type snapshot struct {
@@ -159,8 +163,8 @@ func notLoaded(context.Context, *usher.Request) (usher.Decision, error) {
 // meanwhile. Its error is [ErrNotLoaded] until every source has handed over its policies.
 //
 // A request that names an entry is decided by the rules that belong to it.
-func (l *Live) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
-	return l.current.Load().decider.Decide(ctx, r)
+func (f *inForce) Decide(ctx context.Context, r *usher.Request) (usher.Decision, error) {
+	return f.current.Load().decider.Decide(ctx, r)
 }
 
 // WaitLoaded blocks until every source has handed over its policies, and these are in force. If Run
@@ -181,14 +185,14 @@ func (l *Live) WaitLoaded(ctx context.Context) error {
 }
 
 // Status returns the current status.
-func (l *Live) Status() Status { return l.current.Load().status }
+func (f *inForce) Status() Status { return f.current.Load().status }
 
 // Rules returns the rules in force, in evaluation order. They are shared: do not change them.
-func (l *Live) Rules() []rule.Rule { return l.current.Load().rules }
+func (f *inForce) Rules() []rule.Rule { return f.current.Load().rules }
 
 // RulesAt returns those of Rules that belong to an entry; all if the name is empty.
-func (l *Live) RulesAt(entry string) []rule.Rule {
-	current := l.current.Load()
+func (f *inForce) RulesAt(entry string) []rule.Rule {
+	current := f.current.Load()
 	if current.entries == nil {
 		return nil
 	}
@@ -197,8 +201,8 @@ func (l *Live) RulesAt(entry string) []rule.Rule {
 
 // AskedAt returns the name of the entry of a request, "other" if no rule in force belongs to it.
 // Again reports whether the request is counted at another entry.
-func (l *Live) AskedAt(r *usher.Request) (entry string, again bool) {
-	current := l.current.Load()
+func (f *inForce) AskedAt(r *usher.Request) (entry string, again bool) {
+	current := f.current.Load()
 	if current.entries == nil || !current.entries.Known(r.Entry) {
 		return "other", false
 	}
@@ -206,14 +210,14 @@ func (l *Live) AskedAt(r *usher.Request) (entry string, again bool) {
 }
 
 // Coverage returns which requests the rules in force need. It is shared: do not change it.
-func (l *Live) Coverage() rule.Coverage { return l.current.Load().coverage }
+func (f *inForce) Coverage() rule.Coverage { return f.current.Load().coverage }
 
 // Access returns the engine that decides authorization requests by the policies in force; nil until
 // every source has handed over its policies.
-func (l *Live) Access() *authzengine.Engine { return l.current.Load().access }
+func (f *inForce) Access() *authzengine.Engine { return f.current.Load().access }
 
 // Policies returns the state of each policy. They are shared: do not change them.
-func (l *Live) Policies() []rule.State { return l.current.Load().policies }
+func (f *inForce) Policies() []rule.State { return f.current.Load().policies }
 
 // Run follows sources until ctx is done, when it returns nil, or one of them fails. Nothing is
 // enforced before each has handed over its policies once. If two sources have a policy of the same
@@ -289,7 +293,7 @@ func (l *Live) update(sets []*merged) {
 	if last.status.Generation == 0 {
 		close(l.loaded)
 	}
-	l.report(last.status, next.status, time.Since(start))
+	report(l.options.Log, last.status, next.status, time.Since(start))
 	if l.options.OnUpdate != nil {
 		l.options.OnUpdate(next.status)
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -103,32 +104,32 @@ func (s *Status) add(v *version) {
 }
 
 // report logs what an update has changed: a problem when it appears and when it disappears.
-func (l *Live) report(last, next Status, took time.Duration) {
+func report(log *slog.Logger, last, next Status, took time.Duration) {
 	policies := 0
 	for _, n := range next.Policies {
 		policies += n
 	}
-	l.options.Log.Info("policies in force",
+	log.Info("policies in force",
 		"generation", next.Generation, "policies", policies, "rules", next.Rules,
 		"errors", len(rule.Errors(next.Problems)), "warnings", len(next.Problems)-len(rule.Errors(next.Problems)),
 		"took", took)
 	before, now := problemSet(last.Problems), problemSet(next.Problems)
 	for _, p := range next.Problems {
 		if !before[p] {
-			l.logProblem(p, next)
+			logProblem(log, p, next)
 		}
 	}
 	for _, p := range last.Problems {
 		if !now[p] {
-			l.options.Log.Info("policy problem resolved", append(place(p), slog.String("what", p.Text()))...)
+			log.Info("policy problem resolved", append(place(p), slog.String("what", p.Text()))...)
 		}
 	}
 }
 
-func (l *Live) logProblem(p rule.Problem, status Status) {
-	log := l.options.Log.Warn
+func logProblem(log *slog.Logger, p rule.Problem, status Status) {
+	level := slog.LevelWarn
 	if p.Severity == rule.Error {
-		log = l.options.Log.Error
+		level = slog.LevelError
 	}
 	attrs := append(place(p), slog.String("what", p.Text()))
 	if p.Do != "" {
@@ -142,7 +143,7 @@ func (l *Live) logProblem(p rule.Problem, status Status) {
 	case slices.Contains(status.NotEnforced, p.Policy), slices.Contains(status.Suspended, p.Policy):
 		attrs = append(attrs, slog.String("enforced", "no"))
 	}
-	log("policy problem", attrs...)
+	log.Log(context.Background(), level, "policy problem", attrs...)
 }
 
 // place returns the position of a problem for the log, as far as it is known.

@@ -36,14 +36,7 @@ type Case struct {
 	RenderPolicies *bool `json:"renderPolicies,omitempty"`
 	// Params replace those of the same names in bindings that have params in place.
 	Params map[string]any `json:"params,omitempty"`
-	// Objects exist in the cluster, for references to owners and other objects.
-	Objects []map[string]any `json:"objects,omitempty"`
-	HTTP    []Stub           `json:"http,omitempty"`
-	// Access are answers about what users may do, for policies that ask.
-	Access []AccessStub `json:"access,omitempty"`
-	// Now is when the request is decided, by which exemptions are expired or not; nil is the time of
-	// the test.
-	Now *time.Time `json:"now,omitempty"`
+	World
 
 	Request Request `json:"request"`
 	Answers[Expect]
@@ -62,6 +55,18 @@ type Case struct {
 	// Roles returns what answers about access by the roles and bindings among objects, for cases
 	// without Access; nil if nothing does.
 	Roles func(objects []map[string]any) (usher.Decider, error) `json:"-"`
+}
+
+// A World is what is there besides the policies and the request of a case.
+type World struct {
+	// Objects exist in the cluster, for references to owners and other objects.
+	Objects []map[string]any `json:"objects,omitempty"`
+	HTTP    []Stub           `json:"http,omitempty"`
+	// Access are answers about what users may do, for policies that ask.
+	Access []AccessStub `json:"access,omitempty"`
+	// Now is when the request is decided, by which exemptions are expired or not; nil is the time of
+	// the test.
+	Now *time.Time `json:"now,omitempty"`
 }
 
 // An Expect is the expected response: fields that are not set are not compared.

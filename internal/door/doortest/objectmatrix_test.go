@@ -141,8 +141,8 @@ func matrixOfDoors() []*policytest.Case {
 func (c combination) by(w writer) *policytest.Case {
 	asWritten, now, want := false, time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), model(c, w)
 	return &policytest.Case{
-		Name: fmt.Sprintf("%s by %s", c, w.user), Phase: usher.Validate, RenderPolicies: &asWritten, Now: &now,
-		Policies: c.policies(), Objects: c.objects(), Request: c.request(w),
+		Name: fmt.Sprintf("%s by %s", c, w.user), Phase: usher.Validate, RenderPolicies: &asWritten,
+		Policies: c.policies(), World: policytest.World{Objects: c.objects(), Now: &now}, Request: c.request(w),
 		Answers: policytest.Answers[policytest.Expect]{Expect: &want},
 	}
 }

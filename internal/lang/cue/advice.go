@@ -14,9 +14,9 @@ import (
 
 // advise warns of expressions that do not do what their author probably meant.
 func (c *compilation) advise(file *ast.File, source string) {
-	a := &advisor{compilation: c, source: source, shapes: syntax.Shapes{}, looks: 2_000_000, tracer: tracer{
+	a := &advisor{compilation: c, source: source, shapes: syntax.Shapes{}, inspector: inspector{looks: 2_000_000, tracer: tracer{
 		file: file, params: c.form.params(), fields: map[string][]*ast.Field{},
-	}}
+	}}}
 	a.declarations(file.Decls)
 	a.outputs()
 	ast.Walk(file, func(n ast.Node) bool {
@@ -34,10 +34,16 @@ func (c *compilation) advise(file *ast.File, source string) {
 // An advisor checks one expression after the other, and knows the expressions around them.
 type advisor struct {
 	*compilation
-	tracer
+	inspector
+
 	source string
 	shapes syntax.Shapes
-	// looks is the remaining budget for checks.
+}
+
+// An inspector determines what expressions may be, as far as its budget lasts.
+type inspector struct {
+	tracer
+	// looks is the remaining budget.
 	looks int
 }
 
@@ -300,13 +306,13 @@ func isFloat(n ast.Node) bool {
 }
 
 // contains reports whether e, or a value that it refers to, has such a node.
-func (a *advisor) contains(e ast.Node, match func(ast.Node) bool) bool {
+func (i *inspector) contains(e ast.Node, match func(ast.Node) bool) bool {
 	seen := map[ast.Node]bool{}
 	var look func(ast.Node) bool
 	look = func(root ast.Node) bool {
 		found := false
 		ast.Walk(root, func(n ast.Node) bool {
-			if a.looks--; a.looks < 0 {
+			if i.looks--; i.looks < 0 {
 				return false
 			}
 			if found || match(n) {

@@ -40,15 +40,15 @@ func (k kinds) String() string {
 }
 
 // kindsOf returns the kinds that e may have; all of them where that is not known.
-func (a *advisor) kindsOf(e ast.Expr) kinds { return a.kindsAt(e, 0) }
+func (i *inspector) kindsOf(e ast.Expr) kinds { return i.kindsAt(e, 0) }
 
-func (a *advisor) kindsAt(e ast.Expr, depth int) kinds {
-	if a.looks--; depth > mostLiterals || a.looks < 0 {
+func (i *inspector) kindsAt(e ast.Expr, depth int) kinds {
+	if i.looks--; depth > mostLiterals || i.looks < 0 {
 		return anyKind
 	}
 	switch x := e.(type) {
 	case *ast.ParenExpr:
-		return a.kindsAt(x.X, depth+1)
+		return i.kindsAt(x.X, depth+1)
 	case *ast.BasicLit:
 		return kindOfLiteral(x)
 	case *ast.Interpolation:
@@ -62,13 +62,13 @@ func (a *advisor) kindsAt(e ast.Expr, depth int) kinds {
 			return kindStruct
 		}
 	case *ast.UnaryExpr:
-		return a.kindsOfUnary(x, depth)
+		return i.kindsOfUnary(x, depth)
 	case *ast.BinaryExpr:
-		return a.kindsOfBinary(x, depth)
+		return i.kindsOfBinary(x, depth)
 	case *ast.CallExpr:
 		return kindsOfCall(x)
 	case *ast.Ident:
-		return a.kindsOfName(x, depth)
+		return i.kindsOfName(x, depth)
 	}
 	return anyKind
 }
@@ -100,29 +100,29 @@ func onlyFields(s *ast.StructLit) bool {
 	return true
 }
 
-func (a *advisor) kindsOfUnary(x *ast.UnaryExpr, depth int) kinds {
+func (i *inspector) kindsOfUnary(x *ast.UnaryExpr, depth int) kinds {
 	switch x.Op {
 	case token.NOT:
 		return kindBool
 	case token.ADD, token.SUB:
 		return kindNumber
 	case token.MUL:
-		return a.kindsAt(x.X, depth+1)
+		return i.kindsAt(x.X, depth+1)
 	}
 	return anyKind
 }
 
-func (a *advisor) kindsOfBinary(x *ast.BinaryExpr, depth int) kinds {
+func (i *inspector) kindsOfBinary(x *ast.BinaryExpr, depth int) kinds {
 	switch x.Op {
 	case token.LAND, token.LOR, token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ, token.MAT, token.NMAT:
 		return kindBool
 	case token.SUB, token.QUO:
 		return kindNumber
 	case token.OR:
-		return a.kindsAt(x.X, depth+1) | a.kindsAt(x.Y, depth+1)
+		return i.kindsAt(x.X, depth+1) | i.kindsAt(x.Y, depth+1)
 	case token.ADD:
 		// Both sides have the same kind.
-		return a.kindsAt(x.X, depth+1) & a.kindsAt(x.Y, depth+1)
+		return i.kindsAt(x.X, depth+1) & i.kindsAt(x.Y, depth+1)
 	}
 	return anyKind
 }
@@ -167,7 +167,7 @@ func kindsOfFunction(name string) kinds {
 	return anyKind
 }
 
-func (a *advisor) kindsOfName(id *ast.Ident, depth int) kinds {
+func (i *inspector) kindsOfName(id *ast.Ident, depth int) kinds {
 	if id.Node == nil {
 		switch id.Name {
 		case "string":
@@ -179,11 +179,11 @@ func (a *advisor) kindsOfName(id *ast.Ident, depth int) kinds {
 		}
 		return anyKind
 	}
-	if _, inFile := id.Scope.(*ast.File); !inFile || len(a.fields[id.Name]) > 1 {
+	if _, inFile := id.Scope.(*ast.File); !inFile || len(i.fields[id.Name]) > 1 {
 		return anyKind
 	}
 	if target, ok := valueOf(id); ok {
-		return a.kindsAt(target, depth+1)
+		return i.kindsAt(target, depth+1)
 	}
 	return anyKind
 }

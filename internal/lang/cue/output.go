@@ -276,9 +276,9 @@ const mostLiterals = 30
 
 // membersOf returns the plain fields of a struct literal, including those under conditions and in
 // embedded structs.
-func (a *advisor) membersOf(s *ast.StructLit, depth int) []memberField {
+func (i *inspector) membersOf(s *ast.StructLit, depth int) []memberField {
 	var fields []memberField
-	if a.looks--; depth > mostLiterals || a.looks < 0 {
+	if i.looks--; depth > mostLiterals || i.looks < 0 {
 		return nil
 	}
 	for _, decl := range s.Elts {
@@ -290,11 +290,11 @@ func (a *advisor) membersOf(s *ast.StructLit, depth int) []memberField {
 			}
 		case *ast.Comprehension:
 			if body, ok := d.Value.(*ast.StructLit); ok {
-				fields = append(fields, a.membersOf(body, depth+1)...)
+				fields = append(fields, i.membersOf(body, depth+1)...)
 			}
 		case *ast.EmbedDecl:
-			for _, embedded := range a.literals(d.Expr, depth+1) {
-				fields = append(fields, a.membersOf(embedded, depth+1)...)
+			for _, embedded := range i.literals(d.Expr, depth+1) {
+				fields = append(fields, i.membersOf(embedded, depth+1)...)
 			}
 		}
 	}
@@ -302,24 +302,24 @@ func (a *advisor) membersOf(s *ast.StructLit, depth int) []memberField {
 }
 
 // literals returns the struct literals that a value may be made of, as far as they can be seen.
-func (a *advisor) literals(e ast.Expr, depth int) []*ast.StructLit {
-	if a.looks--; depth > mostLiterals || a.looks < 0 {
+func (i *inspector) literals(e ast.Expr, depth int) []*ast.StructLit {
+	if i.looks--; depth > mostLiterals || i.looks < 0 {
 		return nil
 	}
 	switch x := e.(type) {
 	case *ast.ParenExpr:
-		return a.literals(x.X, depth+1)
+		return i.literals(x.X, depth+1)
 	case *ast.StructLit:
 		return []*ast.StructLit{x}
 	case *ast.UnaryExpr:
-		return a.literals(x.X, depth+1)
+		return i.literals(x.X, depth+1)
 	case *ast.BinaryExpr:
 		if x.Op == token.AND || x.Op == token.OR {
-			return append(a.literals(x.X, depth+1), a.literals(x.Y, depth+1)...)
+			return append(i.literals(x.X, depth+1), i.literals(x.Y, depth+1)...)
 		}
 	case *ast.Ident:
 		if target, ok := valueOf(x); ok {
-			return a.literals(target, depth+1)
+			return i.literals(target, depth+1)
 		}
 	case *ast.IndexExpr:
 		list, ok := x.X.(*ast.ListLit)
@@ -331,7 +331,7 @@ func (a *advisor) literals(e ast.Expr, depth int) []*ast.StructLit {
 			if c, ok := element.(*ast.Comprehension); ok {
 				element = c.Value
 			}
-			all = append(all, a.literals(element, depth+1)...)
+			all = append(all, i.literals(element, depth+1)...)
 		}
 		return all
 	}

@@ -311,9 +311,13 @@ func own(text string) string {
 func (k *kept) decision() *Decision {
 	text := func(i int) string { return string(k.field(i)) }
 	d := &Decision{
-		Sequence: k.sequence, Time: time.Unix(0, k.at).UTC(), UID: text(uid), Phase: phases[k.phase], Operation: text(operation),
-		APIVersion: text(version), Kind: text(kind), Resource: text(resource), Subresource: text(subresource), Namespace: text(namespace), Name: text(name),
-		Path: text(path), User: text(userName), DryRun: k.flags&dryRun != 0, Verdict: verdicts[k.verdict], Code: int32(k.code),
+		Sequence: k.sequence, Time: time.Unix(0, k.at).UTC(),
+		Request: Request{
+			UID: text(uid), Phase: phases[k.phase], Operation: text(operation),
+			APIVersion: text(version), Kind: text(kind), Resource: text(resource), Subresource: text(subresource), Namespace: text(namespace), Name: text(name),
+			Path: text(path), User: text(userName), DryRun: k.flags&dryRun != 0,
+		},
+		Verdict: verdicts[k.verdict], Code: int32(k.code),
 		TookSeconds: time.Duration(k.took).Seconds(), Changed: k.flags&changed != 0, Warned: k.flags&warned != 0,
 		Failed: k.flags&failed != 0, Omitted: int(k.omitted),
 	}

@@ -19,21 +19,7 @@ type Decision struct {
 	// Sequence counts the decisions of a process from 0.
 	Sequence uint64    `json:"sequence"`
 	Time     time.Time `json:"time"`
-	UID      string    `json:"uid,omitempty"`
-	Phase    string    `json:"phase"`
-	// Operation is the operation of a write, or the verb of a request to authorize.
-	Operation string `json:"operation"`
-	// APIVersion and Kind are those of the object; requests to authorize have neither.
-	APIVersion  string `json:"apiVersion,omitempty"`
-	Kind        string `json:"kind,omitempty"`
-	Resource    string `json:"resource,omitempty"`
-	Subresource string `json:"subresource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Name        string `json:"name,omitempty"`
-	// Path is that of a request to authorize that is not for a resource.
-	Path   string `json:"path,omitempty"`
-	User   string `json:"user"`
-	DryRun bool   `json:"dryRun,omitempty"`
+	Request
 
 	// Verdict is allow, deny, noOpinion, or error if there is no decision.
 	Verdict string `json:"verdict"`
@@ -51,6 +37,25 @@ type Decision struct {
 	Omitted int    `json:"omitted,omitempty"`
 
 	line atomic.Pointer[[]byte]
+}
+
+// A Request is what is kept of the request that was decided.
+type Request struct {
+	UID   string `json:"uid,omitempty"`
+	Phase string `json:"phase"`
+	// Operation is the operation of a write, or the verb of a request to authorize.
+	Operation string `json:"operation"`
+	// APIVersion and Kind are those of the object; requests to authorize have neither.
+	APIVersion  string `json:"apiVersion,omitempty"`
+	Kind        string `json:"kind,omitempty"`
+	Resource    string `json:"resource,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	// Path is that of a request to authorize that is not for a resource.
+	Path   string `json:"path,omitempty"`
+	User   string `json:"user"`
+	DryRun bool   `json:"dryRun,omitempty"`
 }
 
 // JSON returns the decision as one line of JSON, for all readers the same one.

@@ -68,8 +68,12 @@ func TestWrap(t *testing.T) {
 		t.Errorf("it keeps a value: %v: %s", err, line)
 	}
 	want := &recent.Decision{
-		Time: kept.Time, TookSeconds: kept.TookSeconds, UID: "u", Phase: "validate", Operation: "CREATE", APIVersion: "apps/v1", Kind: "Deployment",
-		Resource: "deployments", Namespace: "shop", Name: "web", User: "ann", DryRun: true, Verdict: "error", Code: 403, Changed: true, Warned: true, Failed: true,
+		Time: kept.Time, TookSeconds: kept.TookSeconds,
+		Request: recent.Request{
+			UID: "u", Phase: "validate", Operation: "CREATE", APIVersion: "apps/v1", Kind: "Deployment",
+			Resource: "deployments", Namespace: "shop", Name: "web", User: "ann", DryRun: true,
+		},
+		Verdict: "error", Code: 403, Changed: true, Warned: true, Failed: true,
 		Rules: []recent.Rule{
 			{Policy: policy, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0]", "spec.validations[2]"}},
 			{Policy: d.Findings[2].Policy, Rule: "spec.mutations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},

@@ -180,20 +180,8 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	if err := f.chooseCluster(cmd); err != nil {
 		return err
 	}
-	if net.ParseIP(c.BindAddress) == nil {
-		return fmt.Errorf("--bind-address %s: not an IP address", c.BindAddress)
-	}
-	if c.Port < 0 || c.Port > 65535 {
-		return fmt.Errorf("--port %d: must be between 0 and 65535", c.Port)
-	}
-	if c.MaxInFlight < 1 {
-		return fmt.Errorf("--max-in-flight %d: must be at least 1", c.MaxInFlight)
-	}
-	if c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0") {
-		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
-	}
-	if c.Trace.Sample < 0 || c.Trace.Sample > 1 {
-		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
+	if err := f.checkEndpoints(); err != nil {
+		return err
 	}
 	if err := cmp.Or(f.takeLimits(), f.checkWorkers()); err != nil {
 		return err
@@ -220,6 +208,24 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	case usher.Fail, usher.Ignore:
 	default:
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
+	}
+	return nil
+}
+
+// checkEndpoints checks the flags for what the server serves where.
+func (f *serveFlags) checkEndpoints() error {
+	c := &f.config
+	switch {
+	case net.ParseIP(c.BindAddress) == nil:
+		return fmt.Errorf("--bind-address %s: not an IP address", c.BindAddress)
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("--port %d: must be between 0 and 65535", c.Port)
+	case c.MaxInFlight < 1:
+		return fmt.Errorf("--max-in-flight %d: must be at least 1", c.MaxInFlight)
+	case c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0"):
+		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
+	case c.Trace.Sample < 0 || c.Trace.Sample > 1:
+		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func decision(id string, second int, d *recent.Decision) string {
 }
 
 func named(name string) *recent.Decision {
-	return &recent.Decision{Verdict: "allow", Operation: "CREATE", Kind: "Pod", Name: name, User: "ann"}
+	return &recent.Decision{Verdict: "allow", Request: recent.Request{Operation: "CREATE", Kind: "Pod", Name: name, User: "ann"}}
 }
 
 const current = "id: p-9\nevent: current\ndata: {}\n\n"
@@ -272,8 +272,8 @@ func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	team := usher.PolicyRef{Kind: "ClusterObjectPolicy", Name: "require-team"}
 	denied := &recent.Decision{
-		UID: "u-1", Phase: "validate", Operation: "CREATE", APIVersion: "apps/v1", Kind: "Deployment", Subresource: "scale", Namespace: "shop", Name: "web", User: "system:serviceaccount:ci:robot",
-		Verdict: "deny", Code: 422, TookSeconds: 0.0015, Omitted: 2, DryRun: true, Rules: []recent.Rule{
+		Request: recent.Request{UID: "u-1", Phase: "validate", Operation: "CREATE", APIVersion: "apps/v1", Kind: "Deployment", Subresource: "scale", Namespace: "shop", Name: "web", User: "system:serviceaccount:ci:robot", DryRun: true},
+		Verdict: "deny", Code: 422, TookSeconds: 0.0015, Omitted: 2, Rules: []recent.Rule{
 			{Policy: team, Rule: "spec.validations", Outcome: usher.Rejected, Validations: []string{"spec.validations[0]", "spec.validations[2]"}},
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "b"}, Rule: "spec.validations", Outcome: usher.Exempted, Exemptions: []string{"PolicyExemption shop/x"}},
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "c"}, Rule: "spec.validations", Outcome: usher.Failed, Ignored: true},
@@ -281,9 +281,9 @@ func TestWatchLines(t *testing.T) {
 			{Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "e"}, Rule: "spec.validations", Outcome: usher.Passed, Validations: []string{"spec.validations[1]"}},
 		},
 	}
-	evil := &recent.Decision{Phase: "mutate", Operation: "UPDATE", Kind: "Pod", Namespace: "shop", Name: "a\x1b[2J\nb\u202e", User: "x'; rm -rf ~", Verdict: "allow", Changed: true, Warned: true}
-	access := &recent.Decision{Phase: "authorize", Operation: "list", Resource: "secrets", Namespace: "shop", User: "jane", Verdict: "deny"}
-	path := &recent.Decision{Phase: "authorize", Operation: "get", Path: "/metrics", User: "jane", Verdict: "error"}
+	evil := &recent.Decision{Request: recent.Request{Phase: "mutate", Operation: "UPDATE", Kind: "Pod", Namespace: "shop", Name: "a\x1b[2J\nb\u202e", User: "x'; rm -rf ~"}, Verdict: "allow", Changed: true, Warned: true}
+	access := &recent.Decision{Request: recent.Request{Phase: "authorize", Operation: "list", Resource: "secrets", Namespace: "shop", User: "jane"}, Verdict: "deny"}
+	path := &recent.Decision{Request: recent.Request{Phase: "authorize", Operation: "get", Path: "/metrics", User: "jane"}, Verdict: "error"}
 	r := newReplica(t)
 	w := watch(t, "secret", []*replica{r}, "--explain")
 	s := r.stream()

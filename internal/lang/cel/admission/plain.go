@@ -100,12 +100,16 @@ func plain(v ref.Val) (any, bool) {
 	case traits.Lister:
 		return plainList(v), true
 	}
-	if text, ok := v.Value().(fmt.Stringer); ok {
-		if _, isNone := text.(*types.Err); !isNone {
-			return text.String(), true
-		}
+	return printed(v)
+}
+
+// printed returns the text of a value that prints itself.
+func printed(v ref.Val) (any, bool) {
+	text, ok := v.Value().(fmt.Stringer)
+	if _, isNone := v.Value().(*types.Err); !ok || isNone {
+		return nil, false
 	}
-	return nil, false
+	return text.String(), true
 }
 
 // plainOperation is an operation of a JSON patch.

@@ -236,7 +236,7 @@ func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
 		return t.cannot(b, "it compares something else than a name or path with _|_")
 	}
 	value, whenAbsent := t.expr(x, in), b.Op == token.EQL
-	param := t.isParam(x)
+	param := isOneOf(t.params, x)
 	return func(m *machine, f *frame) (any, status) {
 		switch v, s := value(m, f); {
 		case s == absent:
@@ -250,14 +250,14 @@ func (t *translator) presence(b *ast.BinaryExpr, in *env) code {
 	}
 }
 
-// isParam reports whether x is the name of a parameter.
-func (t *translator) isParam(x ast.Expr) bool {
+// isOneOf reports whether x is the name of a parameter.
+func isOneOf(params []string, x ast.Expr) bool {
 	id, ok := x.(*ast.Ident)
 	if !ok {
 		return false
 	}
 	_, inFile := id.Scope.(*ast.File)
-	return inFile && slices.Contains(t.params, id.Name)
+	return inFile && slices.Contains(params, id.Name)
 }
 
 // isReference reports whether x is a name, or a path from one.

@@ -156,7 +156,7 @@ func (t *translator) structure(x *ast.StructLit, in *env) code {
 			return t.embedding(x, embed, in)
 		}
 	}
-	if t.mentioned[x] || t.mentionedWithin(x.Elts) {
+	if t.mentioned[x] || t.mentioned.within(x.Elts) {
 		return t.lazyStructure(x, in)
 	}
 	if names, values := plain(x.Elts); names != nil {
@@ -222,13 +222,15 @@ func (t *translator) plainStructure(x *ast.StructLit, names []string, values []a
 	}
 }
 
-// mentionedWithin reports whether something refers to what conditional declarations
-// declare.
-func (t *translator) mentionedWithin(decls []ast.Decl) bool {
+// Scopes are files and structs, by what declares their names.
+type scopes map[ast.Node]bool
+
+// within reports whether one of them is that of conditional declarations.
+func (s scopes) within(decls []ast.Decl) bool {
 	for _, decl := range decls {
 		if c, ok := decl.(*ast.Comprehension); ok {
 			body, ok := c.Value.(*ast.StructLit)
-			if ok && (t.mentioned[body] || t.mentionedWithin(body.Elts)) {
+			if ok && (s[body] || s.within(body.Elts)) {
 				return true
 			}
 		}
@@ -303,9 +305,9 @@ func (t *translator) fieldEmitter(d *ast.Field, in *env) emitter {
 	if d.Alias == nil && d.Value != nil {
 		switch label := d.Label.(type) {
 		case *ast.ParenExpr:
-			return t.dynamicField(t.expr(label.X, in), t.expr(d.Value, in))
+			return dynamicField(t.expr(label.X, in), t.expr(d.Value, in))
 		case *ast.Interpolation:
-			return t.dynamicField(t.expr(label, in), t.expr(d.Value, in))
+			return dynamicField(t.expr(label, in), t.expr(d.Value, in))
 		}
 	}
 	name, ok := t.fieldName(d)
@@ -319,7 +321,7 @@ func (t *translator) fieldEmitter(d *ast.Field, in *env) emitter {
 	}
 }
 
-func (t *translator) dynamicField(label, value code) emitter {
+func dynamicField(label, value code) emitter {
 	return func(m *machine, f *frame, into *collector) bool {
 		l, s := label(m, f)
 		name, ok := l.(string)

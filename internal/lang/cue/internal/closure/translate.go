@@ -27,7 +27,7 @@ type Obstacle struct {
 // Translate returns file as closures that compute the value of output, or the first obstacle. The
 // source has the parameters params.
 func Translate(file *ast.File, params []string, output string) (*Program, *Obstacle) {
-	t := &translator{params: params, mentioned: map[ast.Node]bool{}, shapes: syntax.Shapes{}}
+	t := &translator{params: params, mentioned: scopes{}, shapes: syntax.Shapes{}}
 	ast.Walk(file, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && id.Node != nil {
 			t.mentioned[id.Scope] = true
@@ -47,20 +47,24 @@ func Translate(file *ast.File, params []string, output string) (*Program, *Obsta
 
 // A translator translates expressions to codes.
 type translator struct {
+	obstacles
+
 	params []string
 	// mentioned are the scopes whose names are referenced.
-	mentioned map[ast.Node]bool
+	mentioned scopes
 	shapes    syntax.Shapes
-	obstacle  *Obstacle
 	depth     int
 	// conditions is the number of conditions and loop sources around the current expression.
 	conditions int
 }
 
+// Obstacles keep the first obstacle of a translation.
+type obstacles struct{ obstacle *Obstacle }
+
 // cannot records why the source cannot be translated, and returns a code that stands in.
-func (t *translator) cannot(node ast.Node, format string, args ...any) code {
-	if t.obstacle == nil {
-		t.obstacle = &Obstacle{node, fmt.Sprintf(format, args...)}
+func (o *obstacles) cannot(node ast.Node, format string, args ...any) code {
+	if o.obstacle == nil {
+		o.obstacle = &Obstacle{node, fmt.Sprintf(format, args...)}
 	}
 	return unclearCode
 }
@@ -317,21 +321,21 @@ func sameScalar(x, y any) bool {
 }
 
 // fieldName returns the name of a plain field.
-func (t *translator) fieldName(d *ast.Field) (string, bool) {
+func (o *obstacles) fieldName(d *ast.Field) (string, bool) {
 	name, ok := syntax.StaticLabel(d.Label)
 	lit, quoted := d.Label.(*ast.BasicLit)
 	_, aliased := d.Label.(*ast.Alias)
 	switch {
 	case d.Alias != nil, aliased:
-		t.cannot(d, "it gives a field an alias")
+		o.cannot(d, "it gives a field an alias")
 	case !ok:
-		t.cannot(d, "it computes the name of a field of a struct whose fields are mentioned")
+		o.cannot(d, "it computes the name of a field of a struct whose fields are mentioned")
 	case d.Constraint != token.ILLEGAL || d.Value == nil:
-		t.cannot(d, "it has an optional or required field")
+		o.cannot(d, "it has an optional or required field")
 	case strings.HasPrefix(name, "#") || strings.HasPrefix(name, "_#"):
-		t.cannot(d, "it has a definition")
+		o.cannot(d, "it has a definition")
 	case quoted && strings.HasPrefix(name, "_"), quoted && !strings.HasPrefix(lit.Value, `"`), name == "_":
-		t.cannot(d, "it has an unusual field name")
+		o.cannot(d, "it has an unusual field name")
 	default:
 		return name, true
 	}
@@ -339,13 +343,13 @@ func (t *translator) fieldName(d *ast.Field) (string, bool) {
 }
 
 // ident translates a mention of a name.
-func (t *translator) ident(id *ast.Ident, in *env) code {
+func (o *obstacles) ident(id *ast.Ident, in *env) code {
 	if id.Node == nil {
-		return t.cannot(id, "it uses the type or function %s", id.Name)
+		return o.cannot(id, "it uses the type or function %s", id.Name)
 	}
 	hops, slot, ok := in.find(id)
 	if !ok {
-		return t.cannot(id, "it refers to %s by an alias", id.Name)
+		return o.cannot(id, "it refers to %s by an alias", id.Name)
 	}
 	switch hops {
 	case 0:
@@ -362,7 +366,7 @@ func (t *translator) ident(id *ast.Ident, in *env) code {
 }
 
 // literalCode translates a literal.
-func (t *translator) literalCode(x *ast.BasicLit) code {
+func (o *obstacles) literalCode(x *ast.BasicLit) code {
 	var value any
 	switch x.Kind {
 	case token.NULL:
@@ -371,17 +375,17 @@ func (t *translator) literalCode(x *ast.BasicLit) code {
 	case token.STRING:
 		text, err := literal.Unquote(x.Value)
 		if err != nil || strings.HasPrefix(strings.TrimLeft(x.Value, "#"), "'") {
-			return t.cannot(x, "it has bytes")
+			return o.cannot(x, "it has bytes")
 		}
 		value = text
 	case token.INT, token.FLOAT:
 		n, ok := numberIn(x.Value)
 		if !ok {
-			return t.cannot(x, "it has a very long number")
+			return o.cannot(x, "it has a very long number")
 		}
 		value = n
 	default:
-		return t.cannot(x, "it has a literal %s", x.Value)
+		return o.cannot(x, "it has a literal %s", x.Value)
 	}
 	return func(*machine, *frame) (any, status) { return value, known }
 }
