@@ -58,7 +58,7 @@ var private = regexp.MustCompile(`^(cmd|hack|examples)/|(^|/)internal(/|$)`)
 // TestPublicPackages fails if a package is neither public nor private: who needs it is said in the list.
 func TestPublicPackages(t *testing.T) {
 	t.Parallel()
-	folders, listed := packages(t), public()
+	folders, listed := sources(t).imports, public()
 	for folder := range folders {
 		if listed[folder] == "" && !private.MatchString(folder) {
 			t.Errorf("package %s can be imported by everybody: move it below internal/, or say in public() who needs it", folder)
