@@ -62,9 +62,9 @@ func avoidedWords(t *testing.T) []avoided {
 // wordsAllowed are the texts in which avoided words stay, each with its reason.
 func wordsAllowed() map[string]string {
 	return map[string]string{
-		"CHANGELOG.md: fate":           "the deprecated JSON field",
-		"CHANGELOG.md: immune":         "a deprecated flag and field",
-		"CHANGELOG.md: spared":         "a value that was renamed",
+		"CHANGELOG.md: fate":                    "the deprecated JSON field",
+		"CHANGELOG.md: immune":                  "a deprecated flag and field",
+		"CHANGELOG.md: spared":                  "a value that was renamed",
 		"internal/trial/trial.go: a trial":      "policies are tried on sample objects",
 		"internal/trial/trial_test.go: a trial": "the same",
 	}
