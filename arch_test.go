@@ -124,7 +124,17 @@ var mayImport = []struct {
 	{"plugin", []string{".", "live", "internal/compile", "internal/compile/guard", "door/apiserver", "internal/engine", "fact/...", "internal/lang/worker", "internal/live", "observe/decisionlog", "internal/rule", "source/...", "internal/trial/isolated", "internal/proof", "internal/keyring", "internal/overrun", "internal/reload"}},
 	// What Go programs serve their own webhooks with. It knows handlers, not deciders.
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
-	{"internal/serve", []string{"*"}},
+	// Configuration to running server: it connects what the rest provides.
+	{"internal/serve", []string{
+		".", "api", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/audit",
+		"internal/audit/judge", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/cert", "internal/clientauth", "internal/clients", "internal/compile",
+		"internal/compile/authorization", "internal/deadline", "internal/delegated", "internal/engine", "internal/engine/authz", "internal/explain", "internal/graceful",
+		"internal/keyring", "internal/kind", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live", "internal/memory", "internal/observe/failing",
+		"internal/observe/recent", "internal/overrun", "internal/paths", "internal/printable", "internal/probe", "internal/proof", "internal/reload", "internal/replicas",
+		"internal/report", "internal/report/openreports", "internal/rule", "internal/rule/authz", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes",
+		"internal/simulate/authz", "internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source",
+		"source/cluster", "source/dir",
+	}},
 	{"internal/serve/page", nil},
 	{"internal/serve/routes", []string{".", "internal/deadline", "internal/keyring", "internal/paths", "internal/reload", "internal/replicas", "internal/rule", "internal/serve/page", "internal/webhookconfig"}},
 	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
@@ -358,9 +368,6 @@ func below(name, parent string) bool { return name == parent || strings.HasPrefi
 
 func matches(patterns []string, folder string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if pattern == "*" {
-			return true
-		}
 		if parent, ok := strings.CutSuffix(pattern, "/..."); ok {
 			return below(folder, parent)
 		}

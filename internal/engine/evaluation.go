@@ -171,17 +171,25 @@ func (d *evaluation) run(ctx context.Context, r *rule.Rule) (result, usher.Findi
 		if d.ended(ctx) && !overdue(ctx) {
 			return res, finding, ended(ctx, r)
 		}
-	case res.rejected:
-		finding.Outcome, finding.Message = usher.Rejected, cmp.Or(res.message, res.note)
-	case res.skipped != "":
-		finding.Outcome, finding.Message = usher.Skipped, res.skipped
-	case len(res.patch) > 0 && !d.discards():
-		finding.Outcome, finding.Patch = usher.Changed, res.patch
+	default:
+		d.conclude(&res, &finding)
 	}
 	if len(r.Exemptions) > 0 {
 		judged.tell(said.text(), &res, &finding)
 	}
 	return res, finding, nil
+}
+
+// conclude fills in the finding of a rule that has not failed and from which nobody is exempt.
+func (d *evaluation) conclude(res *result, f *usher.Finding) {
+	switch {
+	case res.rejected:
+		f.Outcome, f.Message = usher.Rejected, cmp.Or(res.message, res.note)
+	case res.skipped != "":
+		f.Outcome, f.Message = usher.Skipped, res.skipped
+	case len(res.patch) > 0 && !d.discards():
+		f.Outcome, f.Patch = usher.Changed, res.patch
+	}
 }
 
 // hasEffect reports whether what a rule has said has an effect, so that its exemptions are judged.
