@@ -60,7 +60,7 @@ func lists(t *testing.T) string {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| policy | severity | |\n|---|---|---|\n", pack.Name, pack.Description)
 		for i := range pack.Policies {
 			p := &pack.Policies[i]
-			fmt.Fprintf(&b, "| [`%s`](./%s/%s.yaml) | %s | %s |\n", p.Name, p.Origin, p.File, p.Spec.Severity, row(t, p))
+			fmt.Fprintf(&b, "| [`%s`](../library/%s/%s.yaml) | %s | %s |\n", p.Name, p.Origin, p.File, p.Spec.Severity, row(t, p))
 		}
 	}
 	return b.String()

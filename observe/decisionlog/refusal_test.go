@@ -55,7 +55,7 @@ func TestRefusals(t *testing.T) {
 		{
 			"a long message is cut", "Pod", usher.Deny,
 			[]usher.Finding{rejected(func(f *usher.Finding) { f.Message = strings.Repeat("x", 600) })},
-			[]any{plain(strings.Repeat("x", 500) + "…")},
+			[]any{plain(strings.Repeat("x", 497) + "…")},
 		},
 		{"a policy that is being written, as no policy has denied it", "ClusterObjectPolicy", usher.Deny, []usher.Finding{
 			rejected(func(f *usher.Finding) {
