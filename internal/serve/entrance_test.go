@@ -22,10 +22,6 @@ import (
 	"github.com/usher-dev/usher/internal/serve"
 )
 
-func failing(err error) clienttesting.ReactionFunc {
-	return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }
-}
-
 // register registers a path of the mutating webhook.
 func (f *fakeCluster) register(t *testing.T, path string, resources ...string) {
 	t.Helper()

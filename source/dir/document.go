@@ -255,7 +255,7 @@ func examine(raw []byte, p *places, prefix string) []found {
 	switch {
 	case strings.HasSuffix(head.Kind, "List") && (head.APIVersion == "v1" || ours(kind.Group) || isForeign(item) || isAdmissionPolicy(item)):
 		if strings.Count(prefix, "items[") >= maxLists {
-			return broken(p.position(prefix, "kind"), fmt.Errorf("read policies: more than %d lists are in one another", maxLists))
+			return broken(p.kind(prefix), fmt.Errorf("read policies: more than %d lists are in one another", maxLists))
 		}
 		var all []found
 		for i, item := range head.Items {
@@ -268,12 +268,12 @@ func examine(raw []byte, p *places, prefix string) []found {
 	case ours(kind.Group) || isForeign(kind):
 		return []found{examinePolicy(raw, kind, p, prefix)}
 	case isAdmissionPolicy(kind):
-		return []found{unsupported(raw, kind, p.position(prefix, "kind"))}
+		return []found{unsupported(raw, kind, p.kind(prefix))}
 	case head.APIVersion == "":
-		return examineUnversioned(head.Kind, func() api.Position { return p.position(prefix, "kind") })
+		return examineUnversioned(head.Kind, func() api.Position { return p.kind(prefix) })
 	}
 	if engine, do := foreignEngine(kind); engine != "" {
-		return []found{ofOtherEngine(raw, kind, engine, do, p.position(prefix, "kind"))}
+		return []found{ofOtherEngine(raw, kind, engine, do, p.kind(prefix))}
 	}
 	return nil
 }

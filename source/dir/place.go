@@ -24,12 +24,13 @@ type places struct {
 	root *yaml.Node
 }
 
-// position returns the position of field, or of the closest parent that exists. Prefix is the path
-// of the policy; without a field it is the policy's own position.
-func (p *places) position(prefix, field string) api.Position { return p.inside(prefix, field, 0, 0) }
+// kind returns the position of the field that says of which kind a policy is. Prefix is the path of
+// the policy.
+func (p *places) kind(prefix string) api.Position { return p.inside(prefix, "kind", 0, 0) }
 
-// inside returns the position of a line and a column of the text of field, if they are not 0 and can
-// be found in the file.
+// inside returns the position of field, or of the closest parent that exists, or that of a line and a
+// column of the text of field, if they are not 0 and can be found in the file. Prefix is the path of
+// the policy; without a field it is the policy's own position.
 func (p *places) inside(prefix, field string, line, column int) api.Position {
 	path := strings.TrimSuffix(prefix+field, ".")
 	if path == "" {
