@@ -183,6 +183,24 @@ func TestFieldErrorsAreCauses(t *testing.T) {
 	}
 }
 
+// TestProblemsOfAWrittenPolicyAreCauses: the fields are those of the object that was written.
+func TestProblemsOfAWrittenPolicyAreCauses(t *testing.T) {
+	t.Parallel()
+	d := usher.Denied("ObjectPolicy shop/p: no")
+	for _, field := range []string{"spec.validations[0].expression", ""} {
+		d.Findings = append(d.Findings, usher.Finding{
+			Policy: usher.PolicyRef{Kind: "ObjectPolicy", Namespace: "shop", Name: "p"}, Written: true, Rule: field, Outcome: usher.Rejected, Message: "no",
+		})
+	}
+	want := []metav1.StatusCause{
+		{Type: "PolicyRejected", Message: "no", Field: "spec.validations[0].expression"},
+		{Type: "PolicyRejected", Message: "no", Field: "ObjectPolicy shop/p"},
+	}
+	if diff := cmp.Diff(want, answer(t, d).Result.Details.Causes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestTextsOfOthers: what policies and objects say cannot control the terminal that shows it, nor reverse its
 // direction. Lines stay.
 func TestTextsOfOthers(t *testing.T) {

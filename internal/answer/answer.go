@@ -139,7 +139,7 @@ func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 	native := false
 	for i := range findings {
 		f := &findings[i]
-		cause := metav1.StatusCause{Field: f.Policy.String() + " " + f.Rule}
+		cause := metav1.StatusCause{Field: strings.TrimSuffix(f.Policy.String()+" "+f.Rule, " ")}
 		switch {
 		case rejectedByNative(f) && native:
 			continue
@@ -150,6 +150,10 @@ func findingCauses(findings []usher.Finding) []metav1.StatusCause {
 			continue
 		case f.Outcome == usher.Rejected:
 			cause.Type, cause.Message = policyRejected, cut(f.Message, maxMessage)
+			if f.Written && f.Rule != "" {
+				// The policy is the object of the request, and the rule one of its fields.
+				cause.Field = cut(f.Rule, maxMessage)
+			}
 		case f.Outcome == usher.Failed && !f.Ignored:
 			cause.Type, cause.Message = policyFailed, cut(failureOf(f), maxMessage)
 		default:

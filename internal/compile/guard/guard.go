@@ -165,7 +165,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	}
 	warnings := warningsOf(problems)
 	if errs := rule.Errors(problems); len(errs) > 0 {
-		d := coded(refused(compiled.Ref, errs), refusal{unknown: compiled.Pending()}.code())
+		d := coded(refused(compiled.Ref, errs), refusal{unknown: compiled.Pending(), invalid: true}.code())
 		d.Warnings = warnings
 		return d, nil
 	}
@@ -328,7 +328,7 @@ func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
 	findings := make([]usher.Finding, len(errs))
 	for i, p := range errs {
 		sentences[i] = sentence(p)
-		findings[i] = usher.Finding{Policy: policy, Written: true, Rule: p.Field, Outcome: usher.Rejected, Message: sentences[i]}
+		findings[i] = usher.Finding{Policy: policy, Written: true, Rule: p.Field, Outcome: usher.Rejected, Message: withAdvice(p)}
 	}
 	d := usher.Denied("%s: %s", policy, strings.Join(sentences, "; "))
 	d.Findings = findings
@@ -337,12 +337,16 @@ func refused(policy usher.PolicyRef, errs []rule.Problem) usher.Decision {
 
 // sentence returns a problem without the policy and the severity, which the message has already.
 func sentence(p rule.Problem) string {
-	s := p.Text()
 	if p.Field != "" {
-		s = p.Field + ": " + s
+		return p.Field + ": " + withAdvice(p)
 	}
+	return withAdvice(p)
+}
+
+// withAdvice returns the text of a problem, and what to do about it.
+func withAdvice(p rule.Problem) string {
 	if p.Do != "" {
-		s = fmt.Sprintf("%s (%s)", s, p.Do)
+		return fmt.Sprintf("%s (%s)", p.Text(), p.Do)
 	}
-	return s
+	return p.Text()
 }

@@ -398,7 +398,7 @@ func TestTrialsRefuseMistakes(t *testing.T) {
 		if want == usher.Allow && !slices.Contains(d.Warnings, said) {
 			t.Errorf("warnings %q, want %q", d.Warnings, said)
 		}
-		if want == usher.Deny && (!strings.Contains(d.Message, said) || d.Code != 403 || d.Reason != "Forbidden") {
+		if want == usher.Deny && (!strings.Contains(d.Message, said) || d.Code != 422 || d.Reason != "Invalid") {
 			t.Errorf("decision %+v, want %q", d, said)
 		}
 	}

@@ -17,6 +17,8 @@ type refusal struct {
 	why string
 	// unknown says that another attempt may succeed: something could not be found out.
 	unknown bool
+	// invalid says that the policy is wrong, whoever writes it.
+	invalid bool
 }
 
 // because returns the refusal for a reason; none if it is empty.
@@ -33,15 +35,18 @@ func unless(why string, err error) refusal {
 // broken returns the refusal of a policy that does not compile; none if it does.
 func broken(c *compile.Compiled) refusal {
 	if errs := rule.Errors(c.Problems); len(errs) > 0 {
-		return refusal{why: sentence(errs[0]), unknown: c.Pending()}
+		return refusal{why: sentence(errs[0]), unknown: c.Pending(), invalid: true}
 	}
 	return refusal{}
 }
 
 // code is the HTTP status of the denial.
 func (r refusal) code() int32 {
-	if r.unknown {
+	switch {
+	case r.unknown:
 		return http.StatusServiceUnavailable
+	case r.invalid:
+		return http.StatusUnprocessableEntity
 	}
 	return http.StatusForbidden
 }
@@ -55,12 +60,18 @@ func (r refusal) denial(finding usher.Finding) usher.Decision {
 }
 
 // coded returns a denial of a policy, which its findings name, with a code. Its reason is that of the code, which
-// kubectl prints beside the message; for kinitiras' kinds it is the message, as kinitiras answers.
+// kubectl prints beside the message; for kinitiras' kinds it is the message, and what is invalid is forbidden, as
+// kinitiras answers.
 func coded(d usher.Decision, code int32) usher.Decision {
 	reason := metav1.StatusReasonForbidden
 	switch kind, _ := api.KindCalled(d.Findings[0].Policy.Kind); {
 	case kind.Group == v1alpha1.GroupVersion.Group:
 		reason = metav1.StatusReason(d.Message)
+		if code == http.StatusUnprocessableEntity {
+			code = http.StatusForbidden
+		}
+	case code == http.StatusUnprocessableEntity:
+		reason = metav1.StatusReasonInvalid
 	case code == http.StatusServiceUnavailable:
 		reason = metav1.StatusReasonServiceUnavailable
 	case code == http.StatusInternalServerError:
