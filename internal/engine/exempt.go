@@ -31,6 +31,8 @@ type judgement struct {
 	// applied are the exemptions that made a difference, and not those that did not.
 	applied []*rule.Exemption
 	not     []usher.NotExempt
+	// nearly are those of not that one clause excludes, which is not that they are for other objects.
+	nearly []usher.NotExempt
 }
 
 // A judging judges the exemptions from one rule: nothing else in Usher does.
@@ -88,10 +90,14 @@ func (j *judging) judge(ctx context.Context) judgement {
 		if len(judged.not) >= maxNotExempt {
 			j.clauses = 1
 		}
-		whys := j.excludes(ctx, x)
+		whys, elsewhere := j.excludes(ctx, x)
 		switch {
 		case len(whys) > 0:
-			judged.not = append(judged.not, usher.NotExempt{PolicyRef: x.Ref, Why: whys})
+			not := usher.NotExempt{PolicyRef: x.Ref, Why: whys}
+			judged.not = append(judged.not, not)
+			if len(whys) == 1 && j.clauses > 1 && !elsewhere {
+				judged.nearly = append(judged.nearly, not)
+			}
 		case len(x.Validations) == 0 && len(x.Images) == 0:
 			return judgement{exempt: true, applied: []*rule.Exemption{x.Exemption}}
 		default:
@@ -122,47 +128,48 @@ func (j *judging) concerns(x *rule.Exempting) bool {
 	return in == "" || in == own
 }
 
-// excludes returns why an exemption is not for the request, empty if it is.
-func (j *judging) excludes(ctx context.Context, x *rule.Exempting) []string {
-	var whys []string
+// excludes returns why an exemption is not for the request, empty if it is, and whether a reason is that
+// it is for other objects.
+func (j *judging) excludes(ctx context.Context, x *rule.Exempting) (whys []string, elsewhere bool) {
 	if now := j.engine.options.Now(); !now.Before(x.Expires) {
 		whys = append(whys, fmt.Sprintf("it expired %s ago", duration.HumanDuration(now.Sub(x.Expires))))
 	}
-	skipped := j.excluding(ctx, j.evaluation, x.Applies)
+	skipped, elsewhere := j.excluding(ctx, j.evaluation, x.Applies)
 	if len(skipped) > 0 && j.of != nil {
 		// A pod that a workload would make is exempt if the workload is.
-		if ofWorkload := j.excluding(ctx, j.of, x.Applies); len(ofWorkload) < len(skipped) {
-			skipped = ofWorkload
+		if ofWorkload, others := j.excluding(ctx, j.of, x.Applies); len(ofWorkload) < len(skipped) {
+			skipped, elsewhere = ofWorkload, others
 		}
 	}
 	if whys = append(whys, skipped...); len(whys) >= j.clauses {
-		return whys
+		return whys, elsewhere
 	}
 	if len(x.Images) > 0 {
 		if why := j.lacksContainers(x.Images); why != "" {
 			whys = append(whys, why)
 		}
 	}
-	return whys
+	return whys, elsewhere
 }
 
 // excluding returns why programs of an exemption skip the request of an evaluation, which all of them are
-// about.
-func (j *judging) excluding(ctx context.Context, on *evaluation, applies []rule.Rule) []string {
-	var whys []string
+// about, and whether a reason is that they are for other objects.
+func (j *judging) excluding(ctx context.Context, on *evaluation, applies []rule.Rule) (whys []string, elsewhere bool) {
 	for i := range applies {
 		if len(whys) >= j.clauses {
 			break
 		}
-		whys = append(whys, on.skips(ctx, &applies[i])...)
+		more, others := on.skips(ctx, &applies[i])
+		whys, elsewhere = append(whys, more...), elsewhere || others
 	}
-	return whys
+	return whys, elsewhere
 }
 
-// skips returns why a program of an exemption skips the request.
-func (d *evaluation) skips(ctx context.Context, applies *rule.Rule) []string {
-	unknown := func(err error) []string {
-		return []string{fmt.Sprintf("whether it is for the request is not known: %v", err)}
+// skips returns why a program of an exemption skips the request, and whether a reason is that it is for
+// other objects.
+func (d *evaluation) skips(ctx context.Context, applies *rule.Rule) (whys []string, elsewhere bool) {
+	unknown := func(err error) ([]string, bool) {
+		return []string{fmt.Sprintf("whether it is for the request is not known: %v", err)}, false
 	}
 	object, old := d.readPaths([]*rule.Rule{applies})
 	if err := errors.Join(d.widen(object), d.widenOld(old)); err != nil {
@@ -177,15 +184,17 @@ func (d *evaluation) skips(ctx context.Context, applies *rule.Rule) []string {
 	case err != nil:
 		return unknown(err)
 	case res.skipped == "":
-		return nil
+		return nil, false
 	case len(res.checks) == 0:
-		return []string{res.skipped}
+		return []string{res.skipped}, false
 	}
-	whys := make([]string, len(res.checks))
+	whys = make([]string, len(res.checks))
 	for i := range res.checks {
-		whys[i] = res.checks[i].Message
+		c := &res.checks[i]
+		whys[i] = c.Message
+		elsewhere = elsewhere || c.Name != rule.ExemptionSubjects && !c.Failed
 	}
-	return whys
+	return whys, elsewhere
 }
 
 // narrow has the rule run again without what is exempt.
@@ -203,13 +212,13 @@ func (j *judging) narrow(ctx context.Context, partial []*rule.Exempting, judged 
 	}
 	used := j.validationsWithout(ctx, both)
 	if len(j.exempt) == 0 && len(j.images) == 0 {
-		judged.not = append(judged.not, useless(partial)...)
+		judged.useless(partial)
 		return
 	}
 	res, err := j.again(ctx, j.images)
 	same := j.failed == nil && res.message == j.said.message && len(res.checks) == len(j.said.checks)
 	if err != nil || same {
-		judged.not = append(judged.not, useless(partial)...)
+		judged.useless(partial)
 		return
 	}
 	judged.res, judged.err, judged.exempt = res, nil, !res.says()
@@ -251,16 +260,15 @@ func (j *judging) validationsWithout(ctx context.Context, both []*rule.Exempting
 }
 
 // useless says of exemptions that they are for the request and make no difference.
-func useless(partial []*rule.Exempting) []usher.NotExempt {
-	not := make([]usher.NotExempt, 0, len(partial))
+func (j *judgement) useless(partial []*rule.Exempting) {
 	for _, x := range partial {
 		why := "it exempts from other validations of the policy"
 		if len(x.Images) > 0 {
 			why = "the request is no better without the containers that it exempts"
 		}
-		not = append(not, usher.NotExempt{PolicyRef: x.Ref, Why: []string{why}})
+		not := usher.NotExempt{PolicyRef: x.Ref, Why: []string{why}}
+		j.not, j.nearly = append(j.not, not), append(j.nearly, not)
 	}
-	return not
 }
 
 // errReruns is the error of a rule with too many exemptions that are partly for a request.
@@ -325,8 +333,7 @@ func (j *judgement) tell(before string, res *result, f *usher.Finding) {
 		return
 	}
 	f.NotExempt = j.not
-	nearly := slices.DeleteFunc(slices.Clone(j.not), func(n usher.NotExempt) bool { return len(n.Why) > 1 })
-	if len(nearly) == 1 && (f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored) {
+	if nearly := j.nearly; len(nearly) == 1 && (f.Outcome == usher.Rejected || f.Outcome == usher.Failed && !f.Ignored) {
 		res.warnings = append(res.warnings, fmt.Sprintf("%s does not exempt from %s: %s", nearly[0].PolicyRef, f.Policy, nearly[0].Why[0]))
 	}
 }

@@ -35,6 +35,10 @@ type Exemption struct {
 	Expires       time.Time
 }
 
+// ExemptionSubjects is the name of the check that excludes the user of a request from an exemption. Other
+// checks of Applies say which objects it is for.
+const ExemptionSubjects = "spec.subjects"
+
 // An ExemptionAction is what follows when a request is exempt. There is an audit annotation in any
 // case.
 type ExemptionAction string

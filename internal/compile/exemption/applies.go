@@ -49,21 +49,21 @@ func (a *applies) String() string { return "subjects and matchConstraints" }
 func (a *applies) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	var out rule.Outcome
 	if why := a.excludesUser(in.Request); why != "" {
-		exclude(&out, "spec.subjects", why)
+		exclude(&out, usher.Check{Name: rule.ExemptionSubjects, Message: why})
 	}
 	why, err := a.mismatch(in)
 	if err != nil {
 		return rule.Outcome{}, err
 	}
 	if why != "" {
-		exclude(&out, "spec.matchConstraints", why)
+		exclude(&out, usher.Check{Name: "spec.matchConstraints", Message: why})
 	}
 	return out, nil
 }
 
 // exclude adds a clause that excludes the request to an outcome.
-func exclude(out *rule.Outcome, field, why string) {
-	out.Checks = append(out.Checks, usher.Check{Name: field, Message: why})
+func exclude(out *rule.Outcome, clause usher.Check) {
+	out.Checks = append(out.Checks, clause)
 	out.Skipped = out.Checks[0].Message
 }
 
@@ -147,7 +147,7 @@ func (c *conditions) Run(ctx context.Context, in *rule.Input) (rule.Outcome, err
 		case d.Failed:
 			why = fmt.Sprintf("its matchConditions[%s] has no value: %s", c.names[d.Index], d.Message)
 		}
-		exclude(&out, "spec.matchConditions", why)
+		exclude(&out, usher.Check{Name: "spec.matchConditions", Message: why, Failed: d.Whole || d.Failed})
 	}
 	return out, nil
 }
