@@ -1,3 +1,7 @@
+//go:build !race
+
+// What reads the whole source is the same with the race detector, and takes minutes.
+
 package usher_test
 
 import (

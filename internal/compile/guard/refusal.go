@@ -17,7 +17,7 @@ type refusal struct {
 	why string
 	// unknown says that another attempt may succeed: something could not be found out.
 	unknown bool
-	// invalid says that the policy is wrong, whoever writes it.
+	// invalid says that the policy has mistakes, which rights do not excuse.
 	invalid bool
 }
 
