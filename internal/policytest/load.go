@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoCases is the error of [Load] when there is nothing to run.
-var ErrNoCases = errors.New("no cases found")
+var ErrNoCases = errors.New("no test cases found: usher decide -o case writes one, to start from")
 
 // Tests reads the tests in files, of every format, and in folders all the way down. In folders,
 // files that do not end in .yaml, .yml or .json are left out, and so are documents that are
@@ -123,6 +123,9 @@ func (c *Case) readPolicyFiles() error {
 
 // validate refuses what could only pass by accident.
 func (c *Case) validate() error {
+	if c.Phase == "" {
+		return fmt.Errorf("phase is missing: write %s, or %s for what policies change", usher.Validate, usher.Mutate)
+	}
 	if c.Phase != usher.Mutate && c.Phase != usher.Validate {
 		return fmt.Errorf("phase: %q is neither %s nor %s", c.Phase, usher.Mutate, usher.Validate)
 	}

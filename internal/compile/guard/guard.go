@@ -157,7 +157,7 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 	compiled := g.options.Compile.Policy(ctx, policy)
 	problems := rule.Written(compiled.Problems)
 	if len(rule.Errors(problems)) == 0 {
-		problems = rule.Written(slices.Concat(problems, g.try(ctx, compiled)))
+		problems = rule.Written(slices.Concat(problems, unscaled(compiled), g.try(ctx, compiled)))
 	}
 	if api.Suspended(policy.Object) {
 		// A policy with errors can be suspended: they count when it is to decide something.
@@ -184,6 +184,15 @@ func (g *guard) validate(ctx context.Context, r *usher.Request, policy api.Polic
 		d.Warnings = append(d.Warnings, warningsOf(g.existing(ctx, compiled))...)
 	}
 	return d, nil
+}
+
+// unscaled warns of an object policy that does not see how the replicas that it is about change. Writers of
+// kinitiras' kinds get no warning that kinitiras does not give.
+func unscaled(c compile.Compiled) []rule.Problem {
+	if c.Object == nil {
+		return nil
+	}
+	return compile.Unscaled([]compile.Compiled{c})
 }
 
 // existing returns what the policy says of objects that exist. Who writes policies of a namespace may

@@ -354,6 +354,21 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestScalingUnseen: kubectl scale writes another resource than the one that the policy is for.
+func TestScalingUnseen(t *testing.T) {
+	t.Parallel()
+	for resources, want := range map[string]int{"deployments": 1, "deployments, deployments/scale": 0} {
+		text := fmt.Sprintf(`{apiVersion: usher.dev/v1alpha1, kind: ObjectPolicy, metadata: {name: p, namespace: shop}, spec: {matchConstraints: {
+			resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [%s], operations: [CREATE, UPDATE]}]}, validations: [{expression: "object.spec.replicas < 4"}]}}`, resources)
+		d, err := guard.Wrap(usher.DeciderFunc(allow), guard.Options{}).Decide(t.Context(), &usher.Request{
+			Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(object(t, text)),
+		})
+		if err != nil || d.Verdict != usher.Allow || len(d.Warnings) != want {
+			t.Errorf("%s: decision %+v, %v, want %d warnings", resources, d, err, want)
+		}
+	}
+}
+
 // TestTrialsWarn: findings on sample objects are warnings, and deny nothing.
 func TestTrialsWarn(t *testing.T) {
 	t.Parallel()

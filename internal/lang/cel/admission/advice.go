@@ -46,6 +46,34 @@ func (c *compilation) advice(text, what string) string {
 		return AdviceForOptional
 	case strings.Contains(what, "must evaluate to"):
 		return "compare the value with something, or convert it"
+	case strings.HasPrefix(what, "Syntax error"):
+		return adviseSyntax(text)
+	}
+	return "correct the expression"
+}
+
+// elsewhere are operators of other languages that CEL does not have, and how it writes them.
+var elsewhere = []struct {
+	operator *regexp.Regexp
+	instead  string
+}{
+	{regexp.MustCompile(`=>|->`), "CEL has no implication: write !(a) || b"},
+	{regexp.MustCompile(`\b(and|or|not)\b`), "write &&, || and ! for and, or and not"},
+	{regexp.MustCompile(`[^=!<>]=[^=~>]`), "write == to compare"},
+	{regexp.MustCompile(`[^&]&[^&]|[^|]\|[^|]`), "write && and ||"},
+	{regexp.MustCompile(`=~`), "write text.matches(pattern)"},
+}
+
+// literals are the texts in an expression: what looks like an operator in them is none.
+var literals = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'`)
+
+// adviseSyntax says how CEL writes what an expression that it cannot parse may mean.
+func adviseSyntax(text string) string {
+	text = literals.ReplaceAllString(text, "''")
+	for _, e := range elsewhere {
+		if e.operator.MatchString(text) {
+			return e.instead
+		}
 	}
 	return "correct the expression"
 }

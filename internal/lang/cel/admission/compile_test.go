@@ -50,3 +50,23 @@ func TestOptionalsWithoutOrValue(t *testing.T) {
 		}
 	}
 }
+
+// TestOperatorsOfOtherLanguages: an expression that is no CEL gets the words that are.
+func TestOperatorsOfOtherLanguages(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		"object.a => object.b":          "!(a) || b",
+		"object.a and object.b":         "&&",
+		"not object.a":                  "&&",
+		"object.a = 'x'":                "==",
+		"object.a == 'b' & object.c":    "&& and ||",
+		"object.a =~ 'x'":               "matches",
+		"object.a == 'not => and' )":    "correct the expression",
+		"object.a == 'x' || object.b (": "correct the expression",
+	} {
+		_, problems := admission.Compile(admission.Source{Validations: []admission.Validation{{Expression: expression}}})
+		if len(problems) == 0 || !strings.Contains(problems[0].Do, want) {
+			t.Errorf("%s: %v, want %q", expression, problems, want)
+		}
+	}
+}
