@@ -108,6 +108,8 @@ func TestNamesWithoutACluster(t *testing.T) {
 	} {
 		h := start(t, row.config)
 		h.eventually("policies are read", func() bool { return strings.Contains(h.get("/readyz?verbose"), "problems: 2") })
+		// The metrics follow the page.
+		h.eventually("metrics have names", func() bool { return named.MatchString(h.metrics()) == row.names })
 		for path, page := range map[string]string{"/readyz?verbose": h.get("/readyz?verbose"), "/metrics": h.metrics()} {
 			if named.MatchString(page) != row.names {
 				t.Errorf("%s: %s, want names %v:\n%s", row.reason, path, row.names, page)

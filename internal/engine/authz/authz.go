@@ -97,6 +97,7 @@ func (e *Engine) Decide(ctx context.Context, r *usher.Request) (usher.Decision, 
 		return usher.Decision{}, err
 	}
 	s := e.states.Get().(*state)
+	s.round++
 	if d, decided := s.quick(ctx, r); decided {
 		e.states.Put(s)
 		return d, nil

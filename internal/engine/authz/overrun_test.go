@@ -4,10 +4,12 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	usher "github.com/usher-dev/usher"
 	engine "github.com/usher-dev/usher/internal/engine/authz"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule/authz"
@@ -71,6 +73,28 @@ func TestConditionsThatNeverEnd(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestNoResultOfAnotherRequest: a request whose time is over before its goroutine begins is not decided by the
+// conditions of the request before.
+func TestNoResultOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	var holds atomic.Bool
+	e := engine.New(matching(policy("a", authz.Cluster, authz.Allow, func(p *authz.Policy) {
+		p.When = []authz.Condition{{Name: "x", Source: "x", Predicate: predicate(func() (bool, error) { return holds.Load(), nil })}}
+	})), engine.Options{Overruns: overrun.New(overrun.Options{})})
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Minute))
+	defer cancel()
+	for range 200 {
+		holds.Store(true)
+		if d, err := e.Decide(t.Context(), request("jane")); err != nil || d.Verdict != usher.Allow {
+			t.Fatalf("got %s, %v", outcome(d), err)
+		}
+		holds.Store(false)
+		if d, err := e.Decide(over, request("ann")); err != nil || d.Verdict == usher.Allow {
+			t.Fatalf("by the condition of another request: got %s, %v", outcome(d), err)
+		}
 	}
 }
 

@@ -61,9 +61,7 @@ func (s *state) leave(g *overrun.Goroutine, r *usher.Request, due time.Time) *st
 	what := overrun.Overrun{User: r.User.Name, Namespace: r.Namespace, Due: due}
 	s.mu.Lock()
 	s.left = true
-	next.memo = slices.Clone(s.memo)
-	// The next decision is another round.
-	next.round = s.round - 1
+	next.memo, next.round = slices.Clone(s.memo), s.round
 	if s.working > 0 {
 		what.Policy, what.Rule, what.Retry = s.engine.owners[s.working-1], s.engine.conditions[s.working-1].Name, s.retry
 	}

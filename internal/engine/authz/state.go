@@ -19,7 +19,7 @@ type state struct {
 	shares overrun.Shares
 	engine *Engine
 	query  authz.Query
-	// memo has an entry for every condition; those of other rounds are invalid.
+	// memo has an entry for every condition; those of other rounds, which are other requests, are invalid.
 	memo  []memo
 	round uint64
 	// last is the policy that was found to apply last, decisive the first entry that decides,
@@ -39,7 +39,7 @@ type state struct {
 }
 
 func newState(e *Engine) *state {
-	s := &state{engine: e, memo: make([]memo, len(e.conditions))}
+	s := &state{engine: e, memo: make([]memo, len(e.conditions)), round: 1}
 	s.visit = func(place int32) bool { return s.take(s.ctx, place) }
 	return s
 }
@@ -53,7 +53,6 @@ type memo struct {
 
 func (s *state) begin(ctx context.Context, r *usher.Request) {
 	s.ctx, s.last, s.decisive, s.findings = ctx, nil, -1, nil
-	s.round++
 	s.query = authz.QueryOf(r, s.engine.options.Scope)
 	s.shares = overrun.Shares{}
 }
