@@ -31,8 +31,9 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	// What users may do is asked in the form of a request to authorize.
 	{"fact", []string{"."}},
-	{"internal/rule", []string{".", "fact", "internal/podtemplate"}},
-	{"internal/rule/authz", []string{".", "api", "internal/rule"}},
+	{"internal/rule", []string{".", "fact", "internal/podtemplate", "internal/rule/allowance"}},
+	{"internal/rule/allowance", nil},
+	{"internal/rule/authz", []string{".", "api", "internal/rule", "internal/rule/allowance"}},
 	{"internal/rule/ruletest", []string{".", "internal/rule"}},
 	{"internal/kind", []string{"internal/printable"}},
 	{"deploy/crds", nil},
@@ -49,7 +50,7 @@ var mayImport = []struct {
 	// Slow programs are suspended for those who make them slow.
 	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
-	{"internal/lang/cel/meter", []string{"internal/rule"}},
+	{"internal/lang/cel/meter", []string{"internal/rule/allowance"}},
 	// What can be parsed, for objects in any language.
 	{"internal/lang/quantity", nil},
 	{"internal/lang/cel/closure", []string{"internal/lang/cel/meter"}},
@@ -59,7 +60,7 @@ var mayImport = []struct {
 	// Types of expressions are checked against the schemas of kinds.
 	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind"}},
 	// Each mutation sees the result of those before.
-	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/lang/cel/...", "internal/jsonpatch"}},
+	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.
 	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
 	{"internal/compile/definition/definitiontest", nil},
@@ -115,7 +116,7 @@ var mayImport = []struct {
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"internal/explain", []string{".", "fact", "internal/rule", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
+	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
 	// What embedders use of them.
@@ -156,7 +157,7 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
 	// Evaluations that do not end are told with their rules.
-	{"internal/overrun", []string{".", "internal/breaker", "internal/rule"}},
+	{"internal/overrun", []string{".", "internal/breaker", "internal/rule", "internal/rule/allowance"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	// Commands give up what engines and programs do not.
