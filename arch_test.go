@@ -102,6 +102,8 @@ var mayImport = []struct {
 	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact"}},
 	// What judges objects, kept current; it is told what streams read.
 	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/compile", "internal/jsontree"}},
+	// Which of the resources of an API server have objects to judge.
+	{"internal/audit/resources", []string{".", "internal/audit/judge", "internal/audit/result"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
 	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
@@ -127,18 +129,19 @@ var mayImport = []struct {
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	// Configuration to running server: it connects what the rest provides.
 	{"internal/serve", []string{
-		".", "api", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/audit",
-		"internal/audit/judge", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/cert", "internal/clientauth", "internal/clients", "internal/compile",
-		"internal/compile/authorization", "internal/deadline", "internal/delegated", "internal/engine", "internal/engine/authz", "internal/explain", "internal/graceful",
-		"internal/keyring", "internal/kind", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live", "internal/memory", "internal/observe/failing",
-		"internal/observe/recent", "internal/overrun", "internal/paths", "internal/printable", "internal/probe", "internal/proof", "internal/reload", "internal/replicas",
-		"internal/report", "internal/report/openreports", "internal/rule", "internal/rule/authz", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes",
-		"internal/simulate/authz", "internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source",
-		"source/cluster", "source/dir",
+		".", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/auditapi",
+		"internal/cert", "internal/clientauth", "internal/clients", "internal/compile", "internal/compile/authorization", "internal/deadline", "internal/delegated",
+		"internal/engine", "internal/engine/authz", "internal/explain", "internal/graceful", "internal/keyring", "internal/lang/cue", "internal/lang/worker", "internal/limit",
+		"internal/live", "internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/overrun", "internal/paths", "internal/probe", "internal/proof",
+		"internal/reload", "internal/replicas", "internal/report", "internal/rule", "internal/rule/authz", "internal/serve/auditing", "internal/serve/kinds",
+		"internal/serve/page", "internal/serve/proofs", "internal/serve/routes", "internal/simulate/authz", "internal/trial", "internal/trial/isolated",
+		"internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source", "source/cluster", "source/dir",
 	}},
 	{"internal/serve/page", nil},
 	{"internal/serve/routes", []string{".", "internal/deadline", "internal/keyring", "internal/paths", "internal/reload", "internal/replicas", "internal/rule", "internal/serve/page", "internal/webhookconfig"}},
 	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
+	{"internal/serve/kinds", []string{"api", "internal/kind", "internal/rule/authz", "internal/serve/page", "source/cluster"}},
+	{"internal/serve/auditing", []string{".", "fact", "fact/cluster", "internal/audit", "internal/audit/judge", "internal/audit/resources", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/compile", "internal/deadline", "internal/engine", "internal/printable", "internal/report/openreports", "internal/rule", "internal/serve/kinds", "internal/serve/page", "observe/metrics"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
 		".", "api/...", "internal/audit/...", "fact/...", "internal/rule/...", "source/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/live", "internal/policytest", "internal/report/...", "internal/trial/...", "internal/convert", "internal/kind", "library",

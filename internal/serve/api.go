@@ -40,7 +40,7 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
 		Handlers: map[string]http.Handler{
 			delegated.Decisions:    newDecisionsAPI(s.decisions),
-			delegated.AuditResults: auditapi.New(s.cluster.auditing.api()),
+			delegated.AuditResults: auditapi.New(s.cluster.audit.API()),
 		},
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,
 	})

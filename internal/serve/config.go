@@ -16,6 +16,7 @@ import (
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/auditing"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 	// API configures the server's own API, which needs Cluster; nil means that it is not served.
 	API *API
 	// Audit configures the audit of the objects of Cluster; nil means that they are not audited.
-	Audit *Audit
+	Audit *auditing.Config
 	// Protection defines the users whose requests authorization policies never deny.
 	Protection Protection
 

@@ -112,15 +112,15 @@ func describe(b *page.Page, status live.Status) {
 func (m *clusterRuntime) describe(b *page.Page, status live.Status) {
 	b.Namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
-	m.kinds.describe(b)
+	m.kinds.Describe(b)
 	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
 	m.proofs.Describe(b, status.Proofs)
-	m.auditing.describe(b)
-	kinds := m.resolver.Watched()
-	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
-	for _, kind := range kinds {
+	m.audit.Describe(b)
+	watched := m.resolver.Watched()
+	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(watched))
+	for _, kind := range watched {
 		version, name := kind.Kind.ToAPIVersionAndKind()
 		b.Namef("  %s %s: %d objects", version, name, kind.Objects)
 		switch {

@@ -35,14 +35,14 @@ import (
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/auditing"
+	"github.com/usher-dev/usher/internal/serve/kinds"
 	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/trial"
 	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
-	"github.com/usher-dev/usher/source"
-	"github.com/usher-dev/usher/source/dir"
 )
 
 // A Server is a webhook server. Use [New], which opens its ports, and then [Server.Run].
@@ -104,7 +104,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
-			Kinds: s.cluster.kinds.count, DroppedEvents: s.cluster.denials.Dropped,
+			Kinds: s.cluster.kinds.Count, DroppedEvents: s.cluster.denials.Dropped,
 		})
 	}
 	facts, err := s.facts()
@@ -175,13 +175,13 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 		KeepSpecs:        !s.config.WriteSpecs,
 	}
 	if s.cluster != nil {
-		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
+		o.Access.Scope, o.May, o.Places = s.cluster.discovery.Scope, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = s.cluster.proofs.Prover()
-		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable, Overruns: s.overruns})
+		o.Stored = trial.New(trial.Options{Kinds: kinds.NewSchemas(s.cluster.discovery, s.config.Log).Find, Readable: s.cluster.readable, Overruns: s.overruns})
 		registered := s.config.Cluster.WebhookConfig
 		registered.Namespace = s.config.Cluster.Namespace
-		if s.cluster.auditing != nil {
-			o.Existing = s.cluster.auditing.existing
+		if s.cluster.audit != nil {
+			o.Existing = s.cluster.audit.Existing
 		}
 		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})
 	}
@@ -199,10 +199,11 @@ func (s *Server) keepDecisions() {
 // newLive returns what loads and enforces policies, and connects the audit with it.
 func (s *Server) newLive(o live.Options) *live.Live {
 	l := live.New(o)
-	if s.cluster != nil && s.cluster.auditing != nil {
-		s.cluster.auditing.begin(o, l)
-		s.metrics.Audit(s.cluster.auditing.state)
-		s.metrics.Reports(s.cluster.auditing.reportsState)
+	if s.cluster != nil && s.cluster.audit != nil {
+		a := s.cluster.audit
+		a.Begin(auditing.Policies{Facts: o.Facts, Engine: o.Engine, Compiled: l.Compiled, Enforced: l.Enforced})
+		s.metrics.Audit(a.State)
+		s.metrics.Reports(a.ReportsState)
 	}
 	return l
 }
@@ -371,18 +372,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.config.Log.Info("server ended")
 	return nil
-}
-
-// sources returns the sources of policies; earlier ones take precedence.
-func (s *Server) sources() []source.Source {
-	var all []source.Source
-	if len(s.config.Policies) > 0 {
-		all = append(all, dir.New(s.config.Policies...))
-	}
-	if s.cluster != nil {
-		all = append(all, s.cluster.sources()...)
-	}
-	return all
 }
 
 func (s *Server) shutdown() error {
