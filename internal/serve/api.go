@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/serve/decisions"
 )
 
 // An API configures the server's own API. It has a separate port, so that its users do not take
@@ -39,7 +40,7 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 	api, err := delegated.New(delegated.Options{
 		Client: s.config.Cluster.Clients.Reviews, Audiences: c.Audiences,
 		Handlers: map[string]http.Handler{
-			delegated.Decisions:    newDecisionsAPI(s.decisions),
+			delegated.Decisions:    decisions.New(s.decisions),
 			delegated.AuditResults: auditapi.New(s.cluster.audit.API()),
 		},
 		Answered: s.metrics.APIRequest, Refused: refused(s.metrics, "api", delegated.Reasons()), Log: s.config.Log,

@@ -13,6 +13,7 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
@@ -95,7 +96,7 @@ type Config struct {
 	Limits rule.Limits
 
 	// Trace selects requests that are explained in the log.
-	Trace Trace
+	Trace trace.Options
 
 	// ShutdownGrace limits how long requests in flight may take to finish; 0 means 10 s.
 	ShutdownGrace time.Duration

@@ -3,14 +3,11 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/limit"
-	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/rule/authz"
@@ -28,11 +25,6 @@ func KeepRegistered(
 		s := r.status()
 		return s.done, s.err
 	}
-}
-
-// Traced wraps a decider in what explains the requests that t picks.
-func Traced(t Trace, d usher.Decider, rules func() []rule.Rule, log *slog.Logger) usher.Decider {
-	return t.wrap(d, func(string) []rule.Rule { return rules() }, log)
 }
 
 // An ImmunityUnderTest is one that tests look into.
@@ -60,13 +52,6 @@ func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
 
 // Limits returns what requests have taken of the server, and its connections.
 func (s *Server) Limits() (*limit.Limiter, *limit.Conns) { return s.limits, s.webhooks.Connections() }
-
-// NewDecisionsAPI serves the decisions of a ring to readers that take no longer than the timeout.
-func NewDecisionsAPI(ring *recent.Ring, timeout time.Duration) http.Handler {
-	a := newDecisionsAPI(ring)
-	a.writeTimeout = timeout
-	return a
-}
 
 // AwaitSickness waits until the evaluations of a state do not end.
 func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Logger) bool {

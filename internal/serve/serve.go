@@ -32,6 +32,7 @@ import (
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/memory"
 	"github.com/usher-dev/usher/internal/observe/recent"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/rule"
@@ -271,7 +272,7 @@ func (s *Server) mux() http.Handler {
 	if s.readers != nil && s.meterListener != nil {
 		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
 	}
-	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(recent.Wrap(s.live, s.decisions), s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(recent.Wrap(s.live, s.decisions), s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}

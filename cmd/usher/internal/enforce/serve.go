@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
 )
@@ -306,9 +307,9 @@ func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 }
 
 // markOf reads key or key=value.
-func markOf(text string) serve.Mark {
+func markOf(text string) trace.Mark {
 	key, value, _ := strings.Cut(text, "=")
-	return serve.Mark{Key: key, Value: value}
+	return trace.Mark{Key: key, Value: value}
 }
 
 func (f *serveFlags) checkFiles() error {
