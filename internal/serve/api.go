@@ -52,10 +52,10 @@ func (s *Server) newAPI(c *API) (*apiServer, error) {
 	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
 		return nil, fmt.Errorf("open API port: %w", err)
 	}
-	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "api"))
+	a.server = graceful.New(s.config.Listen.ShutdownGrace, s.config.Log.With("server", "api"))
 	a.server.Handler = a.server.Count(api)
 	a.server.TLSConfig = api.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLSMinVersion,
+		MinVersion:     s.config.TLS.MinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
@@ -21,26 +20,15 @@ import (
 type Authorization struct {
 	// Address is host:port; with port 0 the system chooses one.
 	Address string
-	// ClientCAFile, ClientNames and TokenFile define the credentials of callers, like those of
-	// [Config] for admission. If none is set, callers are not authenticated.
-	ClientCAFile string
-	ClientNames  []string
-	TokenFile    string
-
-	// Timeout limits a decision, MaxInFlight the concurrent decisions of each endpoint, MaxBody the
-	// size of a review, in bytes; 0 means the door's default.
-	Timeout     time.Duration
-	MaxInFlight int
-	MaxBody     int64
+	// Callers are the credentials of API servers, which must show those that are configured.
+	Callers Callers
+	// Requests limits the decisions of each endpoint; 0 means the door's default. API servers can
+	// request a shorter Timeout.
+	Requests Requests
 	// Self is the user of this server at its API server. It may always read policies.
 	Self string
 	// Shadow makes all responses NoOpinion. The decisions are only in the log and in metrics.
 	Shadow bool
-}
-
-// guarded reports whether callers are authenticated.
-func (a *Authorization) guarded() bool {
-	return a != nil && (a.ClientCAFile != "" || a.TokenFile != "")
 }
 
 // describe lists unusual settings, for people.
@@ -49,7 +37,7 @@ func (a *Authorization) describe() string {
 	if a.Shadow {
 		text += ", as a shadow: no answer has an opinion"
 	}
-	if !a.guarded() {
+	if !a.Callers.Guarded() {
 		text += ", for everybody who can reach it"
 	}
 	return text
@@ -72,8 +60,8 @@ type authorizer struct {
 // newAuthorizer opens the port.
 func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	known, err := clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
-		TokenFile: c.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
+		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
+		TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
@@ -82,12 +70,12 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
 		return nil, fmt.Errorf("open authorization port: %w", err)
 	}
-	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
+	a.server = graceful.New(s.config.Listen.ShutdownGrace, s.config.Log.With("server", "authorization"))
 	known.CountFailedHandshakes(a.server.Server)
 	a.server.Handler = s.authorizationMux(a, c)
 	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
 	a.server.TLSConfig = known.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLSMinVersion,
+		MinVersion:     s.config.TLS.MinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
@@ -96,7 +84,7 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 
 func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler {
 	options := authorization.Options{
-		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
+		MaxBody: c.Requests.MaxBody, Timeout: c.Requests.Timeout, MaxInFlight: c.Requests.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}
 	// Each endpoint has slots of its own, and API servers do not wait for one.
 	limits := s.limits.Beside(limit.Options{Slots: -1, Turn: -1, Log: s.config.Log})

@@ -27,7 +27,7 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 		Advice: "look for \"failed calling webhook\" in the log of the API server, and at the Service, the network and the CA bundle of the webhook configurations",
 		Count:  count, Log: c.Log,
 	}
-	if c.ClientCAFile != "" || c.TokenFile != "" {
+	if c.Callers.Guarded() {
 		o.Advice = "API servers have to show what --client-ca-file or --token-file asks for: 'usher admission config' writes what they need, and usher_refused_callers_total tells who is refused; else " + o.Advice
 	}
 	if m.ManageWebhookConfig {

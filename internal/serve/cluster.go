@@ -131,7 +131,7 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 // reads; access is asked for with each request.
 func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
 	reviews := m.Clients.Access.AuthorizationV1().SubjectAccessReviews()
-	return cached.New(m.resolver, min(c.FactTTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
+	return cached.New(m.resolver, min(c.Facts.TTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
 }
 
 // observe passes on what is in force now. Policies count as enforced when the webhook

@@ -63,6 +63,6 @@ func (s *Server) Overruns() *overrun.Watch { return s.overruns }
 
 // Exposed returns a configuration whose ports count as reached from other machines.
 func Exposed(c Config) Config {
-	c.exposed = true
+	c.Listen.exposed = true
 	return c
 }

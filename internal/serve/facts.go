@@ -13,16 +13,16 @@ import (
 // facts is where rules get what their requests do not carry: objects and what users may do from
 // the cluster or from files, HTTP answers from the network.
 func (s *Server) facts() (fact.Resolver, error) {
-	options := facthttp.Options{AllowLocal: s.config.AllowLocalFacts}
+	options := facthttp.Options{AllowLocal: s.config.Facts.AllowLocal}
 	if s.config.Cluster != nil {
 		options.Own = s.config.Cluster.hosts()
 	}
-	remote := cached.New(facthttp.New(options), s.config.FactTTL)
+	remote := cached.New(facthttp.New(options), s.config.Facts.TTL)
 	if s.cluster != nil {
 		objects, access := s.cluster.facts(s.config)
 		return s.metrics.FactResolver(fact.Route(objects, remote, access)), nil
 	}
-	trees, err := object.Load(s.config.Facts...)
+	trees, err := object.Load(s.config.Facts.Files...)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}

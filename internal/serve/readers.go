@@ -29,7 +29,7 @@ func (s *Server) newReaders() (*delegated.Guard, error) {
 
 // isConfined reports whether only programs on this machine reach a listener: they may read names.
 func (s *Server) isConfined(l net.Listener) bool {
-	if l == nil || s.config.exposed {
+	if l == nil || s.config.Listen.exposed {
 		return false
 	}
 	address, ok := l.Addr().(*net.TCPAddr)
@@ -45,7 +45,7 @@ func (s *Server) meteringMux() http.Handler {
 		shown = s.metrics.Handler()
 	}
 	mux.Handle("GET "+metricsPath, shown)
-	if s.config.Profile {
+	if s.config.Listen.Profile {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -91,12 +91,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
 	if s.callers, err = clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
+		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
 	}); err != nil {
 		return nil, err
 	}
 	s.limits = limit.New(limit.Options{
-		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
+		Slots: s.config.Requests.MaxInFlight, Provable: s.callers != nil || c.Authorization != nil && c.Authorization.Callers.Guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
 		s.cluster = newClusterRuntime(s.config, s.probeKeys, func() []rule.ExemptionState { return s.live.Exemptions() }, func(state probe.State) { s.metrics.Probed(string(state)) })
@@ -125,11 +125,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.close()
 		return nil, err
 	}
-	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
+	s.webhooks = graceful.New(s.config.Listen.ShutdownGrace, s.config.Log)
 	s.callers.CountFailedHandshakes(s.webhooks.Server)
 	s.webhooks.Handler = s.mux()
 	s.webhooks.TLSConfig = s.callers.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLSMinVersion,
+		MinVersion:     s.config.TLS.MinVersion,
 		GetCertificate: s.identity.GetCertificate,
 		NextProtos:     []string{"h2", "http/1.1"},
 	})
@@ -157,7 +157,7 @@ func (s *Server) openOthers() (err error) {
 
 // policies returns how to load and enforce policies.
 func (s *Server) policies(facts fact.Resolver) live.Options {
-	s.workers = worker.New(s.config.CUE)
+	s.workers = worker.New(s.config.Rules.CUE)
 	s.checker = isolated.New(s.workers, isolated.Options{})
 	s.metrics.Workers(s.workerState)
 	s.overruns = newOverruns(s.config.Log)
@@ -165,15 +165,15 @@ func (s *Server) policies(facts fact.Resolver) live.Options {
 	o := live.Options{
 		Facts: facts,
 		Compile: compile.Options{
-			CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits, Checker: s.checker,
+			CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.Rules.Timeout}), Limits: s.config.Rules.Limits, Checker: s.checker,
 		},
-		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout, Overruns: s.overruns},
+		Engine:           engine.Options{FailurePolicy: s.config.Rules.FailurePolicy, RuleTimeout: s.config.Rules.Timeout, Overruns: s.overruns},
 		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.overruns},
-		Quota:            s.config.Quota,
-		LongestExemption: s.config.LongestExemption,
+		Quota:            s.config.Rules.Quota,
+		LongestExemption: s.config.Rules.LongestExemption,
 		Log:              s.config.Log,
 		OnUpdate:         s.observe,
-		KeepSpecs:        !s.config.WriteSpecs,
+		KeepSpecs:        !s.config.Rules.WriteSpecs,
 	}
 	if s.cluster != nil {
 		o.Access.Scope, o.May, o.Places = s.cluster.discovery.Scope, s.cluster.may, live.Places(s.cluster.resolver.Resource)
@@ -235,14 +235,14 @@ func (s *Server) listen() (err error) {
 	if s.readers, err = s.newReaders(); err != nil {
 		return err
 	}
-	address := net.JoinHostPort(s.config.BindAddress, strconv.Itoa(s.config.Port))
+	address := net.JoinHostPort(s.config.Listen.Address, strconv.Itoa(s.config.Listen.Port))
 	if s.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("open webhook port: %w", err)
 	}
-	if s.config.MetricsAddress == "" || s.config.MetricsAddress == "0" {
+	if !s.config.Listen.Metered() {
 		return nil
 	}
-	if s.meterListener, err = net.Listen("tcp", s.config.MetricsAddress); err != nil {
+	if s.meterListener, err = net.Listen("tcp", s.config.Listen.MetricsAddress); err != nil {
 		return fmt.Errorf("open metrics port: %w", err)
 	}
 	return nil
@@ -278,7 +278,7 @@ func (s *Server) mux() http.Handler {
 	}
 	e := &routes.Entrance{Demanding: s.callers != nil, Refused: s.metrics.Refused("admission", routes.UnknownPath, routes.OtherResource)}
 	e.Door = func(at routes.Route, accept func(context.Context, *usher.Request) error) http.Handler {
-		options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Accept: accept, Log: s.config.Log}
+		options := admission.Options{MaxBody: s.config.Requests.MaxBody, Timeout: s.config.Requests.Timeout, Accept: accept, Log: s.config.Log}
 		answer, limited := admission.Mutate, s.limits.Handler
 		if at.Phase() == usher.Validate {
 			answer = admission.Validate
