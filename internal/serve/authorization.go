@@ -1,15 +1,12 @@
 package serve
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
 	"github.com/usher-dev/usher/internal/clientauth"
-	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/observe/decisionlog"
@@ -31,13 +28,16 @@ type Authorization struct {
 	Shadow bool
 }
 
+// guarded reports whether callers are authenticated; false for nil.
+func (a *Authorization) guarded() bool { return a != nil && a.Callers.Guarded() }
+
 // describe lists unusual settings, for people.
 func (a *Authorization) describe() string {
 	text := ""
 	if a.Shadow {
 		text += ", as a shadow: no answer has an opinion"
 	}
-	if !a.Callers.Guarded() {
+	if !a.guarded() {
 		text += ", for everybody who can reach it"
 	}
 	return text
@@ -50,15 +50,8 @@ const maxStreams = 1000
 // maxUnread is how many bytes of these requests may arrive before they are read.
 const maxUnread = 1 << 20
 
-// authorizer serves authorization webhooks.
-type authorizer struct {
-	server   *graceful.Server
-	listener net.Listener
-	callers  *clientauth.Authenticator
-}
-
 // newAuthorizer opens the port.
-func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
+func (s *Server) newAuthorizer(c *Authorization) (*endpoint, error) {
 	known, err := clientauth.New(clientauth.Options{
 		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
 		TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
@@ -66,30 +59,24 @@ func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
 	}
-	a := &authorizer{callers: known}
-	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
-		return nil, fmt.Errorf("open authorization port: %w", err)
+	e := &endpoint{name: "authorization", port: "authorization", callers: known}
+	if err := s.open(e, c.Address); err != nil {
+		return nil, err
 	}
-	a.server = graceful.New(s.config.Listen.ShutdownGrace, s.config.Log.With("server", "authorization"))
-	known.CountFailedHandshakes(a.server.Server)
-	a.server.Handler = s.authorizationMux(a, c)
-	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
-	a.server.TLSConfig = known.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLS.MinVersion,
-		GetCertificate: s.identity.GetCertificate,
-		NextProtos:     []string{"h2", "http/1.1"},
-	})
-	return a, nil
+	known.CountFailedHandshakes(e.server.Server)
+	e.server.Handler = s.authorizationMux(e, known, c)
+	e.server.HTTP2.MaxConcurrentStreams, e.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
+	return e, nil
 }
 
-func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler {
+func (s *Server) authorizationMux(e *endpoint, callers *clientauth.Authenticator, c *Authorization) http.Handler {
 	options := authorization.Options{
 		MaxBody: c.Requests.MaxBody, Timeout: c.Requests.Timeout, MaxInFlight: c.Requests.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}
 	// Each endpoint has slots of its own, and API servers do not wait for one.
 	limits := s.limits.Beside(limit.Options{Slots: -1, Turn: -1, Log: s.config.Log})
 	limited := limits.Handler
-	if a.callers != nil {
+	if callers != nil {
 		limited = limits.Proven
 	}
 	mux := http.NewServeMux()
@@ -110,20 +97,12 @@ func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler 
 			decider = s.cluster.failing.Wrap(decider)
 		}
 		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
-		mux.Handle(endpoint.path, a.callers.Require(a.server.Count(answers)))
+		mux.Handle(endpoint.path, callers.Require(e.server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready(a.listener))
+	mux.HandleFunc("GET /readyz", s.readiness.answer(e.listener))
 	return mux
 }
 
-// serve serves until the server is shut down.
-func (a *authorizer) serve() error { return graceful.Served(a.server.ServeTLS(a.listener, "", "")) }
-
 // AuthorizationURL returns the URL of the authorization webhooks; empty if they are not served.
-func (s *Server) AuthorizationURL() string {
-	if s.authorizer == nil {
-		return ""
-	}
-	return "https://" + s.authorizer.listener.Addr().String()
-}
+func (s *Server) AuthorizationURL() string { return s.authorizer.url("") }

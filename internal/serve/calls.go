@@ -10,11 +10,9 @@ import (
 	"github.com/usher-dev/usher/internal/serve/page"
 )
 
-// probePurpose is the purpose from which the keys of probes are derived.
+// probePurpose is the purpose from which the keys of probes are derived: replicas that share a certificate
+// share these keys.
 const probePurpose = "usher.dev/probe"
-
-// probeKeys returns the keys of probes. Replicas that share a certificate share these keys.
-func (s *Server) probeKeys() [][]byte { return s.identity.Keys(probePurpose) }
 
 // newProber returns a prober, which finds out whether API servers call the webhooks; nil if there
 // is no client for that.

@@ -129,7 +129,7 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 // facts returns resolvers for objects of the cluster and for the access of its users. Objects that
 // are not watched are cached for a moment, so that a burst of requests does not cause a burst of
 // reads; access is asked for with each request.
-func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
+func (m *clusterRuntime) facts(c *Config) (objects, access fact.Resolver) {
 	reviews := m.Clients.Access.AuthorizationV1().SubjectAccessReviews()
 	return cached.New(m.resolver, min(c.Facts.TTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
 }

@@ -51,7 +51,9 @@ func May(ctx context.Context, c Cluster, r *usher.Request) (bool, error) {
 }
 
 // Limits returns what requests have taken of the server, and its connections.
-func (s *Server) Limits() (*limit.Limiter, *limit.Conns) { return s.limits, s.webhooks.Connections() }
+func (s *Server) Limits() (*limit.Limiter, *limit.Conns) {
+	return s.limits, s.webhooks.server.Connections()
+}
 
 // AwaitSickness waits until the evaluations of a state do not end.
 func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Logger) bool {
@@ -59,7 +61,7 @@ func AwaitSickness(ctx context.Context, state func() overrun.State, log *slog.Lo
 }
 
 // Overruns runs the evaluations of a server.
-func (s *Server) Overruns() *overrun.Watch { return s.overruns }
+func (s *Server) Overruns() *overrun.Watch { return s.evaluation.overruns }
 
 // Exposed returns a configuration whose ports count as reached from other machines.
 func Exposed(c Config) Config {

@@ -12,14 +12,14 @@ import (
 	"github.com/usher-dev/usher/source/dir"
 )
 
-// sources returns the sources of policies; earlier ones take precedence.
-func (s *Server) sources() []source.Source {
+// sources returns the sources of policies in files and in a cluster; earlier ones take precedence.
+func sources(files []string, cluster *clusterRuntime) []source.Source {
 	var all []source.Source
-	if len(s.config.Policies) > 0 {
-		all = append(all, dir.New(s.config.Policies...))
+	if len(files) > 0 {
+		all = append(all, dir.New(files...))
 	}
-	if s.cluster != nil {
-		all = append(all, s.cluster.sources()...)
+	if cluster != nil {
+		all = append(all, cluster.sources()...)
 	}
 	return all
 }
