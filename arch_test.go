@@ -35,8 +35,9 @@ var mayImport = []struct {
 	{"api/...", []string{"api/..."}},
 	// What users may do is asked in the form of a request to authorize.
 	{"fact", []string{"."}},
-	{"internal/rule", []string{".", "fact", "internal/podtemplate"}},
-	{"internal/rule/authz", []string{".", "api", "internal/rule"}},
+	{"internal/rule", []string{".", "fact", "internal/podtemplate", "internal/rule/allowance"}},
+	{"internal/rule/allowance", nil},
+	{"internal/rule/authz", []string{".", "api", "internal/rule", "internal/rule/allowance"}},
 	{"internal/rule/ruletest", []string{".", "internal/rule"}},
 	{"internal/kind", []string{"internal/printable"}},
 	{"deploy/crds", nil},
@@ -53,7 +54,7 @@ var mayImport = []struct {
 	// Slow programs are suspended for those who make them slow.
 	{"internal/lang/cue", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/...", "internal/breaker", "internal/printable"}},
 	{"internal/lang/...", []string{".", "api/...", "fact", "internal/rule/...", "internal/lang/..."}},
-	{"internal/lang/cel/meter", []string{"internal/rule"}},
+	{"internal/lang/cel/meter", []string{"internal/rule/allowance"}},
 	// What can be parsed, for objects in any language.
 	{"internal/lang/quantity", nil},
 	{"internal/lang/cel/closure", []string{"internal/lang/cel/meter"}},
@@ -63,7 +64,7 @@ var mayImport = []struct {
 	// Types of expressions are checked against the schemas of kinds.
 	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind"}},
 	// Each mutation sees the result of those before.
-	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/lang/cel/...", "internal/jsonpatch"}},
+	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.
 	{"internal/compile/definition", []string{"api/...", "deploy/crds"}},
 	{"internal/compile/definition/definitiontest", nil},
@@ -87,6 +88,7 @@ var mayImport = []struct {
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
 	{"internal/observe/recent", []string{"."}},
+	{"internal/observe/trace", []string{".", "internal/explain", "internal/rule"}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
 	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule"}},
 	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline"}},
@@ -105,6 +107,8 @@ var mayImport = []struct {
 	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact"}},
 	// What judges objects, kept current; it is told what streams read.
 	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/compile", "internal/jsontree"}},
+	// Which of the resources of an API server have objects to judge.
+	{"internal/audit/resources", []string{".", "internal/audit/judge", "internal/audit/result"}},
 	// Requests that nobody made, and what the decisions on them say of a policy.
 	// Policies that are tried take turns with those that decide.
 	{"internal/trial", []string{".", "api", "fact", "internal/rule", "internal/rule/authz", "internal/compile", "internal/compile/admissionregistration", "internal/lang/cel/typecheck", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/kind", "internal/printable"}},
@@ -119,7 +123,7 @@ var mayImport = []struct {
 	// The chain of k8s.io/apiserver. Usher answers in it as a webhook.
 	{"simulate", []string{".", "internal/kind", "internal/simulate/authz", "door/admission", "door/apiserver", "internal/webhookconfig", "internal/paths", "internal/yamldiff"}},
 	// Explains a decision from its rules and findings; measuring them takes an engine.
-	{"internal/explain", []string{".", "fact", "internal/rule", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
+	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
 	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
 	// What embedders use of them.
@@ -130,18 +134,21 @@ var mayImport = []struct {
 	{"webhook", []string{"internal/clientauth", "internal/cert", "internal/graceful", "internal/limit"}},
 	// Configuration to running server: it connects what the rest provides.
 	{"internal/serve", []string{
-		".", "api", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/audit",
-		"internal/audit/judge", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/cert", "internal/clientauth", "internal/clients", "internal/compile",
-		"internal/compile/authorization", "internal/deadline", "internal/delegated", "internal/engine", "internal/engine/authz", "internal/explain", "internal/graceful",
-		"internal/keyring", "internal/kind", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live", "internal/memory", "internal/observe/failing",
-		"internal/observe/recent", "internal/overrun", "internal/paths", "internal/printable", "internal/probe", "internal/proof", "internal/reload", "internal/replicas",
-		"internal/report", "internal/report/openreports", "internal/rule", "internal/rule/authz", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes",
-		"internal/simulate/authz", "internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source",
-		"source/cluster", "source/dir",
+		".", "api/usher/v1alpha1", "door/admission", "door/authorization", "fact", "fact/cached", "fact/cluster", "fact/http", "fact/object", "internal/auditapi",
+		"internal/cert", "internal/clientauth", "internal/clients", "internal/compile", "internal/compile/authorization", "internal/deadline", "internal/delegated",
+		"internal/engine", "internal/engine/authz", "internal/graceful", "internal/keyring", "internal/lang/cue", "internal/lang/worker", "internal/limit", "internal/live",
+		"internal/memory", "internal/observe/failing", "internal/observe/recent", "internal/observe/trace", "internal/overrun", "internal/paths", "internal/probe",
+		"internal/proof", "internal/reload", "internal/replicas", "internal/report", "internal/rule", "internal/rule/authz", "internal/serve/auditing",
+		"internal/serve/decisions", "internal/serve/kinds", "internal/serve/page", "internal/serve/proofs", "internal/serve/routes", "internal/simulate/authz",
+		"internal/trial", "internal/trial/isolated", "internal/trial/lockout", "internal/webhookconfig", "observe/decisionlog", "observe/metrics", "source", "source/cluster",
+		"source/dir",
 	}},
 	{"internal/serve/page", nil},
 	{"internal/serve/routes", []string{".", "internal/deadline", "internal/keyring", "internal/paths", "internal/reload", "internal/replicas", "internal/rule", "internal/serve/page", "internal/webhookconfig"}},
 	{"internal/serve/proofs", []string{"api", "internal/changes", "internal/deadline", "internal/keyring", "internal/proof", "internal/reload", "internal/replicas", "internal/serve/page"}},
+	{"internal/serve/kinds", []string{"api", "internal/kind", "internal/rule/authz", "internal/serve/page", "source/cluster"}},
+	{"internal/serve/auditing", []string{".", "fact", "fact/cluster", "internal/audit", "internal/audit/judge", "internal/audit/resources", "internal/audit/result", "internal/audit/stream", "internal/auditapi", "internal/compile", "internal/deadline", "internal/engine", "internal/printable", "internal/report/openreports", "internal/rule", "internal/serve/kinds", "internal/serve/page", "observe/metrics"}},
+	{"internal/serve/decisions", []string{"internal/delegated", "internal/observe/recent"}},
 	// Commands use of the doors what any Go program can use.
 	{"cmd/...", []string{
 		".", "api/...", "internal/audit/...", "fact/...", "internal/rule/...", "source/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/live", "internal/policytest", "internal/report/...", "internal/trial/...", "internal/convert", "internal/kind", "library",
@@ -160,7 +167,7 @@ var mayImport = []struct {
 	{"internal/jsonpatch", []string{"."}},
 	{"internal/breaker", nil},
 	// Evaluations that do not end are told with their rules.
-	{"internal/overrun", []string{".", "internal/breaker", "internal/rule"}},
+	{"internal/overrun", []string{".", "internal/breaker", "internal/rule", "internal/rule/allowance"}},
 	// Objects use it to decode themselves.
 	{"internal/jsontree", nil},
 	// Commands give up what engines and programs do not.

@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A taker is a program that takes two thirds of what the policies of a namespace may take.
@@ -22,7 +23,7 @@ func (t taker) Run(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	if in.Allowance == nil {
 		return rule.Outcome{}, nil
 	}
-	if err := in.Allowance.Take(2*rule.NamespaceTime/3, 1); err != nil {
+	if err := in.Allowance.Take(2*allowance.NamespaceTime/3, 1); err != nil {
 		return rule.Outcome{}, fmt.Errorf("expression: %w", err)
 	}
 	return rule.Outcome{}, nil
@@ -54,7 +55,7 @@ func TestNamespacesHaveOneAllowance(t *testing.T) {
 		if got, want := strings.Join(failed, ", "), "ObjectPolicy team-a/b"; got != want {
 			t.Errorf("failed: %s; want %s", got, want)
 		}
-		if want := fmt.Sprintf("a request may use %v", rule.NamespaceTime.Round(time.Millisecond)); !strings.Contains(d.Message, want) {
+		if want := fmt.Sprintf("a request may use %v", allowance.NamespaceTime.Round(time.Millisecond)); !strings.Contains(d.Message, want) {
 			t.Errorf("message %q; want %q", d.Message, want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/usher-dev/usher/internal/index"
 	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 	"github.com/usher-dev/usher/internal/stall"
 )
 
@@ -300,12 +301,12 @@ func (x *explaining) steps(ctx context.Context, r *rule.Rule, of *subject) (step
 
 // allowanceFor returns what the programs of a rule may take to be explained. That is more than to decide,
 // since every part is evaluated again, and its value recorded.
-func allowanceFor(r *rule.Rule) *rule.Allowance {
+func allowanceFor(r *rule.Rule) *allowance.Allowance {
 	const more = 4
 	if r.Policy.Namespace != "" {
-		return rule.NewAllowance(more*rule.NamespaceTime, more*rule.NamespaceMemory)
+		return allowance.New(more*allowance.NamespaceTime, more*allowance.NamespaceMemory)
 	}
-	return rule.NewAllowance(rule.PolicyTime, rule.PolicyMemory)
+	return allowance.New(allowance.PolicyTime, allowance.PolicyMemory)
 }
 
 // read asks a program what it reads, again after each fact that it lacks.

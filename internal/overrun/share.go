@@ -1,11 +1,11 @@
 package overrun
 
-import "github.com/usher-dev/usher/internal/rule"
+import "github.com/usher-dev/usher/internal/rule/allowance"
 
 // A Share is what the policies of a namespace may take for a request together, and how they take turns with
 // those of others. That of the cluster's policies is zero.
 type Share struct {
-	Allowance *rule.Allowance
+	Allowance *allowance.Allowance
 	Turn      *Turn
 }
 
@@ -23,7 +23,7 @@ func (s *Shares) Of(w *Watch, namespace string) Share {
 			s.of = map[string]Share{}
 		}
 		share.Turn = w.Turn(namespace)
-		share.Allowance = rule.NamespaceAllowance(share.Turn)
+		share.Allowance = allowance.Namespace(share.Turn)
 		s.of[namespace] = share
 	}
 	return share

@@ -5,6 +5,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A Program is the body of a rule. It does no I/O: if a fact is missing, it returns [*fact.Missing]
@@ -58,7 +59,7 @@ type Input struct {
 	Workload *Workload
 	Facts    *fact.Known
 	// Allowance is what the program may take together with others; nil is one of its own.
-	Allowance *Allowance
+	Allowance *allowance.Allowance
 	// Memo, unless nil, is that of Request, Object and OldObject.
 	Memo *Memo
 	// Exempt are validations that the program leaves out.

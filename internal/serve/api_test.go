@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"bufio"
 	"net/http"
 	"strings"
 	"sync"
@@ -67,4 +68,57 @@ func TestAPIIsApart(t *testing.T) {
 		}
 	}
 	h.stop()
+}
+
+// TestServerKeepsDecisions: what the webhooks decide is there for those who may see it.
+func TestServerKeepsDecisions(t *testing.T) {
+	t.Parallel()
+	users := delegatedtest.NewCluster(t)
+	f := newFakeCluster()
+	f.config.Clients.Reviews = users.Client
+	f.apply(t, overrides, label("one"))
+	h := f.join(t, serve.Config{API: &serve.API{Address: "127.0.0.1:0", Audiences: []string{delegatedtest.Audience}}})
+	review := read(t, reviews+"v1-create-pods.json")
+	h.eventually("the policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
+	users.Grant("alice", "list", delegated.Decisions, "")
+	users.Grant("alice", "watch", delegated.Decisions, "")
+	ask := func(path string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.server.APIURL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+users.Token("alice", delegatedtest.Audience))
+		response, err := h.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response
+	}
+	body, _ := h.answer(ask("decisions?outcome=changed&last=1"), nil)
+	for _, want := range []string{`"kind":"Pod"`, `"verdict":"allow"`, `"changed":true`, `"policy":{"kind":"ClusterOverridePolicy","name":"label"}`, `"outcome":"changed"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the list has no %s: %s", want, body)
+		}
+	}
+	stream := ask("decisions?watch=true&last=1")
+	defer func() { _ = stream.Body.Close() }()
+	lines := bufio.NewScanner(stream.Body)
+	reads := func(event string) bool {
+		for lines.Scan() {
+			if lines.Text() == "event: "+event {
+				return true
+			}
+		}
+		return false
+	}
+	if !reads("decision") {
+		t.Fatalf("the stream ends before a decision: %v", lines.Err())
+	}
+	if got := h.metrics(); !strings.Contains(got, "usher_decisions_recent_subscribers 1") {
+		t.Error("metrics do not count the subscriber")
+	}
+	h.stop()
+	if !reads("end") {
+		t.Errorf("the stream ends without a reason: %v", lines.Err())
+	}
 }

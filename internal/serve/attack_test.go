@@ -97,7 +97,7 @@ func TestAttackersKeepNobodyFromBeingAuthorized(t *testing.T) {
 	}
 	policies := t.TempDir()
 	write(t, policies+"/label.yaml", label("honest"))
-	h := start(t, serve.Config{Policies: []string{policies}, Authorization: &serve.Authorization{Address: "127.0.0.1:0", Timeout: 20 * time.Second}})
+	h := start(t, serve.Config{Policies: []string{policies}, Authorization: &serve.Authorization{Address: "127.0.0.1:0", Requests: serve.Requests{Timeout: 20 * time.Second}}})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 	url := h.server.AuthorizationURL()
 	ctx, cancel := context.WithCancel(t.Context())

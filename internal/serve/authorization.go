@@ -1,16 +1,12 @@
 package serve
 
 import (
-	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
 	"github.com/usher-dev/usher/internal/clientauth"
-	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/observe/recent"
 	"github.com/usher-dev/usher/observe/decisionlog"
@@ -21,27 +17,19 @@ import (
 type Authorization struct {
 	// Address is host:port; with port 0 the system chooses one.
 	Address string
-	// ClientCAFile, ClientNames and TokenFile define the credentials of callers, like those of
-	// [Config] for admission. If none is set, callers are not authenticated.
-	ClientCAFile string
-	ClientNames  []string
-	TokenFile    string
-
-	// Timeout limits a decision, MaxInFlight the concurrent decisions of each endpoint, MaxBody the
-	// size of a review, in bytes; 0 means the door's default.
-	Timeout     time.Duration
-	MaxInFlight int
-	MaxBody     int64
+	// Callers are the credentials of API servers, which must show those that are configured.
+	Callers Callers
+	// Requests limits the decisions of each endpoint; 0 means the door's default. API servers can
+	// request a shorter Timeout.
+	Requests Requests
 	// Self is the user of this server at its API server. It may always read policies.
 	Self string
 	// Shadow makes all responses NoOpinion. The decisions are only in the log and in metrics.
 	Shadow bool
 }
 
-// guarded reports whether callers are authenticated.
-func (a *Authorization) guarded() bool {
-	return a != nil && (a.ClientCAFile != "" || a.TokenFile != "")
-}
+// guarded reports whether callers are authenticated; false for nil.
+func (a *Authorization) guarded() bool { return a != nil && a.Callers.Guarded() }
 
 // describe lists unusual settings, for people.
 func (a *Authorization) describe() string {
@@ -62,46 +50,33 @@ const maxStreams = 1000
 // maxUnread is how many bytes of these requests may arrive before they are read.
 const maxUnread = 1 << 20
 
-// authorizer serves authorization webhooks.
-type authorizer struct {
-	server   *graceful.Server
-	listener net.Listener
-	callers  *clientauth.Authenticator
-}
-
 // newAuthorizer opens the port.
-func (s *Server) newAuthorizer(c *Authorization) (*authorizer, error) {
+func (s *Server) newAuthorizer(c *Authorization) (*endpoint, error) {
 	known, err := clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
-		TokenFile: c.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
+		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, RequireClientCert: true, UnknownNameStatus: http.StatusUnauthorized,
+		TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "authorization", clientauth.Reasons()), Log: s.config.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
 	}
-	a := &authorizer{callers: known}
-	if a.listener, err = net.Listen("tcp", c.Address); err != nil {
-		return nil, fmt.Errorf("open authorization port: %w", err)
+	e := &endpoint{name: "authorization", port: "authorization", callers: known}
+	if err := s.open(e, c.Address); err != nil {
+		return nil, err
 	}
-	a.server = graceful.New(s.config.ShutdownGrace, s.config.Log.With("server", "authorization"))
-	known.CountFailedHandshakes(a.server.Server)
-	a.server.Handler = s.authorizationMux(a, c)
-	a.server.HTTP2.MaxConcurrentStreams, a.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
-	a.server.TLSConfig = known.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLSMinVersion,
-		GetCertificate: s.identity.GetCertificate,
-		NextProtos:     []string{"h2", "http/1.1"},
-	})
-	return a, nil
+	known.CountFailedHandshakes(e.server.Server)
+	e.server.Handler = s.authorizationMux(e, known, c)
+	e.server.HTTP2.MaxConcurrentStreams, e.server.HTTP2.MaxReceiveBufferPerConnection = maxStreams, maxUnread
+	return e, nil
 }
 
-func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler {
+func (s *Server) authorizationMux(e *endpoint, callers *clientauth.Authenticator, c *Authorization) http.Handler {
 	options := authorization.Options{
-		MaxBody: c.MaxBody, Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
+		MaxBody: c.Requests.MaxBody, Timeout: c.Requests.Timeout, MaxInFlight: c.Requests.MaxInFlight, Self: c.Self, Shadow: c.Shadow, Log: s.config.Log,
 	}
 	// Each endpoint has slots of its own, and API servers do not wait for one.
 	limits := s.limits.Beside(limit.Options{Slots: -1, Turn: -1, Log: s.config.Log})
 	limited := limits.Handler
-	if a.callers != nil {
+	if callers != nil {
 		limited = limits.Proven
 	}
 	mux := http.NewServeMux()
@@ -122,20 +97,12 @@ func (s *Server) authorizationMux(a *authorizer, c *Authorization) http.Handler 
 			decider = s.cluster.failing.Wrap(decider)
 		}
 		answers := s.metrics.Requests(endpoint.path, limited(endpoint.handler(decider, options)))
-		mux.Handle(endpoint.path, a.callers.Require(a.server.Count(answers)))
+		mux.Handle(endpoint.path, callers.Require(e.server.Count(answers)))
 	}
 	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready(a.listener))
+	mux.HandleFunc("GET /readyz", s.readiness.answer(e.listener))
 	return mux
 }
 
-// serve serves until the server is shut down.
-func (a *authorizer) serve() error { return graceful.Served(a.server.ServeTLS(a.listener, "", "")) }
-
 // AuthorizationURL returns the URL of the authorization webhooks; empty if they are not served.
-func (s *Server) AuthorizationURL() string {
-	if s.authorizer == nil {
-		return ""
-	}
-	return "https://" + s.authorizer.listener.Addr().String()
-}
+func (s *Server) AuthorizationURL() string { return s.authorizer.url("") }

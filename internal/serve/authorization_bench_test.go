@@ -42,7 +42,7 @@ func BenchmarkAuthorization(b *testing.B) {
 		write(b, filepath.Join(dir, "policies.yaml"), accessPolicies+manyPolicies(1000))
 		server, err := serve.New(b.Context(), serve.Config{
 			Policies: []string{filepath.Join(dir, "policies.yaml")}, Log: slog.New(slog.DiscardHandler),
-			Authorization: &serve.Authorization{Address: "127.0.0.1:0", TokenFile: filepath.Join(dir, "token")},
+			Authorization: &serve.Authorization{Address: "127.0.0.1:0", Callers: serve.Callers{TokenFile: filepath.Join(dir, "token")}},
 		})
 		if err != nil {
 			b.Fatal(err)

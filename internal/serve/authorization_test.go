@@ -59,8 +59,8 @@ func TestAuthorization(t *testing.T) {
 	policies := t.TempDir()
 	write(t, filepath.Join(policies, "policies.yaml"), accessPolicies)
 	h := start(t, serve.Config{
-		Policies: []string{policies}, MetricsAddress: "127.0.0.1:0",
-		Authorization: &serve.Authorization{Address: "127.0.0.1:0", ClientCAFile: caFile, ClientNames: []string{"kube-apiserver"}},
+		Policies: []string{policies}, Listen: serve.Listening{MetricsAddress: "127.0.0.1:0"},
+		Authorization: &serve.Authorization{Address: "127.0.0.1:0", Callers: serve.Callers{ClientCAFile: caFile, ClientNames: []string{"kube-apiserver"}}},
 	})
 	known := h.as(ours.issue(t, "kube-apiserver"))
 	h.eventually("the policies are in force", func() bool {
@@ -125,8 +125,8 @@ func TestAuthorizationThatCannotBeServed(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "secret")
 	for want, authorization := range map[string]serve.Authorization{
-		"load token":              {Address: "127.0.0.1:0", TokenFile: token + "s"},
-		"open authorization port": {Address: "256.0.0.1:0", TokenFile: token},
+		"load token":              {Address: "127.0.0.1:0", Callers: serve.Callers{TokenFile: token + "s"}},
+		"open authorization port": {Address: "256.0.0.1:0", Callers: serve.Callers{TokenFile: token}},
 	} {
 		if _, err := serve.New(t.Context(), serve.Config{Policies: []string{t.TempDir()}, Authorization: &authorization}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %q in it", err, want)

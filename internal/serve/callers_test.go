@@ -25,7 +25,7 @@ func TestOnlyCallersAreAnswered(t *testing.T) {
 	caFile := filepath.Join(t.TempDir(), "clients.crt")
 	write(t, caFile, string(ours.pem))
 	h := start(t, serve.Config{
-		Policies: []string{t.TempDir()}, ClientCAFile: caFile, ClientNames: []string{"kube-apiserver", "api.example"},
+		Policies: []string{t.TempDir()}, Callers: serve.Callers{ClientCAFile: caFile, ClientNames: []string{"kube-apiserver", "api.example"}},
 	})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 	if h.status("/healthz") != http.StatusOK {
@@ -65,7 +65,7 @@ func TestAnyNameWillDo(t *testing.T) {
 	ours := newAuthority(t)
 	caFile := filepath.Join(t.TempDir(), "clients.crt")
 	write(t, caFile, string(ours.pem))
-	h := start(t, serve.Config{Policies: []string{t.TempDir()}, ClientCAFile: caFile})
+	h := start(t, serve.Config{Policies: []string{t.TempDir()}, Callers: serve.Callers{ClientCAFile: caFile}})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 	h.client = h.as(ours.issue(t, "anybody"))
 	body, response := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
@@ -80,7 +80,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	write(t, file, "old\nnew\n")
-	h := start(t, serve.Config{Policies: []string{t.TempDir()}, TokenFile: file, MetricsAddress: "127.0.0.1:0"})
+	h := start(t, serve.Config{Policies: []string{t.TempDir()}, Callers: serve.Callers{TokenFile: file}, Listen: serve.Listening{MetricsAddress: "127.0.0.1:0"}})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 	review := string(read(t, reviews+"v1-create-pods.json"))
 	for _, row := range []struct {

@@ -10,11 +10,9 @@ import (
 	"github.com/usher-dev/usher/internal/serve/page"
 )
 
-// probePurpose is the purpose from which the keys of probes are derived.
+// probePurpose is the purpose from which the keys of probes are derived: replicas that share a certificate
+// share these keys.
 const probePurpose = "usher.dev/probe"
-
-// probeKeys returns the keys of probes. Replicas that share a certificate share these keys.
-func (s *Server) probeKeys() [][]byte { return s.identity.Keys(probePurpose) }
 
 // newProber returns a prober, which finds out whether API servers call the webhooks; nil if there
 // is no client for that.
@@ -27,7 +25,7 @@ func (m *clusterRuntime) newProber(c Config, keys probe.Keys, count func(probe.S
 		Advice: "look for \"failed calling webhook\" in the log of the API server, and at the Service, the network and the CA bundle of the webhook configurations",
 		Count:  count, Log: c.Log,
 	}
-	if c.ClientCAFile != "" || c.TokenFile != "" {
+	if c.Callers.Guarded() {
 		o.Advice = "API servers have to show what --client-ca-file or --token-file asks for: 'usher admission config' writes what they need, and usher_refused_callers_total tells who is refused; else " + o.Advice
 	}
 	if m.ManageWebhookConfig {

@@ -18,6 +18,8 @@ import (
 	"github.com/usher-dev/usher/internal/replicas"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/auditing"
+	"github.com/usher-dev/usher/internal/serve/kinds"
 	"github.com/usher-dev/usher/internal/serve/proofs"
 	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/webhookconfig"
@@ -31,11 +33,11 @@ type clusterRuntime struct {
 	source *clustersource.Source
 	// admission has the admission policies of the API server; nil if they are not read.
 	admission *clustersource.Source
-	kinds     *policyKinds
+	kinds     *kinds.Policies
 	resolver  *clusterfact.Resolver
 	replicas  *replicas.Registry
 	reporter  *report.Reporter
-	scopes    *scopes
+	discovery *kinds.Discovery
 	proofs    *proofs.Proofs
 	// webhookConfig and routes are nil if the server does not manage webhook configurations.
 	webhookConfig *webhookConfigSync
@@ -43,8 +45,8 @@ type clusterRuntime struct {
 	// prober is nil if there is no way to find out whether API servers call.
 	prober   *probe.Prober
 	answerer *probe.Answerer
-	// auditing is nil if objects that exist are not audited.
-	auditing *auditing
+	// audit is nil if objects that exist are not audited.
+	audit *auditing.Audit
 	// failing remembers which policies fail here.
 	failing *failing.Tracker
 	// denials writes Events; nil if it does not.
@@ -56,10 +58,10 @@ type clusterRuntime struct {
 func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.ExemptionState, count func(probe.State)) *clusterRuntime {
 	clients := c.Cluster.Clients
 	m := &clusterRuntime{
-		Cluster:  c.Cluster,
-		resolver: clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{REST: clients.Kube.CoreV1().RESTClient(), Log: c.Log}),
-		answerer: probe.NewAnswerer(keys),
-		scopes:   newScopes(clients.Kube.Discovery(), c.Log),
+		Cluster:   c.Cluster,
+		resolver:  clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{REST: clients.Kube.CoreV1().RESTClient(), Log: c.Log}),
+		answerer:  probe.NewAnswerer(keys),
+		discovery: kinds.Discover(clients.Kube.Discovery(), c.Log),
 	}
 	m.failing = failing.New(func() { m.reporter.Failed() })
 	if c.Cluster.DenialEvents {
@@ -76,19 +78,18 @@ func newClusterRuntime(c Config, keys probe.Keys, exemptions func() []rule.Exemp
 		o.Verify = m.verify
 	}
 	if c.Audit != nil {
-		m.auditing = newAuditing(*c.Audit, clients.Audit, m.scopes, m.resolver, c.Log)
-		o.Lead = m.auditing.lead
+		m.audit = auditing.New(*c.Audit, auditing.Options{
+			Client: clients.Audit, Discovery: m.discovery, Resolver: m.resolver, FactTTL: objectTTL, Leader: m.replicas.Leader, Log: c.Log,
+		})
+		o.Lead = m.audit.Lead
 	}
 	m.reporter = report.New(clients.Policies, clients.Kube, o)
-	if m.auditing != nil {
-		m.auditing.leader = m.replicas.Leader
-	}
 	m.proofs = proofs.New(proofs.Options{
 		Kube: clients.Kube, Policies: clients.Policies, Namespace: c.Cluster.Namespace, Secret: c.Cluster.proofSecret(),
 		Peers: m.replicas, Changed: func() { m.source.Recheck() }, Log: c.Log,
 	})
 	m.source = clustersource.New(clients.Policies, clustersource.Options{Proofs: m.proofs.Prover(), Log: c.Log})
-	m.kinds = newPolicyKinds(clients.Schemas, m.source.Readings, m.scopes.read, c.Log)
+	m.kinds = kinds.NewPolicies(clients.Schemas, m.source.Readings, m.discovery.Read, c.Log)
 	m.admission = newAdmission(c)
 	m.resolver.Watch(c.Cluster.Watch)
 	if c.Cluster.ManageWebhookConfig {
@@ -128,9 +129,9 @@ func (m *clusterRuntime) start(ctx context.Context, log *slog.Logger) error {
 // facts returns resolvers for objects of the cluster and for the access of its users. Objects that
 // are not watched are cached for a moment, so that a burst of requests does not cause a burst of
 // reads; access is asked for with each request.
-func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
+func (m *clusterRuntime) facts(c *Config) (objects, access fact.Resolver) {
 	reviews := m.Clients.Access.AuthorizationV1().SubjectAccessReviews()
-	return cached.New(m.resolver, min(c.FactTTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
+	return cached.New(m.resolver, min(c.Facts.TTL, objectTTL)), cached.New(fact.Access(clusterfact.Authorizer(reviews)), 0)
 }
 
 // observe passes on what is in force now. Policies count as enforced when the webhook
@@ -138,8 +139,8 @@ func (m *clusterRuntime) facts(c Config) (objects, access fact.Resolver) {
 func (m *clusterRuntime) observe(status live.Status, l *live.Live) {
 	snapshot := report.Snapshot{Generation: status.Generation, Policies: l.Policies()}
 	m.failing.Keep(snapshot.Policies)
-	if m.auditing != nil {
-		signal(m.auditing.policies)
+	if m.audit != nil {
+		m.audit.PoliciesChanged()
 	}
 	if m.webhookConfig == nil {
 		m.reporter.Observe(snapshot)
@@ -157,10 +158,10 @@ func (m *clusterRuntime) run(ctx context.Context, l *live.Live, i *identity) err
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.resolver.Run(ctx) })
 	group.Go(func() error { return m.reporter.Run(ctx) })
-	group.Go(func() error { return m.scopes.run(ctx) })
+	group.Go(func() error { return m.discovery.Run(ctx) })
 	group.Go(func() error { return m.learn(ctx, l) })
 	group.Go(func() error { return m.proofs.Run(ctx) })
-	group.Go(func() error { return m.kinds.run(ctx) })
+	group.Go(func() error { return m.kinds.Run(ctx) })
 	if m.denials != nil {
 		group.Go(func() error { return m.denials.Run(ctx) })
 	}

@@ -13,9 +13,11 @@ import (
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/proof"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/auditing"
 	"github.com/usher-dev/usher/internal/webhookconfig"
 )
 
@@ -25,88 +27,123 @@ type Config struct {
 	// Policies are files and folders, watched. With Cluster they come before those of the
 	// cluster: of two with the same kind and name, that from a file is in force.
 	Policies []string
-	// Facts are files and folders with objects that take the place of those in a cluster. They are
-	// read once. They are for servers without Cluster.
-	Facts []string
 	// Cluster is the cluster of the server; nil means that it has none.
 	Cluster *Cluster
+	Rules   Rules
+	Facts   Facts
 
-	// WriteSpecs fills in renderedCue and defaults when policies are written, as kinitiras does.
-	WriteSpecs bool
+	Listen  Listening
+	TLS     TLS
+	Callers Callers
+	// Requests limits admission requests. Excess ones wait up to a second, then get 429; MaxInFlight 0
+	// means 400.
+	Requests Requests
 
-	// BindAddress is 127.0.0.1 if empty; Port 0 lets the system choose.
-	BindAddress string
-	Port        int
-	// MetricsAddress is host:port, or "0" (or empty) for no metrics. Unless it is a loopback address,
-	// these metrics are without names of policies and namespaces: users of Cluster who may get /metrics
-	// read all at the port of the webhooks. Profile also serves profiles of the process at
-	// /debug/pprof.
-	MetricsAddress string
-	Profile        bool
-
-	// CertFile and KeyFile must both be set, or neither. CAFile has the CA that API servers trust.
-	// All are read again when they change. Without them, the server creates a CA and a certificate,
-	// and keeps them in CertDir if that is set, or in the Secret of Cluster.
-	CertFile, KeyFile string
-	CAFile            string
-	CertDir           string
-	// ClientCAFile has the CAs of client certificates; empty means that callers need no
-	// certificate. ClientNames are the accepted common names or alternative names of client
-	// certificates; none means that all are accepted. TokenFile has bearer tokens, one per line,
-	// one of which callers must send; empty means that callers need no token. Both files are read
-	// again when they change.
-	ClientCAFile string
-	ClientNames  []string
-	TokenFile    string
 	// Authorization configures the authorization webhooks; nil means that they are not served.
 	Authorization *Authorization
 	// API configures the server's own API, which needs Cluster; nil means that it is not served.
 	API *API
 	// Audit configures the audit of the objects of Cluster; nil means that they are not audited.
-	Audit *Audit
+	Audit *auditing.Config
 	// Protection defines the users whose requests authorization policies never deny.
 	Protection Protection
-
-	// TLSMinVersion is a version of crypto/tls; 0 means TLS 1.3.
-	TLSMinVersion uint16
-
-	FailurePolicy usher.FailurePolicy
-	RuleTimeout   time.Duration
-	// RequestTimeout applies to requests without a timeout of their own.
-	RequestTimeout time.Duration
-	// MaxBody is the maximum size of a request, in bytes.
-	MaxBody int64
-	// MaxInFlight limits the concurrent admission requests. Excess requests wait up to a second,
-	// then get 429. 0 means 400.
-	MaxInFlight int
-	// CUE configures the processes of the CUE evaluator, for policies that cannot be compiled to
-	// closures.
-	CUE worker.Options
-	// Quota bounds the policies of each namespace of the cluster.
-	Quota live.Quota
-	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
-	// limit.
-	LongestExemption time.Duration
-	// FactTTL is how long the response of an HTTP fact is cached.
-	FactTTL         time.Duration
-	AllowLocalFacts bool
-	// Limits limit what policies may do.
-	Limits rule.Limits
-
 	// Trace selects requests that are explained in the log.
-	Trace Trace
-
-	// ShutdownGrace limits how long requests in flight may take to finish; 0 means 10 s.
-	ShutdownGrace time.Duration
-
-	// exposed says that ports are reached from other machines, whatever their addresses.
-	exposed bool
+	Trace trace.Options
 
 	// Log is slog.Default if nil.
 	Log *slog.Logger
 	// Out gets a few lines with the URLs of the server and how to call it; nil means that they are
 	// not printed.
 	Out io.Writer
+}
+
+// Rules configures how policies are compiled and evaluated, and how many there may be.
+type Rules struct {
+	FailurePolicy usher.FailurePolicy
+	// Timeout applies to one rule for one request.
+	Timeout time.Duration
+	// CUE configures the processes of the CUE evaluator, for policies that cannot be compiled to
+	// closures. Its Log is filled in.
+	CUE worker.Options
+	// Limits limit what policies may do.
+	Limits rule.Limits
+	// Quota bounds the policies of each namespace of the cluster.
+	Quota live.Quota
+	// LongestExemption limits how far ahead exemptions may end when they are written; 0 means no
+	// limit.
+	LongestExemption time.Duration
+	// WriteSpecs fills in renderedCue and defaults when policies are written, as kinitiras does.
+	WriteSpecs bool
+}
+
+// Facts configures where rules get what requests do not carry.
+type Facts struct {
+	// Files are files and folders with objects that take the place of those in a cluster. They are
+	// read once. They are for servers without Cluster.
+	Files []string
+	// TTL is how long the response of an HTTP fact is cached.
+	TTL        time.Duration
+	AllowLocal bool
+}
+
+// Listening configures where the server listens for admission requests and for monitoring, and how it
+// stops.
+type Listening struct {
+	// Address is 127.0.0.1 if empty; Port 0 lets the system choose.
+	Address string
+	Port    int
+	// MetricsAddress is host:port, or "0" (or empty) for no metrics. Unless it is a loopback address,
+	// these metrics are without names of policies and namespaces: users of Cluster who may get /metrics
+	// read all at the port of the webhooks. Profile also serves profiles of the process at
+	// /debug/pprof.
+	MetricsAddress string
+	Profile        bool
+	// ShutdownGrace limits how long requests in flight may take to finish; 0 means 10 s.
+	ShutdownGrace time.Duration
+
+	// exposed says that ports are reached from other machines, whatever their addresses.
+	exposed bool
+}
+
+// Metered reports whether there is a port for metrics.
+func (l *Listening) Metered() bool { return l.MetricsAddress != "" && l.MetricsAddress != "0" }
+
+// TLS configures the certificate of the server, for all its ports.
+type TLS struct {
+	// CertFile and KeyFile must both be set, or neither. CAFile has the CA that API servers trust.
+	// All are read again when they change. Without them, the server creates a CA and a certificate,
+	// and keeps them in CertDir if that is set, or in the Secret of the cluster.
+	CertFile, KeyFile string
+	CAFile            string
+	CertDir           string
+	// MinVersion is a version of crypto/tls; 0 means TLS 1.3.
+	MinVersion uint16
+}
+
+// Callers configures the credentials of those who call webhooks. If there are none, callers are not
+// authenticated. The files are read again when they change.
+type Callers struct {
+	// ClientCAFile has the CAs of client certificates; empty means that callers need no
+	// certificate. ClientNames are the accepted common names or alternative names of client
+	// certificates; none means that all are accepted.
+	ClientCAFile string
+	ClientNames  []string
+	// TokenFile has bearer tokens, one per line, one of which callers must send; empty means that
+	// callers need no token.
+	TokenFile string
+}
+
+// Guarded reports whether callers are authenticated.
+func (c *Callers) Guarded() bool { return c.ClientCAFile != "" || c.TokenFile != "" }
+
+// Requests limits the requests for decisions.
+type Requests struct {
+	// Timeout limits requests without a timeout of their own.
+	Timeout time.Duration
+	// MaxBody is the maximum size of a request, in bytes.
+	MaxBody int64
+	// MaxInFlight limits the concurrent requests.
+	MaxInFlight int
 }
 
 // A Cluster configures how a server takes part in a cluster: policies and facts come from its API
@@ -164,14 +201,14 @@ func (c *Cluster) pathSecret() string { return cmp.Or(c.PathSecret, paths.Defaul
 func (c *Cluster) proofSecret() string { return cmp.Or(c.ProofSecret, proof.DefaultSecret) }
 
 func (c Config) withDefaults() Config {
-	if c.BindAddress == "" {
-		c.BindAddress = "127.0.0.1"
+	if c.Listen.Address == "" {
+		c.Listen.Address = "127.0.0.1"
 	}
-	if c.TLSMinVersion == 0 {
-		c.TLSMinVersion = tls.VersionTLS13
+	if c.TLS.MinVersion == 0 {
+		c.TLS.MinVersion = tls.VersionTLS13
 	}
-	if c.ShutdownGrace <= 0 {
-		c.ShutdownGrace = 10 * time.Second
+	if c.Listen.ShutdownGrace <= 0 {
+		c.Listen.ShutdownGrace = 10 * time.Second
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -179,7 +216,7 @@ func (c Config) withDefaults() Config {
 	if c.Out == nil {
 		c.Out = io.Discard
 	}
-	c.CUE.Log = c.Log
+	c.Rules.CUE.Log = c.Log
 	if c.Cluster != nil {
 		cluster := *c.Cluster
 		cluster.WebhookConfig.Namespace, cluster.WebhookConfig.Log = cluster.Namespace, c.Log

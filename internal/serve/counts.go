@@ -6,11 +6,12 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/live"
+	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
 // count updates the metrics of policies in force.
-func (s *Server) count(status live.Status) {
+func count(m *metrics.Metrics, l *live.Live, status live.Status) {
 	snapshot := metrics.Snapshot{
 		Generation: status.Generation,
 		Since:      status.Since,
@@ -29,10 +30,10 @@ func (s *Server) count(status live.Status) {
 	for state, policies := range status.Proofs {
 		snapshot.Proofs[strings.ToLower(string(state))] = policies
 	}
-	for _, r := range s.live.Rules() {
+	for _, r := range l.Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy)
 	}
-	for _, r := range s.live.Access().Rules() {
+	for _, r := range l.Access().Rules() {
 		snapshot.InForce = append(snapshot.InForce, r.Policy.Ref)
 	}
 	for _, p := range status.Problems {
@@ -41,12 +42,11 @@ func (s *Server) count(status live.Status) {
 			snapshot.SourceErrors++
 		}
 	}
-	s.metrics.Snapshot(snapshot)
+	m.Snapshot(snapshot)
 }
 
 // exemptions returns the exemptions for the metrics.
-func (s *Server) exemptions() []metrics.Exemption {
-	states := s.live.Exemptions()
+func exemptions(states []rule.ExemptionState) []metrics.Exemption {
 	all := make([]metrics.Exemption, len(states))
 	for i := range states {
 		all[i] = metrics.Exemption{Ref: states[i].Ref, Expires: states[i].Expires}

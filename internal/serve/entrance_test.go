@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/paths"
 	"github.com/usher-dev/usher/internal/serve"
 )
@@ -98,7 +99,7 @@ func TestCallersThatProveWhoTheyAreNeedNoSecretPath(t *testing.T) {
 	f.apply(t, overrides, label("one"))
 	token := filepath.Join(t.TempDir(), "token")
 	write(t, token, "secret-token\n")
-	h := f.join(t, serve.Config{TokenFile: token})
+	h := f.join(t, serve.Config{Callers: serve.Callers{TokenFile: token}})
 	for _, row := range []struct {
 		reason, path, token string
 		want                int
@@ -160,7 +161,7 @@ func TestPathsAreNeverTold(t *testing.T) {
 	f.apply(t, overrides, label("one"))
 	f.config.WebhookConfig.Service, f.config.WebhookConfig.URL = "", "https://usher.example:8443"
 	var said lockedBuffer
-	h := f.join(t, serve.Config{MaxBody: 20_000, Profile: true, Out: &said, Trace: serve.Trace{Sample: 1}})
+	h := f.join(t, serve.Config{Requests: serve.Requests{MaxBody: 20_000}, Listen: serve.Listening{Profile: true}, Out: &said, Trace: trace.Options{Sample: 1}})
 	pod := read(t, reviews+"v1-create-pods.json")
 	tell := func(body string, response *http.Response) {
 		// Without a response the body is what the client says, which knows where it went.

@@ -8,21 +8,22 @@ import (
 	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
 	"github.com/usher-dev/usher/internal/simulate/authz"
+	"github.com/usher-dev/usher/observe/metrics"
 )
 
-// facts is where rules get what their requests do not carry: objects and what users may do from
+// newFacts returns where rules get what their requests do not carry: objects and what users may do from
 // the cluster or from files, HTTP answers from the network.
-func (s *Server) facts() (fact.Resolver, error) {
-	options := facthttp.Options{AllowLocal: s.config.AllowLocalFacts}
-	if s.config.Cluster != nil {
-		options.Own = s.config.Cluster.hosts()
+func newFacts(c *Config, cluster *clusterRuntime, m *metrics.Metrics) (fact.Resolver, error) {
+	options := facthttp.Options{AllowLocal: c.Facts.AllowLocal}
+	if c.Cluster != nil {
+		options.Own = c.Cluster.hosts()
 	}
-	remote := cached.New(facthttp.New(options), s.config.FactTTL)
-	if s.cluster != nil {
-		objects, access := s.cluster.facts(s.config)
-		return s.metrics.FactResolver(fact.Route(objects, remote, access)), nil
+	remote := cached.New(facthttp.New(options), c.Facts.TTL)
+	if cluster != nil {
+		objects, access := cluster.facts(c)
+		return m.FactResolver(fact.Route(objects, remote, access)), nil
 	}
-	trees, err := object.Load(s.config.Facts...)
+	trees, err := object.Load(c.Facts.Files...)
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
@@ -30,5 +31,5 @@ func (s *Server) facts() (fact.Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), remote, fact.Access(access))), nil
+	return m.FactResolver(fact.Route(object.FromTrees(trees), remote, fact.Access(access))), nil
 }

@@ -41,7 +41,7 @@ func startAt(t testing.TB, level slog.Level, config serve.Config) *harness {
 	t.Helper()
 	h := &harness{t: t, log: &lockedBuffer{}, ended: make(chan error, 1)}
 	config.Log = slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: level}))
-	config.MetricsAddress = "127.0.0.1:0"
+	config.Listen.MetricsAddress = "127.0.0.1:0"
 	var err error
 	if h.server, err = serve.New(t.Context(), config); err != nil {
 		t.Fatal(err)

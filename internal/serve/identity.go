@@ -26,12 +26,12 @@ type identity struct {
 
 // newIdentity loads the certificate of the configuration, or issues one.
 func newIdentity(ctx context.Context, c Config) (*identity, error) {
-	if c.CertFile != "" {
-		serving, err := cert.AwaitFiles(ctx, c.CertFile, c.KeyFile, c.CAFile, c.Log)
+	if c.TLS.CertFile != "" {
+		serving, err := cert.AwaitFiles(ctx, c.TLS.CertFile, c.TLS.KeyFile, c.TLS.CAFile, c.Log)
 		if err != nil {
 			return nil, err
 		}
-		return &identity{Serving: serving, caFile: c.CAFile}, nil
+		return &identity{Serving: serving, caFile: c.TLS.CAFile}, nil
 	}
 	if c.Cluster != nil && c.Cluster.CertSecret != "" {
 		serving, err := sharedCertificate(ctx, c)
@@ -40,7 +40,7 @@ func newIdentity(ctx context.Context, c Config) (*identity, error) {
 		}
 		return &identity{Serving: serving}, nil
 	}
-	all := hosts(c.BindAddress)
+	all := hosts(c.Listen.Address)
 	if c.Authorization != nil {
 		if host, _, err := net.SplitHostPort(c.Authorization.Address); err == nil {
 			all = append(all, hosts(host)...)
@@ -49,7 +49,7 @@ func newIdentity(ctx context.Context, c Config) (*identity, error) {
 	if c.Cluster != nil {
 		all = append(all, c.Cluster.hosts()...)
 	}
-	serving, err := cert.SelfSigned(cert.Options{Dir: c.CertDir, Hosts: all, Log: c.Log})
+	serving, err := cert.SelfSigned(cert.Options{Dir: c.TLS.CertDir, Hosts: all, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
@@ -12,16 +11,9 @@ func (s *Server) limitState() metrics.LimitState {
 		Bytes: use.Bytes, MaxBytes: use.MaxBytes, InFlight: use.Slots, Waiting: use.Waiting,
 		Connections: map[string]metrics.ConnectionState{},
 	}
-	add := func(name string, server *graceful.Server) {
-		pending, settled, closed := server.Connections().Open()
-		state.Connections[name] = metrics.ConnectionState{Pending: pending, Settled: settled, Closed: closed}
-	}
-	add("admission", s.webhooks)
-	if s.authorizer != nil {
-		add("authorization", s.authorizer.server)
-	}
-	if s.api != nil {
-		add("api", s.api.server)
+	for _, e := range s.endpoints {
+		pending, settled, closed := e.server.Connections().Open()
+		state.Connections[e.name] = metrics.ConnectionState{Pending: pending, Settled: settled, Closed: closed}
 	}
 	return state
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/serve/page"
-	"github.com/usher-dev/usher/observe/metrics"
 )
 
 const (
@@ -25,11 +24,6 @@ const (
 
 // errReplaced is the error of a server that ends because evaluations do not.
 var errReplaced = errors.New("ended to be replaced, since evaluations of policies do not end")
-
-// newOverruns returns what runs evaluations for all engines of a server.
-func newOverruns(log *slog.Logger) *overrun.Watch {
-	return overrun.New(overrun.Options{Idle: overrun.ManyIdle, Log: log})
-}
 
 // awaitSickness waits until evaluations do not end, and reports whether that was before ctx was done.
 func awaitSickness(ctx context.Context, state func() overrun.State, log *slog.Logger) bool {
@@ -59,12 +53,6 @@ func awaitSickness(ctx context.Context, state func() overrun.State, log *slog.Lo
 			return true
 		}
 	}
-}
-
-// overrunState returns the evaluations that go on after their time, for metrics.
-func (s *Server) overrunState() metrics.OverrunState {
-	state := s.overruns.State()
-	return metrics.OverrunState{Total: state.Overruns, Running: len(state.Late)}
 }
 
 // describeOverruns writes how many evaluations go on after their time. A server that has some decides as

@@ -9,7 +9,20 @@ import (
 	"github.com/usher-dev/usher/internal/serve/page"
 	"github.com/usher-dev/usher/source"
 	clustersource "github.com/usher-dev/usher/source/cluster"
+	"github.com/usher-dev/usher/source/dir"
 )
+
+// sources returns the sources of policies in files and in a cluster; earlier ones take precedence.
+func sources(files []string, cluster *clusterRuntime) []source.Source {
+	var all []source.Source
+	if len(files) > 0 {
+		all = append(all, dir.New(files...))
+	}
+	if cluster != nil {
+		all = append(all, cluster.sources()...)
+	}
+	return all
+}
 
 // newAdmission returns the source of the admission policies that the API server has; nil if they
 // are not read. Nobody waits for those that are not to be enforced.

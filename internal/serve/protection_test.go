@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -161,23 +160,5 @@ func TestMayAsksTheAPIServer(t *testing.T) {
 	if len(asked) != 2 || asked[0].User != "jane" || asked[0].Extra["k"][0] != "v" || asked[0].ResourceAttributes.Name != "cluster" ||
 		asked[1].NonResourceAttributes == nil || asked[1].NonResourceAttributes.Path != "/metrics" || asked[1].ResourceAttributes != nil {
 		t.Errorf("asked %+v", asked)
-	}
-}
-
-func TestScopesAreThoseOfDiscovery(t *testing.T) {
-	t.Parallel()
-	f := newFakeCluster()
-	f.kube.Resources = []*metav1.APIResourceList{
-		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{
-			{Name: "widgets", Kind: "Widget", Namespaced: true}, {Name: "widgets/status", Kind: "Widget"}, {Name: "farms", Kind: "Farm"},
-		}},
-	}
-	scope := serve.ScopeOf(*f.config)
-	for resource, want := range map[string]authz.Scope{
-		"widgets": authz.ScopeNamespace, "farms": authz.ScopeCluster, "others": authz.ScopeUnknown, "widgets/status": authz.ScopeUnknown,
-	} {
-		if got := scope("example.com", resource); got != want {
-			t.Errorf("%s: scope %d, want %d", resource, got, want)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/pprof"
 
 	"github.com/usher-dev/usher/internal/delegated"
+	"github.com/usher-dev/usher/observe/metrics"
 )
 
 // metricsPath is where metrics are, and what callers need the right to get to read those with names.
@@ -14,12 +15,12 @@ const metricsPath = "/metrics"
 
 // newReaders returns what lets those callers of the webhook port through who may read names of
 // policies, namespaces and other objects; nil if nobody knows who may.
-func (s *Server) newReaders() (*delegated.Guard, error) {
-	if s.cluster == nil || s.cluster.Clients.Readers == nil {
+func newReaders(c *Config, m *metrics.Metrics) (*delegated.Guard, error) {
+	if c.Cluster == nil || c.Cluster.Clients.Readers == nil {
 		return nil, nil //nolint:nilnil // Nobody is let through.
 	}
 	readers, err := delegated.NewGuard(delegated.Options{
-		Client: s.cluster.Clients.Readers, Refused: refused(s.metrics, "names", delegated.Reasons()), Log: s.config.Log,
+		Client: c.Cluster.Clients.Readers, Refused: refused(m, "names", delegated.Reasons()), Log: c.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("guard names: %w", err)
@@ -27,12 +28,12 @@ func (s *Server) newReaders() (*delegated.Guard, error) {
 	return readers, nil
 }
 
-// isConfined reports whether only programs on this machine reach a listener: they may read names.
-func (s *Server) isConfined(l net.Listener) bool {
-	if l == nil || s.config.exposed {
+// confined reports whether only programs on this machine reach a listener: they may read names.
+func (l *Listening) confined(at net.Listener) bool {
+	if at == nil || l.exposed {
 		return false
 	}
-	address, ok := l.Addr().(*net.TCPAddr)
+	address, ok := at.Addr().(*net.TCPAddr)
 	return ok && address.IP.IsLoopback()
 }
 
@@ -41,11 +42,11 @@ func (s *Server) isConfined(l net.Listener) bool {
 func (s *Server) meteringMux() http.Handler {
 	mux := http.NewServeMux()
 	shown := s.metrics.Nameless()
-	if s.isConfined(s.meterListener) {
+	if s.config.Listen.confined(s.meterListener) {
 		shown = s.metrics.Handler()
 	}
 	mux.Handle("GET "+metricsPath, shown)
-	if s.config.Profile {
+	if s.config.Listen.Profile {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/serve/page"
 )
@@ -24,19 +25,32 @@ func health(w http.ResponseWriter, _ *http.Request) {
 // get /readyz itself in a cluster; below it only monitoring may.
 const verbosePath = "/readyz/verbose"
 
-// ready responds whether requests should be sent here: policies are loaded and the server is not
+// A readiness tells how a server is.
+type readiness struct {
+	live       *live.Live
+	evaluation *evaluation
+	protection *protection
+	// cluster is nil if the server has none, and readers if nobody knows who may read names.
+	cluster *clusterRuntime
+	readers *delegated.Guard
+	listen  *Listening
+	// ending reports whether the server is shutting down.
+	ending func() bool
+}
+
+// answer responds at a port whether requests should be sent here: policies are loaded and the server is not
 // shutting down. Problems with policies do not make it unready, because the last good version of
 // each is in force. With ?verbose it lists them, by name for callers that may know names.
-func (s *Server) ready(at net.Listener) http.HandlerFunc {
-	plain := func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page.Page{}) }
-	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.writeReady(w, r, &page.Page{Named: true}) })
-	if s.isConfined(at) {
+func (d *readiness) answer(at net.Listener) http.HandlerFunc {
+	plain := func(w http.ResponseWriter, r *http.Request) { d.write(w, r, &page.Page{}) }
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.write(w, r, &page.Page{Named: true}) })
+	if d.listen.confined(at) {
 		return named
 	}
-	if s.readers == nil {
+	if d.readers == nil {
 		return plain
 	}
-	guarded := s.readers.Require(verbosePath, named)
+	guarded := d.readers.Require(verbosePath, named)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("verbose") && r.Header.Get("Authorization") != "" {
 			guarded.ServeHTTP(w, r)
@@ -46,12 +60,12 @@ func (s *Server) ready(at net.Listener) http.HandlerFunc {
 	}
 }
 
-func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page.Page) {
-	status := s.live.Status()
+func (d *readiness) write(w http.ResponseWriter, r *http.Request, b *page.Page) {
+	status := d.live.Status()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	code := http.StatusOK
 	switch {
-	case s.webhooks.Ending():
+	case d.ending():
 		code = http.StatusServiceUnavailable
 		b.WriteString("not ready: shutting down\n")
 	case status.Generation == 0:
@@ -60,27 +74,27 @@ func (s *Server) writeReady(w http.ResponseWriter, r *http.Request, b *page.Page
 	default:
 		b.WriteString("ok\n")
 	}
-	overruns := s.overruns.State()
+	overruns := d.evaluation.overruns.State()
 	describeOverruns(b, overruns)
 	if r.URL.Query().Has("verbose") {
 		nameOverruns(b, overruns)
-		s.describe(b, status)
+		d.describe(b, status)
 	}
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, b.String())
 }
 
 // describe writes all that there is to say.
-func (s *Server) describe(b *page.Page, status live.Status) {
-	if s.cluster != nil {
-		s.cluster.describe(b, status)
+func (d *readiness) describe(b *page.Page, status live.Status) {
+	if d.cluster != nil {
+		d.cluster.describe(b, status)
 	}
-	if s.protection.killSwitchOn() {
-		b.Either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", s.protection.KillSwitchFile)
+	if d.protection.killSwitchOn() {
+		b.Either("authorization policies deny nothing, since %s exists\n", "authorization policies deny nothing\n", d.protection.KillSwitchFile)
 	}
-	s.describeWorkers(b)
+	d.evaluation.describeWorkers(b)
 	describe(b, status)
-	if !b.Named && s.readers != nil {
+	if !b.Named && d.readers != nil {
 		b.WriteString("names are withheld: send a bearer token of somebody who may get " + verbosePath + "\n")
 	} else if !b.Named {
 		b.WriteString("names are withheld: the server is reached from other machines, and no cluster says who may know them\n")
@@ -112,15 +126,15 @@ func describe(b *page.Page, status live.Status) {
 func (m *clusterRuntime) describe(b *page.Page, status live.Status) {
 	b.Namef("cluster: %s, as replica %s, in namespace %s\n", m.Clients.Server, m.Identity, m.Namespace)
 	fmt.Fprintf(b, "policies of the cluster: last heard %s ago\n", m.staleness().Round(time.Second/10))
-	m.kinds.describe(b)
+	m.kinds.Describe(b)
 	m.describeAdmission(b, status)
 	m.describeWebhookConfig(b)
 	m.describeCalls(b)
 	m.proofs.Describe(b, status.Proofs)
-	m.auditing.describe(b)
-	kinds := m.resolver.Watched()
-	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(kinds))
-	for _, kind := range kinds {
+	m.audit.Describe(b)
+	watched := m.resolver.Watched()
+	fmt.Fprintf(b, "kinds watched for facts: %d\n", len(watched))
+	for _, kind := range watched {
 		version, name := kind.Kind.ToAPIVersionAndKind()
 		b.Namef("  %s %s: %d objects", version, name, kind.Objects)
 		switch {

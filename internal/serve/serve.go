@@ -6,7 +6,6 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,22 +26,20 @@ import (
 	authzengine "github.com/usher-dev/usher/internal/engine/authz"
 	"github.com/usher-dev/usher/internal/graceful"
 	"github.com/usher-dev/usher/internal/lang/cue"
-	"github.com/usher-dev/usher/internal/lang/worker"
 	"github.com/usher-dev/usher/internal/limit"
 	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/memory"
 	"github.com/usher-dev/usher/internal/observe/recent"
-	"github.com/usher-dev/usher/internal/overrun"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/probe"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/serve/auditing"
+	"github.com/usher-dev/usher/internal/serve/kinds"
 	"github.com/usher-dev/usher/internal/serve/routes"
 	"github.com/usher-dev/usher/internal/trial"
-	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/internal/trial/lockout"
 	"github.com/usher-dev/usher/observe/decisionlog"
 	"github.com/usher-dev/usher/observe/metrics"
-	"github.com/usher-dev/usher/source"
-	"github.com/usher-dev/usher/source/dir"
 )
 
 // A Server is a webhook server. Use [New], which opens its ports, and then [Server.Run].
@@ -52,28 +49,24 @@ type Server struct {
 	metrics *metrics.Metrics
 	// cluster is nil if the server has no cluster.
 	cluster *clusterRuntime
-	callers *clientauth.Authenticator
 	// readers lets those callers through who may read names; nil if there is no cluster to say who may.
 	readers *delegated.Guard
-	// authorizer is nil if authorization webhooks are not served.
-	authorizer *authorizer
-	// api is nil if the server's own API is not served.
-	api *apiServer
 	// decisions has the last decisions; nil if nobody can read them.
 	decisions  *recent.Ring
 	protection *protection
 	limits     *limit.Limiter
-	// workers evaluate CUE, and compile policies before this process does.
-	workers *worker.Pool
-	// overruns runs the evaluations of all engines.
-	overruns *overrun.Watch
-	checker  *isolated.Checker
+	evaluation *evaluation
+	readiness  *readiness
+	identity   *identity
 
-	webhooks *graceful.Server
+	// endpoints are open from New on. The authorizer and the api are nil if they are not served.
+	endpoints                 []*endpoint
+	webhooks, authorizer, api *endpoint
+	// callers know who may call the webhooks.
+	callers  *clientauth.Authenticator
 	metering *http.Server
-	// listener and meterListener are open from New on; the latter may be nil.
-	listener, meterListener net.Listener
-	identity                *identity
+	// meterListener is open from New on; it may be nil.
+	meterListener net.Listener
 }
 
 // objectTTL is how long objects that are not watched are cached.
@@ -90,32 +83,33 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{config: c.withDefaults(), metrics: metrics.New(nil)}
 	var err error
 	if s.callers, err = clientauth.New(clientauth.Options{
-		CAFile: c.ClientCAFile, Names: c.ClientNames, TokenFile: c.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
+		CAFile: c.Callers.ClientCAFile, Names: c.Callers.ClientNames, TokenFile: c.Callers.TokenFile, Refused: refused(s.metrics, "admission", clientauth.Reasons()), Log: s.config.Log,
 	}); err != nil {
 		return nil, err
 	}
 	s.limits = limit.New(limit.Options{
-		Slots: s.config.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
+		Slots: s.config.Requests.MaxInFlight, Provable: s.callers != nil || c.Authorization.guarded() || c.Cluster.managesWebhookConfig(), Shed: s.metrics.Shed, Log: s.config.Log,
 	})
 	if s.config.Cluster != nil {
-		s.cluster = newClusterRuntime(s.config, s.probeKeys, func() []rule.ExemptionState { return s.live.Exemptions() }, func(state probe.State) { s.metrics.Probed(string(state)) })
+		s.cluster = newClusterRuntime(s.config, func() [][]byte { return s.identity.Keys(probePurpose) }, func() []rule.ExemptionState { return s.live.Exemptions() }, func(state probe.State) { s.metrics.Probed(string(state)) })
 		if err := s.cluster.start(ctx, s.config.Log); err != nil {
 			return nil, err
 		}
 		s.metrics.Cluster(metrics.ClusterState{
 			Staleness: s.cluster.staleness, Registered: s.cluster.isRegistered(), Called: s.cluster.areCalled, Failing: s.cluster.failing.Count,
-			Kinds: s.cluster.kinds.count, DroppedEvents: s.cluster.denials.Dropped,
+			Kinds: s.cluster.kinds.Count, DroppedEvents: s.cluster.denials.Dropped,
 		})
 	}
-	facts, err := s.facts()
+	facts, err := newFacts(&s.config, s.cluster, s.metrics)
 	if err != nil {
 		return nil, err
 	}
 	if s.protection, err = newProtection(c.Protection, s.config.Log); err != nil {
 		return nil, err
 	}
+	s.evaluation = newEvaluation(&s.config, s.metrics)
 	s.live = s.newLive(s.policies(facts))
-	s.metrics.Exemptions(s.exemptions)
+	s.metrics.Exemptions(func() []metrics.Exemption { return exemptions(s.live.Exemptions()) })
 	s.keepDecisions()
 	if s.identity, err = newIdentity(ctx, s.config); err != nil {
 		return nil, err
@@ -124,14 +118,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.close()
 		return nil, err
 	}
-	s.webhooks = graceful.New(s.config.ShutdownGrace, s.config.Log)
-	s.callers.CountFailedHandshakes(s.webhooks.Server)
-	s.webhooks.Handler = s.mux()
-	s.webhooks.TLSConfig = s.callers.ConfigureTLS(&tls.Config{
-		MinVersion:     s.config.TLSMinVersion,
-		GetCertificate: s.identity.GetCertificate,
-		NextProtos:     []string{"h2", "http/1.1"},
-	})
+	s.readiness = &readiness{
+		live: s.live, evaluation: s.evaluation, protection: s.protection, cluster: s.cluster, readers: s.readers,
+		listen: &s.config.Listen, ending: s.webhooks.server.Ending,
+	}
+	s.callers.CountFailedHandshakes(s.webhooks.server.Server)
+	s.webhooks.server.Handler = s.mux()
 	s.metering = graceful.HTTP(s.meteringMux(), s.config.Log)
 	if err := s.openOthers(); err != nil {
 		s.close()
@@ -156,32 +148,27 @@ func (s *Server) openOthers() (err error) {
 
 // policies returns how to load and enforce policies.
 func (s *Server) policies(facts fact.Resolver) live.Options {
-	s.workers = worker.New(s.config.CUE)
-	s.checker = isolated.New(s.workers, isolated.Options{})
-	s.metrics.Workers(s.workerState)
-	s.overruns = newOverruns(s.config.Log)
-	s.metrics.Overruns(s.overrunState)
 	o := live.Options{
 		Facts: facts,
 		Compile: compile.Options{
-			CUE: cue.OnWorkers(s.workers, cue.Limits{Timeout: s.config.RuleTimeout}), Limits: s.config.Limits, Checker: s.checker,
+			CUE: cue.OnWorkers(s.evaluation.workers, cue.Limits{Timeout: s.config.Rules.Timeout}), Limits: s.config.Rules.Limits, Checker: s.evaluation.checker,
 		},
-		Engine:           engine.Options{FailurePolicy: s.config.FailurePolicy, RuleTimeout: s.config.RuleTimeout, Overruns: s.overruns},
-		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.overruns},
-		Quota:            s.config.Quota,
-		LongestExemption: s.config.LongestExemption,
+		Engine:           engine.Options{FailurePolicy: s.config.Rules.FailurePolicy, RuleTimeout: s.config.Rules.Timeout, Overruns: s.evaluation.overruns},
+		Access:           authzengine.Options{ProtectedUsers: s.protection.users, KillSwitch: s.protection.killSwitchOn, Overruns: s.evaluation.overruns},
+		Quota:            s.config.Rules.Quota,
+		LongestExemption: s.config.Rules.LongestExemption,
 		Log:              s.config.Log,
 		OnUpdate:         s.observe,
-		KeepSpecs:        !s.config.WriteSpecs,
+		KeepSpecs:        !s.config.Rules.WriteSpecs,
 	}
 	if s.cluster != nil {
-		o.Access.Scope, o.May, o.Places = s.cluster.scopes.of, s.cluster.may, live.Places(s.cluster.resolver.Resource)
+		o.Access.Scope, o.May, o.Places = s.cluster.discovery.Scope, s.cluster.may, live.Places(s.cluster.resolver.Resource)
 		o.Proofs = s.cluster.proofs.Prover()
-		o.Stored = trial.New(trial.Options{Kinds: newKinds(s.cluster.scopes, s.config.Log).find, Readable: s.cluster.readable, Overruns: s.overruns})
+		o.Stored = trial.New(trial.Options{Kinds: kinds.NewSchemas(s.cluster.discovery, s.config.Log).Find, Readable: s.cluster.readable, Overruns: s.evaluation.overruns})
 		registered := s.config.Cluster.WebhookConfig
 		registered.Namespace = s.config.Cluster.Namespace
-		if s.cluster.auditing != nil {
-			o.Existing = s.cluster.auditing.existing
+		if s.cluster.audit != nil {
+			o.Existing = s.cluster.audit.Existing
 		}
 		o.Trial = lockout.With(o.Stored.Problems, lockout.Options{Registered: registered})
 	}
@@ -199,10 +186,11 @@ func (s *Server) keepDecisions() {
 // newLive returns what loads and enforces policies, and connects the audit with it.
 func (s *Server) newLive(o live.Options) *live.Live {
 	l := live.New(o)
-	if s.cluster != nil && s.cluster.auditing != nil {
-		s.cluster.auditing.begin(o, l)
-		s.metrics.Audit(s.cluster.auditing.state)
-		s.metrics.Reports(s.cluster.auditing.reportsState)
+	if s.cluster != nil && s.cluster.audit != nil {
+		a := s.cluster.audit
+		a.Begin(auditing.Policies{Facts: o.Facts, Engine: o.Engine, Compiled: l.Compiled, Enforced: l.Enforced})
+		s.metrics.Audit(a.State)
+		s.metrics.Reports(a.ReportsState)
 	}
 	return l
 }
@@ -222,7 +210,7 @@ func (s *Server) observe(status live.Status) {
 	if status.Generation == 1 {
 		memory.DropPages()
 	}
-	s.count(status)
+	count(s.metrics, s.live, status)
 	if s.cluster != nil {
 		s.cluster.observe(status, s.live)
 	}
@@ -230,53 +218,47 @@ func (s *Server) observe(status live.Status) {
 
 // listen opens the ports for admission and metrics, and finds out who may read names there.
 func (s *Server) listen() (err error) {
-	if s.readers, err = s.newReaders(); err != nil {
+	if s.readers, err = newReaders(&s.config, s.metrics); err != nil {
 		return err
 	}
-	address := net.JoinHostPort(s.config.BindAddress, strconv.Itoa(s.config.Port))
-	if s.listener, err = net.Listen("tcp", address); err != nil {
-		return fmt.Errorf("open webhook port: %w", err)
+	s.webhooks = &endpoint{name: "admission", port: "webhook", callers: s.callers}
+	if err := s.open(s.webhooks, net.JoinHostPort(s.config.Listen.Address, strconv.Itoa(s.config.Listen.Port))); err != nil {
+		return err
 	}
-	if s.config.MetricsAddress == "" || s.config.MetricsAddress == "0" {
+	if !s.config.Listen.Metered() {
 		return nil
 	}
-	if s.meterListener, err = net.Listen("tcp", s.config.MetricsAddress); err != nil {
+	if s.meterListener, err = net.Listen("tcp", s.config.Listen.MetricsAddress); err != nil {
 		return fmt.Errorf("open metrics port: %w", err)
 	}
 	return nil
 }
 
 func (s *Server) close() {
-	for _, l := range []net.Listener{s.listener, s.meterListener} {
-		if l != nil {
-			_ = l.Close()
-		}
+	for _, e := range s.endpoints {
+		_ = e.listener.Close()
 	}
-	if s.authorizer != nil {
-		_ = s.authorizer.listener.Close()
-	}
-	if s.api != nil {
-		_ = s.api.listener.Close()
+	if s.meterListener != nil {
+		_ = s.meterListener.Close()
 	}
 	s.identity.close()
-	s.workers.Close()
-	s.overruns.Close()
+	s.evaluation.close()
 }
 
 func (s *Server) mux() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", health)
-	mux.HandleFunc("GET /readyz", s.ready(s.listener))
+	mux.HandleFunc("GET /readyz", s.readiness.answer(s.webhooks.listener))
 	if s.readers != nil && s.meterListener != nil {
 		mux.Handle("GET "+metricsPath, s.readers.Require(metricsPath, s.metrics.Handler()))
 	}
-	decider := s.metrics.Entries(decisionlog.Wrap(s.config.Trace.wrap(recent.Wrap(s.live, s.decisions), s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
+	decider := s.metrics.Entries(decisionlog.Wrap(trace.Wrap(recent.Wrap(s.live, s.decisions), s.config.Trace, s.live.RulesAt, s.config.Log), s.config.Log), "admission", s.live.AskedAt)
 	if s.cluster != nil {
 		decider = s.cluster.answerer.Wrap(s.cluster.denials.Wrap(s.cluster.failing.Wrap(decider)))
 	}
 	e := &routes.Entrance{Demanding: s.callers != nil, Refused: s.metrics.Refused("admission", routes.UnknownPath, routes.OtherResource)}
 	e.Door = func(at routes.Route, accept func(context.Context, *usher.Request) error) http.Handler {
-		options := admission.Options{MaxBody: s.config.MaxBody, Timeout: s.config.RequestTimeout, Accept: accept, Log: s.config.Log}
+		options := admission.Options{MaxBody: s.config.Requests.MaxBody, Timeout: s.config.Requests.Timeout, Accept: accept, Log: s.config.Log}
 		answer, limited := admission.Mutate, s.limits.Handler
 		if at.Phase() == usher.Validate {
 			answer = admission.Validate
@@ -284,7 +266,7 @@ func (s *Server) mux() http.Handler {
 		if s.callers != nil || !at.Bare {
 			limited = s.limits.Proven
 		}
-		return s.callers.Require(s.webhooks.Count(s.loaded(limited(answer(decider, options)))))
+		return s.callers.Require(s.webhooks.server.Count(loaded(s.live, limited(answer(decider, options)))))
 	}
 	if s.cluster == nil || s.cluster.routes == nil {
 		mux.HandleFunc("/{entry}", e.ServeAnybody)
@@ -297,9 +279,9 @@ func (s *Server) mux() http.Handler {
 
 // loaded rejects requests until policies are loaded; then next handles them. API servers retry, and
 // apply the failure policy if that takes too long.
-func (s *Server) loaded(next http.Handler) http.Handler {
+func loaded(l *live.Live, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.live.Status().Generation == 0 {
+		if l.Status().Generation == 0 {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, live.ErrNotLoaded.Error(), http.StatusServiceUnavailable)
 			return
@@ -309,7 +291,7 @@ func (s *Server) loaded(next http.Handler) http.Handler {
 }
 
 // URL returns the URL of the webhooks.
-func (s *Server) URL() string { return "https://" + s.listener.Addr().String() }
+func (s *Server) URL() string { return s.webhooks.url("") }
 
 // MetricsURL returns the URL of the metrics; empty if they are not served.
 func (s *Server) MetricsURL() string {
@@ -335,21 +317,15 @@ func (s *Server) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	group.Go(func() error { return s.live.Run(running, s.sources()...) })
+	group.Go(func() error { return s.live.Run(running, sources(s.config.Policies, s.cluster)...) })
 	group.Go(func() error { return s.identity.Run(running) })
-	group.Go(func() error { return s.callers.Run(running) })
 	group.Go(func() error { return s.protection.run(running) })
 	if s.cluster != nil {
 		group.Go(func() error { return s.cluster.run(running, s.live, s.identity) })
 	}
-	group.Go(func() error { return graceful.Served(s.webhooks.ServeTLS(s.listener, "", "")) })
-	if s.authorizer != nil {
-		group.Go(func() error { return s.authorizer.callers.Run(running) })
-		group.Go(s.authorizer.serve)
-	}
-	if s.api != nil {
-		group.Go(func() error { return s.api.Run(running) })
-		group.Go(s.api.serve)
+	for _, e := range s.endpoints {
+		group.Go(func() error { return e.callers.Run(running) })
+		group.Go(e.serve)
 	}
 	if s.meterListener != nil {
 		group.Go(func() error {
@@ -361,7 +337,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving, ended := context.WithCancel(running)
 		defer ended()
 		context.AfterFunc(ctx, ended)
-		if awaitSickness(serving, s.overruns.State, s.config.Log) {
+		if awaitSickness(serving, s.evaluation.overruns.State, s.config.Log) {
 			return errors.Join(errReplaced, s.shutdown())
 		}
 		return s.shutdown()
@@ -373,26 +349,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// sources returns the sources of policies; earlier ones take precedence.
-func (s *Server) sources() []source.Source {
-	var all []source.Source
-	if len(s.config.Policies) > 0 {
-		all = append(all, dir.New(s.config.Policies...))
-	}
-	if s.cluster != nil {
-		all = append(all, s.cluster.sources()...)
-	}
-	return all
-}
-
 func (s *Server) shutdown() error {
 	var ends errgroup.Group
-	ends.Go(s.webhooks.End)
-	if s.authorizer != nil {
-		ends.Go(s.authorizer.server.End)
-	}
-	if s.api != nil {
-		ends.Go(s.api.end)
+	for _, e := range s.endpoints {
+		ends.Go(e.end)
 	}
 	err := ends.Wait()
 	_ = s.metering.Close()

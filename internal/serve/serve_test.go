@@ -22,7 +22,7 @@ func TestServeEnforcesEditsAndNothingThatDoesNotCompile(t *testing.T) {
 	policies := t.TempDir()
 	file := filepath.Join(policies, "label.yaml")
 	write(t, file, label("one"))
-	h := start(t, serve.Config{Policies: []string{policies}, CertDir: t.TempDir()})
+	h := start(t, serve.Config{Policies: []string{policies}, TLS: serve.TLS{CertDir: t.TempDir()}})
 
 	review := read(t, reviews+"v1-create-pods.json")
 	h.eventually("the first policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
@@ -89,7 +89,7 @@ func finishesInFlight(t *testing.T) bool {
 	defer slow.Close()
 	policies := t.TempDir()
 	write(t, filepath.Join(policies, "slow.yaml"), strings.ReplaceAll(slowPolicy, "URL", slow.URL))
-	h := start(t, serve.Config{Policies: []string{policies}, AllowLocalFacts: true, RuleTimeout: time.Minute, ShutdownGrace: 30 * time.Second})
+	h := start(t, serve.Config{Policies: []string{policies}, Facts: serve.Facts{AllowLocal: true}, Rules: serve.Rules{Timeout: time.Minute}, Listen: serve.Listening{ShutdownGrace: 30 * time.Second}})
 	h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 
 	type answer struct {
@@ -148,7 +148,7 @@ func TestServeIgnoresFailingRulesIfAsked(t *testing.T) {
 			t.Parallel()
 			policies := t.TempDir()
 			write(t, filepath.Join(policies, "p.yaml"), strings.Replace(label("x"), "/metadata/annotations", "/metadata/nowhere/x", 1))
-			h := start(t, serve.Config{Policies: []string{policies}, FailurePolicy: row.policy})
+			h := start(t, serve.Config{Policies: []string{policies}, Rules: serve.Rules{FailurePolicy: row.policy}})
 			h.eventually("the server is ready", func() bool { return h.status("/readyz") == http.StatusOK })
 			body, _ := h.post("/mutate", read(t, reviews+"v1-create-pods.json"))
 			if got := strings.Contains(body, `"allowed":true`); got != row.allowed {
@@ -209,10 +209,10 @@ func TestNewRefuses(t *testing.T) {
 		want   string
 	}{
 		{"policies that are not there", serve.Config{Policies: []string{"nowhere"}}, "nowhere"},
-		{"facts that are not there", serve.Config{Policies: []string{"."}, Facts: []string{"nowhere"}}, "load facts: "},
-		{"an address that is not ours", serve.Config{Policies: []string{"."}, BindAddress: "192.0.2.1"}, "open webhook port: "},
-		{"a metrics address that is none", serve.Config{Policies: []string{"."}, MetricsAddress: "nonsense"}, "open metrics port: "},
-		{"a certificate that is not there", serve.Config{Policies: []string{"."}, CertFile: "nowhere.crt", KeyFile: "nowhere.key"}, "nowhere"},
+		{"facts that are not there", serve.Config{Policies: []string{"."}, Facts: serve.Facts{Files: []string{"nowhere"}}}, "load facts: "},
+		{"an address that is not ours", serve.Config{Policies: []string{"."}, Listen: serve.Listening{Address: "192.0.2.1"}}, "open webhook port: "},
+		{"a metrics address that is none", serve.Config{Policies: []string{"."}, Listen: serve.Listening{MetricsAddress: "nonsense"}}, "open metrics port: "},
+		{"a certificate that is not there", serve.Config{Policies: []string{"."}, TLS: serve.TLS{CertFile: "nowhere.crt", KeyFile: "nowhere.key"}}, "nowhere"},
 	} {
 		t.Run(row.reason, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/hostile"
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 var (
@@ -59,7 +59,7 @@ func measure(p *cel.Program, values map[string]any) (ref.Val, measurement) {
 	var m measurement
 	for i := range 3 {
 		a := &activation{values: values}
-		a.meter.Allowance = rule.NewAllowance(rule.NamespaceTime, rule.PolicyMemory)
+		a.meter.Allowance = allowance.New(allowance.NamespaceTime, allowance.PolicyMemory)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := threadTime()

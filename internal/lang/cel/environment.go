@@ -26,7 +26,7 @@ import (
 
 	"github.com/usher-dev/usher/internal/lang/cel/closure"
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // An Environment compiles expressions and makes programs of them. It is safe for concurrent use.
@@ -245,7 +245,7 @@ func (p *Program) Eval(variables interpreter.Activation) (value ref.Val, cost ui
 	if tracker != nil {
 		return value, tracker.ActualCost(), err
 	}
-	if exceeded, ok := errors.AsType[*rule.ExceededError](err); ok && exceeded.Allowed == int64(countedTime) && !exceeded.Call {
+	if exceeded, ok := errors.AsType[*allowance.ExceededError](err); ok && exceeded.Allowed == int64(countedTime) && !exceeded.Call {
 		// No expression within the limit takes so long, and API servers would have stopped it before.
 		return nil, p.limit + 1, errLimit
 	}

@@ -15,6 +15,7 @@ import (
 	apply "github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/lang/patch"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 func tree(t testing.TB, text string) map[string]any {
@@ -97,11 +98,11 @@ func TestMergesShareAnAllowance(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	in := &rule.Input{Object: map[string]any{name: map[string]any{}}, Allowance: rule.NamespaceAllowance(nil)}
+	in := &rule.Input{Object: map[string]any{name: map[string]any{}}, Allowance: allowance.Namespace(nil)}
 	paths := 0
 	for range 100 {
 		out, err := program.Run(t.Context(), in)
-		if exceeded, ok := errors.AsType[*rule.ExceededError](err); ok && exceeded.Memory {
+		if exceeded, ok := errors.AsType[*allowance.ExceededError](err); ok && exceeded.Memory {
 			return
 		}
 		if err != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A Query is a request to authorize, as rules look at it. It is immutable.
@@ -27,7 +27,7 @@ type Query struct {
 	Labels, Fields []usher.Requirement
 
 	// Allowance is what a condition may take together with others; nil is one of its own.
-	Allowance *rule.Allowance
+	Allowance *allowance.Allowance
 }
 
 // QueryOf returns the query for r, whose phase is Authorize. Scope reports whether resources that

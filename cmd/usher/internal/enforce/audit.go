@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/usher-dev/usher/internal/report/openreports"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/auditing"
 )
 
 // auditFlags configure the audit of objects that exist.
@@ -17,7 +17,7 @@ type auditFlags struct {
 	memory  string
 	reports string
 	limit   int
-	config  serve.Audit
+	config  auditing.Config
 }
 
 func (f *auditFlags) register(flags *pflag.FlagSet) {
@@ -39,7 +39,7 @@ const (
 const minAuditMemory = 8 << 20
 
 // complete returns nil if objects are not audited.
-func (f *auditFlags) complete(given func(flag string) bool, cluster bool) (*serve.Audit, error) {
+func (f *auditFlags) complete(given func(flag string) bool, cluster bool) (*auditing.Config, error) {
 	if !f.enabled {
 		for _, name := range []string{"audit-memory", "audit-cpu", "audit-secrets", "reports", "report-limit"} {
 			if given(name) {

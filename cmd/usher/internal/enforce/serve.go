@@ -21,6 +21,7 @@ import (
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/serve"
 )
@@ -119,38 +120,38 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.api.register(flags)
 	f.audit.register(flags)
 	flags.StringArrayVarP(&c.Policies, "policies", "p", nil, "file or folder with policies (repeatable); watched for changes")
-	flags.StringArrayVar(&c.Facts, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
-	flags.StringVar(&c.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
-	flags.IntVar(&c.Port, "port", 8443, "port to listen on; 0 selects a free port")
-	flags.StringVar(&c.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics, which has names of policies only at loopback addresses; 0 disables them")
-	flags.BoolVar(&c.Profile, "enable-pprof", false, "serve profiles at /debug/pprof on the metrics address, without authentication")
-	flags.StringVar(&c.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
-	flags.StringVar(&c.KeyFile, "tls-private-key-file", "", "PEM file with the private key of --tls-cert-file")
-	flags.StringVar(&c.CAFile, "tls-ca-file", "", "PEM file with the CA certificates that API servers use to verify --tls-cert-file")
-	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "PEM file with CA certificates; clients must present a certificate that one of them signed")
-	flags.StringSliceVar(&c.ClientNames, "client-names", nil, "common names, DNS names and URIs that client certificates of --client-ca-file must have; empty accepts any")
-	flags.StringVar(&c.TokenFile, "token-file", "", "file with bearer tokens; one per line, and clients must send one of them")
-	flags.StringVar(&c.CertDir, "cert-dir", "", "folder for the CA and certificate that are generated without --tls-cert-file")
+	flags.StringArrayVar(&c.Facts.Files, "facts", nil, "file or folder with objects that exist in the cluster (repeatable); for servers without a cluster")
+	flags.StringVar(&c.Listen.Address, "bind-address", "127.0.0.1", "IP address to listen on; with --in-cluster the default is 0.0.0.0")
+	flags.IntVar(&c.Listen.Port, "port", 8443, "port to listen on; 0 selects a free port")
+	flags.StringVar(&c.Listen.MetricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address and port of /metrics, which has names of policies only at loopback addresses; 0 disables them")
+	flags.BoolVar(&c.Listen.Profile, "enable-pprof", false, "serve profiles at /debug/pprof on the metrics address, without authentication")
+	flags.StringVar(&c.TLS.CertFile, "tls-cert-file", "", "PEM file with the serving certificate and intermediate certificates; reloaded when it changes")
+	flags.StringVar(&c.TLS.KeyFile, "tls-private-key-file", "", "PEM file with the private key of --tls-cert-file")
+	flags.StringVar(&c.TLS.CAFile, "tls-ca-file", "", "PEM file with the CA certificates that API servers use to verify --tls-cert-file")
+	flags.StringVar(&c.Callers.ClientCAFile, "client-ca-file", "", "PEM file with CA certificates; clients must present a certificate that one of them signed")
+	flags.StringSliceVar(&c.Callers.ClientNames, "client-names", nil, "common names, DNS names and URIs that client certificates of --client-ca-file must have; empty accepts any")
+	flags.StringVar(&c.Callers.TokenFile, "token-file", "", "file with bearer tokens; one per line, and clients must send one of them")
+	flags.StringVar(&c.TLS.CertDir, "cert-dir", "", "folder for the CA and certificate that are generated without --tls-cert-file")
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.2 or 1.3")
 	flags.StringVar(&c.Protection.UsersFile, protectedUsersFlag, "", "YAML file with protected users, in the form of spec.subjects of a policy; authorization policies never deny their requests, nor those of the control plane and nodes")
 	flags.StringVar(&c.Protection.KillSwitchFile, "authorization-kill-switch", "", "kill switch: while this file exists, authorization policies deny no request")
 	flags.StringVar(&f.failurePolicy, "failure-policy", string(usher.Fail), "how to handle a request when a rule fails: Fail denies it, Ignore skips the rule")
-	flags.DurationVar(&c.RuleTimeout, "rule-timeout", time.Second, "timeout of one rule for one request")
-	flags.DurationVar(&c.RequestTimeout, "request-timeout", 10*time.Second, "timeout of requests that do not specify one")
-	flags.Int64Var(&c.MaxBody, "max-body-bytes", 32<<20, "maximum size of a review, in bytes; larger ones are rejected")
-	flags.IntVar(&c.MaxInFlight, "max-in-flight", 400, "maximum number of concurrent admission requests; excess requests wait up to 1s, then get 429")
-	flags.IntVar(&c.CUE.Workers, "cue-workers", 0, "number of processes that compile policies, and evaluate CUE that cannot be compiled; 0 means one per processor, at most 4")
+	flags.DurationVar(&c.Rules.Timeout, "rule-timeout", time.Second, "timeout of one rule for one request")
+	flags.DurationVar(&c.Requests.Timeout, "request-timeout", 10*time.Second, "timeout of requests that do not specify one")
+	flags.Int64Var(&c.Requests.MaxBody, "max-body-bytes", 32<<20, "maximum size of a review, in bytes; larger ones are rejected")
+	flags.IntVar(&c.Requests.MaxInFlight, "max-in-flight", 400, "maximum number of concurrent admission requests; excess requests wait up to 1s, then get 429")
+	flags.IntVar(&c.Rules.CUE.Workers, "cue-workers", 0, "number of processes that compile policies, and evaluate CUE that cannot be compiled; 0 means one per processor, at most 4")
 	flags.StringVar(&f.cueMemory, "cue-worker-memory", "128Mi", "memory limit of each of these processes, in addition to the 15Mi that it uses at startup")
-	flags.IntVar(&c.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
+	flags.IntVar(&c.Rules.Quota.Policies, "namespace-policies", 100, "maximum number of policies of each kind in a namespace; the oldest ones stay in effect; -1 means no limit")
 	flags.StringVar(&f.policyBytes, "namespace-policy-bytes", "1Mi", "maximum total size of the policies of each kind in a namespace; -1 means no limit")
-	flags.DurationVar(&c.LongestExemption, "max-exemption-duration", rule.LongestExemption, "maximum time from writing an exemption until it expires; 0 means no limit")
-	flags.DurationVar(&c.FactTTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
+	flags.DurationVar(&c.Rules.LongestExemption, "max-exemption-duration", rule.LongestExemption, "maximum time from writing an exemption until it expires; 0 means no limit")
+	flags.DurationVar(&c.Facts.TTL, "fact-ttl", 10*time.Second, "how long responses of HTTP services are cached; 0 disables caching")
 	f.limits.Register(cmd)
-	flags.BoolVar(&c.AllowLocalFacts, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
+	flags.BoolVar(&c.Facts.AllowLocal, "allow-local-facts", false, "let policies call HTTP services on loopback and link-local addresses, and Usher itself")
 	flags.Float64Var(&c.Trace.Sample, "trace-sample", 0, "fraction of requests to explain in the log, rule by rule: 0.01 is 1%")
 	flags.StringVar(&f.traceLabel, "trace-label", "", "explain requests about objects with this label in the log: key or key=value")
 	flags.StringVar(&f.traceAnnotation, "trace-annotation", "", "explain requests about objects with this annotation in the log: key or key=value")
-	flags.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM or SIGINT; a second signal ends the process at once")
+	flags.DurationVar(&c.Listen.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long to wait for in-flight requests on SIGTERM or SIGINT; a second signal ends the process at once")
 	flags.StringVar(&f.logFormat, "log-format", "text", "log format: text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	cli.Offer(cmd, "admission-policies", string(serve.ReadAdmissionPolicies), string(serve.EnforceAdmissionPolicies), string(serve.IgnoreAdmissionPolicies))
@@ -163,7 +164,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 
 // takeLimits sets the limits on what policies may do.
 func (f *serveFlags) takeLimits() (err error) {
-	f.config.Limits, err = f.limits.Limits()
+	f.config.Rules.Limits, err = f.limits.Limits()
 	return err
 }
 
@@ -198,13 +199,13 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 	}
 	switch f.tlsMinVersion {
 	case "1.2":
-		c.TLSMinVersion = tls.VersionTLS12
+		c.TLS.MinVersion = tls.VersionTLS12
 	case "1.3":
-		c.TLSMinVersion = tls.VersionTLS13
+		c.TLS.MinVersion = tls.VersionTLS13
 	default:
 		return fmt.Errorf("--tls-min-version %s: use 1.2 or 1.3", f.tlsMinVersion)
 	}
-	switch c.FailurePolicy = usher.FailurePolicy(f.failurePolicy); c.FailurePolicy {
+	switch c.Rules.FailurePolicy = usher.FailurePolicy(f.failurePolicy); c.Rules.FailurePolicy {
 	case usher.Fail, usher.Ignore:
 	default:
 		return fmt.Errorf("--failure-policy %s: use Fail or Ignore", f.failurePolicy)
@@ -216,13 +217,13 @@ func (f *serveFlags) complete(cmd *cobra.Command, s cli.Streams) error {
 func (f *serveFlags) checkEndpoints() error {
 	c := &f.config
 	switch {
-	case net.ParseIP(c.BindAddress) == nil:
-		return fmt.Errorf("--bind-address %s: not an IP address", c.BindAddress)
-	case c.Port < 0 || c.Port > 65535:
-		return fmt.Errorf("--port %d: must be between 0 and 65535", c.Port)
-	case c.MaxInFlight < 1:
-		return fmt.Errorf("--max-in-flight %d: must be at least 1", c.MaxInFlight)
-	case c.Profile && (c.MetricsAddress == "" || c.MetricsAddress == "0"):
+	case net.ParseIP(c.Listen.Address) == nil:
+		return fmt.Errorf("--bind-address %s: not an IP address", c.Listen.Address)
+	case c.Listen.Port < 0 || c.Listen.Port > 65535:
+		return fmt.Errorf("--port %d: must be between 0 and 65535", c.Listen.Port)
+	case c.Requests.MaxInFlight < 1:
+		return fmt.Errorf("--max-in-flight %d: must be at least 1", c.Requests.MaxInFlight)
+	case c.Listen.Profile && !c.Listen.Metered():
 		return errors.New("--enable-pprof: profiles are served beside the metrics, which --metrics-bind-address disables")
 	case c.Trace.Sample < 0 || c.Trace.Sample > 1:
 		return fmt.Errorf("--trace-sample %v: must be between 0 and 1", c.Trace.Sample)
@@ -245,7 +246,7 @@ func (f *serveFlags) completeParts(given func(flag string) bool) (err error) {
 
 // checkWorkers checks and applies the flags for the processes that evaluate CUE.
 func (f *serveFlags) checkWorkers() error {
-	c := &f.config.CUE
+	c := &f.config.Rules.CUE
 	if c.Workers < 0 {
 		return fmt.Errorf("--cue-workers %d: must not be negative", c.Workers)
 	}
@@ -261,10 +262,10 @@ func (f *serveFlags) checkWorkers() error {
 
 // checkQuota checks and applies the flags that limit exemptions and the policies of a namespace.
 func (f *serveFlags) checkQuota() error {
-	if d := f.config.LongestExemption; d < 0 {
+	if d := f.config.Rules.LongestExemption; d < 0 {
 		return fmt.Errorf("--max-exemption-duration %s: must not be negative; 0 means no limit", d)
 	}
-	q := &f.config.Quota
+	q := &f.config.Rules.Quota
 	if q.Policies == 0 || q.Policies < -1 {
 		return fmt.Errorf("--namespace-policies %d: expected a positive number, or -1 for any number", q.Policies)
 	}
@@ -290,35 +291,35 @@ func (f *serveFlags) chooseCluster(cmd *cobra.Command) error {
 	if slices.Contains(c.Policies, "-") {
 		return errors.New("--policies -: the server watches files: name a file or folder")
 	}
-	if f.cluster.Given() && len(c.Facts) > 0 {
+	if f.cluster.Given() && len(c.Facts.Files) > 0 {
 		return errors.New("--facts are for servers without a cluster")
 	}
 	if f.cluster.InCluster && !given("bind-address") {
-		c.BindAddress = "0.0.0.0"
+		c.Listen.Address = "0.0.0.0"
 	}
-	c.WriteSpecs = f.cluster.writesSpecs(given("write-specs"))
+	c.Rules.WriteSpecs = f.cluster.writesSpecs(given("write-specs"))
 	var err error
-	c.Cluster, err = f.cluster.complete(c.CertFile != "", c.Log)
-	if err == nil && c.Cluster != nil && c.Cluster.CertSecret != "" && c.CertDir != "" {
+	c.Cluster, err = f.cluster.complete(c.TLS.CertFile != "", c.Log)
+	if err == nil && c.Cluster != nil && c.Cluster.CertSecret != "" && c.TLS.CertDir != "" {
 		c.Log.Warn("--cert-dir has no effect: the certificate is kept in a Secret", "secret", c.Cluster.CertSecret)
 	}
 	return err
 }
 
 // markOf reads key or key=value.
-func markOf(text string) serve.Mark {
+func markOf(text string) trace.Mark {
 	key, value, _ := strings.Cut(text, "=")
-	return serve.Mark{Key: key, Value: value}
+	return trace.Mark{Key: key, Value: value}
 }
 
 func (f *serveFlags) checkFiles() error {
 	c := &f.config
 	switch {
-	case (c.CertFile == "") != (c.KeyFile == ""):
+	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-private-key-file come together")
-	case c.CAFile != "" && c.CertFile == "":
+	case c.TLS.CAFile != "" && c.TLS.CertFile == "":
 		return errors.New("--tls-ca-file belongs to --tls-cert-file")
-	case len(c.ClientNames) > 0 && c.ClientCAFile == "":
+	case len(c.Callers.ClientNames) > 0 && c.Callers.ClientCAFile == "":
 		return errors.New("--client-names need --client-ca-file: names can be believed only if somebody vouches for them")
 	}
 	return nil

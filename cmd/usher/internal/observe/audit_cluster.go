@@ -26,11 +26,11 @@ import (
 	"github.com/usher-dev/usher/fact/cached"
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/resources"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/kind"
-	"github.com/usher-dev/usher/internal/serve"
 )
 
 const (
@@ -163,7 +163,7 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 		}
 	}
 	lists = kind.InOrder(groups, lists)
-	versions := serve.Versions(lists, "list")
+	versions := resources.Versions(lists, "list")
 	r.inForce.in(versions)
 	if r.whatIf != nil {
 		r.whatIf.in(versions)
@@ -178,7 +178,7 @@ func (r *reading) discovered(discover discovery.DiscoveryInterface) ([]result.Ki
 			resource := &list.APIResources[i]
 			kind := result.Kind{Resource: gv.WithResource(resource.Name), Kind: resource.Kind, Namespaced: resource.Namespaced}
 			listed := slices.Contains(resource.Verbs, "list")
-			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced || !listed && !serve.Stored(resource) {
+			if strings.Contains(resource.Name, "/") || r.namespace != "" && !kind.Namespaced || !listed && !resources.Stored(resource) {
 				continue
 			}
 			if len(r.policiesFor(kind)) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // An Input is what expressions see. It is for one request, and not safe for concurrent use.
@@ -23,7 +24,7 @@ type Input struct {
 	Object, OldObject, Params map[string]any
 	Facts                     *fact.Known
 	// Allowance is what expressions may take; nil is that of a policy.
-	Allowance *rule.Allowance
+	Allowance *allowance.Allowance
 	// Memo, unless nil, is that of the request, Object and OldObject.
 	Memo *rule.Memo
 	// Size, unless 0, is at least that of the objects, see [usher.Object.DecodedSize]. ParamsSize,

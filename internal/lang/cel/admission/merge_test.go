@@ -12,6 +12,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/lang/cel/apply"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // numbered is a map of n entries with a value.
@@ -76,7 +77,7 @@ func TestMergesTakeTheirAllowance(t *testing.T) {
 			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "labels": numbered(10_000, "x"), "finalizers": finalizers}, "long": long, "few": map[string]any{"a": "b"},
 			"spec": map[string]any{"tower": map[string]any{long: numbered(500, "x")}}, "changed": map[string]any{long: numbered(500, "y")},
 		}
-		in.Allowance = rule.NamespaceAllowance(nil)
+		in.Allowance = allowance.Namespace(nil)
 		m, err := p.Mutate(t.Context(), &in, func(*admission.Input) (*apply.Schema, error) { return row.structure, nil })
 		if err != nil {
 			t.Fatal(err)

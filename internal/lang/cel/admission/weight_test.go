@@ -11,6 +11,7 @@ import (
 	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // TestWeight evaluates expressions whose values are small in memory, and endless to walk through, and calls
@@ -82,7 +83,7 @@ func TestWeight(t *testing.T) {
 				"metadata": map[string]any{"name": "web"}, "digits": "999999999", "long": strings.Repeat("9", 900_000), "text": strings.Repeat("a", 900_000),
 				"half": strings.Repeat("a", 450_000), "pattern": strings.Repeat("x{1000}", 20) + strings.Repeat("(a*a*)*", 2) + "a{1000}b",
 			}
-			in.Allowance = rule.NamespaceAllowance(nil)
+			in.Allowance = allowance.Namespace(nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			result, err := p.Evaluate(ctx, &in)
@@ -94,7 +95,7 @@ func TestWeight(t *testing.T) {
 			}
 			// To find out which part of the expression fails is bounded, too.
 			p.Field(ctx, &in, 0)
-			in.Allowance = rule.NamespaceAllowance(nil)
+			in.Allowance = allowance.Namespace(nil)
 			if _, err := p.Explain(ctx, &in, nil); err != nil {
 				t.Fatal(err)
 			}

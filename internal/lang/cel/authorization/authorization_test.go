@@ -10,6 +10,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/lang/cel/authorization"
 	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 	"github.com/usher-dev/usher/internal/rule/authz"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -155,7 +156,7 @@ func TestConditionsHeedTheirContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	q := authz.QueryOf(pathRequest(), nil)
-	q.Allowance = rule.NamespaceAllowance(nil)
+	q.Allowance = allowance.Namespace(nil)
 	if holds, err := predicate.Holds(ctx, &q); err != nil || !holds {
 		t.Fatalf("before: %t, %v", holds, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // TestFind estimates what it takes to find a pattern.
@@ -27,7 +27,7 @@ func TestFind(t *testing.T) {
 		{"a pattern", "[a-z]+x", long, 30 * time.Millisecond},
 		{"upper or lower case", "(?i)" + strings.Repeat("a", 500), long, 0},
 	} {
-		m := meter.Meter{Allowance: rule.NewAllowance(time.Hour, 1<<30)}
+		m := meter.Meter{Allowance: allowance.New(time.Hour, 1<<30)}
 		var took time.Duration
 		err := m.Try(func() {
 			took, _ = m.Within(time.Hour, func() { m.Find(meter.NewPattern(row.pattern), row.text) })
@@ -43,19 +43,19 @@ func TestCallsOfTenantsAreShort(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		reason    string
-		allowance *rule.Allowance
+		allowance *allowance.Allowance
 		refused   bool
 	}{
-		{"a policy of the cluster", rule.NewAllowance(rule.PolicyTime, rule.PolicyMemory), false},
+		{"a policy of the cluster", allowance.New(allowance.PolicyTime, allowance.PolicyMemory), false},
 		{"one that has no allowance yet", nil, false},
-		{"a policy of a namespace", rule.NamespaceAllowance(nil), true},
+		{"a policy of a namespace", allowance.Namespace(nil), true},
 	} {
 		m := meter.Meter{Allowance: row.allowance}
-		if err := m.Try(func() { m.Call(int64(2*rule.NamespaceCall), 0) }); meter.IsStopped(err) != row.refused {
-			t.Errorf("%s: a call of %v: %v", row.reason, 2*rule.NamespaceCall, err)
+		if err := m.Try(func() { m.Call(int64(2*allowance.NamespaceCall), 0) }); meter.IsStopped(err) != row.refused {
+			t.Errorf("%s: a call of %v: %v", row.reason, 2*allowance.NamespaceCall, err)
 		}
-		if err := m.Try(func() { m.Call(int64(rule.NamespaceCall), 0) }); !row.refused && err != nil {
-			t.Errorf("%s: a call of %v: %v", row.reason, rule.NamespaceCall, err)
+		if err := m.Try(func() { m.Call(int64(allowance.NamespaceCall), 0) }); !row.refused && err != nil {
+			t.Errorf("%s: a call of %v: %v", row.reason, allowance.NamespaceCall, err)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestCallsOfTenantsAreShort(t *testing.T) {
 // TestPatternsOfTenants: a pattern gives way as it reads, so that it has the time of other policies, and its error says so.
 func TestPatternsOfTenants(t *testing.T) {
 	t.Parallel()
-	m := meter.Meter{Allowance: rule.NamespaceAllowance(nil)}
+	m := meter.Meter{Allowance: allowance.Namespace(nil)}
 	err := m.Try(func() { m.FindAll(meter.NewPatternForAll("(a|aa)*b"), strings.Repeat("a", 2_000_000), -1) })
 	if err == nil || !strings.HasSuffix(err.Error(), "one call may use 250ms") {
 		t.Errorf("%v", err)

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A Meter is what the evaluations of one policy for one request may still take. The zero Meter has an
@@ -21,7 +21,7 @@ type Meter struct {
 	// Context ends evaluations; nil never does.
 	Context context.Context //nolint:containedctx // a Meter is as short-lived as a call
 	// Allowance is that of the programs which share it; nil is one of its own, for Time and Memory.
-	Allowance *rule.Allowance
+	Allowance *allowance.Allowance
 	// Time and Memory are what a policy of the cluster may take if they are 0.
 	Time   time.Duration
 	Memory int64
@@ -53,7 +53,7 @@ const (
 	iterationsAtOnce = 32
 )
 
-// Stopped is what a meter panics with. Its cause is an [*rule.ExceededError], or that of the context.
+// Stopped is what a meter panics with. Its cause is an [*allowance.ExceededError], or that of the context.
 type Stopped struct{ Cause error }
 
 func (s *Stopped) Error() string { return s.Cause.Error() }
@@ -86,18 +86,18 @@ func (m *Meter) Take(bytes int64) {
 // Call takes what one call takes, which cannot be stopped. It panics as Spend does.
 func (m *Meter) Call(nanos, bytes int64) {
 	if bytes > largestCall {
-		panic(&Stopped{&rule.ExceededError{Memory: true, Call: true, Needed: bytes, Allowed: largestCall}})
+		panic(&Stopped{&allowance.ExceededError{Memory: true, Call: true, Needed: bytes, Allowed: largestCall}})
 	}
 	if longest := longestCall(m.Allowance); nanos > longest {
-		panic(&Stopped{&rule.ExceededError{Call: true, Needed: nanos, Allowed: longest}})
+		panic(&Stopped{&allowance.ExceededError{Call: true, Needed: nanos, Allowed: longest}})
 	}
 	m.Take(bytes)
 	m.Spend(nanos)
 }
 
-func longestCall(a *rule.Allowance) int64 {
+func longestCall(a *allowance.Allowance) int64 {
 	if a == nil {
-		return int64(rule.PolicyCall)
+		return int64(allowance.PolicyCall)
 	}
 	return int64(a.Call())
 }
@@ -119,7 +119,7 @@ func (m *Meter) draw(nanos int64) {
 	}
 	needNanos, needBytes := max(-m.nanos, 0), max(-m.bytes, 0)
 	if m.end > 0 && m.drawn+needNanos > m.end {
-		panic(&Stopped{&rule.ExceededError{Needed: m.drawn + max(needNanos, nanos) - m.end + m.limit, Allowed: m.limit}})
+		panic(&Stopped{&allowance.ExceededError{Needed: m.drawn + max(needNanos, nanos) - m.end + m.limit, Allowed: m.limit}})
 	}
 	if needNanos > 0 {
 		needNanos += nanosAtOnce
@@ -128,7 +128,7 @@ func (m *Meter) draw(nanos int64) {
 		needBytes += bytesAtOnce
 	}
 	if m.Allowance == nil {
-		m.Allowance = rule.NewAllowance(cmp.Or(m.Time, rule.PolicyTime), cmp.Or(m.Memory, rule.PolicyMemory))
+		m.Allowance = allowance.New(cmp.Or(m.Time, allowance.PolicyTime), cmp.Or(m.Memory, allowance.PolicyMemory))
 		m.take(m.drawn, m.held)
 	}
 	m.take(needNanos, needBytes)
@@ -154,7 +154,7 @@ func (m *Meter) wait() {
 }
 
 // Turn waits until the allowance lets go on what is not short, and takes nothing. The error is that of
-// [rule.Pace].
+// [allowance.Pace].
 func (m *Meter) Turn() error {
 	if m.Context == nil || m.Allowance == nil {
 		return nil
@@ -190,7 +190,7 @@ func (m *Meter) Shorten(by time.Duration) {
 		return
 	}
 	if m.end -= int64(by); m.drawn-m.nanos > m.end {
-		panic(&Stopped{&rule.ExceededError{Needed: m.drawn - m.nanos - m.end + m.limit, Allowed: m.limit}})
+		panic(&Stopped{&allowance.ExceededError{Needed: m.drawn - m.nanos - m.end + m.limit, Allowed: m.limit}})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // A Bound takes from the meter what a call takes at most. It is called before the call, with its arguments;
@@ -242,8 +242,8 @@ func (r *reading) ReadRune() (character rune, width int, err error) {
 // spend spends the time of a part of a call that is made afterwards.
 func (r *reading) spend(nanos int64) {
 	r.meter.Spend(nanos)
-	if r.spent += nanos; r.spent > int64(rule.PolicyCall) {
-		r.meter.Refuse(&rule.ExceededError{Call: true, Needed: r.spent, Allowed: int64(rule.PolicyCall)})
+	if r.spent += nanos; r.spent > int64(allowance.PolicyCall) {
+		r.meter.Refuse(&allowance.ExceededError{Call: true, Needed: r.spent, Allowed: int64(allowance.PolicyCall)})
 	}
 }
 

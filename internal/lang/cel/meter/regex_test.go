@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/lang/cel/meter"
-	"github.com/usher-dev/usher/internal/rule"
+	"github.com/usher-dev/usher/internal/rule/allowance"
 )
 
 // TestFindAll estimates what it takes to find all matches.
@@ -32,7 +32,7 @@ func TestFindAll(t *testing.T) {
 		{"characters that are none", `\b.`, strings.Repeat("\xff", 10_000), -1, 200 * time.Millisecond},
 		{"not a pattern", "(", long, -1, time.Millisecond},
 	} {
-		m := meter.Meter{Allowance: rule.NewAllowance(time.Hour, 1<<30)}
+		m := meter.Meter{Allowance: allowance.New(time.Hour, 1<<30)}
 		var took time.Duration
 		err := m.Try(func() {
 			took, _ = m.Within(time.Hour, func() { m.FindAll(meter.NewPatternForAll(row.pattern), row.text, row.limit) })

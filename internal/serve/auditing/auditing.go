@@ -1,4 +1,6 @@
-package serve
+// Package auditing runs the audit of the objects of a cluster in a server: it reads the kinds that policies
+// select while the replica leads, and tells how far the audit has come.
+package auditing
 
 import (
 	"context"
@@ -21,13 +23,13 @@ import (
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/deadline"
 	"github.com/usher-dev/usher/internal/engine"
-	"github.com/usher-dev/usher/internal/live"
 	"github.com/usher-dev/usher/internal/report/openreports"
+	"github.com/usher-dev/usher/internal/serve/kinds"
 )
 
-// An Audit configures the audit of the objects that exist in a cluster. The replica that writes the
+// A Config configures the audit of the objects that exist in a cluster. The replica that writes the
 // status of policies does it.
-type Audit struct {
+type Config struct {
 	// Memory limits what is kept of objects and results, in bytes, and CPU the cores that judging
 	// takes on average. 0 means the defaults of [audit.Options].
 	Memory int64
@@ -42,27 +44,46 @@ type Audit struct {
 // fullReads is how many kinds are read as a whole at once.
 const fullReads = 4
 
-// auditing audits the objects of a cluster while this replica leads. A replica that does not lead
+// Options are what an [Audit] needs of its server.
+type Options struct {
+	Client    rest.Interface
+	Discovery Discovery
+	// Resolver has the facts that are objects of the cluster, which are cached for FactTTL.
+	Resolver *clusterfact.Resolver
+	FactTTL  time.Duration
+	// Leader names the replica that leads; empty if it is not known.
+	Leader func() string
+	Log    *slog.Logger
+}
+
+// A Discovery has the resources of a cluster.
+type Discovery interface {
+	// Lists returns what was discovered last; nil if nothing was.
+	Lists() *kinds.Lists
+	Read()
+	// Changed tells when there are other Lists.
+	Changed() <-chan struct{}
+}
+
+// Policies are what an audit judges by.
+type Policies struct {
+	Facts  fact.Resolver
+	Engine engine.Options
+	// Compiled returns all policies, and Enforced those in force.
+	Compiled, Enforced func() []compile.Compiled
+}
+
+// An Audit audits the objects of a cluster while this replica leads. A replica that does not lead
 // keeps nothing.
-type auditing struct {
-	config   Audit
-	client   rest.Interface
-	scopes   *scopes
-	resolver *clusterfact.Resolver
-	// facts, engine, compiled and enforced are known when the policies are.
-	facts    fact.Resolver
-	engine   engine.Options
-	compiled func() []compile.Compiled
-	enforced func() []compile.Compiled
-	// leader names the replica that leads; empty if it is not known.
-	leader func() string
+type Audit struct {
+	options  Options
+	config   Config
+	policies Policies
 	// reports is nil if no reports are written.
 	reports *openreports.Writer
-	log     *slog.Logger
-
-	// policies is signalled when policies change, and kinds when those of the cluster may have.
-	policies, kinds chan struct{}
-	current         atomic.Pointer[audit.Auditor]
+	// changed is signalled when policies change.
+	changed chan struct{}
+	current atomic.Pointer[audit.Auditor]
 
 	// counting is held while existing objects are counted.
 	counting sync.Mutex
@@ -72,22 +93,20 @@ type auditing struct {
 	since time.Time
 }
 
-func newAuditing(c Audit, client rest.Interface, s *scopes, r *clusterfact.Resolver, log *slog.Logger) *auditing {
-	a := &auditing{
-		config: c, client: client, scopes: s, resolver: r, log: log,
-		policies: make(chan struct{}, 1), kinds: make(chan struct{}, 1),
-	}
+// New returns an audit, which judges by no policies before [Audit.Begin].
+func New(c Config, o Options) *Audit {
+	a := &Audit{options: o, config: c, changed: make(chan struct{}, 1)}
 	if c.Reports > 0 {
-		a.reports = openreports.New(client, openreports.Options{Limit: c.Reports, Log: log})
+		a.reports = openreports.New(o.Client, openreports.Options{Limit: c.Reports, Log: o.Log})
 	}
-	s.noticed = func() { signal(a.kinds) }
 	return a
 }
 
-// begin connects the audit with the policies, before anything runs.
-func (a *auditing) begin(policies live.Options, l *live.Live) {
-	a.facts, a.engine, a.compiled, a.enforced = policies.Facts, policies.Engine, l.Compiled, l.Enforced
-}
+// Begin connects the audit with the policies, before anything runs.
+func (a *Audit) Begin(p Policies) { a.policies = p }
+
+// PoliciesChanged has the audit judge by the policies as they are now.
+func (a *Audit) PoliciesChanged() { signal(a.changed) }
 
 // signal wakes the receiver of c, which need not be there yet.
 func signal(c chan struct{}) {
@@ -98,7 +117,7 @@ func signal(c chan struct{}) {
 }
 
 // reader returns the results of the audit; nil if this replica does not lead.
-func (a *auditing) reader() result.Reader {
+func (a *Audit) reader() result.Reader {
 	if a == nil {
 		return nil
 	}
@@ -108,24 +127,24 @@ func (a *auditing) reader() result.Reader {
 	return nil
 }
 
-// lead audits until ctx is done.
-func (a *auditing) lead(ctx context.Context) {
-	t := &term{auditing: a, slots: make(chan struct{}, fullReads), streams: map[result.Kind]*reading{}, unreadable: map[result.Kind]bool{}, wake: make(chan struct{}, 1), missing: make(chan struct{}, 1)}
-	changes := newFactChanges(objectTTL+objectTTL/4, func(of schema.GroupVersionKind, namespace, name string) {
+// Lead audits until ctx is done.
+func (a *Audit) Lead(ctx context.Context) {
+	t := &term{Audit: a, slots: make(chan struct{}, fullReads), streams: map[result.Kind]*reading{}, unreadable: map[result.Kind]bool{}, wake: make(chan struct{}, 1), missing: make(chan struct{}, 1)}
+	changes := newFactChanges(a.options.FactTTL+a.options.FactTTL/4, func(of schema.GroupVersionKind, namespace, name string) {
 		t.auditor.FactChanged(of, namespace, name)
 	})
 	t.auditor = audit.New(audit.Options{
-		Judge:  judge.Options{Facts: newAwaited(a.facts, a.resolver), Engine: a.engine},
-		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Log: a.log,
+		Judge:  judge.Options{Facts: newAwaited(a.policies.Facts, a.options.Resolver), Engine: a.policies.Engine},
+		Memory: a.config.Memory, CPU: a.config.CPU, Secrets: a.config.Secrets, Reread: t.reread, Log: a.options.Log,
 	})
-	t.auditor.Enforce(a.compiled())
+	t.auditor.Enforce(a.policies.Compiled())
 	a.publish(t.auditor)
 	defer a.publish(nil)
-	a.log.Info("this replica audits the objects of the cluster")
+	a.options.Log.Info("this replica audits the objects of the cluster")
 	defer t.running.Wait()
 	t.running.Go(func() { t.auditor.Run(ctx) })
-	t.running.Go(func() { a.resolver.Follow(ctx, changes.add) })
-	t.running.Go(func() { changes.run(ctx, a.resolver) })
+	t.running.Go(func() { a.options.Resolver.Follow(ctx, changes.add) })
+	t.running.Go(func() { changes.run(ctx, a.options.Resolver) })
 	t.running.Go(func() { t.rediscover(ctx) })
 	for {
 		t.follow(ctx)
@@ -133,16 +152,16 @@ func (a *auditing) lead(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.policies:
-			t.auditor.Enforce(a.compiled())
-		case <-a.kinds:
+		case <-a.changed:
+			t.auditor.Enforce(a.policies.Compiled())
+		case <-a.options.Discovery.Changed():
 		case <-t.wake:
 		}
 	}
 }
 
 // publish has others see the results of an auditor from now on; nil means none.
-func (a *auditing) publish(auditor *audit.Auditor) {
+func (a *Audit) publish(auditor *audit.Auditor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current.Store(auditor)
@@ -151,17 +170,17 @@ func (a *auditing) publish(auditor *audit.Auditor) {
 
 // A term is the audit while this replica leads.
 type term struct {
-	*auditing
+	*Audit
 	// reporting says that reports are written.
 	reporting bool
 	auditor   *audit.Auditor
 	slots     chan struct{}
 	running   sync.WaitGroup
-	// streams are only used by lead.
+	// streams are only used by Lead.
 	streams map[result.Kind]*reading
-	// versions are those of resources that have several; only used by lead.
+	// versions are those of resources that have several; only used by Lead.
 	versions judge.Versions
-	// unreadable are the kinds that the API server offers no stream for; only used by lead.
+	// unreadable are the kinds that the API server offers no stream for; only used by Lead.
 	unreadable map[result.Kind]bool
 	wake       chan struct{}
 	// missing is signalled when a kind was not found.
@@ -199,17 +218,17 @@ func (t *term) takeAgain() []result.Kind {
 // follow starts and ends streams, so that there is one for each kind that policies select. Kinds
 // stay until discovery is certain that they are gone. Kinds without a stream are errors.
 func (t *term) follow(ctx context.Context) {
-	discovered := t.scopes.lists.Load()
+	discovered := t.options.Discovery.Lists()
 	if discovered == nil {
 		return
 	}
 	again := t.takeAgain()
 	t.discover(discovered)
-	wanted, unreadable := audited(discovered.lists, t.auditor)
+	wanted, unreadable := audited(discovered.Resources, t.auditor)
 	for k, r := range t.streams {
 		metadataOnly, selected := wanted[k]
 		switch {
-		case !selected && (discovered.complete || !t.selects(k)):
+		case !selected && (discovered.Complete || !t.selects(k)):
 			r.end()
 			delete(t.streams, k)
 			t.auditor.Remove(k)
@@ -222,7 +241,7 @@ func (t *term) follow(ctx context.Context) {
 	}
 	for k := range t.unreadable {
 		_, readable := wanted[k]
-		if unreadable[k] == nil && (readable || discovered.complete || !t.selects(k)) {
+		if unreadable[k] == nil && (readable || discovered.Complete || !t.selects(k)) {
 			delete(t.unreadable, k)
 			t.auditor.Remove(k)
 		}
@@ -252,7 +271,7 @@ func (t *term) start(ctx context.Context, k result.Kind, metadataOnly bool) {
 		sink.Sink = t.auditor.MetadataSink(k)
 	}
 	r := &reading{
-		Stream:       stream.New(t.client, k, sink, stream.Options{MetadataOnly: metadataOnly, Slots: t.slots, Log: t.log}),
+		Stream:       stream.New(t.options.Client, k, sink, stream.Options{MetadataOnly: metadataOnly, Slots: t.slots, Log: t.options.Log}),
 		metadataOnly: metadataOnly, stop: cancel, ended: make(chan struct{}),
 	}
 	t.streams[k] = r
@@ -284,8 +303,8 @@ func (t *term) rediscover(ctx context.Context) {
 			return
 		case <-t.missing:
 		}
-		t.scopes.read()
-		if !deadline.Sleep(ctx, rescan) {
+		t.options.Discovery.Read()
+		if !deadline.Sleep(ctx, kinds.Rescan) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package serve
+package auditing
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const blockedShown = 20
 // report starts to write reports when it is known which kinds there are: results of others would be
 // removed.
 func (t *term) report(ctx context.Context) {
-	if t.reports == nil || t.reporting || t.scopes.lists.Load() == nil {
+	if t.reports == nil || t.reporting || t.options.Discovery.Lists() == nil {
 		return
 	}
 	t.reporting = true
@@ -23,7 +23,7 @@ func (t *term) report(ctx context.Context) {
 }
 
 // describeReports writes whether the reports are what the audit says.
-func (a *auditing) describeReports(b *page.Page) {
+func (a *Audit) describeReports(b *page.Page) {
 	if a.reports == nil {
 		b.WriteString("reports: off\n")
 		return
@@ -62,8 +62,8 @@ func (a *auditing) describeReports(b *page.Page) {
 	}
 }
 
-// reportsState returns the state of reports for metrics; nil if this replica writes none.
-func (a *auditing) reportsState() *metrics.ReportsState {
+// ReportsState returns the state of reports for metrics; nil if this replica writes none.
+func (a *Audit) ReportsState() *metrics.ReportsState {
 	if a.reports == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package serve
+package auditing
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/judge"
+	"github.com/usher-dev/usher/internal/audit/resources"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/audit/stream"
 	"github.com/usher-dev/usher/internal/compile"
@@ -27,31 +28,31 @@ const (
 	countedObjects = 250
 )
 
-// existing returns warnings that say how many objects that exist an object policy of the cluster would
+// Existing returns warnings that say how many objects that exist an object policy of the cluster would
 // refuse, if it denies. It counts for one policy at a time, and says nothing about another one meanwhile,
 // nor about what it cannot read.
-func (a *auditing) existing(ctx context.Context, c compile.Compiled) (warnings []rule.Problem) {
-	discovered := a.scopes.lists.Load()
+func (a *Audit) Existing(ctx context.Context, c compile.Compiled) (warnings []rule.Problem) {
+	discovered := a.options.Discovery.Lists()
 	if c.Object == nil || !strings.Contains(c.Action(), string(usher.ActDeny)) || discovered == nil || !a.counting.TryLock() {
 		return nil
 	}
 	defer a.counting.Unlock()
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			a.log.Error("objects that a policy would refuse are not counted because of a panic: report this as a defect", "policy", c.Ref.String(), "panic", panicked)
+			a.options.Log.Error("objects that a policy would refuse are not counted because of a panic: report this as a defect", "policy", c.Ref.String(), "panic", panicked)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, countingTime(ctx))
 	defer cancel()
 	j := judge.New(a.judging(c), judge.Options{
-		Facts: fact.Remembered(a.facts), Engine: a.engine, Versions: Versions(discovered.lists, streaming),
+		Facts: fact.Remembered(a.policies.Facts), Engine: a.policies.Engine, Versions: resources.Versions(discovered.Resources, resources.Streaming),
 	})
-	for _, counted := range counts(j, c.Ref, discovered.lists) {
-		more, err := stream.Page(ctx, a.client, counted.kind, countedObjects, stream.Options{MetadataOnly: counted.plan.MetadataOnly(), Log: a.log}, func(object []byte) error {
+	for _, counted := range counts(j, c.Ref, discovered.Resources) {
+		more, err := stream.Page(ctx, a.options.Client, counted.kind, countedObjects, stream.Options{MetadataOnly: counted.plan.MetadataOnly(), Log: a.options.Log}, func(object []byte) error {
 			return counted.add(ctx, object)
 		})
 		if err != nil {
-			a.log.Debug("not all objects that a policy would refuse are counted", "policy", c.Ref.String(), "error", err)
+			a.options.Log.Debug("not all objects that a policy would refuse are counted", "policy", c.Ref.String(), "error", err)
 		}
 		if counted.refused > 0 {
 			warnings = append(warnings, rule.Problem{
@@ -73,9 +74,9 @@ func countingTime(ctx context.Context) time.Duration {
 
 // judging returns a policy that is written, and those in force that have an influence on what it says:
 // exemptions, and what changes the pods of workloads. Workloads whose pods it only warns of are not for it.
-func (a *auditing) judging(c compile.Compiled) []compile.Compiled {
+func (a *Audit) judging(c compile.Compiled) []compile.Compiled {
 	c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), func(r rule.Rule) bool { return r.Pod != nil && r.Pod.Warns })
-	return append(slices.DeleteFunc(slices.Clone(a.enforced()), func(other compile.Compiled) bool {
+	return append(slices.DeleteFunc(slices.Clone(a.policies.Enforced()), func(other compile.Compiled) bool {
 		mutates := other.Admission != nil || other.Binding != nil || slices.ContainsFunc(other.Rules, func(r rule.Rule) bool { return r.Phase == usher.Mutate })
 		return other.Ref == c.Ref || other.Exemption == nil && !mutates
 	}), c)
@@ -104,8 +105,8 @@ func counts(j *judge.Judge, policy usher.PolicyRef, lists []*metav1.APIResourceL
 		return nil
 	}
 	var all []*count
-	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
-		if len(all) == countedKinds || unoffered(r, streaming) != nil || !selected(k, judges) {
+	resources.Each(lists, func(k result.Kind, r *metav1.APIResource) {
+		if len(all) == countedKinds || resources.Unoffered(r, resources.Streaming) != nil || !resources.Selected(k, judges) {
 			return
 		}
 		plan, paths := j.Plan(k), &usher.Paths{}

@@ -5,18 +5,45 @@ import (
 	"time"
 
 	"github.com/usher-dev/usher/internal/lang/worker"
+	"github.com/usher-dev/usher/internal/overrun"
 	"github.com/usher-dev/usher/internal/serve/page"
+	"github.com/usher-dev/usher/internal/trial/isolated"
 	"github.com/usher-dev/usher/observe/metrics"
 )
 
+// An evaluation is what evaluates policies.
+type evaluation struct {
+	// workers evaluate CUE, and compile policies before this process does, as checker tells them.
+	workers *worker.Pool
+	checker *isolated.Checker
+	// overruns runs the evaluations of all engines.
+	overruns *overrun.Watch
+}
+
+func newEvaluation(c *Config, m *metrics.Metrics) *evaluation {
+	workers := worker.New(c.Rules.CUE)
+	e := &evaluation{
+		workers: workers, checker: isolated.New(workers, isolated.Options{}),
+		overruns: overrun.New(overrun.Options{Idle: overrun.ManyIdle, Log: c.Log}),
+	}
+	m.Workers(e.workerState)
+	m.Overruns(e.overrunState)
+	return e
+}
+
+func (e *evaluation) close() {
+	e.workers.Close()
+	e.overruns.Close()
+}
+
 // workerState returns the state of the CUE worker processes for metrics.
-func (s *Server) workerState() metrics.WorkerState {
-	state := s.workers.Stats()
+func (e *evaluation) workerState() metrics.WorkerState {
+	state := e.workers.Stats()
 	return metrics.WorkerState{
 		Running:    map[string]int{"normal": state.Workers - state.LowPriority, "low": state.LowPriority},
 		Ended:      ended(state),
 		LowTenants: len(state.LowTenants), Waiting: state.Waiting, Waited: state.Waited,
-		Answered: state.Answered, Refused: state.Refused, Stopped: s.checker.Stopped(),
+		Answered: state.Answered, Refused: state.Refused, Stopped: e.checker.Stopped(),
 	}
 }
 
@@ -26,12 +53,18 @@ func ended(state worker.Stats) map[string]int {
 	}
 }
 
+// overrunState returns the evaluations that go on after their time, for metrics.
+func (e *evaluation) overrunState() metrics.OverrunState {
+	state := e.overruns.State()
+	return metrics.OverrunState{Total: state.Overruns, Running: len(state.Late)}
+}
+
 // mostNamed limits the slow tenants that are listed.
 const mostNamed = 20
 
 // describeWorkers writes the state of the CUE worker processes as text.
-func (s *Server) describeWorkers(b *page.Page) {
-	state := s.workers.Stats()
+func (e *evaluation) describeWorkers(b *page.Page) {
+	state := e.workers.Stats()
 	fmt.Fprintf(b, "worker processes: %d, of which %d have the low priority\n", state.Workers, state.LowPriority)
 	fmt.Fprintf(b, "  answered: %d, waiting now: %d, waited in all: %s\n", state.Answered, state.Waiting, state.Waited.Round(time.Millisecond))
 	if n := state.Overran + state.OutOfMemory + state.Crashed; n > 0 {

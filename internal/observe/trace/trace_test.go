@@ -1,4 +1,4 @@
-package serve_test
+package trace_test
 
 import (
 	"bytes"
@@ -11,28 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/observe/trace"
 	"github.com/usher-dev/usher/internal/rule"
-	"github.com/usher-dev/usher/internal/serve"
 )
 
 func TestTracePicksRequests(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		reason string
-		trace  serve.Trace
-		want   bool
+		reason  string
+		options trace.Options
+		want    bool
 	}{
-		{"nothing is asked for", serve.Trace{}, false},
-		{"a label, whatever its value", serve.Trace{Label: serve.Mark{Key: "app"}}, true},
-		{"a label with its value", serve.Trace{Label: serve.Mark{Key: "app", Value: "web"}}, true},
-		{"a label with another value", serve.Trace{Label: serve.Mark{Key: "app", Value: "db"}}, false},
-		{"an annotation", serve.Trace{Annotation: serve.Mark{Key: "trace", Value: "yes"}}, true},
-		{"what is a label is no annotation", serve.Trace{Annotation: serve.Mark{Key: "app"}}, false},
-		{"all requests", serve.Trace{Sample: 1}, true},
+		{"nothing is asked for", trace.Options{}, false},
+		{"a label, whatever its value", trace.Options{Label: trace.Mark{Key: "app"}}, true},
+		{"a label with its value", trace.Options{Label: trace.Mark{Key: "app", Value: "web"}}, true},
+		{"a label with another value", trace.Options{Label: trace.Mark{Key: "app", Value: "db"}}, false},
+		{"an annotation", trace.Options{Annotation: trace.Mark{Key: "trace", Value: "yes"}}, true},
+		{"what is a label is no annotation", trace.Options{Annotation: trace.Mark{Key: "app"}}, false},
+		{"all requests", trace.Options{Sample: 1}, true},
 	}
 	for _, tt := range tests {
 		var log bytes.Buffer
-		decide(t, serve.Traced(tt.trace, usher.DeciderFunc(labels), rules, logTo(&log)), "uid-1", "ConfigMap")
+		decide(t, trace.Wrap(usher.DeciderFunc(labels), tt.options, rules, logTo(&log)), "uid-1", "ConfigMap")
 		if got := strings.Contains(log.String(), "msg=trace"); got != tt.want {
 			t.Errorf("%s: traced %v, want %v: %s", tt.reason, got, tt.want, log.String())
 		}
@@ -43,7 +43,7 @@ func TestTraceSamplesAShare(t *testing.T) {
 	t.Parallel()
 	const requests = 4000
 	var log bytes.Buffer
-	traced := serve.Traced(serve.Trace{Sample: 0.25}, usher.DeciderFunc(labels), rules, logTo(&log))
+	traced := trace.Wrap(usher.DeciderFunc(labels), trace.Options{Sample: 0.25}, rules, logTo(&log))
 	for i := range requests {
 		decide(t, traced, fmt.Sprintf("705ab4f5-6393-11e8-b7cc-42010a8%05d", i), "ConfigMap")
 	}
@@ -57,7 +57,7 @@ func TestTraceTellsNoSecrets(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]bool{"ConfigMap": true, "Secret": false} {
 		var log bytes.Buffer
-		decide(t, serve.Traced(serve.Trace{Sample: 1}, usher.DeciderFunc(labels), rules, logTo(&log)), "uid-1", kind)
+		decide(t, trace.Wrap(usher.DeciderFunc(labels), trace.Options{Sample: 1}, rules, logTo(&log)), "uid-1", kind)
 		if !strings.Contains(log.String(), "ClusterOverridePolicy") {
 			t.Errorf("%s: the trace names no policy: %s", kind, log.String())
 		}
@@ -71,7 +71,7 @@ func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b
 
 var policy = usher.PolicyRef{Kind: "ClusterOverridePolicy", Name: "label"}
 
-func rules() []rule.Rule {
+func rules(string) []rule.Rule {
 	return []rule.Rule{{Policy: policy, Name: "spec.overrideRules[0]", Phase: usher.Mutate}}
 }
 

@@ -1,11 +1,13 @@
-package serve_test
+package auditing_test
 
 import (
 	order "cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,10 +21,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/api"
+	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/rule"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/auditing"
 )
 
 // A lister is an API server that lists objects.
@@ -108,7 +113,15 @@ func (l *lister) existing(t *testing.T, enforced ...compile.Compiled) func(conte
 			r.Kind = "Secret"
 		}
 	}
-	return serve.NewExisting(l.client(t), lists, enforced)
+	a := auditing.New(auditing.Config{}, auditing.Options{
+		Client: l.client(t), Discovery: &auditing.Discovered{Resources: lists, Complete: true}, Log: slog.New(slog.DiscardHandler),
+	})
+	a.Begin(auditing.Policies{
+		Facts:    fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, errors.New("there are no facts") }),
+		Engine:   engine.Options{FailurePolicy: usher.Fail},
+		Enforced: func() []compile.Compiled { return enforced },
+	})
+	return a.Existing
 }
 
 // written compiles a policy of a kind, in force for objects that may be created.

@@ -1,4 +1,4 @@
-package serve
+package kinds
 
 import (
 	"context"
@@ -22,9 +22,9 @@ import (
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
-// policyKinds compares the kinds of policies of a cluster with those of this version: CRDs are
+// Policies compares the kinds of policies of a cluster with those of this version: CRDs are
 // upgraded apart from the server, and the API server drops fields that a CRD does not have.
-type policyKinds struct {
+type Policies struct {
 	schemas  openapi.Client
 	readings func() []clustersource.Reading
 	log      *slog.Logger
@@ -46,30 +46,32 @@ const recheck = 20 * time.Second
 // namedFields is how many dropped fields are named.
 const namedFields = 5
 
-func newPolicyKinds(schemas openapi.Client, readings func() []clustersource.Reading, changed func(), log *slog.Logger) *policyKinds {
-	return &policyKinds{schemas: schemas, readings: readings, log: log, changed: changed, urls: map[schema.GroupVersion]string{}, dropped: map[string][]string{}}
+// NewPolicies returns a comparison of the kinds that schemas has, and of how they are read; schemas may be nil.
+// It calls changed when the cluster may have other kinds than before.
+func NewPolicies(schemas openapi.Client, readings func() []clustersource.Reading, changed func(), log *slog.Logger) *Policies {
+	return &Policies{schemas: schemas, readings: readings, log: log, changed: changed, urls: map[schema.GroupVersion]string{}, dropped: map[string][]string{}}
 }
 
-// run reads the schemas whenever they change, until ctx is done.
-func (k *policyKinds) run(ctx context.Context) error {
-	if k.schemas == nil {
+// Run reads the schemas whenever they change, until ctx is done.
+func (p *Policies) Run(ctx context.Context) error {
+	if p.schemas == nil {
 		return nil
 	}
 	repeat(ctx, recheck, func() {
-		if err := k.read(); err != nil {
-			k.log.Debug("schemas of policies are not read", "error", err)
+		if err := p.Read(); err != nil {
+			p.log.Debug("schemas of policies are not read", "error", err)
 		}
 	})
 	return nil
 }
 
-// read reads the schemas that have changed.
-func (k *policyKinds) read() error {
-	paths, err := k.schemas.Paths()
+// Read reads the schemas that have changed.
+func (p *Policies) Read() error {
+	paths, err := p.schemas.Paths()
 	if err != nil {
 		return fmt.Errorf("list OpenAPI documents: %w", err)
 	}
-	k.compare(paths)
+	p.compare(paths)
 	byGroup := map[schema.GroupVersion][]api.Kind{}
 	for _, kind := range api.Kinds() {
 		byGroup[kind.GroupVersion()] = append(byGroup[kind.GroupVersion()], kind)
@@ -78,11 +80,11 @@ func (k *policyKinds) read() error {
 	for gv, kinds := range byGroup {
 		document, ok := paths["apis/"+gv.String()]
 		if !ok {
-			k.note(gv, "", kinds, nil)
+			p.note(gv, "", kinds, nil)
 			continue
 		}
 		url := document.ServerRelativeURL()
-		if k.urls[gv] == url && !k.older(kinds) {
+		if p.urls[gv] == url && !p.older(kinds) {
 			continue
 		}
 		set, err := schemasOf(document, kinds)
@@ -90,28 +92,28 @@ func (k *policyKinds) read() error {
 			errs = append(errs, fmt.Errorf("read OpenAPI document of %s: %w", gv, err))
 			continue
 		}
-		k.note(gv, url, kinds, set)
+		p.note(gv, url, kinds, set)
 	}
 	return errors.Join(errs...)
 }
 
 // older reports whether one of the kinds lacks fields. Its schemas are read again each time: a busy API
 // server may list a document before it serves it.
-func (k *policyKinds) older(kinds []api.Kind) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.ContainsFunc(kinds, func(of api.Kind) bool { return len(k.dropped[of.Kind]) > 0 })
+func (p *Policies) older(kinds []api.Kind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(kinds, func(of api.Kind) bool { return len(p.dropped[of.Kind]) > 0 })
 }
 
 // compare finds out whether the cluster serves other kinds than before, as far as its schemas tell.
-func (k *policyKinds) compare(paths map[string]openapi.GroupVersion) {
+func (p *Policies) compare(paths map[string]openapi.GroupVersion) {
 	served := make(map[string]string, len(paths))
 	for path, document := range paths {
 		served[path] = document.ServerRelativeURL()
 	}
-	before := k.served
-	if k.served = served; before != nil && !maps.Equal(before, served) {
-		k.changed()
+	before := p.served
+	if p.served = served; before != nil && !maps.Equal(before, served) {
+		p.changed()
 	}
 }
 
@@ -129,26 +131,26 @@ func schemasOf(document openapi.GroupVersion, kinds []api.Kind) (*kind.Set, erro
 }
 
 // note stores which fields the kinds of a group lack; set is nil if the group is not served.
-func (k *policyKinds) note(gv schema.GroupVersion, url string, kinds []api.Kind, set *kind.Set) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.urls[gv] = url
+func (p *Policies) note(gv schema.GroupVersion, url string, kinds []api.Kind, set *kind.Set) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.urls[gv] = url
 	for i := range kinds {
 		name := kinds[i].Kind
 		var dropped []string
 		if set != nil {
 			dropped = lacks(set, &kinds[i])
 		}
-		if slices.Equal(dropped, k.dropped[name]) {
+		if slices.Equal(dropped, p.dropped[name]) {
 			continue
 		}
-		delete(k.dropped, name)
+		delete(p.dropped, name)
 		if len(dropped) == 0 {
-			k.log.Info("the CRD has all fields of this version", "kind", name)
+			p.log.Info("the CRD has all fields of this version", "kind", name)
 			continue
 		}
-		k.dropped[name] = dropped
-		k.log.Warn("the CRD of this kind is older than Usher: the API server drops fields of policies", "kind", name, "fields", some(dropped), "do", applyCRDs)
+		p.dropped[name] = dropped
+		p.log.Warn("the CRD of this kind is older than Usher: the API server drops fields of policies", "kind", name, "fields", some(dropped), "do", applyCRDs)
 	}
 }
 
@@ -193,7 +195,7 @@ const (
 )
 
 // state returns the state of a kind, and a sentence about it.
-func (k *policyKinds) state(r *clustersource.Reading) (kindState, string) {
+func (p *Policies) state(r *clustersource.Reading) (kindState, string) {
 	switch {
 	case errors.Is(r.Err, clustersource.ErrAbsent):
 		return kindAbsent, "the cluster has no such kind: " + applyCRDs
@@ -202,31 +204,31 @@ func (k *policyKinds) state(r *clustersource.Reading) (kindState, string) {
 	case r.Err != nil:
 		return kindFailing, "they cannot be read now: " + r.Err.Error()
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if dropped := k.dropped[r.Kind.Kind]; len(dropped) > 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if dropped := p.dropped[r.Kind.Kind]; len(dropped) > 0 {
 		return kindOlder, "its CRD lacks " + some(dropped) + ", which the API server drops: " + applyCRDs
 	}
 	return kindRead, ""
 }
 
-// count returns how many kinds are in each state.
-func (k *policyKinds) count() map[string]int {
+// Count returns how many kinds are in each state.
+func (p *Policies) Count() map[string]int {
 	counts := map[string]int{}
 	for _, state := range []kindState{kindRead, kindOlder, kindAbsent, kindForbidden, kindFailing} {
 		counts[string(state)] = 0
 	}
-	for _, r := range k.readings() {
-		state, _ := k.state(&r)
+	for _, r := range p.readings() {
+		state, _ := p.state(&r)
 		counts[string(state)]++
 	}
 	return counts
 }
 
-// describe writes which kinds differ from those of this version.
-func (k *policyKinds) describe(b *page.Page) {
-	for _, r := range k.readings() {
-		if state, text := k.state(&r); text != "" && b.Named {
+// Describe writes which kinds differ from those of this version.
+func (p *Policies) Describe(b *page.Page) {
+	for _, r := range p.readings() {
+		if state, text := p.state(&r); text != "" && b.Named {
 			b.Namef("  %s: %s\n", r.Kind.Kind, text)
 		} else if text != "" {
 			fmt.Fprintf(b, "  %s: %s\n", r.Kind.Kind, state)

@@ -1,4 +1,4 @@
-package serve
+package auditing
 
 import (
 	"cmp"
@@ -23,22 +23,22 @@ func name(k result.Kind) string {
 	return r.Resource + "." + r.Version + "." + r.Group
 }
 
-// api returns the options of the API for results.
-func (a *auditing) api() auditapi.Options {
+// API returns the options of the API for results.
+func (a *Audit) API() auditapi.Options {
 	if a == nil {
 		return auditapi.Options{}
 	}
-	return auditapi.Options{Reader: a.reader, Leader: a.leader}
+	return auditapi.Options{Reader: a.reader, Leader: a.options.Leader}
 }
 
-// describe writes how far the audit has come, and which kinds it cannot read.
-func (a *auditing) describe(b *page.Page) {
+// Describe writes how far the audit has come, and which kinds it cannot read.
+func (a *Audit) Describe(b *page.Page) {
 	if a == nil {
 		return
 	}
 	auditor := a.current.Load()
 	if auditor == nil {
-		b.Either("audit: by the replica that leads, %s\n", "audit: by the replica that leads\n", cmp.Or(a.leader(), "which is not known yet"))
+		b.Either("audit: by the replica that leads, %s\n", "audit: by the replica that leads\n", cmp.Or(a.options.Leader(), "which is not known yet"))
 		return
 	}
 	kinds := auditor.Kinds()
@@ -48,10 +48,10 @@ func (a *auditing) describe(b *page.Page) {
 	}
 	stats := auditor.Stats()
 	fmt.Fprintf(b, "audit: by this replica, of %d objects of %d kinds, %d to be judged, with %d of %d MiB\n", objects, len(kinds), backlog, stats.Used>>20, stats.Limit>>20)
-	switch discovered := a.scopes.lists.Load(); {
+	switch discovered := a.options.Discovery.Lists(); {
 	case discovered == nil:
 		b.WriteString("  the kinds of the cluster are not known yet\n")
-	case !discovered.complete:
+	case !discovered.Complete:
 		b.WriteString("  not all kinds of the cluster are known: API groups do not respond, and objects of their kinds may be left out\n")
 	}
 	if omitted > 0 {
@@ -85,8 +85,8 @@ func trouble(k *result.KindState, now time.Time) string {
 	return ""
 }
 
-// state returns the state of the audit for metrics; nil if another replica audits.
-func (a *auditing) state() *metrics.AuditState {
+// State returns the state of the audit for metrics; nil if another replica audits.
+func (a *Audit) State() *metrics.AuditState {
 	auditor := a.current.Load()
 	if auditor == nil {
 		return nil
@@ -95,8 +95,8 @@ func (a *auditing) state() *metrics.AuditState {
 	a.mu.Lock()
 	since := a.since
 	a.mu.Unlock()
-	discovered := a.scopes.lists.Load()
-	s := &metrics.AuditState{Discovered: discovered != nil && discovered.complete, Resources: map[string]metrics.AuditResource{}, Results: map[string]int{}}
+	discovered := a.options.Discovery.Lists()
+	s := &metrics.AuditState{Discovered: discovered != nil && discovered.Complete, Resources: map[string]metrics.AuditResource{}, Results: map[string]int{}}
 	for _, k := range auditor.Kinds() {
 		r := metrics.AuditResource{Objects: k.Objects + k.Omitted, Backlog: k.Backlog, Readable: k.Err == nil}
 		r.Staleness = now.Sub(since)

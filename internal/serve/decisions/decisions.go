@@ -1,4 +1,5 @@
-package serve
+// Package decisions serves the last decisions to users of the cluster.
+package decisions
 
 import (
 	"crypto/rand"
@@ -28,8 +29,9 @@ const (
 	batch = 128
 )
 
-// A decisionsAPI serves the last decisions: a list, or a stream of server-sent events.
-type decisionsAPI struct {
+// An API serves the last decisions: a list, or a stream of server-sent events. It is a resource of the
+// API that [delegated] guards.
+type API struct {
 	ring *recent.Ring
 	// process distinguishes the sequence numbers of this process from those of others.
 	process string
@@ -37,12 +39,13 @@ type decisionsAPI struct {
 	writeTimeout time.Duration
 }
 
-func newDecisionsAPI(ring *recent.Ring) *decisionsAPI {
-	return &decisionsAPI{ring: ring, process: rand.Text(), writeTimeout: writeTimeout}
+// New returns an API for the decisions of a ring.
+func New(ring *recent.Ring) *API {
+	return &API{ring: ring, process: rand.Text(), writeTimeout: writeTimeout}
 }
 
 // ServeHTTP implements [http.Handler].
-func (a *decisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request, ok := delegated.RequestOf(r.Context())
 	if !ok {
 		http.Error(w, "the caller is not known", http.StatusForbidden)
@@ -74,7 +77,7 @@ func (a *decisionsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // list writes the last decisions. It keeps none of them in memory while the client reads, and says
 // how many were lost meanwhile.
-func (a *decisionsAPI) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter, last int) {
+func (a *API) list(w http.ResponseWriter, r *http.Request, filter *recent.Filter, last int) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodHead {
 		return
@@ -105,7 +108,7 @@ func (a *decisionsAPI) list(w http.ResponseWriter, r *http.Request, filter *rece
 // watch streams decisions: first the last ones, or those since the one that the client has seen last,
 // then an event "current" and each new one. An event "lost" says how many decisions were lost before
 // they were read, an event "end" why the server ends the stream. The ids of all events resume it.
-func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request delegated.Request, filter *recent.Filter, last int) {
+func (a *API) watch(w http.ResponseWriter, r *http.Request, request delegated.Request, filter *recent.Filter, last int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
 		return
@@ -126,7 +129,7 @@ func (a *decisionsAPI) watch(w http.ResponseWriter, r *http.Request, request del
 	a.follow(r, s, &e)
 }
 
-func (a *decisionsAPI) follow(r *http.Request, s *recent.Subscription, e *events) {
+func (a *API) follow(r *http.Request, s *recent.Subscription, e *events) {
 	buffer := make([]*recent.Decision, 0, batch)
 	current := false
 	beat := time.NewTicker(heartbeat)
@@ -178,7 +181,7 @@ func refusal(err error) error {
 
 // resume returns the sequence number after that of an event. It is false if the event is not one of
 // this process.
-func (a *decisionsAPI) resume(id string) (from uint64, seen bool) {
+func (a *API) resume(id string) (from uint64, seen bool) {
 	process, text, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(text, 10, 64)
 	if process != a.process || err != nil || n > a.ring.Next() {

@@ -1,4 +1,5 @@
-package serve
+// Package trace explains some decisions in the log, rule by rule.
+package trace
 
 import (
 	"context"
@@ -13,9 +14,8 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// A Trace selects the requests that are explained in the log, rule by rule. The zero value selects
-// none.
-type Trace struct {
+// Options select the requests whose decisions are explained. The zero value selects none.
+type Options struct {
 	// Label and Annotation select objects with this key, or with "key=value".
 	Label, Annotation Mark
 	// Sample is the share of all requests that is selected, from 0 to 1.
@@ -25,17 +25,17 @@ type Trace struct {
 // A Mark is a label or annotation: any value if Value is empty. Without Key there is none.
 type Mark struct{ Key, Value string }
 
-func (t Trace) enabled() bool { return t.Label.Key != "" || t.Annotation.Key != "" || t.Sample > 0 }
+func (o Options) enabled() bool { return o.Label.Key != "" || o.Annotation.Key != "" || o.Sample > 0 }
 
-// wrap returns a decider that decides as d does, and explains the requests that the trace selects,
+// Wrap returns a decider that decides as d does, and explains the requests that the options select,
 // by the rules of their entry that are in force at about that time.
-func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *slog.Logger) usher.Decider {
-	if !t.enabled() {
+func Wrap(d usher.Decider, o Options, rules func(entry string) []rule.Rule, log *slog.Logger) usher.Decider {
+	if !o.enabled() {
 		return d
 	}
 	return usher.DeciderFunc(func(ctx context.Context, r *usher.Request) (usher.Decision, error) {
 		decision, err := d.Decide(ctx, r)
-		if err != nil || !t.picks(r) {
+		if err != nil || !o.picks(r) {
 			return decision, err
 		}
 		// The context may be done when the decision is; explaining makes no calls.
@@ -51,11 +51,11 @@ func (t Trace) wrap(d usher.Decider, rules func(entry string) []rule.Rule, log *
 }
 
 // picks reports whether to explain a request.
-func (t Trace) picks(r *usher.Request) bool {
-	if t.Sample > 0 && share(r.UID) < t.Sample {
+func (o Options) picks(r *usher.Request) bool {
+	if o.Sample > 0 && share(r.UID) < o.Sample {
 		return true
 	}
-	if t.Label.Key == "" && t.Annotation.Key == "" {
+	if o.Label.Key == "" && o.Annotation.Key == "" {
 		return false
 	}
 	tree, err := r.Target().Tree()
@@ -63,7 +63,7 @@ func (t Trace) picks(r *usher.Request) bool {
 		return false
 	}
 	metadata, _ := tree["metadata"].(map[string]any)
-	return t.Label.in(metadata["labels"]) || t.Annotation.in(metadata["annotations"])
+	return o.Label.in(metadata["labels"]) || o.Annotation.in(metadata["annotations"])
 }
 
 func (m Mark) in(values any) bool {

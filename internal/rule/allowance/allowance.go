@@ -1,4 +1,5 @@
-package rule
+// Package allowance bounds the processor time and the memory of programs.
+package allowance
 
 import (
 	"context"
@@ -34,14 +35,14 @@ const (
 	NamespaceCall   = 10 * time.Millisecond
 )
 
-// NewAllowance returns an allowance for that much time, and that many bytes.
-func NewAllowance(limit time.Duration, memory int64) *Allowance {
+// New returns an allowance for that much time, and that many bytes.
+func New(limit time.Duration, memory int64) *Allowance {
 	return &Allowance{maxTime: int64(limit), maxMemory: memory, maxCall: int64(PolicyCall)}
 }
 
-// NamespaceAllowance returns what the policies of a namespace may take together, at a pace.
-func NamespaceAllowance(p Pace) *Allowance {
-	a := NewAllowance(NamespaceTime, NamespaceMemory)
+// Namespace returns what the policies of a namespace may take together, at a pace.
+func Namespace(p Pace) *Allowance {
+	a := New(NamespaceTime, NamespaceMemory)
 	a.pace, a.maxCall = p, int64(NamespaceCall)
 	return a
 }

@@ -1,4 +1,4 @@
-package serve_test
+package kinds_test
 
 import (
 	"encoding/json"
@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/usher-dev/usher/api"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/kinds"
+	"github.com/usher-dev/usher/internal/serve/page"
 	clustersource "github.com/usher-dev/usher/source/cluster"
 )
 
@@ -68,16 +69,16 @@ func TestCRDsThatDifferFromThisVersion(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			served := &servedCRDs{t: t, without: test.without}
-			kinds := serve.NewPolicyKinds(served, func() []clustersource.Reading { return readings(test.readings) }, slog.New(slog.DiscardHandler))
-			if err := kinds.Read(); err != nil {
+			policies := kinds.NewPolicies(served, func() []clustersource.Reading { return readings(test.readings) }, func() {}, slog.New(slog.DiscardHandler))
+			if err := policies.Read(); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(sorted(test.want), sorted(kinds.Describe())); diff != "" {
+			if diff := cmp.Diff(sorted(test.want), sorted(described(policies))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			want := map[string]int{"read": 0, "older": 0, "absent": 0, "forbidden": 0, "failing": 0}
 			maps.Copy(want, test.counts)
-			if diff := cmp.Diff(want, kinds.Count()); diff != "" {
+			if diff := cmp.Diff(want, policies.Count()); diff != "" {
 				t.Errorf("kinds by state (-want +got):\n%s", diff)
 			}
 		})
@@ -91,10 +92,10 @@ func TestCRDsAreReadWhenTheyChange(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	served := &servedCRDs{t: t, without: map[string][]string{"ObjectPolicy": {"spec.data"}}}
-	kinds := serve.NewPolicyKinds(served, func() []clustersource.Reading { return readings(nil) }, slog.New(slog.NewTextHandler(&log, nil)))
+	policies := kinds.NewPolicies(served, func() []clustersource.Reading { return readings(nil) }, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
 	read := func() {
 		t.Helper()
-		if err := kinds.Read(); err != nil {
+		if err := policies.Read(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +114,7 @@ func TestCRDsAreReadWhenTheyChange(t *testing.T) {
 	read()
 	served.without = nil
 	read()
-	if text := kinds.Describe(); text != "" || !strings.Contains(log.String(), "the CRD has all fields of this version") {
+	if text := described(policies); text != "" || !strings.Contains(log.String(), "the CRD has all fields of this version") {
 		t.Errorf("after the upgrade: %s\n%s", text, &log)
 	}
 	reads := served.reads
@@ -123,7 +124,7 @@ func TestCRDsAreReadWhenTheyChange(t *testing.T) {
 	}
 	served.err = errors.New("no answer")
 	served.version = 2
-	if err := kinds.Read(); !errors.Is(err, served.err) {
+	if err := policies.Read(); !errors.Is(err, served.err) {
 		t.Errorf("error is %v, want %v", err, served.err)
 	}
 }
@@ -169,7 +170,7 @@ func (s servedGroup) Schema(string) ([]byte, error) {
 		if kind.GroupVersion() != s.gv {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "crds", kind.Group+"_"+kind.Resource+".yaml"))
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "crds", kind.Group+"_"+kind.Resource+".yaml"))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -211,6 +212,13 @@ func remove(t *testing.T, of map[string]any, path []string) {
 		return
 	}
 	remove(t, field, path[1:])
+}
+
+// described returns what /readyz?verbose says.
+func described(p *kinds.Policies) string {
+	b := page.Page{Named: true}
+	p.Describe(&b)
+	return b.String()
 }
 
 // sorted returns lines in order.

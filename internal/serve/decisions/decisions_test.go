@@ -1,4 +1,4 @@
-package serve_test
+package decisions_test
 
 import (
 	"bufio"
@@ -22,22 +22,22 @@ import (
 	"github.com/usher-dev/usher/internal/delegated"
 	"github.com/usher-dev/usher/internal/delegated/delegatedtest"
 	"github.com/usher-dev/usher/internal/observe/recent"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/decisions"
 )
 
 func TestDecisionsAreGuarded(t *testing.T) {
 	t.Parallel()
 	ring := &recent.Ring{}
 	decided(ring, "shop", "web", usher.Allowed())
-	delegatedtest.Run(t, delegated.Decisions, serve.NewDecisionsAPI(ring, time.Minute))
+	delegatedtest.Run(t, delegated.Decisions, decisions.NewTimed(ring, time.Minute))
 }
 
 func decided(ring *recent.Ring, namespace, name string, d usher.Decision) {
 	ring.Add(&usher.Request{Phase: usher.Validate, Namespace: namespace, Name: name, User: usher.User{Name: "ann"}}, &d, nil, time.Now())
 }
 
-// A decisionsRig serves the decisions of a ring.
-type decisionsRig struct {
+// A rig serves the decisions of a ring.
+type rig struct {
 	t       *testing.T
 	ring    *recent.Ring
 	cluster *delegatedtest.Cluster
@@ -45,12 +45,12 @@ type decisionsRig struct {
 	token   string
 }
 
-func newDecisionsRig(t *testing.T, timeout time.Duration) *decisionsRig {
+func newRig(t *testing.T, timeout time.Duration) *rig {
 	t.Helper()
-	r := &decisionsRig{t: t, ring: &recent.Ring{}, cluster: delegatedtest.NewCluster(t)}
+	r := &rig{t: t, ring: &recent.Ring{}, cluster: delegatedtest.NewCluster(t)}
 	api, err := delegated.New(delegated.Options{
 		Client: r.cluster.Client, Audiences: []string{delegatedtest.Audience}, Log: slog.New(slog.DiscardHandler),
-		Handlers: map[string]http.Handler{delegated.Decisions: serve.NewDecisionsAPI(r.ring, timeout)},
+		Handlers: map[string]http.Handler{delegated.Decisions: decisions.NewTimed(r.ring, timeout)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func newDecisionsRig(t *testing.T, timeout time.Duration) *decisionsRig {
 	return r
 }
 
-func (r *decisionsRig) get(path, token, seen string) *http.Response {
+func (r *rig) get(path, token, seen string) *http.Response {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.URL+"/usher/v1/"+path, nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *decisionsRig) get(path, token, seen string) *http.Response {
 }
 
 // list returns the names in a list, and how many were lost.
-func (r *decisionsRig) list(path string) (names []string, lost int) {
+func (r *rig) list(path string) (names []string, lost int) {
 	r.t.Helper()
 	response := r.get(path, r.token, "")
 	got := struct {
@@ -104,7 +104,7 @@ func (r *decisionsRig) list(path string) (names []string, lost int) {
 
 func TestDecisionsList(t *testing.T) {
 	t.Parallel()
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	if names, _ := r.list("decisions"); names != nil {
 		t.Errorf("before the first decision there are %v", names)
 	}
@@ -169,7 +169,7 @@ func events(response *http.Response) func() (sse, error) {
 }
 
 // next returns the next decision, or what was lost.
-func (r *decisionsRig) next(read func() (sse, error)) (id, what string) {
+func (r *rig) next(read func() (sse, error)) (id, what string) {
 	r.t.Helper()
 	for {
 		e, err := read()
@@ -194,7 +194,7 @@ func (r *decisionsRig) next(read func() (sse, error)) (id, what string) {
 // it ended.
 func TestDecisionsWatch(t *testing.T) {
 	t.Parallel()
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	for _, name := range []string{"a", "b", "c"} {
 		decided(r.ring, "shop", name, usher.Allowed())
 	}
@@ -240,7 +240,7 @@ func TestDecisionsWatch(t *testing.T) {
 // TestDecisionsOfANamespace: who has the right to one namespace sees nothing else.
 func TestDecisionsOfANamespace(t *testing.T) {
 	t.Parallel()
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	r.cluster.Grant("bob", "watch", delegated.Decisions, "shop")
 	bob := r.cluster.Token("bob", delegatedtest.Audience)
 	for path, want := range map[string]int{
@@ -261,7 +261,7 @@ func TestDecisionsOfANamespace(t *testing.T) {
 
 func TestDecisionsEndAtShutdown(t *testing.T) {
 	t.Parallel()
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	read := events(r.get("decisions?watch=true", r.token, ""))
 	if e, err := read(); err != nil || e.event != "at" {
 		t.Fatalf("the stream begins with %+v: %v", e, err)
@@ -281,7 +281,7 @@ func TestDecisionsEndAtShutdown(t *testing.T) {
 // TestDecisionsOfManyClients: of more clients than are served those of the greediest user are ended.
 func TestDecisionsOfManyClients(t *testing.T) {
 	t.Parallel()
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	watch := func(user string) *http.Response {
 		r.cluster.Grant(user, "watch", delegated.Decisions, "")
 		return r.get("decisions?watch=true", r.cluster.Token(user, delegatedtest.Audience), "")
@@ -321,7 +321,7 @@ func TestDecisionsForSlowReaders(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			r := newDecisionsRig(t, 200*time.Millisecond)
+			r := newRig(t, 200*time.Millisecond)
 			dialed, err := tls.Dial("tcp", r.server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
 			if err != nil {
 				t.Fatal(err)
@@ -357,55 +357,6 @@ func wait(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// TestServerKeepsDecisions: what the webhooks decide is there for those who may see it.
-func TestServerKeepsDecisions(t *testing.T) {
-	t.Parallel()
-	users := delegatedtest.NewCluster(t)
-	f := newFakeCluster()
-	f.config.Clients.Reviews = users.Client
-	f.apply(t, overrides, label("one"))
-	h := f.join(t, serve.Config{API: &serve.API{Address: "127.0.0.1:0", Audiences: []string{delegatedtest.Audience}}})
-	review := read(t, reviews+"v1-create-pods.json")
-	h.eventually("the policy is in force", func() bool { return strings.Contains(h.patch(review), `"one"`) })
-	users.Grant("alice", "list", delegated.Decisions, "")
-	users.Grant("alice", "watch", delegated.Decisions, "")
-	ask := func(path string) *http.Response {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.server.APIURL()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+users.Token("alice", delegatedtest.Audience))
-		response, err := h.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response
-	}
-	body, _ := h.answer(ask("decisions?outcome=changed&last=1"), nil)
-	for _, want := range []string{`"kind":"Pod"`, `"verdict":"allow"`, `"changed":true`, `"policy":{"kind":"ClusterOverridePolicy","name":"label"}`, `"outcome":"changed"`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the list has no %s: %s", want, body)
-		}
-	}
-	stream := ask("decisions?watch=true&last=1")
-	defer func() { _ = stream.Body.Close() }()
-	next := events(stream)
-	h.eventually("the stream has a decision", func() bool { e, err := next(); return err != nil || e.event == "decision" })
-	if got := h.metrics(); !strings.Contains(got, "usher_decisions_recent_subscribers 1") {
-		t.Error("metrics do not count the subscriber")
-	}
-	h.stop()
-	for {
-		e, err := next()
-		if err != nil {
-			t.Fatalf("the stream ends without a reason: %v", err)
-		}
-		if e.event == "end" {
-			break
-		}
-	}
-}
-
 // TestListsForSlowReaders: a client that reads a list slowly, and steadily, does not keep its slot for
 // longer than a request may take.
 func TestListsForSlowReaders(t *testing.T) {
@@ -414,13 +365,13 @@ func TestListsForSlowReaders(t *testing.T) {
 	for i := range recent.Size {
 		decided(ring, "shop", fmt.Sprint(i), usher.Allowed())
 	}
-	r := newDecisionsRig(t, time.Minute)
+	r := newRig(t, time.Minute)
 	w, end := &deadlines{ResponseRecorder: httptest.NewRecorder()}, time.Time{}
 	api, err := delegated.New(delegated.Options{
 		Client: r.cluster.Client, Audiences: []string{delegatedtest.Audience}, Log: slog.New(slog.DiscardHandler),
 		Handlers: map[string]http.Handler{delegated.Decisions: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			end, _ = r.Context().Deadline()
-			serve.NewDecisionsAPI(ring, time.Hour).ServeHTTP(w, r)
+			decisions.NewTimed(ring, time.Hour).ServeHTTP(w, r)
 		})},
 	})
 	if err != nil {

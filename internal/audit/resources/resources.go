@@ -1,4 +1,6 @@
-package serve
+// Package resources tells which of the resources that an API server discovered have objects that an audit
+// reads.
+package resources
 
 import (
 	"fmt"
@@ -10,40 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	"github.com/usher-dev/usher/internal/audit"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/result"
 )
 
-// audited returns the kinds to read, and whether only their metadata is needed: those that policies
-// select. Objects that can be read in several versions are read in the preferred one, and in
-// another one only if a policy selects that alone. Unreadable are the kinds whose objects exist, but
-// cannot be read by a stream, with the reasons.
-func audited(lists []*metav1.APIResourceList, a *audit.Auditor) (kinds map[result.Kind]bool, unreadable map[result.Kind]error) {
-	kinds, unreadable = map[result.Kind]bool{}, map[result.Kind]error{}
-	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
-		switch err := unoffered(r, streaming); {
-		case !selected(k, a.Policies):
-		case err == nil:
-			_, kinds[k] = a.Selects(k)
-		case Stored(r):
-			unreadable[k] = err
-		}
-	})
-	return kinds, unreadable
-}
-
-// streaming are the verbs that a stream needs.
-const streaming = "list watch"
+// Streaming are the verbs that a stream needs.
+const Streaming = "list watch"
 
 // Versions returns the versions in which the objects of each resource can be read: those with some verbs,
 // separated by spaces, in the order of discovery, then the others.
 func Versions(lists []*metav1.APIResourceList, verbs string) judge.Versions {
 	all, others := judge.Versions{}, judge.Versions{}
-	eachResource(lists, func(k result.Kind, r *metav1.APIResource) {
+	Each(lists, func(k result.Kind, r *metav1.APIResource) {
 		resource := k.Resource.GroupResource()
 		switch {
-		case unoffered(r, verbs) == nil:
+		case Unoffered(r, verbs) == nil:
 			all[resource] = append(all[resource], k)
 		case Stored(r):
 			others[resource] = append(others[resource], k)
@@ -56,24 +39,8 @@ func Versions(lists []*metav1.APIResourceList, verbs string) judge.Versions {
 	return all
 }
 
-// discover has the auditor know the versions of resources. A version that is missing while groups do not
-// respond may be back soon.
-func (t *term) discover(d *discovered) {
-	versions := Versions(d.lists, streaming)
-	if !d.complete {
-		for resource, known := range t.versions {
-			fresh := slices.DeleteFunc(versions[resource], func(k result.Kind) bool { return slices.Contains(known, k) })
-			versions[resource] = slices.Concat(known, fresh)
-		}
-	}
-	if !maps.EqualFunc(versions, t.versions, slices.Equal) {
-		t.versions = versions
-		t.auditor.Discovered(versions)
-	}
-}
-
-// eachResource calls each for the resources that are no subresources, in the order of discovery.
-func eachResource(lists []*metav1.APIResourceList, each func(result.Kind, *metav1.APIResource)) {
+// Each calls each for the resources that are no subresources, in the order of discovery.
+func Each(lists []*metav1.APIResourceList, each func(result.Kind, *metav1.APIResource)) {
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -87,8 +54,8 @@ func eachResource(lists []*metav1.APIResourceList, each func(result.Kind, *metav
 	}
 }
 
-// selected reports whether policies judge objects of a kind; of returns those that do.
-func selected(k result.Kind, of func(result.Kind) []usher.PolicyRef) bool {
+// Selected reports whether policies judge objects of a kind; of returns those that do.
+func Selected(k result.Kind, of func(result.Kind) []usher.PolicyRef) bool {
 	policies := of(k)
 	if fleeting(k) {
 		policies = without(policies, wildcards(k, of))
@@ -96,8 +63,8 @@ func selected(k result.Kind, of func(result.Kind) []usher.PolicyRef) bool {
 	return len(policies) > 0
 }
 
-// unoffered says which of some verbs the API server does not offer; nil if it offers all.
-func unoffered(r *metav1.APIResource, verbs string) error {
+// Unoffered says which of some verbs the API server does not offer; nil if it offers all.
+func Unoffered(r *metav1.APIResource, verbs string) error {
 	for verb := range strings.FieldsSeq(verbs) {
 		if !slices.Contains(r.Verbs, verb) {
 			return fmt.Errorf("the API server offers no %s for it", verb)

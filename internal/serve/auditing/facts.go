@@ -1,4 +1,4 @@
-package serve
+package auditing
 
 import (
 	"context"

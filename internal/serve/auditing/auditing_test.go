@@ -1,4 +1,4 @@
-package serve_test
+package auditing_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/result"
 	"github.com/usher-dev/usher/internal/compile"
-	"github.com/usher-dev/usher/internal/serve"
+	"github.com/usher-dev/usher/internal/serve/auditing"
 )
 
 // A selection is which resources policies select, as group/version/resource with wildcards; those
@@ -101,7 +101,7 @@ func TestAuditedKinds(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			kinds, unreadable := serve.NewAuditTerm(test.policies.compiled(t)).Kinds(lists, true)
+			kinds, unreadable := auditing.NewTerm(test.policies.compiled(t)).Kinds(lists, true)
 			for kind, err := range unreadable {
 				got = append(got, fmt.Sprintf("%s/%s/%s: %v", kind.Resource.Group, kind.Resource.Version, kind.Resource.Resource, err))
 			}
@@ -124,7 +124,7 @@ func TestAuditedKinds(t *testing.T) {
 func TestAVersionThatDoesNotRespondKeepsItsPolicies(t *testing.T) {
 	t.Parallel()
 	v1, v2 := resources("example.com/v1", "gadgets"), resources("example.com/v2", "gadgets")
-	term := serve.NewAuditTerm(selection{"every": {"example.com/*/gadgets"}, "old": {"example.com/v1/gadgets"}}.compiled(t))
+	term := auditing.NewTerm(selection{"every": {"example.com/*/gadgets"}, "old": {"example.com/v1/gadgets"}}.compiled(t))
 	gadgets := func(version string) result.Kind {
 		return result.Kind{Resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gadgets"}, Kind: "gadgets"}
 	}
@@ -181,7 +181,7 @@ func TestKindsWithoutAStreamAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiled, _ := compile.Options{}.All(t.Context(), []api.Policy{policy})
-	term := serve.NewAuditTerm(compiled)
+	term := auditing.NewTerm(compiled)
 	some := []*metav1.APIResourceList{resources("example.com/v1", "gizmos!get list create update delete", "reviews!create")}
 	for _, step := range []struct {
 		reason   string
@@ -218,7 +218,7 @@ func TestFactChangesWaitForCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
-		changes := serve.NewFactChanges(time.Second, func(of schema.GroupVersionKind, namespace, name string) {
+		changes := auditing.NewFactChanges(time.Second, func(of schema.GroupVersionKind, namespace, name string) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%s %s/%s", of.Kind, namespace, name))
