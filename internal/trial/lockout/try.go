@@ -10,15 +10,23 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// longestTry limits the time that the writer of a policy waits for the check.
-const longestTry = 50 * time.Millisecond
+// longestTry and longestTenantTry limit the time that the writer of a policy waits for the check. On a busy
+// machine it takes many times as long as on an idle one; policies of the cluster can keep it from recovering.
+const (
+	longestTry       = 500 * time.Millisecond
+	longestTenantTry = 50 * time.Millisecond
+)
 
 // With returns a function that tries a policy that is written with next, and then on the requests. All
 // problems that it adds are warnings.
 func With(next func(context.Context, compile.Compiled) []rule.Problem, o Options) func(context.Context, compile.Compiled) []rule.Problem {
 	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
 		problems := next(ctx, c)
-		ctx, cancel := context.WithTimeout(ctx, longestTry)
+		limit := longestTry
+		if c.Ref.Namespace != "" {
+			limit = longestTenantTry
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		result, err := Check(ctx, c.Rules, o)
 		if err != nil || result.Untried > 0 {
