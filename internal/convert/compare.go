@@ -212,7 +212,7 @@ func (w *world) decider(ctx context.Context, policies []api.Object) (*engine.Eng
 		_, _ = fmt.Fprint(h, r.User.Name, r.Resource, r.Namespace, r.Name, *r.Access)
 		return usher.Decision{Verdict: []usher.Verdict{usher.NoOpinion, usher.Allow}[h.Sum32()%2]}, nil
 	})
-	facts := fact.Route(object.FromTrees(w.objects), nil, fact.Access(some))
+	facts := fact.Resolvers{fact.Objects: object.FromTrees(w.objects), fact.Questions: fact.Access(some)}
 	// A busy machine makes no difference.
 	return engine.New(index.New(rules), facts, engine.Options{RuleTimeout: time.Minute}), nil
 }

@@ -17,10 +17,10 @@ func (s *Server) facts() (fact.Resolver, error) {
 	if s.config.Cluster != nil {
 		options.Own = s.config.Cluster.hosts()
 	}
-	remote := cached.New(facthttp.New(options), s.config.FactTTL)
+	all := fact.Resolvers{fact.Requests: cached.New(facthttp.New(options), s.config.FactTTL)}
 	if s.cluster != nil {
-		objects, access := s.cluster.facts(s.config)
-		return s.metrics.FactResolver(fact.Route(objects, remote, access)), nil
+		all[fact.Objects], all[fact.Questions] = s.cluster.facts(s.config)
+		return s.metrics.FactResolver(all), nil
 	}
 	trees, err := object.Load(s.config.Facts...)
 	if err != nil {
@@ -30,5 +30,6 @@ func (s *Server) facts() (fact.Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	return s.metrics.FactResolver(fact.Route(object.FromTrees(trees), remote, fact.Access(access))), nil
+	all[fact.Objects], all[fact.Questions] = object.FromTrees(trees), fact.Access(access)
+	return s.metrics.FactResolver(all), nil
 }
