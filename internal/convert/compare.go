@@ -131,16 +131,15 @@ func decide(ctx context.Context, decider usher.Decider, r *usher.Request) (verdi
 	if err != nil {
 		return verdict{}, fmt.Errorf("decide a sample: %w", err)
 	}
-	v := verdict{said: string(validated.Verdict)}
+	said, checks := validated.Verdict, said(&validated)
 	if mutated.Verdict == usher.Deny {
-		v.said = string(mutated.Verdict)
+		said = usher.Deny
 	}
-	checks := said(&validated)
-	v.said += checks
+	v := verdict{said: string(said) + checks}
 	if v.changed, err = changed(r.Object, mutated.Patch); err != nil {
 		return verdict{}, err
 	}
-	v.effective = strings.HasPrefix(v.said, string(usher.Deny)) || checks != "" || v.changed != ""
+	v.effective = said == usher.Deny || checks != "" || v.changed != ""
 	return v, nil
 }
 

@@ -52,10 +52,8 @@ func newParts(policy map[string]any) *parts {
 // note notes what a rule of the policy has said.
 func (p *parts) note(f *usher.Finding) {
 	if f.Outcome == usher.Skipped {
-		for _, name := range p.conditions {
-			if strings.Contains(f.Message, fmt.Sprintf("matchConditions[%s] is false", name)) {
-				p.failed[name] = true
-			}
+		if f.Condition != "" {
+			p.failed[f.Condition] = true
 		}
 		return
 	}
