@@ -174,6 +174,8 @@ type Finding struct {
 	// Message is the reason of a rejection, or of a rule that was skipped. It may be empty. The message of the decision can be
 	// empty where this one is not: as kinitiras has it, affectMode allow rejects without one.
 	Message string `json:"message,omitempty"`
+	// Condition is the name of the match condition that is false, if that is why the rule was skipped.
+	Condition string `json:"-"`
 	// Err is set when the rule failed. Ignored reports that the failure policy allowed the request
 	// nevertheless.
 	Err     error `json:"-"`

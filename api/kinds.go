@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,20 +30,30 @@ type Kind struct {
 	NeedsProof bool
 	// Exempts says that policies of the kind exempt requests from other policies.
 	Exempts bool
-	// Exemptible says that requests can be exempt from policies of the kind, and OnlyMutates that these have
-	// no validations.
-	Exemptible, OnlyMutates bool
+	// Exemptible says that requests can be exempt from policies of the kind, and Validations is the field
+	// with a list of what requests can be exempt from one by one; empty if policies only mutate.
+	Exemptible  bool
+	Validations string
+	// ObjectPolicy says that policies have bindings of their own, and permit exemptions of namespaces.
+	ObjectPolicy bool
 	// Recent says that ClusterRoles and CRDs of the release before do not have the kind: a server
 	// that may not read it enforces the other kinds.
 	Recent bool
 	// Foreign says that the kind is one of Kubernetes. API servers enforce policies of these kinds
 	// themselves: Usher enforces those in files, and others only if it is told to.
 	Foreign bool
+	// Since is the minor version of Kubernetes that first serves a foreign kind; 0 if all that are known do.
+	Since int
 	// New makes an empty policy.
 	New func() Object
 
 	object reflect.Type
 	spec   func(Object) any
+}
+
+// IsValidation reports whether a rule of a policy of the kind is a validation by itself.
+func (k *Kind) IsValidation(rule string) bool {
+	return k.Validations != "" && strings.HasPrefix(rule, k.Validations+"[")
 }
 
 // GroupVersionResource is the resource of the kind, as clients name it.
@@ -52,44 +63,44 @@ func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 
 // kinds are all kinds, sorted by name. This package variable is a constant table of the API.
 var kinds = slices.Concat([]Kind{
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies", Exemptible: true, OnlyMutates: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"), Resource: "clusteroverridepolicies", Exemptible: true},
 		func(p *v1alpha1.ClusterOverridePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies", Exemptible: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("ClusterValidatePolicy"), Resource: "clustervalidatepolicies", Exemptible: true, Validations: "spec.validateRules"},
 		func(p *v1alpha1.ClusterValidatePolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Exemptible: true, OnlyMutates: true, Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: v1alpha1.GroupVersion.WithKind("OverridePolicy"), Resource: "overridepolicies", Exemptible: true, Namespaced: true, NeedsProof: true},
 		func(p *v1alpha1.OverridePolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("AuthorizationPolicy"), Resource: "authorizationpolicies", Namespaced: true, Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.AuthorizationPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterAuthorizationPolicy"), Resource: "clusterauthorizationpolicies", Authorizes: true, NeedsProof: true},
 		func(p *usherv1alpha1.ClusterAuthorizationPolicy) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Exemptible: true, Recent: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterObjectPolicy"), Resource: "clusterobjectpolicies", Exemptible: true, Validations: "spec.validations", ObjectPolicy: true, Recent: true},
 		func(p *usherv1alpha1.ClusterObjectPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ClusterPolicyExemption"), Resource: "clusterpolicyexemptions", Recent: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.ClusterPolicyExemption) any { return &p.Spec }),
-	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Exemptible: true, Recent: true, Namespaced: true, NeedsProof: true},
+	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("ObjectPolicy"), Resource: "objectpolicies", Exemptible: true, Validations: "spec.validations", ObjectPolicy: true, Recent: true, Namespaced: true, NeedsProof: true},
 		func(p *usherv1alpha1.ObjectPolicy) any { return &p.Spec }),
 	row(Kind{GroupVersionKind: usherv1alpha1.GroupVersion.WithKind("PolicyExemption"), Resource: "policyexemptions", Recent: true, Namespaced: true, NeedsProof: true, Exempts: true},
 		func(p *usherv1alpha1.PolicyExemption) any { return &p.Spec }),
-}, foreign("MutatingAdmissionPolicy", Kind{Resource: "mutatingadmissionpolicies", Exemptible: true, OnlyMutates: true},
+}, foreign("MutatingAdmissionPolicy", [3]int{36, 34, 32}, Kind{Resource: "mutatingadmissionpolicies", Exemptible: true},
 	func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
-), foreign("MutatingAdmissionPolicyBinding", Kind{Resource: "mutatingadmissionpolicybindings"},
+), foreign("MutatingAdmissionPolicyBinding", [3]int{36, 34, 32}, Kind{Resource: "mutatingadmissionpolicybindings"},
 	func(p *admissionv1.MutatingAdmissionPolicyBinding) any { return &p.Spec },
-), foreign("ValidatingAdmissionPolicy", Kind{Resource: "validatingadmissionpolicies", Exemptible: true},
+), foreign("ValidatingAdmissionPolicy", [3]int{30, 0, 0}, Kind{Resource: "validatingadmissionpolicies", Exemptible: true, Validations: "spec.validations"},
 	func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
-), foreign("ValidatingAdmissionPolicyBinding", Kind{Resource: "validatingadmissionpolicybindings"},
+), foreign("ValidatingAdmissionPolicyBinding", [3]int{30, 0, 0}, Kind{Resource: "validatingadmissionpolicybindings"},
 	func(p *admissionv1.ValidatingAdmissionPolicyBinding) any { return &p.Spec },
 ))
 
 // foreign returns the rows of a kind of admissionregistration.k8s.io, whose versions all have the same
-// fields: the newest first.
+// fields: the newest first, as since.
 func foreign[T any, P interface {
 	*T
 	Object
-}](name string, k Kind, spec func(P) any) []Kind {
+}](name string, since [3]int, k Kind, spec func(P) any) []Kind {
 	var rows []Kind
-	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+	for i, version := range []string{"v1", "v1beta1", "v1alpha1"} {
 		k.GroupVersionKind = schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: name}
-		k.Foreign = true
+		k.Foreign, k.Since = true, since[i]
 		rows = append(rows, row(k, spec))
 	}
 	return rows

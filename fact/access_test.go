@@ -43,7 +43,7 @@ func TestAccess(t *testing.T) {
 		if diff := cmp.Diff(any(test.want), value); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", test.reason, diff)
 		}
-		if asked != ref.Access {
+		if (fact.Question{Request: asked}) != ref {
 			t.Errorf("%s: asked %+v", test.reason, asked)
 		}
 	}
@@ -72,12 +72,13 @@ func TestAccessIsAboutAccessOnly(t *testing.T) {
 	}
 }
 
-func TestRoute(t *testing.T) {
+func TestResolvers(t *testing.T) {
 	t.Parallel()
 	from := func(name string) fact.Resolver {
 		return fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return name, nil })
 	}
-	all, none := fact.Route(from("objects"), from("http"), from("access")), fact.Route(nil, nil, nil)
+	all := fact.Resolvers{fact.Objects: from("objects"), fact.Requests: from("http"), fact.Questions: from("access")}
+	none := fact.Resolvers{fact.Questions: nil}
 	for _, test := range []struct {
 		ref     fact.Ref
 		want    any
@@ -86,7 +87,7 @@ func TestRoute(t *testing.T) {
 		{object(func(*fact.Object) {}), "objects", "get v1 ConfigMap shop/site: objects of the cluster are not available here"},
 		{request(func(*fact.HTTP) {}), "http", "HTTP requests are not possible here"},
 		{access(func(*usher.Request) {}), "access", "ask may jane update deployments.apps/scale web in namespace shop: nobody here knows what users may do"},
-		{fact.Ref{}, nil, "the reference is empty"},
+		{nil, nil, "the reference is empty"},
 	} {
 		if value, err := all.Resolve(t.Context(), test.ref); value != test.want || (err != nil) != (test.want == nil) {
 			t.Errorf("%s: %v, %v", test.ref, value, err)

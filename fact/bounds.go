@@ -40,33 +40,25 @@ func (r Read) GroupKind() schema.GroupKind {
 
 // Check returns why ref is not allowed, nil if it is.
 func (b *Bounds) Check(ref Ref) error {
-	switch {
-	case b == nil:
+	if b == nil {
 		return nil
-	case ref.HTTP != nil:
-		return b.checkHTTP(ref.HTTP)
-	case ref.Object != nil && b.Namespace != "":
-		return b.checkObject(ref.Object)
-	case ref.Access != nil && b.Namespace != "":
-		return fmt.Errorf("a policy of namespace %s does not ask what users may do", b.Namespace)
 	}
-	return nil
+	return ref.Check(b)
 }
 
-func (b *Bounds) checkHTTP(h *HTTP) error {
-	if err := b.Hosts.check(h.URL); err != nil {
+// Check implements [Ref]: requests go to some hosts.
+func (h *HTTP) Check(b *Bounds) error {
+	if err := b.Hosts.check(h.URL); err != nil || h.Auth == nil {
 		return err
 	}
-	if h.Auth != nil {
-		return b.Hosts.check(h.Auth.URL)
-	}
-	return nil
+	return b.Hosts.check(h.Auth.URL)
 }
 
-func (b *Bounds) checkObject(o *Object) error {
+// Check implements [Ref].
+func (o *Object) Check(b *Bounds) error {
 	kind := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
 	switch {
-	case b.anywhere(kind) || b.isOwnNamespace(o):
+	case b.Namespace == "" || b.anywhere(kind) || b.isOwnNamespace(o):
 		return nil
 	case o.Namespace != b.Namespace:
 		return fmt.Errorf("a policy of namespace %s reads objects of that namespace only", b.Namespace)
@@ -79,10 +71,10 @@ func (b *Bounds) checkObject(o *Object) error {
 // CheckValue returns why the value of ref, which has passed Check, may not be used: an object
 // that is in no namespace was found through a reference that left that open.
 func (b *Bounds) CheckValue(ref Ref, value any) error {
-	if b == nil || b.Namespace == "" || ref.Object == nil {
+	o, ok := ref.(*Object)
+	if b == nil || b.Namespace == "" || !ok {
 		return nil
 	}
-	o := ref.Object
 	if b.anywhere(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()) || b.isOwnNamespace(o) {
 		return nil
 	}

@@ -17,7 +17,7 @@ func TestBounds(t *testing.T) {
 		Anywhere: func(gk schema.GroupKind) bool { return gk.Kind == "Plan" }, Hosts: fact.Hosts{"cmdb.example"},
 	}
 	of := func(apiVersion, kind, namespace, name string) fact.Ref {
-		return fact.Ref{Object: &fact.Object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}}
+		return &fact.Object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
 	}
 	in := func(namespace string) map[string]any {
 		return map[string]any{"metadata": map[string]any{"name": "a", "namespace": namespace}}
@@ -39,18 +39,18 @@ func TestBounds(t *testing.T) {
 		{"the Namespace itself", shop, of("v1", "Namespace", "", "shop"), map[string]any{"metadata": map[string]any{"name": "shop"}}, ""},
 		{"another Namespace", shop, of("v1", "Namespace", "", "bank"), nil, elsewhere},
 		{"a kind that may be anywhere", shop, of("example.com/v1", "Plan", "bank", "a"), in("bank"), ""},
-		{"an owner that turns out to be in no namespace", shop, fact.Ref{Object: &fact.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "shop", Name: "a", AnyScope: true}}, map[string]any{"metadata": map[string]any{"name": "a"}}, elsewhere},
+		{"an owner that turns out to be in no namespace", shop, &fact.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "shop", Name: "a", AnyScope: true}, map[string]any{"metadata": map[string]any{"name": "a"}}, elsewhere},
 		{"what a resolver takes from elsewhere", shop, of("v1", "ConfigMap", "shop", "a"), in("bank"), elsewhere},
 		{"a list of objects in the namespace", shop, of("v1", "ConfigMap", "shop", ""), []any{in("shop"), in("shop")}, ""},
 		{"a list with an object elsewhere", shop, of("v1", "ConfigMap", "shop", ""), []any{in("shop"), in("bank")}, elsewhere},
-		{"a list of a kind that turns out to be in no namespace", shop, fact.Ref{Object: &fact.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "shop", AnyScope: true, All: true}}, []any{map[string]any{"metadata": map[string]any{"name": "a"}}}, elsewhere},
+		{"a list of a kind that turns out to be in no namespace", shop, &fact.Object{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "shop", AnyScope: true, All: true}, []any{map[string]any{"metadata": map[string]any{"name": "a"}}}, elsewhere},
 		{"nothing", shop, of("v1", "ConfigMap", "shop", "a"), nil, ""},
-		{"a host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example:8443/a"}}, nil, ""},
-		{"another host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://evil.example/cmdb.example"}}, nil, "HTTP facts do not come from evil.example: allowed are cmdb.example"},
-		{"a name before another host", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example@evil.example/"}}, nil, "do not come from evil.example"},
-		{"a host for tokens", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example", Auth: &fact.Auth{URL: "https://evil.example"}}}, nil, "do not come from evil.example"},
-		{"what is no URL", shop, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example/%zz"}}, nil, "the URL cannot be read"},
-		{"HTTP is off", &fact.Bounds{}, fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example"}}, nil, "HTTP facts are off"},
+		{"a host", shop, &fact.HTTP{URL: "https://cmdb.example:8443/a"}, nil, ""},
+		{"another host", shop, &fact.HTTP{URL: "https://evil.example/cmdb.example"}, nil, "HTTP facts do not come from evil.example: allowed are cmdb.example"},
+		{"a name before another host", shop, &fact.HTTP{URL: "https://cmdb.example@evil.example/"}, nil, "do not come from evil.example"},
+		{"a host for tokens", shop, &fact.HTTP{URL: "https://cmdb.example", Auth: &fact.Auth{URL: "https://evil.example"}}, nil, "do not come from evil.example"},
+		{"what is no URL", shop, &fact.HTTP{URL: "https://cmdb.example/%zz"}, nil, "the URL cannot be read"},
+		{"HTTP is off", &fact.Bounds{}, &fact.HTTP{URL: "https://cmdb.example"}, nil, "HTTP facts are off"},
 		{"what users may do", shop, access(func(*usher.Request) {}), nil, "a policy of namespace shop does not ask what users may do"},
 		{"what users may do, in a cluster policy", &fact.Bounds{}, access(func(*usher.Request) {}), nil, ""},
 		{"objects of a cluster policy", &fact.Bounds{}, of("v1", "Secret", "bank", "db"), in("bank"), ""},

@@ -13,63 +13,38 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	usher "github.com/usher-dev/usher"
 )
 
-// A Ref names one fact. Exactly one field is set; the zero Ref names nothing.
-type Ref struct {
-	Object *Object
-	HTTP   *HTTP
-	// Access is a request to authorize: a question to the authorizers of the cluster, with
-	// Phase, User, Access and what the request is for. Its value is {"decision": "allow",
-	// "deny" or "noOpinion", "reason": text}, with "error": text if an authorizer erred.
-	Access *usher.Request
+// A Ref names one fact: an [*Object], [*HTTP] or [Question].
+type Ref interface {
+	// Sort is what metrics count the fact as, and what [Resolvers] find its resolver by.
+	Sort() Sort
+	// Key returns a text that is equal for refs that mean the same fact and tells apart all
+	// others. It begins with the sort and a space. It contains credentials: do not log it.
+	Key() string
+	// String names the fact for logs and messages, without credentials.
+	String() string
+	// Safe reports whether getting the fact changes nothing anywhere.
+	Safe() bool
+	// Confidential reports whether the fact holds credentials.
+	Confidential() bool
+	// Check returns why a rule with these bounds may not ask for the fact, nil if it may.
+	Check(*Bounds) error
+	// Unresolved returns the error of a fact that nothing here resolves.
+	Unresolved() error
 }
 
-// Key returns a text that is equal for refs that mean the same fact and tells apart all
-// others. It contains credentials: do not log it.
-func (r Ref) Key() string {
-	switch {
-	case r.Object != nil:
-		return r.Object.key()
-	case r.HTTP != nil:
-		return r.HTTP.key()
-	case r.Access != nil:
-		return accessKey(r.Access)
-	}
-	return ""
-}
+// A Sort is a sort of facts.
+type Sort string
 
-// String names the fact for logs and messages, without credentials.
-func (r Ref) String() string {
-	switch {
-	case r.Object != nil:
-		return r.Object.String()
-	case r.HTTP != nil:
-		return r.HTTP.String()
-	case r.Access != nil:
-		return describeAccess(r.Access)
-	}
-	return "nothing"
-}
-
-// Safe reports whether getting the fact changes nothing anywhere: objects are read, questions
-// about access are stored nowhere, and requests by GET and HEAD are meant to be safe (RFC 9110,
-// section 9.2.1).
-func (r Ref) Safe() bool {
-	if r.HTTP == nil {
-		return true
-	}
-	switch r.HTTP.Method {
-	case "", http.MethodGet, http.MethodHead:
-		return true
-	}
-	return false
-}
-
-// Confidential reports whether the fact is an object that holds credentials.
-func (r Ref) Confidential() bool { return r.Object != nil && Confidential(r.Object.Kind) }
+const (
+	// Objects are those of [*Object].
+	Objects Sort = "object"
+	// Requests are those of [*HTTP].
+	Requests Sort = "http"
+	// Questions are those of [Question].
+	Questions Sort = "access"
+)
 
 // Confidential reports whether objects of a kind hold credentials, which logs and explanations
 // do not repeat.
@@ -133,7 +108,22 @@ func (o *Object) String() string {
 	return o.APIVersion + " " + o.Kind + " " + name
 }
 
-func (o *Object) key() string {
+// Sort is [Objects].
+func (*Object) Sort() Sort { return Objects }
+
+// Safe is true: objects are read.
+func (*Object) Safe() bool { return true }
+
+// Confidential reports whether the object holds credentials.
+func (o *Object) Confidential() bool { return Confidential(o.Kind) }
+
+// Unresolved says that there are no objects.
+func (o *Object) Unresolved() error {
+	return fmt.Errorf("get %s: objects of the cluster are not available here", o)
+}
+
+// Key implements [Ref].
+func (o *Object) Key() string {
 	selector := ""
 	if o.Name == "" && o.Selector != nil {
 		selector = o.Selector.String()
@@ -231,7 +221,22 @@ func (h *HTTP) String() string {
 	return h.Method + " " + u.String() + rest
 }
 
-func (h *HTTP) key() string {
+// Sort is [Requests].
+func (*HTTP) Sort() Sort { return Requests }
+
+// Safe reports whether the method is GET or HEAD: those are meant to be safe (RFC 9110, section 9.2.1).
+func (h *HTTP) Safe() bool {
+	return h.Method == "" || h.Method == http.MethodGet || h.Method == http.MethodHead
+}
+
+// Confidential is false.
+func (*HTTP) Confidential() bool { return false }
+
+// Unresolved says that there are no HTTP requests.
+func (h *HTTP) Unresolved() error { return fmt.Errorf("%s: HTTP requests are not possible here", h) }
+
+// Key implements [Ref].
+func (h *HTTP) Key() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "http %q %q %q", h.Method, h.URL, h.Body)
 	for _, fields := range []map[string]string{h.Header, h.Trailer} {

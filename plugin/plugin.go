@@ -226,8 +226,12 @@ func (p *Plugin) writers(o live.Options, objects *clusterfact.Resolver) live.Opt
 func (p *Plugin) facts() (fact.Resolver, *clusterfact.Resolver) {
 	remote := cached.New(facthttp.New(facthttp.Options{AllowLocal: p.config.AllowLocalFacts}), p.config.FactTTL.Duration)
 	if p.client == nil || p.mapper == nil {
-		return fact.Route(nil, remote, p.access), nil
+		return fact.Resolvers{fact.Requests: remote, fact.Questions: p.access}, nil
 	}
 	objects := clusterfact.New(p.client, p.mapper, clusterfact.Options{Log: p.log})
-	return fact.Route(cached.New(objects, min(p.config.FactTTL.Duration, objectTTL)), remote, p.access), objects
+	return fact.Resolvers{
+		fact.Objects:   cached.New(objects, min(p.config.FactTTL.Duration, objectTTL)),
+		fact.Requests:  remote,
+		fact.Questions: p.access,
+	}, objects
 }

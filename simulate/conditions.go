@@ -13,9 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// failsRequest ends the explanation of conditions that refuse a request.
-const failsRequest = "and failurePolicy is Fail"
-
 // newConditionCompiler creates a compiler on first use: that takes long.
 func newConditionCompiler() func() plugincel.ConditionCompiler {
 	return sync.OnceValue(func() plugincel.ConditionCompiler {
@@ -24,15 +21,15 @@ func newConditionCompiler() func() plugincel.ConditionCompiler {
 }
 
 // conditions evaluates the match conditions of a webhook one by one. Stop is why they keep it from
-// being called, if they do.
-func (c *chain) conditions(ctx context.Context, hook webhook.WebhookAccessor, a admission.Attributes, o admission.ObjectInterfaces, found verdict) (checks []Check, stop string) {
+// being called, if they do, and fails whether the request fails because of that.
+func (c *chain) conditions(ctx context.Context, hook webhook.WebhookAccessor, a admission.Attributes, o admission.ObjectInterfaces, found verdict) (checks []Check, stop string, fails bool) {
 	all := hook.GetMatchConditions()
 	if len(all) == 0 {
-		return nil, ""
+		return nil, "", false
 	}
 	versioned, err := admission.NewVersionedAttributes(a, found.kind, o)
 	if err != nil {
-		return nil, err.Error()
+		return nil, err.Error(), false
 	}
 	failed := ""
 	for i, matcher := range c.matchers(hook) {
@@ -54,11 +51,11 @@ func (c *chain) conditions(ctx context.Context, hook webhook.WebhookAccessor, a 
 	}
 	switch {
 	case stop != "" || failed == "":
-		return checks, stop
+		return checks, stop, false
 	case hook.GetFailurePolicy() != nil && *hook.GetFailurePolicy() == admissionv1.Ignore:
-		return checks, failed + ", and failurePolicy is Ignore"
+		return checks, failed + ", and failurePolicy is Ignore", false
 	}
-	return checks, failed + ", " + failsRequest
+	return checks, failed + ", and failurePolicy is Fail", true
 }
 
 // matchers returns one matcher for each condition of a webhook. A condition without a value is an

@@ -71,11 +71,11 @@ func (h *hooking) step(ctx context.Context, hook webhook.WebhookAccessor) Step {
 	if found.kind != a.GetKind() {
 		s.SentAs = kindText(found.kind)
 	}
-	if checks, stop := h.chain.conditions(ctx, hook, a, h.interfaces, found); len(checks) > 0 {
+	if checks, stop, fails := h.chain.conditions(ctx, hook, a, h.interfaces, found); len(checks) > 0 {
 		s.Checks = checks
 		if stop != "" && made == nil {
 			s.Why = stop
-			if h.err != nil && strings.HasSuffix(stop, failsRequest) {
+			if h.err != nil && fails {
 				return h.fail(s, h.err)
 			}
 			return s

@@ -17,7 +17,7 @@ func ExampleNew() {
 		return map[string]any{}, nil
 	})
 	facts := cached.New(slow, time.Minute)
-	ref := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}}
+	ref := &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}
 	for range 3 {
 		if _, err := facts.Resolve(context.Background(), ref); err != nil {
 			fmt.Println(err)

@@ -112,7 +112,8 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 // shareable reports whether two requests may get the same answer. Samples are large, and end with the
 // request; what is read live is to be as new as the request.
 func shareable(ref fact.Ref) bool {
-	return ref.Safe() && ref != fact.Ref{} && (ref.Object == nil || ref.Object.Sample == nil && !ref.Object.Live)
+	o, isObject := ref.(*fact.Object)
+	return ref.Safe() && (!isObject || o.Sample == nil && !o.Live)
 }
 
 // fetch turns a panic into an error: it would end the process, since no caller can recover it.
@@ -144,12 +145,12 @@ func (r *Resolver) recall(k key) (*entry, bool) {
 func (r *Resolver) remember(k key, ref fact.Ref, value any, err error) {
 	ttl := r.ttl
 	if err != nil {
-		if ref.HTTP == nil {
+		if ref.Sort() != fact.Requests {
 			return
 		}
 		ttl = min(ttl, errorTTL)
 	}
-	if o := ref.Object; o != nil && o.APIVersion == "v1" && o.Kind == "Namespace" {
+	if o, ok := ref.(*fact.Object); ok && o.APIVersion == "v1" && o.Kind == "Namespace" {
 		ttl = min(ttl, namespaceTTL)
 	}
 	weight := weigh(value)

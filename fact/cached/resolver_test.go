@@ -38,7 +38,7 @@ func (c *counter) Resolve(ctx context.Context, _ fact.Ref) (any, error) {
 
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
-	object := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}}
+	object := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}
 	tests := []struct {
 		reason string
 		ref    fact.Ref
@@ -48,12 +48,12 @@ func TestWhatIsRemembered(t *testing.T) {
 		again time.Duration
 	}{
 		{"an object", object, time.Minute, nil, time.Minute},
-		{"a namespace, shortly", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "a"}}, time.Minute, nil, time.Second},
+		{"a namespace, shortly", &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "a"}, time.Minute, nil, time.Second},
 		{"the answer to a GET", get("a"), time.Minute, nil, time.Minute},
-		{"the answer to what is a GET by default", fact.Ref{HTTP: &fact.HTTP{URL: "a"}}, time.Minute, nil, time.Minute},
-		{"never that to a POST", fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "a"}}, time.Minute, nil, 0},
+		{"the answer to what is a GET by default", &fact.HTTP{URL: "a"}, time.Minute, nil, time.Minute},
+		{"never that to a POST", &fact.HTTP{Method: "POST", URL: "a"}, time.Minute, nil, 0},
 		{"nothing without ttl", get("a"), 0, nil, 0},
-		{"nothing that is read live", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", All: true, Live: true}}, time.Minute, nil, 0},
+		{"nothing that is read live", &fact.Object{APIVersion: "v1", Kind: "ConfigMap", All: true, Live: true}, time.Minute, nil, 0},
 		{"no error of an object", object, time.Minute, errDown, 0},
 		{"an error of a request, shortly", get("a"), time.Minute, errDown, time.Second},
 		{"an error of a request, no longer than anything else", get("a"), time.Millisecond, errDown, time.Millisecond},
@@ -198,10 +198,10 @@ func TestMemoryIsBounded(t *testing.T) {
 	body := strings.Repeat("x", 1<<20)
 	resolver := cached.New(fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
 		fetches.Add(1)
-		switch {
-		case strings.HasPrefix(ref.HTTP.URL, "large"):
+		switch url := ref.(*fact.HTTP).URL; {
+		case strings.HasPrefix(url, "large"):
 			return map[string]any{"body": body}, nil
-		case ref.HTTP.URL == "huge":
+		case url == "huge":
 			return []any{body, body, body, body, body, body, body, body}, nil
 		}
 		return "small", nil
@@ -270,7 +270,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-func get(url string) fact.Ref { return fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: url}} }
+func get(url string) fact.Ref { return &fact.HTTP{Method: "GET", URL: url} }
 
 // watcher keeps the facts current that have a name, except "late".
 type watcher struct {
@@ -281,7 +281,7 @@ type watcher struct {
 }
 
 func (w *watcher) Current(ref fact.Ref) (any, bool, error) {
-	if ref.Object == nil || ref.Object.Name == "late" {
+	if o, ok := ref.(*fact.Object); !ok || o.Name == "late" {
 		return nil, false, nil
 	}
 	return w.now.Load(), true, w.err
@@ -296,9 +296,9 @@ func TestWhatIsKeptCurrentIsNotCached(t *testing.T) {
 		err    error
 		want   []any
 	}{
-		{"an object that is watched", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}}, nil, []any{int64(1), int64(2)}},
-		{"an error about objects that are watched", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}}, errDown, []any{int64(1), int64(2)}},
-		{"an object that is not", fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "late"}}, nil, []any{int64(1), int64(1)}},
+		{"an object that is watched", &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, nil, []any{int64(1), int64(2)}},
+		{"an error about objects that are watched", &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}, errDown, []any{int64(1), int64(2)}},
+		{"an object that is not", &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "late"}, nil, []any{int64(1), int64(1)}},
 		{"an answer of a service", get("a"), nil, []any{int64(1), int64(1)}},
 	} {
 		t.Run(test.reason, func(t *testing.T) {

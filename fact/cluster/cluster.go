@@ -89,8 +89,8 @@ func New(client dynamic.Interface, rest meta.RESTMapper, o Options) *Resolver {
 // missing, since a watch always lags: the owner of an object is often only a moment older. A
 // selector relies on memory. Memory is not used while its watch is interrupted.
 func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
-	o := ref.Object
-	if o == nil {
+	o, ok := ref.(*fact.Object)
+	if !ok {
 		return nil, fmt.Errorf("resolve %s: it is not an object", ref)
 	}
 	if o.Name == "" && o.Selector == nil {
@@ -125,14 +125,15 @@ func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 // Current returns what [Resolver.Resolve] does if that comes from memory, which a watch keeps current;
 // otherwise it is false. It waits for nobody.
 func (r *Resolver) Current(ref fact.Ref) (value any, known bool, err error) {
-	if ref.Object == nil {
-		return nil, false, nil
-	}
-	m, ok := r.mapper.recall(schema.FromAPIVersionAndKind(ref.Object.APIVersion, ref.Object.Kind))
+	o, ok := ref.(*fact.Object)
 	if !ok {
 		return nil, false, nil
 	}
-	return r.remembered(m, ref.Object)
+	m, ok := r.mapper.recall(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
+	if !ok {
+		return nil, false, nil
+	}
+	return r.remembered(m, o)
 }
 
 // remembered returns what is in memory; it is false of an object that is not there by name, since a watch

@@ -78,7 +78,7 @@ func TestResolve(t *testing.T) {
 						r.Watch([]schema.GroupVersionKind{configMap, secret, node, widget})
 						synctest.Wait()
 					}
-					value, err := r.Resolve(t.Context(), fact.Ref{Object: &test.ref})
+					value, err := r.Resolve(t.Context(), &test.ref)
 					if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 						t.Errorf("error = %v, want one with %q", err, test.err)
 					}
@@ -132,7 +132,7 @@ func TestResolveAll(t *testing.T) {
 					}
 					ref := test.ref
 					ref.APIVersion, ref.Selector, ref.All = "v1", label("web"), true
-					value, err := r.Resolve(t.Context(), fact.Ref{Object: &ref})
+					value, err := r.Resolve(t.Context(), &ref)
 					if got, want := fmt.Sprintf("%#v", cause(err)), fmt.Sprintf("%#v", test.err); got != want {
 						t.Fatalf("error = %v (%s), want %s", err, got, want)
 					}
@@ -179,7 +179,7 @@ func TestTooManyAreSelected(t *testing.T) {
 					synctest.Wait()
 				}
 				ref := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Selector: label("web"), All: true}
-				if _, err := r.Resolve(t.Context(), fact.Ref{Object: ref}); err == nil || !strings.Contains(err.Error(), "more than 1000 objects are selected") {
+				if _, err := r.Resolve(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "more than 1000 objects are selected") {
 					t.Errorf("error = %v, want that there are too many", err)
 				}
 			})
@@ -190,7 +190,7 @@ func TestTooManyAreSelected(t *testing.T) {
 func TestResolveNoObject(t *testing.T) {
 	t.Parallel()
 	r := cluster.New(newClient(), newMapper(), cluster.Options{})
-	if _, err := r.Resolve(t.Context(), fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: "https://h"}}); err == nil {
+	if _, err := r.Resolve(t.Context(), &fact.HTTP{Method: "GET", URL: "https://h"}); err == nil {
 		t.Error("an HTTP ref was resolved")
 	}
 }
@@ -215,7 +215,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 			client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			r := cluster.New(client, newMapper(configMap), cluster.Options{})
 			for _, ref := range []*fact.Object{named("ConfigMap", "shop", "a"), selected("ConfigMap", "shop")} {
-				_, err := r.Resolve(t.Context(), fact.Ref{Object: ref})
+				_, err := r.Resolve(t.Context(), ref)
 				if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "ConfigMap") {
 					t.Errorf("%s: error = %v, want one with %q", ref, err, test.want)
 				}
@@ -229,8 +229,8 @@ func TestKindsComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mapper := &resettable{RESTMapper: newMapper(), next: newMapper(widget)}
 		r := cluster.New(newClient(object("shop.example/v1", "Widget", "shop", "a", "web")), mapper, cluster.Options{})
-		ref := fact.Ref{Object: &fact.Object{APIVersion: "shop.example/v1", Kind: "Widget", Namespace: "shop", Name: "a"}}
-		missing := fact.Ref{Object: named("Gadget", "shop", "a")}
+		ref := &fact.Object{APIVersion: "shop.example/v1", Kind: "Widget", Namespace: "shop", Name: "a"}
+		missing := named("Gadget", "shop", "a")
 
 		if value, err := r.Resolve(t.Context(), ref); err != nil || fullName(value) != "shop/a" {
 			t.Errorf("Resolve = %v, %v: the kind is known to the next discovery", value, err)
@@ -259,7 +259,7 @@ func TestDiscoveryDoesNotOutlastARequest(t *testing.T) {
 		r := cluster.New(newClient(), hanging{newMapper(configMap), hang}, cluster.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := r.Resolve(ctx, fact.Ref{Object: named("ConfigMap", "shop", "a")})
+		_, err := r.Resolve(ctx, named("ConfigMap", "shop", "a"))
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want that the deadline has passed", err)
 		}
@@ -287,7 +287,7 @@ func TestSelectionAsksForLabelsAndReadsAllPages(t *testing.T) {
 		return true, page, nil
 	})
 	r := cluster.New(client, newMapper(configMap), cluster.Options{})
-	value, err := r.Resolve(t.Context(), fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Selector: served{label("web")}}})
+	value, err := r.Resolve(t.Context(), &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Selector: served{label("web")}})
 	if err != nil || fullName(value) != "shop/a" {
 		t.Errorf("Resolve = %s, %v, want shop/a", fullName(value), err)
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cluster"
 )
 
@@ -32,7 +31,7 @@ func TestChangesAreFollowed(t *testing.T) {
 			r.Follow(ctx, func(of schema.GroupVersionKind, namespace, name string) {
 				if name == "b" {
 					// The follower may ask at once.
-					_, _ = r.Resolve(t.Context(), fact.Ref{Object: named("ConfigMap", namespace, name)})
+					_, _ = r.Resolve(t.Context(), named("ConfigMap", namespace, name))
 				}
 				mu.Lock()
 				defer mu.Unlock()

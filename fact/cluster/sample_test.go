@@ -29,9 +29,9 @@ func (everything) String() string              { return "" }
 func sampleOf(most int) fact.Ref {
 	paths := &usher.Paths{}
 	paths.Add("data")
-	return fact.Ref{Object: &fact.Object{
+	return &fact.Object{
 		APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Selector: everything{}, All: true, Sample: &fact.Sample{Most: most, Paths: paths},
-	}}
+	}
 }
 
 // pages serves config maps in pages, and hangs before a page.

@@ -21,7 +21,7 @@ func TestTenantsReadAtTheirRate(t *testing.T) {
 		read := func(tenant string, ref *fact.Object) error {
 			ctx, cancel := context.WithTimeout(fact.ForTenant(t.Context(), tenant), time.Second)
 			defer cancel()
-			if _, err := r.Resolve(ctx, fact.Ref{Object: ref}); err != nil && !strings.Contains(err.Error(), "not found") {
+			if _, err := r.Resolve(ctx, ref); err != nil && !strings.Contains(err.Error(), "not found") {
 				return err
 			}
 			return nil

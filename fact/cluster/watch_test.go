@@ -48,7 +48,7 @@ func TestAKindIsWatchedOnceItIsAskedFor(t *testing.T) {
 		expect(t, r, selected("ConfigMap", ""), "shop/a")
 		expectActions(t, client)
 
-		if _, err := r.Resolve(t.Context(), fact.Ref{Object: named("ConfigMap", "bank", "b")}); err == nil {
+		if _, err := r.Resolve(t.Context(), named("ConfigMap", "bank", "b")); err == nil {
 			t.Error("a deleted object was found")
 		}
 		expectActions(t, client, "get configmaps") // a watch may be late
@@ -71,7 +71,7 @@ func TestCurrent(t *testing.T) {
 		all.All = true
 		names := func(o *fact.Object) string {
 			t.Helper()
-			value, known, err := r.Current(fact.Ref{Object: o})
+			value, known, err := r.Current(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestCurrent(t *testing.T) {
 		liveList.Live = true
 		live := func() {
 			client.ClearActions()
-			if value, err := r.Resolve(t.Context(), fact.Ref{Object: &liveList}); err != nil || len(value.([]any)) != 1 {
+			if value, err := r.Resolve(t.Context(), &liveList); err != nil || len(value.([]any)) != 1 {
 				t.Errorf("a live list: %v, %v", value, err)
 			}
 			expectActions(t, client, "list configmaps")
@@ -303,11 +303,11 @@ func BenchmarkResolve(b *testing.B) {
 	for len(r.Watched()) == 0 || !r.Watched()[0].Current {
 		time.Sleep(time.Millisecond)
 	}
-	for name, ref := range map[string]fact.Ref{
-		"name":                 {Object: named("ConfigMap", "ns-0", "c100")},
-		"selector":             {Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Selector: label("7")}},
-		"selector, nothing":    {Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Selector: label("none")}},
-		"selector, namespaced": {Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns-7", Selector: label("7")}},
+	for name, ref := range map[string]*fact.Object{
+		"name":                 named("ConfigMap", "ns-0", "c100"),
+		"selector":             {APIVersion: "v1", Kind: "ConfigMap", Selector: label("7")},
+		"selector, nothing":    {APIVersion: "v1", Kind: "ConfigMap", Selector: label("none")},
+		"selector, namespaced": {APIVersion: "v1", Kind: "ConfigMap", Namespace: "ns-7", Selector: label("7")},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -323,7 +323,7 @@ func BenchmarkResolve(b *testing.B) {
 // expect resolves ref to the object namespace/name, or to nothing for "/".
 func expect(t *testing.T, r *cluster.Resolver, ref *fact.Object, want string) {
 	t.Helper()
-	value, err := r.Resolve(t.Context(), fact.Ref{Object: ref})
+	value, err := r.Resolve(t.Context(), ref)
 	if err != nil {
 		t.Errorf("%s: %v", ref, err)
 	} else if got := fullName(value); got != want {

@@ -72,8 +72,8 @@ func New(o Options) *Resolver {
 
 // Resolve makes the request of ref, which takes at most as long as ref and ctx allow.
 func (r *Resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
-	h := ref.HTTP
-	if h == nil {
+	h, ok := ref.(*fact.HTTP)
+	if !ok {
 		return nil, fmt.Errorf("resolve %s: it is not an HTTP request", ref)
 	}
 	timeout := r.timeout

@@ -75,7 +75,7 @@ func TestRequestIsSentAsWritten(t *testing.T) {
 		},
 		"nothing is added": {fact.HTTP{URL: server.URL + "/a"}, sent{Method: "GET", Path: "/a"}},
 	} {
-		if _, err := resolver.Resolve(t.Context(), fact.Ref{HTTP: &test.ref}); err != nil {
+		if _, err := resolver.Resolve(t.Context(), &test.ref); err != nil {
 			t.Fatalf("%s: %v", reason, err)
 		}
 		if diff := cmp.Diff(test.want, <-seen); diff != "" {
@@ -132,7 +132,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 		"half of a client certificate": {URL: server.URL, TLS: &fact.TLS{CA: certificate(t), Key: "s3cret"}},
 		"no authority":                 {URL: server.URL, TLS: &fact.TLS{CA: "s3cret"}},
 	} {
-		_, err := http.New(http.Options{AllowLocal: true}).Resolve(t.Context(), fact.Ref{HTTP: &ref})
+		_, err := http.New(http.Options{AllowLocal: true}).Resolve(t.Context(), &ref)
 		if err == nil {
 			t.Errorf("%s: no error", reason)
 		} else if strings.Contains(err.Error(), "s3cret") {
@@ -175,7 +175,7 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	ref := get(server.URL + "/near")
-	ref.HTTP.Header = map[string]string{"Authorization": "Bearer x"}
+	ref.Header = map[string]string{"Authorization": "Bearer x"}
 	got, err := resolver.Resolve(t.Context(), ref)
 	if err != nil {
 		t.Fatalf("redirect within the host: %v", err)
@@ -212,7 +212,7 @@ func TestLocalAddressesAreRefused(t *testing.T) {
 			t.Errorf("%s: error = %v, want %s refused", address, err, want)
 		}
 		ref := get("http://host.invalid/")
-		ref.HTTP.Auth = &fact.Auth{URL: address, Username: "u", Password: "p"}
+		ref.Auth = &fact.Auth{URL: address, Username: "u", Password: "p"}
 		if _, err := resolver.Resolve(t.Context(), ref); err == nil || !strings.Contains(err.Error(), want+" addresses are not allowed") {
 			t.Errorf("token from %s: error = %v, want %s refused", address, err, want)
 		}
@@ -226,9 +226,9 @@ func TestTimeouts(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	resolver := http.New(http.Options{AllowLocal: true, Timeout: 20 * time.Millisecond})
 	short := get(server.URL)
-	short.HTTP.Timeout = 10 * time.Millisecond
+	short.Timeout = 10 * time.Millisecond
 	long := get(server.URL)
-	long.HTTP.Timeout = time.Hour
+	long.Timeout = time.Hour
 	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	for reason, run := range map[string]func() error{
@@ -270,7 +270,7 @@ func TestTLS(t *testing.T) {
 		"an authority is needed":                 {&fact.TLS{}, "", "parse ca"},
 	} {
 		ref := get(server.URL)
-		ref.HTTP.TLS = test.tls
+		ref.TLS = test.tls
 		for range 2 {
 			got, err := resolver.Resolve(t.Context(), ref)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
@@ -290,7 +290,7 @@ func TestManyTLSConfigurations(t *testing.T) {
 	resolver := http.New(http.Options{AllowLocal: true})
 	for i := range 200 {
 		ref := get(server.URL)
-		ref.HTTP.TLS = &fact.TLS{CA: certificate(t) + strings.Repeat("\n", i)}
+		ref.TLS = &fact.TLS{CA: certificate(t) + strings.Repeat("\n", i)}
 		if _, err := resolver.Resolve(t.Context(), ref); err != nil {
 			t.Fatalf("configuration %d: %v", i, err)
 		}
@@ -309,7 +309,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-func get(address string) fact.Ref { return fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: address}} }
+func get(address string) *fact.HTTP { return &fact.HTTP{Method: "GET", URL: address} }
 
 func serve(tb testing.TB, handler nethttp.HandlerFunc) *httptest.Server {
 	tb.Helper()

@@ -87,9 +87,9 @@ func (d *desk) asked() int {
 	return d.issued
 }
 
-func (d *desk) ref(password string, lifetime time.Duration) fact.Ref {
+func (d *desk) ref(password string, lifetime time.Duration) *fact.HTTP {
 	ref := get(d.URL + "/data")
-	ref.HTTP.Auth = &fact.Auth{URL: d.URL + "/login", Username: "u", Password: password, Lifetime: lifetime}
+	ref.Auth = &fact.Auth{URL: d.URL + "/login", Username: "u", Password: password, Lifetime: lifetime}
 	return ref
 }
 
@@ -246,7 +246,7 @@ func TestTokensAreToldApart(t *testing.T) {
 	t.Parallel()
 	d, resolver := newDesk(t)
 	other := d.ref("p", 0)
-	other.HTTP.Auth.URL += "/other"
+	other.Auth.URL += "/other"
 	for i, ref := range []fact.Ref{d.ref("p", 0), d.ref("p2", 0), other, d.ref("p", time.Hour)} {
 		want := []string{"t1", "t2", "t3", "t1"}[i]
 		if got := token(t, resolver, ref); got != want {

@@ -12,7 +12,7 @@ import (
 func ExampleFromTrees() {
 	store := object.FromTrees([]map[string]any{object.Namespace("shop")})
 	for _, name := range []string{"shop", "lab"} {
-		_, err := store.Resolve(context.Background(), fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: name}})
+		_, err := store.Resolve(context.Background(), &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: name})
 		fmt.Println(err)
 	}
 	// Output:

@@ -29,7 +29,7 @@ func TestNamespacesAreAsAPIServersMakeThem(t *testing.T) {
 		{"which may have more labels", "v1", "default", map[string]any{"env": "test", "kubernetes.io/metadata.name": "default"}},
 		{"a kind of another group is left alone", "example.com/v1", "shop", nil},
 	} {
-		value, err := store.Resolve(t.Context(), fact.Ref{Object: &fact.Object{APIVersion: row.apiVersion, Kind: "Namespace", Name: row.name}})
+		value, err := store.Resolve(t.Context(), &fact.Object{APIVersion: row.apiVersion, Kind: "Namespace", Name: row.name})
 		if err != nil {
 			t.Fatalf("%s: %v", row.reason, err)
 		}

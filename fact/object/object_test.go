@@ -69,7 +69,7 @@ func TestResolve(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
-			value, err := store.Resolve(t.Context(), fact.Ref{Object: &test.ref})
+			value, err := store.Resolve(t.Context(), &test.ref)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error = %v, want one with %q", err, test.err)
 			}
@@ -113,7 +113,7 @@ metadata: {name: n2, labels: {tier: web}}
 			t.Parallel()
 			ref := test.ref
 			ref.APIVersion, ref.Selector, ref.All = "v1", label("web"), true
-			value, err := store.Resolve(t.Context(), fact.Ref{Object: &ref})
+			value, err := store.Resolve(t.Context(), &ref)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Fatalf("error = %v, want one with %q", err, test.err)
 			}
@@ -131,7 +131,7 @@ metadata: {name: n2, labels: {tier: web}}
 
 func TestResolveNoObject(t *testing.T) {
 	t.Parallel()
-	if _, err := object.FromTrees(nil).Resolve(t.Context(), fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: "https://h"}}); err == nil {
+	if _, err := object.FromTrees(nil).Resolve(t.Context(), &fact.HTTP{Method: "GET", URL: "https://h"}); err == nil {
 		t.Error("an HTTP ref was resolved")
 	}
 }
@@ -146,7 +146,7 @@ func TestTheLaterObjectCounts(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Decode: %v", err)
 	}
-	value, err := object.FromTrees(trees).Resolve(t.Context(), fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Node", Name: "n"}})
+	value, err := object.FromTrees(trees).Resolve(t.Context(), &fact.Object{APIVersion: "v1", Kind: "Node", Name: "n"})
 	if err != nil {
 		t.Fatalf("Resolve: %v", err)
 	}
@@ -221,7 +221,7 @@ func BenchmarkResolve(b *testing.B) {
 		trees = append(trees, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint(i), "namespace": "shop"}})
 	}
 	store := object.FromTrees(trees)
-	ref := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "500"}}
+	ref := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "500"}
 	for b.Loop() {
 		if _, err := store.Resolve(b.Context(), ref); err != nil {
 			b.Fatal(err)

@@ -67,8 +67,8 @@ func (s *Store) Has(apiVersion, kindName string) bool {
 // Resolve finds the object that ref names or selects. A kind that the store has no object
 // of is like any other: nothing is found. Whether a kind is namespaced is known from its objects.
 func (s *Store) Resolve(_ context.Context, ref fact.Ref) (any, error) {
-	o := ref.Object
-	if o == nil {
+	o, ok := ref.(*fact.Object)
+	if !ok {
 		return nil, fmt.Errorf("resolve %s: it is not an object", ref)
 	}
 	of := s.kinds[kind{o.APIVersion, o.Kind}]

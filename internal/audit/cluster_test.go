@@ -207,7 +207,7 @@ func (c *cluster) setSlow(slow time.Duration) time.Duration {
 func (c *cluster) resolve(ctx context.Context, ref fact.Ref) (any, time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ref.Object != nil && (c.broken[ref.Object.Namespace] || c.broken[ref.Object.Name]) {
+	if o, ok := ref.(*fact.Object); ok && (c.broken[o.Namespace] || c.broken[o.Name]) {
 		return nil, c.slow, errBroken
 	}
 	var trees []map[string]any

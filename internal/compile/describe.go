@@ -18,7 +18,7 @@ const annotationCategory = "policies.kyverno.io/category"
 
 // Category returns the category of the policy for reports; empty if it does not say.
 func (c *Compiled) Category() string {
-	if spec := c.objectSpec(); spec != nil && spec.Category != "" {
+	if spec := c.ObjectSpec(); spec != nil && spec.Category != "" {
 		return spec.Category
 	}
 	if c.Policy.Object == nil {
@@ -34,14 +34,14 @@ func (c *Compiled) Severity() usher.Severity {
 		return ""
 	}
 	annotated := object.AnnotatedSeverity(c.Policy.Object.GetAnnotations())
-	if spec := c.objectSpec(); spec != nil {
+	if spec := c.ObjectSpec(); spec != nil {
 		return cmp.Or(usher.Severity(spec.Severity), annotated, usher.Severity(usherv1alpha1.SeverityMedium))
 	}
 	return annotated
 }
 
-// objectSpec returns the spec of an object policy, nil for other policies.
-func (c *Compiled) objectSpec() *usherv1alpha1.ObjectPolicySpec {
+// ObjectSpec returns the spec of an object policy, nil for other policies.
+func (c *Compiled) ObjectSpec() *usherv1alpha1.ObjectPolicySpec {
 	switch p := c.Policy.Object.(type) {
 	case *usherv1alpha1.ClusterObjectPolicy:
 		return &p.Spec.ObjectPolicySpec
@@ -63,7 +63,7 @@ func (c *Compiled) Action() string {
 	case *v1alpha1.ClusterOverridePolicy, *v1alpha1.OverridePolicy:
 		return "Mutate"
 	}
-	spec := c.objectSpec()
+	spec := c.ObjectSpec()
 	if spec == nil {
 		return ""
 	}
@@ -106,7 +106,7 @@ func (c *Compiled) Kinds() string {
 	case *v1alpha1.OverridePolicy:
 		all = selected(p.Spec.ResourceSelectors)
 	default:
-		spec := c.objectSpec()
+		spec := c.ObjectSpec()
 		if spec == nil {
 			return ""
 		}

@@ -68,11 +68,13 @@ func (x *exemptions) from(r *rule.Rule) []rule.Exempting {
 		if !ok || slices.Contains(candidates[:i], candidate) || !x.permitted(candidate, r.Policy) {
 			continue
 		}
+		kind, _ := api.KindCalled(r.Policy.Kind)
+		whole := kind.IsValidation(r.Name)
 		switch {
 		case len(validations) == 0:
-		case r.Phase != usher.Validate || r.Policy.Kind == "ClusterValidatePolicy" && !validations.Has("", r.Name):
+		case r.Phase != usher.Validate || whole && !validations.Has("", r.Name):
 			continue
-		case r.Policy.Kind == "ClusterValidatePolicy":
+		case whole:
 			validations = nil
 		}
 		all = append(all, rule.Exempting{Exemption: candidate, Validations: validations})
@@ -89,7 +91,7 @@ func (x *exemptions) permitted(e *rule.Exemption, policy usher.PolicyRef) bool {
 	switch {
 	case e.Ref.Namespace == "":
 		return true
-	case policy.Kind == "ObjectPolicy":
+	case policy.Namespace != "":
 		return e.Ref.Namespace == policy.Namespace
 	}
 	return x.open[policy]
@@ -148,38 +150,35 @@ func (x *exemptions) dangling(e *rule.Exemption, ref *rule.ExemptPolicy, policie
 			"ask who administers the cluster for namespaceExemptions: Allow in the policy, or for a ClusterPolicyExemption", ".name"
 	}
 	for i, v := range ref.Validations {
-		if !slices.ContainsFunc(permitting, func(c *Compiled) bool { return validationsOf(c.Policy.Object).Has("", v) }) {
+		if !slices.ContainsFunc(permitting, func(c *Compiled) bool { return c.validations().Has("", v) }) {
 			return fmt.Sprintf("%s has no validation %q", permitting[0].Ref, v), "write the name of a validation, or its place such as spec.validations[0]", fmt.Sprintf(".validations[%d]", i)
 		}
 	}
 	return "", "", ""
 }
 
-// validationsOf returns the names and places of the validations of a policy.
-func validationsOf(policy api.Object) rule.Validations {
+// validations returns the names and places of the validations of the policy.
+func (c *Compiled) validations() rule.Validations {
 	var all rule.Validations
-	add := func(i int, name string) {
-		if all = append(all, fmt.Sprintf("spec.validations[%d]", i)); name != "" {
-			all = append(all, name)
+	count := 0
+	switch p := c.Policy.Object.(type) {
+	case *admissionv1.ValidatingAdmissionPolicy:
+		count = len(p.Spec.Validations)
+	case *v1alpha1.ClusterValidatePolicy:
+		count = len(p.Spec.ValidateRules)
+	default:
+		if spec := c.ObjectSpec(); spec != nil {
+			count = len(spec.Validations)
+			for i := range spec.Validations {
+				if name := spec.Validations[i].Name; name != "" {
+					all = append(all, name)
+				}
+			}
 		}
 	}
-	switch p := policy.(type) {
-	case *usherv1alpha1.ClusterObjectPolicy:
-		for i := range p.Spec.Validations {
-			add(i, p.Spec.Validations[i].Name)
-		}
-	case *usherv1alpha1.ObjectPolicy:
-		for i := range p.Spec.Validations {
-			add(i, p.Spec.Validations[i].Name)
-		}
-	case *admissionv1.ValidatingAdmissionPolicy:
-		for i := range p.Spec.Validations {
-			add(i, "")
-		}
-	case *v1alpha1.ClusterValidatePolicy:
-		for i := range p.Spec.ValidateRules {
-			all = append(all, fmt.Sprintf("spec.validateRules[%d]", i))
-		}
+	kind, _ := api.KindOf(c.Policy.Object)
+	for i := range count {
+		all = append(all, fmt.Sprintf("%s[%d]", kind.Validations, i))
 	}
 	return all
 }

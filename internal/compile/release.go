@@ -3,23 +3,10 @@ package compile
 import (
 	"fmt"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
 	"github.com/usher-dev/usher/internal/rule"
 )
-
-// introduced returns the minor version of Kubernetes that first serves admission policies in a
-// version of their group, 0 if all that are known do.
-func introduced(kind, version string) int {
-	switch kind {
-	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-		if version == "v1" {
-			return 30
-		}
-	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
-		return map[string]int{"v1alpha1": 32, "v1beta1": 34, "v1": 36}[version]
-	}
-	return 0
-}
 
 // lacking says what a release of Kubernetes lacks that an admission policy uses. Functions are errors;
 // the kind is not, since Usher can enforce policies for an API server that has none.
@@ -29,9 +16,9 @@ func (c *Compiled) lacking(r rule.Release) []rule.Problem {
 	}
 	var problems []rule.Problem
 	of := c.Policy.Object.GetObjectKind().GroupVersionKind()
-	if since := introduced(c.Ref.Kind, of.Version); r.Minor() < since {
+	if kind, _ := api.KindNamed(of); r.Minor() < kind.Since {
 		problems = append(problems, rule.Problem{
-			Severity: rule.Warning, Field: "apiVersion", What: fmt.Sprintf("API servers of Kubernetes %s have no %s in %s: it needs Kubernetes 1.%d", r, of.Kind, of.GroupVersion(), since),
+			Severity: rule.Warning, Field: "apiVersion", What: fmt.Sprintf("API servers of Kubernetes %s have no %s in %s: it needs Kubernetes 1.%d", r, of.Kind, of.GroupVersion(), kind.Since),
 			Do: "let Usher enforce it, or write an older version",
 		})
 	}

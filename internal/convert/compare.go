@@ -131,16 +131,15 @@ func decide(ctx context.Context, decider usher.Decider, r *usher.Request) (verdi
 	if err != nil {
 		return verdict{}, fmt.Errorf("decide a sample: %w", err)
 	}
-	v := verdict{said: string(validated.Verdict)}
+	said, checks := validated.Verdict, said(&validated)
 	if mutated.Verdict == usher.Deny {
-		v.said = string(mutated.Verdict)
+		said = usher.Deny
 	}
-	checks := said(&validated)
-	v.said += checks
+	v := verdict{said: string(said) + checks}
 	if v.changed, err = changed(r.Object, mutated.Patch); err != nil {
 		return verdict{}, err
 	}
-	v.effective = strings.HasPrefix(v.said, string(usher.Deny)) || checks != "" || v.changed != ""
+	v.effective = said == usher.Deny || checks != "" || v.changed != ""
 	return v, nil
 }
 
@@ -212,7 +211,7 @@ func (w *world) decider(ctx context.Context, policies []api.Object) (*engine.Eng
 		_, _ = fmt.Fprint(h, r.User.Name, r.Resource, r.Namespace, r.Name, *r.Access)
 		return usher.Decision{Verdict: []usher.Verdict{usher.NoOpinion, usher.Allow}[h.Sum32()%2]}, nil
 	})
-	facts := fact.Route(object.FromTrees(w.objects), nil, fact.Access(some))
+	facts := fact.Resolvers{fact.Objects: object.FromTrees(w.objects), fact.Questions: fact.Access(some)}
 	// A busy machine makes no difference.
 	return engine.New(index.New(rules), facts, engine.Options{RuleTimeout: time.Minute}), nil
 }

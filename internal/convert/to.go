@@ -123,14 +123,8 @@ func (e *export) loseValidation(field string, v *v1alpha1.Validation) {
 // exemptions reports those that name the policy.
 func (e *export) exemptions(others []api.Policy) {
 	for i := range others {
-		var refs []v1alpha1.PolicyRef
-		switch o := others[i].Object.(type) {
-		case *v1alpha1.ClusterPolicyExemption:
-			refs = o.Spec.PolicyRefs
-		case *v1alpha1.PolicyExemption:
-			refs = o.Spec.PolicyRefs
-		}
-		if slices.ContainsFunc(refs, func(r v1alpha1.PolicyRef) bool { return r.Kind == objectKind && covers(r.Name, e.policy.Name) }) {
+		x, ok := api.Spec(others[i].Object).(*v1alpha1.PolicyExemptionSpec)
+		if ok && slices.ContainsFunc(x.PolicyRefs, func(r v1alpha1.PolicyRef) bool { return r.Kind == objectKind && covers(r.Name, e.policy.Name) }) {
 			of := refOf(others[i].Object)
 			of.Namespace = others[i].Object.GetNamespace()
 			e.lost("", fmt.Sprintf("admission policies have no exemptions: the %s does not apply", of), "add a matchCondition")

@@ -186,7 +186,7 @@ func (d *evaluation) conclude(res *result, f *usher.Finding) {
 	case res.rejected:
 		f.Outcome, f.Message = usher.Rejected, cmp.Or(res.message, res.note)
 	case res.skipped != "":
-		f.Outcome, f.Message = usher.Skipped, res.skipped
+		f.Outcome, f.Message, f.Condition = usher.Skipped, res.skipped, res.condition
 	case len(res.patch) > 0 && !d.discards():
 		f.Outcome, f.Patch = usher.Changed, res.patch
 	}

@@ -22,11 +22,12 @@ type library struct {
 }
 
 func (l *library) Resolve(_ context.Context, ref fact.Ref) (any, error) {
-	l.asked = append(l.asked, ref.Object.Name)
-	if ref.Object.Name == "gone" {
+	name := ref.(*fact.Object).Name
+	l.asked = append(l.asked, name)
+	if name == "gone" {
 		return nil, errors.New("not found")
 	}
-	return "value of " + ref.Object.Name, nil
+	return "value of " + name, nil
 }
 
 func TestFacts(t *testing.T) {
@@ -164,7 +165,7 @@ func TestAFactHasTheTimeOfTheRequest(t *testing.T) {
 // A rule that reads a Secret is told from the others, also when another rule had it fetched.
 func TestFindingsTellWhoHasReadASecret(t *testing.T) {
 	t.Parallel()
-	secret := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "a"}}
+	secret := &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "a"}
 	e := newEngine(usher.Validate, engine.Options{}, &library{}, one("p", ask(secret)), one("q", ask(configMap("a"))), one("r", ask(secret)))
 	var got []bool
 	for _, f := range decide(t, e, request(usher.Validate, usher.Create)).Findings {
@@ -179,7 +180,7 @@ func TestFindingsTellWhoHasReadASecret(t *testing.T) {
 func TestDryRunsMakeNoUnsafeRequests(t *testing.T) {
 	t.Parallel()
 	call := func(method string) program {
-		return ask(fact.Ref{HTTP: &fact.HTTP{Method: method, URL: "https://cmdb.example/teams"}})
+		return ask(&fact.HTTP{Method: method, URL: "https://cmdb.example/teams"})
 	}
 	const refused = "fake: fact POST https://cmdb.example/teams: not requested in a dry run: only GET and HEAD have no side effects (P p spec.rules[0])"
 	for _, tt := range []struct {

@@ -69,7 +69,7 @@ func ask(ref fact.Ref) program {
 }
 
 func configMap(name string) fact.Ref {
-	return fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: name}}
+	return &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: name}
 }
 
 // wait gives up when its context is done.

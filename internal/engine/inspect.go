@@ -106,7 +106,7 @@ type listed struct {
 	err error
 }
 
-func (x *inspecting) key() string { return fact.Ref{Object: x.res.inspect.Objects}.Key() }
+func (x *inspecting) key() string { return x.res.inspect.Objects.Key() }
 
 // list reads the objects of all inspections, those of several at once.
 func (d inspector) list(ctx context.Context, all []*inspecting) map[string]listed {
@@ -130,7 +130,7 @@ func (d inspector) list(ctx context.Context, all []*inspecting) map[string]liste
 		}
 		ref := *x.res.inspect.Objects
 		ref.Sample = &fact.Sample{Most: ref.Sample.Most, Paths: paths[key]}
-		lists[key] = d.sampled(ctx, x.rule, fact.Ref{Object: &ref})
+		lists[key] = d.sampled(ctx, x.rule, &ref)
 	}
 	return lists
 }
@@ -167,7 +167,7 @@ func (d inspector) judgeAll(ctx context.Context, x *inspecting, objects listed) 
 	}
 	// The namespace is not stored yet.
 	known := &fact.Known{}
-	known.Set(fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: i.Name}}, i.Namespace, nil)
+	known.Set(&fact.Object{APIVersion: "v1", Kind: "Namespace", Name: i.Name}, i.Namespace, nil)
 	at := map[string]int{}
 	found.Total = objects.Total
 	for k := range objects.Objects {

@@ -49,7 +49,7 @@ func byName(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 	case "good":
 		return rule.Outcome{}, nil
 	}
-	namespace, err := in.Facts.Value(fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"}})
+	namespace, err := in.Facts.Value(&fact.Object{APIVersion: "v1", Kind: "Namespace", Name: "shop"})
 	if err != nil {
 		return rule.Outcome{}, err
 	}
@@ -179,7 +179,7 @@ func TestInspectionsAtOnce(t *testing.T) {
 	facts := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) {
 		lists <- struct{}{}
 		<-release
-		return podNamed("good")(t.Context(), fact.Ref{})
+		return podNamed("good")(t.Context(), nil)
 	})
 	e := validator(facts, inspecting(program(byName)))
 	var hanging sync.WaitGroup

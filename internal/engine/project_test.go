@@ -267,7 +267,7 @@ func TestFactsOfPods(t *testing.T) {
 		resolved[ref.String()]++
 		return "told", nil
 	})
-	post := fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "https://example.com"}}
+	post := &fact.HTTP{Method: "POST", URL: "https://example.com"}
 	knows := func(ref fact.Ref) program {
 		return func(ctx context.Context, in *rule.Input) (rule.Outcome, error) {
 			out, err := ask(ref)(ctx, in)
@@ -293,7 +293,7 @@ func TestFactsOfPods(t *testing.T) {
 
 func TestPodsWithSecretsAreConfidential(t *testing.T) {
 	t.Parallel()
-	secret := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "s"}}
+	secret := &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "s"}
 	resolver := fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return "hidden", nil })
 	reveal := program(func(_ context.Context, in *rule.Input) (rule.Outcome, error) {
 		value, err := in.Facts.Value(secret)

@@ -23,8 +23,10 @@ type result struct {
 	code     int32
 	// skipped, unless empty, is why the rule turned out not to be for the request.
 	skipped string
-	audit   []rule.Annotation
-	checks  []usher.Check
+	// condition is the match condition that is false, if that is why.
+	condition string
+	audit     []rule.Annotation
+	checks    []usher.Check
 	// patch is what the rule changed.
 	patch    usher.Patch
 	warnings []string
@@ -136,7 +138,7 @@ func (r *result) add(out *rule.Outcome) {
 	r.warnings = append(r.warnings, out.Warnings...)
 	r.checks = append(r.checks, out.Checks...)
 	r.audit = append(r.audit, out.Audit...)
-	r.skipped = out.Skipped
+	r.skipped, r.condition = out.Skipped, out.Condition
 	if out.Inspect != nil {
 		r.inspect = out.Inspect
 	}

@@ -86,7 +86,7 @@ func check(t *testing.T, c *policytest.Case, setup *policytest.Setup) {
 
 func TestOfTellsMatchesMissesAndReadings(t *testing.T) {
 	t.Parallel()
-	ref := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "limits"}}
+	ref := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Name: "limits"}
 	rules := []rule.Rule{
 		{Policy: named("reads"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{{Name: "condition", Program: reader{ref}}}},
 		{Policy: named("other"), Name: "one", Phase: usher.Validate, Match: rule.Match{Operations: []usher.Operation{usher.Delete}}},
@@ -143,7 +143,7 @@ func TestOfWithholdsSecrets(t *testing.T) {
 	label := func(key, value string) usher.Patch {
 		return usher.Patch{{Op: "add", Path: "/metadata/labels/" + key, Value: value}}
 	}
-	secret := reader{fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "creds"}}}
+	secret := reader{&fact.Object{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "creds"}}
 	miss := mutating("miss")
 	miss.Match.Selectors = []rule.Selector{{APIVersion: "v1", Kind: "Pod", Labels: labels.Set{"password": "other"}.AsSelector()}}
 	for _, test := range []struct {
@@ -211,7 +211,7 @@ func TestOfMakesNoUnsafeRequestsForDryRuns(t *testing.T) {
 		return nil, nil
 	})
 	rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{
-		{Name: "step", Program: reader{fact.Ref{HTTP: &fact.HTTP{Method: "POST", URL: "https://cmdb.example"}}}},
+		{Name: "step", Program: reader{&fact.HTTP{Method: "POST", URL: "https://cmdb.example"}}},
 	}}}
 	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, DryRun: true, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
 	if _, err := explain.Of(t.Context(), rules, r, usher.Allowed(), explain.Options{Facts: facts}); err != nil {
@@ -230,7 +230,7 @@ func TestOfEnds(t *testing.T) {
 		return nil, errors.New("gone")
 	})
 	rules := []rule.Rule{{Policy: named("a"), Name: "one", Phase: usher.Validate, Steps: []rule.Step{
-		{Name: "step", Program: reader{fact.Ref{HTTP: &fact.HTTP{URL: "https://cmdb.example"}}}}, {Name: "next", Program: looker{}},
+		{Name: "step", Program: reader{&fact.HTTP{URL: "https://cmdb.example"}}}, {Name: "next", Program: looker{}},
 	}}}
 	r := &usher.Request{Phase: usher.Validate, Operation: usher.Create, Object: usher.TreeObject(map[string]any{"apiVersion": "v1", "kind": "Pod"})}
 	got, err := explain.Of(ctx, rules, r, usher.Allowed(), explain.Options{Facts: facts})

@@ -120,7 +120,10 @@ func (e *editor) apply(op *usher.PatchOp) error {
 	case "add":
 		return e.add(op)
 	case "remove":
-		return e.remove(op)
+		if err := e.remove(op); err != nil {
+			return RemovalError{err}
+		}
+		return nil
 	case "replace":
 		return e.replace(op)
 	case "test":
@@ -130,6 +133,12 @@ func (e *editor) apply(op *usher.PatchOp) error {
 	}
 	return fmt.Errorf("Unexpected kind: %s", op.Op) //nolint:staticcheck // the wording of the API server's applier is what users search for
 }
+
+// A RemovalError is the error of an operation that removes what is not there.
+type RemovalError struct{ error }
+
+// Unwrap returns the cause.
+func (e RemovalError) Unwrap() error { return e.error }
 
 func (e *editor) add(op *usher.PatchOp) error {
 	at, ok := e.find(op.Path)

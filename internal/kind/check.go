@@ -61,10 +61,14 @@ func (s *Set) Follow(of *Schema, path []string) Step {
 // A Violation is something that a schema does not allow.
 type Violation struct {
 	Path []string
-	// What continues a sentence that begins with the path.
-	What string
-	// Fields are the existing names, if the last step of the path does not exist.
-	Fields []string
+	// What continues a sentence that begins with the path. It is a sentence by itself if it is about a key
+	// or a value that no label or annotation has.
+	What   string
+	Labels bool
+	// Wrong is not one of Fields, if there are any: a text, or the last step of the path if Unknown.
+	Wrong   string
+	Fields  []string
+	Unknown bool
 }
 
 // mostViolations limits the violations that are reported for one object.
@@ -83,9 +87,10 @@ type checker struct {
 	found []Violation
 }
 
-func (c *checker) wrongf(path []string, fields []string, format string, args ...any) {
+func (c *checker) wrongf(v Violation, format string, args ...any) {
 	if len(c.found) < mostViolations {
-		c.found = append(c.found, Violation{Path: slices.Clone(path), What: fmt.Sprintf(format, args...), Fields: fields})
+		v.Path, v.What = slices.Clone(v.Path), fmt.Sprintf(format, args...)
+		c.found = append(c.found, v)
 	}
 }
 
@@ -98,12 +103,12 @@ func (c *checker) value(of *Schema, value, before any, path []string) {
 	}
 	kind := of.Kind()
 	if !Holds(kind, value) {
-		c.wrongf(path, nil, "%s, not %s", Describe(kind), describe(value))
+		c.wrongf(Violation{Path: path}, "%s, not %s", Describe(kind), describe(value))
 		return
 	}
 	if len(of.Enum) > 0 && !slices.Contains(of.Enum, value) {
 		if text, ok := value.(string); ok && text != "" {
-			c.wrongf(path, of.Texts(), "one of %s, not %s", strings.Join(of.Texts(), ", "), text)
+			c.wrongf(Violation{Path: path, Wrong: text, Fields: of.Texts()}, "one of %s, not %s", strings.Join(of.Texts(), ", "), text)
 		}
 	}
 	switch v := value.(type) {
@@ -152,7 +157,7 @@ func (c *checker) fields(of *Schema, object, before map[string]any, path []strin
 			c.value(of.Values.Schema, object[name], was, next)
 			c.key(path, name, object[name])
 		case !had && of.Kind() == Object && !of.Open && !of.Embedded:
-			c.wrongf(next, slices.Sorted(maps.Keys(of.Properties)), "no field")
+			c.wrongf(Violation{Path: next, Wrong: name, Fields: slices.Sorted(maps.Keys(of.Properties)), Unknown: true}, "no field")
 		}
 	}
 }
@@ -163,7 +168,7 @@ func (c *checker) key(path []string, name string, value any) {
 		return
 	}
 	if path[len(path)-2] == "resources" && !strings.Contains(name, "/") && !strings.HasPrefix(name, "hugepages-") && !slices.Contains(computeResources(), name) {
-		c.wrongf(path, computeResources(), "one of %s or a name with a domain, not %s", strings.Join(computeResources(), ", "), name)
+		c.wrongf(Violation{Path: path, Wrong: name, Fields: computeResources()}, "one of %s or a name with a domain, not %s", strings.Join(computeResources(), ", "), name)
 	}
 	if path[len(path)-2] != "metadata" {
 		return
@@ -173,10 +178,10 @@ func (c *checker) key(path []string, name string, value any) {
 		return
 	}
 	if problems := validation.IsQualifiedName(strings.ToLower(name)); len(problems) > 0 {
-		c.wrongf(path, nil, "no %s has the key %q: keys are letters, digits and -_. with a domain and a slash in front, if any", what, name)
+		c.wrongf(Violation{Path: path, Labels: true}, "no %s has the key %q: keys are letters, digits and -_. with a domain and a slash in front, if any", what, name)
 	}
 	if text, ok := value.(string); ok && what == "label" && len(validation.IsValidLabelValue(text)) > 0 {
-		c.wrongf(path, nil, "no label has the value %q: values are up to 63 letters, digits and -_. and begin and end with a letter or digit", text)
+		c.wrongf(Violation{Path: path, Labels: true}, "no label has the value %q: values are up to 63 letters, digits and -_. and begin and end with a letter or digit", text)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestPoliciesThatDoNothingAreProblems(t *testing.T) {
 		t.Run(test.reason, func(t *testing.T) {
 			t.Parallel()
 			facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-				if ref.Object.Name == "marker" {
+				if ref.(*fact.Object).Name == "marker" {
 					return nil, &fact.NotFound{}
 				}
 				return test.value, test.err

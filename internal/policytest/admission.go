@@ -243,7 +243,7 @@ func (c *Coverage) rule(r *rule.Rule, outcomes map[usher.Outcome]bool) {
 	if !outcomes[usher.Rejected] {
 		c.Missing = append(c.Missing, fmt.Sprintf("%s %s: rejects no case", r.Policy, r.Name))
 	}
-	if isParted(r.Policy.Kind) {
+	if kind, _ := api.KindCalled(r.Policy.Kind); kind.Validations == parted {
 		// Its validations are counted one by one.
 		return
 	}

@@ -60,7 +60,7 @@ func TestCasesSayWhatUsersMayDo(t *testing.T) {
 			defer setup.Close()
 			r := test.ask.Request()
 			r.Access.Labels = []usher.Requirement{{Key: "a", Operator: "Exists"}}
-			value, err := setup.Facts.Resolve(t.Context(), fact.Ref{Access: r})
+			value, err := setup.Facts.Resolve(t.Context(), fact.Question{Request: r})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 // a binding or of its params, a field of a message, or a part of a patch; and with another answer
 // for the pods of workloads. What it shares with the policies of Kubernetes is in admission.
 func (m *mutator) object() {
-	if !isObjectPolicy(m.policy) {
+	if !kindOf(m.policy).ObjectPolicy {
 		return
 	}
 	for _, list := range []string{"subjects", "excludeSubjects"} {
@@ -105,11 +105,6 @@ func (m *mutator) existing() {
 			m.expression("spec", "existingObjects", field)
 		}
 	}
-}
-
-// isObjectPolicy reports whether a policy is an object policy.
-func isObjectPolicy(policy map[string]any) bool {
-	return policy["kind"] == "ClusterObjectPolicy" || policy["kind"] == "ObjectPolicy"
 }
 
 // users leaves out each subject of a list, and each of several users, groups and service accounts.

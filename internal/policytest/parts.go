@@ -6,15 +6,17 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 )
 
-// isParted reports whether policies of a kind have validations of their own, each with an answer.
-func isParted(kind string) bool {
-	switch kind {
-	case "ValidatingAdmissionPolicy", "ClusterObjectPolicy", "ObjectPolicy":
-		return true
-	}
-	return false
+// parted is the field of validations whose answers one rule has.
+const parted = "spec.validations"
+
+// kindOf returns the kind of a policy.
+func kindOf(policy map[string]any) api.Kind {
+	name, _ := policy["kind"].(string)
+	kind, _ := api.KindCalled(name)
+	return kind
 }
 
 // A parts counts what cases exercise of the conditions and validations of an admission policy of
@@ -31,8 +33,7 @@ type parts struct {
 func newParts(policy map[string]any) *parts {
 	m := &mutator{policy: policy}
 	p := &parts{held: map[string]bool{}, failed: map[string]bool{}}
-	kind, _ := policy["kind"].(string)
-	if isParted(kind) {
+	if kindOf(policy).Validations == parted {
 		for i, v := range m.list("spec", "validations") {
 			name, _ := v["name"].(string)
 			p.validations = append(p.validations, name)
@@ -51,10 +52,8 @@ func newParts(policy map[string]any) *parts {
 // note notes what a rule of the policy has said.
 func (p *parts) note(f *usher.Finding) {
 	if f.Outcome == usher.Skipped {
-		for _, name := range p.conditions {
-			if strings.Contains(f.Message, fmt.Sprintf("matchConditions[%s] is false", name)) {
-				p.failed[name] = true
-			}
+		if f.Condition != "" {
+			p.failed[f.Condition] = true
 		}
 		return
 	}

@@ -16,7 +16,7 @@ import (
 // exercised by a case that it is for and one that it is not for, a mutation by a case that has
 // another patch without it.
 func (s *subject) coverParts(ctx context.Context, c *Coverage) error {
-	if !isObjectPolicy(s.policy) {
+	if !kindOf(s.policy).ObjectPolicy {
 		return nil
 	}
 	m := &mutator{policy: s.policy}

@@ -130,7 +130,11 @@ func (c *Case) prepare(ctx context.Context) (*stage, error) {
 		s.close()
 		return nil, err
 	}
-	s.facts = fact.Route(object.FromTrees(c.cluster()), facthttp.New(facthttp.Options{AllowLocal: true}), fact.Access(access))
+	s.facts = fact.Resolvers{
+		fact.Objects:   object.FromTrees(c.cluster()),
+		fact.Requests:  facthttp.New(facthttp.Options{AllowLocal: true}),
+		fact.Questions: fact.Access(access),
+	}
 	e := engine.New(index.New(compile.Order(s.compiled)), s.facts, engine.Options{
 		FailurePolicy: usher.Fail,
 		RuleTimeout:   caseTimeout,

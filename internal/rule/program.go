@@ -79,6 +79,8 @@ type Outcome struct {
 	Code   int32
 	// Skipped, unless empty, says why the program turned out not to be for the request.
 	Skipped string
+	// Condition names the match condition that is false, if that is why.
+	Condition string
 	// Patch changes the object; it is applied as one, in order.
 	Patch    usher.Patch
 	Warnings []string

@@ -18,10 +18,10 @@ func newFacts(c *Config, cluster *clusterRuntime, m *metrics.Metrics) (fact.Reso
 	if c.Cluster != nil {
 		options.Own = c.Cluster.hosts()
 	}
-	remote := cached.New(facthttp.New(options), c.Facts.TTL)
+	all := fact.Resolvers{fact.Requests: cached.New(facthttp.New(options), c.Facts.TTL)}
 	if cluster != nil {
-		objects, access := cluster.facts(c)
-		return m.FactResolver(fact.Route(objects, remote, access)), nil
+		all[fact.Objects], all[fact.Questions] = cluster.facts(c)
+		return m.FactResolver(all), nil
 	}
 	trees, err := object.Load(c.Facts.Files...)
 	if err != nil {
@@ -31,5 +31,6 @@ func newFacts(c *Config, cluster *clusterRuntime, m *metrics.Metrics) (fact.Reso
 	if err != nil {
 		return nil, fmt.Errorf("load facts: %w", err)
 	}
-	return m.FactResolver(fact.Route(object.FromTrees(trees), remote, fact.Access(access))), nil
+	all[fact.Objects], all[fact.Questions] = object.FromTrees(trees), fact.Access(access)
+	return m.FactResolver(all), nil
 }

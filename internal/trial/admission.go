@@ -59,8 +59,8 @@ func neverEqual(set *kind.Set, r *rule.Rule) []rule.Problem {
 	var found []rule.Problem
 	for _, use := range usesOf(r) {
 		for _, p := range pathProblems(set, r, &use, kindsOf(r.Match.Selectors)) {
-			if strings.Contains(p.What, ": it is one of ") {
-				found = append(found, p)
+			if p.unlisted {
+				found = append(found, p.Problem)
 			}
 		}
 	}

@@ -42,8 +42,8 @@ func (a *access) condition(ctx context.Context, field string, r *authz.Rule, c *
 			do := "ask first whether it is there"
 			if key, missing := strings.CutPrefix(err.Error(), "no such key: "); missing {
 				do = fmt.Sprintf("ask first: '%s' in request.extra && …", key)
-			} else if cause, has, ok := strings.Cut(err.Error(), ": ask has("); ok {
-				err, do = errors.New(cause), "ask has("+has
+			} else if absent, ok := errors.AsType[*authz.AbsentError](err); ok {
+				err, do = errors.New(absent.What), absent.Do
 			}
 			a.warn(field, fmt.Sprintf("the condition fails for %s, and the policy %s: %v", sample.name, effect, err), do)
 			break

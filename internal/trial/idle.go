@@ -88,7 +88,7 @@ func (t *run) always() {
 		return
 	}
 	what, do := fmt.Sprintf("every %s that it was tried on would be refused: %s", t.of.Kind, cmp.Or(t.last, "no reason is given")), "correct the rule, and try it with usher decide"
-	if t.rule.Policy.Kind == "ClusterValidatePolicy" && len(t.rule.Match.Operations) == 0 {
+	if len(t.rule.Match.Resources)+len(t.rule.Match.Operations) == 0 {
 		what = fmt.Sprintf("every %s that it was tried on would be refused, on CREATE, UPDATE and DELETE: %s", t.of.Kind, cmp.Or(t.last, "no reason is given"))
 		do = "write targetOperations: [CREATE], so that those that exist can be changed and deleted"
 	}

@@ -61,17 +61,14 @@ func resourceProblems(set *kind.Set, m match) (problems []rule.Problem, nothing 
 		nothing = cmp.Or(whys...)
 	}
 	for i := range m.Excluded {
-		_, _, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), leavesOut)
+		_, _, wrong := ruleProblems(named{set: set, rule: &m.Excluded[i], match: m}, fmt.Sprintf("%s.excludeResourceRules[%d]", m.field, i), "nothing is left out by it")
 		// What may come can be left out before it comes, and what no request is for as well.
 		problems = append(problems, slices.DeleteFunc(wrong, func(p rule.Problem) bool {
-			return p.Severity != rule.Mistake || !strings.HasSuffix(p.What, leavesOut)
+			return p.Severity != rule.Mistake || strings.HasSuffix(p.Field, ".operations")
 		})...)
 	}
 	return problems, nothing
 }
-
-// leavesOut is what follows from a wrong exclusion.
-const leavesOut = "nothing is left out by it"
 
 // ruleProblems says what is wrong with the resources of the rule of n. Found reports whether the rule is for
 // one of them, and else nothing says why it is for none, if that is known.

@@ -47,16 +47,13 @@ func (t *subject) hasStatus() bool {
 func (t *run) violation(v kind.Violation) rule.Problem {
 	p := path(v.Path)
 	switch {
-	case v.What == "no field":
-		do := cmp.Or(rule.Suggestion(p[len(p)-1], v.Fields), "see kubectl explain")
+	case v.Unknown:
+		do := cmp.Or(rule.Suggestion(v.Wrong, v.Fields), "see kubectl explain")
 		return t.problem(fmt.Sprintf("the rule sets %s, which no %s has: the API server drops it", p.expression(), t.of.Kind), do)
-	case strings.HasPrefix(v.What, "no "):
+	case v.Labels:
 		return t.problem("the API server refuses what the rule makes of a "+t.of.Kind+": "+v.What, "correct it")
 	}
-	do := "correct the value"
-	if _, wrong, ok := strings.Cut(v.What, ", not "); ok && len(v.Fields) > 0 {
-		do = cmp.Or(rule.Suggestion(wrong, v.Fields), do)
-	}
+	do := cmp.Or(rule.Suggestion(v.Wrong, v.Fields), "correct the value")
 	return t.problem(fmt.Sprintf("the API server refuses what the rule makes of a %s: %s is %s", t.of.Kind, p.expression(), v.What), do)
 }
 

@@ -3,6 +3,7 @@ package trial
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/engine"
 	"github.com/usher-dev/usher/internal/index"
+	"github.com/usher-dev/usher/internal/jsonpatch"
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/lang/cel/typecheck"
 	"github.com/usher-dev/usher/internal/printable"
@@ -281,7 +283,7 @@ func (t *subject) guard(p path, failure error) string {
 			}
 			return "ask first whether it is there: with has() or an optional selection"
 		case "plaintext":
-			if strings.Contains(failure.Error(), "remove") {
+			if _, removes := errors.AsType[jsonpatch.RemovalError](failure); removes {
 				return "use template or origin, or CUE with a condition: they remove what is there"
 			}
 			return "use template or origin, which make what is missing, or add " + p.pointer() + " first"

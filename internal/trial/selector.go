@@ -29,8 +29,7 @@ func selectorProblems(set *kind.Set, selectors []rule.Selector) []rule.Problem {
 			})
 		}
 		if p, unknown := unknownKind(set, of); unknown {
-			p.Field = selectorField(i) + ".kind"
-			problems = append(problems, p)
+			warn("kind", p.What, p.Do)
 		}
 		if s.Namespace != "" && !strings.Contains(s.Namespace, "*") {
 			switch {
@@ -142,11 +141,11 @@ func unknownKind(set *kind.Set, of schema.GroupVersionKind) (rule.Problem, bool)
 		return rule.Problem{}, false
 	}
 	p := rule.Problem{
-		Severity: rule.Warning, What: fmt.Sprintf("Kubernetes has no kind %s in %s: the selector selects nothing", name, apiVersion),
+		Severity: rule.Warning, What: fmt.Sprintf("Kubernetes has no kind %s in %s", name, apiVersion),
 		Do: "see kubectl api-resources",
 	}
 	if set.Complete {
-		p.What = fmt.Sprintf("the cluster has no kind %s in %s: the selector selects nothing", name, apiVersion)
+		p.What = fmt.Sprintf("the cluster has no kind %s in %s", name, apiVersion)
 	}
 	p.Do = cmp.Or(meantKind(of, here, stable(elsewhere)), p.Do)
 	return p, true

@@ -31,7 +31,7 @@ func useProblems(set *kind.Set, r *rule.Rule) []rule.Problem {
 			of = []schema.GroupVersionKind{use.Kind}
 			if p, unknown := unknownKind(set, use.Kind); unknown {
 				p.Field = fieldOf(r, strings.TrimSuffix(use.Field, ".path")+".k8s.kind")
-				p.What = strings.Replace(p.What, "the selector selects nothing", "every request that the rule is for fails", 1)
+				p.What += ": every request that the rule is for fails"
 				problems = append(problems, p)
 				continue
 			}
@@ -43,14 +43,24 @@ func useProblems(set *kind.Set, r *rule.Rule) []rule.Problem {
 			of = []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "ReplicaSet"}}
 		case rule.CurrentObject, rule.OldObject:
 		}
-		problems = append(problems, pathProblems(set, r, use, of)...)
+		for _, p := range pathProblems(set, r, use, of) {
+			problems = append(problems, p.Problem)
+		}
 	}
 	return problems
 }
 
+// A misuse is a problem of one use.
+type misuse struct {
+	rule.Problem
+
+	// unlisted says that a constant is not one of the values that there are.
+	unlisted bool
+}
+
 // pathProblems says what is wrong with one use, if it is wrong for all kinds.
-func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.GroupVersionKind) []rule.Problem {
-	var found []rule.Problem
+func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.GroupVersionKind) []misuse {
+	var found []misuse
 	if len(use.Paths) == 0 || len(kinds) == 0 {
 		return nil
 	}
@@ -59,7 +69,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 		if like == nil {
 			return nil
 		}
-		var here []rule.Problem
+		var here []misuse
 		right := false
 		for _, p := range use.Paths {
 			step := set.Follow(like, p)
@@ -71,7 +81,7 @@ func pathProblems(set *kind.Set, r *rule.Rule, use *rule.Use, kinds []schema.Gro
 				if use.Of == rule.OwnerObject {
 					name = "owner"
 				}
-				here = append(here, wrongPath(set, like, name, p, step))
+				here = append(here, misuse{Problem: wrongPath(set, like, name, p, step)})
 			case step.At == nil:
 				return nil
 			default:
@@ -125,11 +135,11 @@ func wrongPath(set *kind.Set, like *kind.Schema, name string, p path, step kind.
 }
 
 // comparisons warns of constants that a value never equals.
-func comparisons(name string, p path, at *kind.Schema, compared []rule.Comparison) []rule.Problem {
+func comparisons(name string, p path, at *kind.Schema, compared []rule.Comparison) []misuse {
 	of := at.Kind()
-	var problems []rule.Problem
+	var problems []misuse
 	for _, c := range compared {
-		problem := rule.Problem{Severity: rule.Warning, Do: "correct the value that it is compared with"}
+		problem := misuse{Problem: rule.Problem{Severity: rule.Warning, Do: "correct the value that it is compared with"}}
 		text, isText := c.With.(string)
 		switch {
 		case of == kind.Quantity && !isText:
@@ -145,7 +155,7 @@ func comparisons(name string, p path, at *kind.Schema, compared []rule.Compariso
 			}
 		case isText && len(at.Enum) > 0 && (c.Op == "==" || c.Op == "!=") && text != "" && !slices.Contains(at.Texts(), text):
 			problem.What = fmt.Sprintf("%s of a %s is never %s: it is one of %s", p.expression(), name, constant(text), strings.Join(at.Texts(), ", "))
-			problem.Do = cmp.Or(rule.Suggestion(text, at.Texts()), problem.Do)
+			problem.Do, problem.unlisted = cmp.Or(rule.Suggestion(text, at.Texts()), problem.Do), true
 		default:
 			continue
 		}

@@ -30,7 +30,7 @@ type world struct {
 func (w *world) Resolve(_ context.Context, ref fact.Ref) (any, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := ref.Object; o == nil || o.APIVersion != "v1" || o.Kind != "Namespace" || o.Name == "" || w.namespace == nil {
+	if o, ok := ref.(*fact.Object); !ok || o.APIVersion != "v1" || o.Kind != "Namespace" || o.Name == "" || w.namespace == nil {
 		w.others = true
 		return nil, errNotTried
 	}

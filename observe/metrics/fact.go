@@ -28,17 +28,11 @@ func (f *facts) init(c *catalog) {
 // counts what rules need, behind one what is fetched.
 func (m *Metrics) FactResolver(next fact.Resolver) fact.Resolver {
 	return fact.ResolverFunc(func(ctx context.Context, ref fact.Ref) (any, error) {
-		kind := "http"
-		switch {
-		case ref.Object != nil:
-			kind = "object"
-		case ref.Access != nil:
-			kind = "access"
-		}
+		kind := string(ref.Sort())
 		start := time.Now()
 		value, err := next.Resolve(ctx, ref)
 		result := "ok"
-		if answer, _ := value.(map[string]any); err != nil || ref.Access != nil && answer["error"] != nil {
+		if answer, _ := value.(map[string]any); err != nil || ref.Sort() == fact.Questions && answer["error"] != nil {
 			result = "error"
 		}
 		m.facts.fetches.WithLabelValues(kind, result).Inc()

@@ -201,24 +201,24 @@ func TestFactResolver(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	broken := errors.New("broken")
 	facts := metrics.New(registry).FactResolver(fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-		if ref.HTTP != nil {
+		switch ref := ref.(type) {
+		case *fact.HTTP:
 			return nil, broken
-		}
-		if ref.Access != nil {
-			return map[string]any{"decision": "noOpinion", "error": ref.Access.User.Name}, nil
+		case fact.Question:
+			return map[string]any{"decision": "noOpinion", "error": ref.Request.User.Name}, nil
 		}
 		return "value", nil
 	}))
 	for range 2 {
-		if value, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); value != "value" || err != nil {
+		if value, err := facts.Resolve(context.Background(), &fact.Object{}); value != "value" || err != nil {
 			t.Errorf("got %v, %v", value, err)
 		}
 	}
-	if _, err := facts.Resolve(context.Background(), fact.Ref{HTTP: &fact.HTTP{}}); !errors.Is(err, broken) {
+	if _, err := facts.Resolve(context.Background(), &fact.HTTP{}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	// An authorizer's error is part of its answer, and none of the resolver.
-	if _, err := facts.Resolve(context.Background(), fact.Ref{Access: &usher.Request{}}); err != nil {
+	if _, err := facts.Resolve(context.Background(), fact.Question{Request: &usher.Request{}}); err != nil {
 		t.Errorf("got %v", err)
 	}
 	compare(t, registry, `
@@ -263,7 +263,7 @@ func everything(t *testing.T, m *metrics.Metrics) {
 	m.Probed("called")
 	m.Refused("admission", "no_token")("no_token")
 	facts := m.FactResolver(fact.ResolverFunc(func(context.Context, fact.Ref) (any, error) { return nil, nil }))
-	if _, err := facts.Resolve(context.Background(), fact.Ref{Object: &fact.Object{}}); err != nil {
+	if _, err := facts.Resolve(context.Background(), &fact.Object{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -73,9 +73,9 @@ func (q *namespaceQuestion) answer(t *testing.T) namespaceAnswer {
 		case q.ListError != "":
 			return nil, errors.New(q.ListError)
 		}
-		of := *ref.Object
+		of := *ref.(*fact.Object)
 		of.Sample = &fact.Sample{Most: q.Most, Paths: of.Sample.Paths}
-		return object.FromTrees(q.trees(t)).Resolve(ctx, fact.Ref{Object: &of})
+		return object.FromTrees(q.trees(t)).Resolve(ctx, &of)
 	})
 	set := configured(q.Defaults)
 	d := decider(t, policies(t, byLabels, func(spec map[string]any) {

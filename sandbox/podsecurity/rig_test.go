@@ -89,12 +89,13 @@ func setParam(spec map[string]any, name string, value any) {
 // labelled is a cluster whose namespaces have these labels.
 func labelled(labels map[string]any) fact.Resolver {
 	return fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-		if ref.Object == nil || ref.Object.Kind != "Namespace" {
+		o, ok := ref.(*fact.Object)
+		if !ok || o.Kind != "Namespace" {
 			return nil, fmt.Errorf("there is no %s", ref)
 		}
-		all := map[string]any{"kubernetes.io/metadata.name": ref.Object.Name}
+		all := map[string]any{"kubernetes.io/metadata.name": o.Name}
 		maps.Copy(all, labels)
-		return map[string]any{"metadata": map[string]any{"name": ref.Object.Name, "labels": all}}, nil
+		return map[string]any{"metadata": map[string]any{"name": o.Name, "labels": all}}, nil
 	})
 }
 

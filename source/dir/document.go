@@ -18,7 +18,6 @@ import (
 	"unicode/utf8"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -319,11 +318,8 @@ func isForeign(gvk schema.GroupVersionKind) bool {
 // isAdmissionPolicy reports whether a kind is one of Kubernetes' admission policies, in any version.
 // Usher supports those that are foreign kinds.
 func isAdmissionPolicy(gvk schema.GroupVersionKind) bool {
-	if gvk.Group != admissionv1.GroupName {
-		return false
-	}
-	kind, _ := strings.CutSuffix(gvk.Kind, "Binding")
-	return kind == "ValidatingAdmissionPolicy" || kind == "MutatingAdmissionPolicy"
+	kind, ok := api.KindCalled(gvk.Kind)
+	return ok && kind.Foreign && kind.Group == gvk.Group
 }
 
 // unsupported is an admission policy that nothing would enforce: to ignore it would let through what

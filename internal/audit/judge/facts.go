@@ -24,9 +24,9 @@ type resolver struct {
 // Resolve implements [fact.Resolver].
 func (r resolver) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	switch {
-	case ref.Access != nil:
+	case ref.Sort() == fact.Questions:
 		return nil, errAccess
-	case ref.HTTP != nil && !r.http:
+	case ref.Sort() == fact.Requests && !r.http:
 		return nil, errHTTP
 	case r.facts == nil:
 		return nil, errUnknown

@@ -19,11 +19,12 @@ type factUse struct {
 
 // useOf returns the use of a fact that is an object.
 func useOf(policy uint32, ref fact.Ref) (factUse, bool) {
-	if ref.Object == nil {
+	o, ok := ref.(*fact.Object)
+	if !ok {
 		return factUse{}, false
 	}
-	of := schema.FromAPIVersionAndKind(ref.Object.APIVersion, ref.Object.Kind)
-	return factUse{policy, of.Group, of.Kind, ref.Object.Namespace, ref.Object.Name}, true
+	of := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+	return factUse{policy, of.Group, of.Kind, o.Namespace, o.Name}, true
 }
 
 // meets reports whether a change may be one of what was used.

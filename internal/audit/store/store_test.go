@@ -196,7 +196,7 @@ func TestWhatIsJudged(t *testing.T) {
 	x.expect("an object that changes while it is judged", 0, "m1: no", "m2: no", "m3: no")
 	x.set("other", "m3")
 	x.expect("results stay until there are others", 1, "m1: no", "m2: no", "m3: no")
-	config := fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "limits"}}
+	config := &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "limits"}
 	x.finish(x.begin(), "never", config)
 	x.expect("all is judged", 0, "m1: no", "m2: no", "m3: never")
 	x.FactChanged(configMaps.Resource.GroupVersion().WithKind("ConfigMap"), "a", "others")

@@ -72,7 +72,7 @@ func TestCustomKinds(t *testing.T) {
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			e := engine.New(index.New(rules), fact.Route(object.FromTrees(decode(t, test.facts)), nil, nil), engine.Options{})
+			e := engine.New(index.New(rules), fact.Resolvers{fact.Objects: object.FromTrees(decode(t, test.facts))}, engine.Options{})
 			q := policytest.Request{Operation: usher.Create, Object: tree(t, widget)}
 			r, err := q.For(usher.Mutate)
 			if err != nil {

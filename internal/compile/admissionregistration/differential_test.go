@@ -80,7 +80,7 @@ func newTwin(t *testing.T, objects []map[string]any, policies ...api.Object) *tw
 	return &twin{
 		ignores: ignores,
 		sim:     simulator(t, all), bare: simulator(t, objects),
-		decider: engine.New(index.New(rules), fact.Route(object.FromTrees(withNamespaces(objects)), nil, fact.Access(access)), engine.Options{
+		decider: engine.New(index.New(rules), fact.Resolvers{fact.Objects: object.FromTrees(withNamespaces(objects)), fact.Questions: fact.Access(access)}, engine.Options{
 			// Upstream stops nothing before the budget is spent.
 			RuleTimeout: time.Minute,
 		}),

@@ -74,11 +74,11 @@ func explanation(t *testing.T, kind, namespaceEnv string) explain.Explanation {
 		t.Fatal(problems)
 	}
 	facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-		switch {
-		case ref.Object == nil:
-		case ref.Object.Kind == "Namespace":
+		switch o, ok := ref.(*fact.Object); {
+		case !ok:
+		case o.Kind == "Namespace":
 			return map[string]any{"metadata": map[string]any{"name": "shop", "labels": map[string]any{"env": namespaceEnv}}}, nil
-		case ref.Object.Kind == kind:
+		case o.Kind == kind:
 			return []any{map[string]any{
 				"kind": kind, "metadata": map[string]any{"namespace": "shop", "name": "limits"}, "data": map[string]any{"most": "canary-3"},
 			}}, nil

@@ -151,7 +151,7 @@ func decideHostile(t *testing.T, policies []api.Object, params int) (usher.Decis
 		questions.Add(1)
 		return usher.Decision{Verdict: usher.Allow}, nil
 	})
-	e := engine.New(index.New(rules), fact.Route(object.FromTrees(objects), nil, fact.Access(access)), engine.Options{RuleTimeout: time.Minute})
+	e := engine.New(index.New(rules), fact.Resolvers{fact.Objects: object.FromTrees(objects), fact.Questions: fact.Access(access)}, engine.Options{RuleTimeout: time.Minute})
 	r, err := (&policytest.Request{Operation: usher.Create, Namespace: "shop", Object: tree(t, pod), User: policytest.User{Name: "jane"}}).For(usher.Validate)
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			return rule.Outcome{}, err
 		}
 		if result.Skipped != "" {
-			out.Skipped = result.Skipped
+			out.Skipped, out.Condition = result.Skipped, result.Condition
 			continue
 		}
 		evaluated = true

@@ -216,7 +216,7 @@ type saying struct {
 
 func (s *saying) add(r *admission.Result) {
 	if r.Skipped != "" {
-		s.out.Skipped = r.Skipped
+		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return
 	}
 	for i := range r.Denials {

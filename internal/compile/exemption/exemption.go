@@ -45,7 +45,8 @@ func Namespaced(ctx context.Context, x *v1alpha1.PolicyExemption) (*rule.Exempti
 type compilation struct {
 	spec.Compilation
 
-	to    *rule.Exemption
+	to *rule.Exemption
+	// facts are the bounds of an exemption of a namespace, nil otherwise.
 	facts *fact.Bounds
 }
 
@@ -109,11 +110,11 @@ func (c *compilation) policy(field string, ref *v1alpha1.PolicyRef, images bool)
 		c.Fail(field+".kind", "missing", "name the kind of the policy")
 	case !kind.Exemptible:
 		c.Fail(field+".kind", fmt.Sprintf("nothing is exempt from a %s", ref.Kind), "use "+strings.Join(api.ExemptibleKinds(), ", "))
-	case c.to.Ref.Kind == "PolicyExemption" && ref.Kind != "ClusterObjectPolicy" && ref.Kind != "ObjectPolicy":
+	case c.facts != nil && !kind.ObjectPolicy:
 		c.Fail(field+".kind", "a namespace exempts nothing from a "+ref.Kind, "name a ClusterObjectPolicy or an ObjectPolicy, or ask who administers the cluster for a ClusterPolicyExemption")
-	case kind.OnlyMutates && len(ref.Validations) > 0:
+	case kind.Validations == "" && len(ref.Validations) > 0:
 		c.note(rule.Mistake, field+".validations", fmt.Sprintf("policies of the kind %s have no validations", ref.Kind), "remove the field: the exemption then is from the whole policy")
-	case kind.OnlyMutates && images:
+	case kind.Validations == "" && images:
 		c.note(rule.Mistake, "spec.images", fmt.Sprintf("policies of the kind %s cannot be applied to some containers only: requests are not exempt from them", ref.Kind),
 			"remove spec.images, or write another exemption for "+field)
 	}
@@ -179,7 +180,7 @@ func (c *compilation) scope(m *admissionv1.MatchResources) {
 	cluster := func(r admissionv1.NamedRuleWithOperations) bool {
 		return r.Scope != nil && *r.Scope == admissionv1.ClusterScope
 	}
-	if c.to.Ref.Kind == "PolicyExemption" && slices.ContainsFunc(m.ResourceRules, cluster) {
+	if c.facts != nil && slices.ContainsFunc(m.ResourceRules, cluster) {
 		c.note(rule.Mistake, "spec.matchConstraints.resourceRules", "a PolicyExemption is for objects of its own namespace: no request in scope Cluster is exempt",
 			"ask who administers the cluster for a ClusterPolicyExemption")
 	}

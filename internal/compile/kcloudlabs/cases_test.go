@@ -82,10 +82,10 @@ func (c *testCase) written(t *testing.T) []api.Policy {
 
 // resolve knows the objects and the HTTP answers of the case, and nothing else.
 func (c *testCase) resolve(ref fact.Ref) (any, error) {
-	if ref.Object != nil {
-		return c.object(ref.Object)
+	if o, ok := ref.(*fact.Object); ok {
+		return c.object(o)
 	}
-	return c.answer(ref.HTTP)
+	return c.answer(ref.(*fact.HTTP))
 }
 
 func (c *testCase) object(want *fact.Object) (any, error) {

@@ -108,7 +108,7 @@ func TestBoundsOfRules(t *testing.T) {
 	if b := rules[0].Facts; b.Namespace != "shop" || !slices.Equal(b.Reads, want) || len(b.Hosts) > 0 {
 		t.Errorf("bounds are %+v", b)
 	}
-	if err := rules[0].Facts.Check(fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "bank", Name: "a"}}); err == nil {
+	if err := rules[0].Facts.Check(&fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "bank", Name: "a"}); err == nil {
 		t.Error("a namespace that the object names is read")
 	}
 }

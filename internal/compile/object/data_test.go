@@ -39,8 +39,8 @@ func TestLiveLists(t *testing.T) {
 			}
 			asked := 0
 			facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-				if asked++; ref.Object.Live != test.live {
-					t.Errorf("%s is read live: %t, want %t", ref, ref.Object.Live, test.live)
+				if asked++; ref.(*fact.Object).Live != test.live {
+					t.Errorf("%s is read live: %t, want %t", ref, ref.(*fact.Object).Live, test.live)
 				}
 				return []any{ingress}, nil
 			})

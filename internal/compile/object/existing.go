@@ -118,7 +118,7 @@ func (everything) String() string { return labels.Everything().String() }
 
 // probe returns a fact that shows whether the objects can be read.
 func (x *existing) probe() fact.Ref {
-	return fact.Ref{Object: x.objects("default", 1, &usher.Paths{})}
+	return x.objects("default", 1, &usher.Paths{})
 }
 
 // absentExisting returns the problem that existing objects cannot be read.

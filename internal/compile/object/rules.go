@@ -78,7 +78,7 @@ func (s *saying) misconfigured(all []misconfigured) {
 
 func (s *saying) add(r *admission.Result, a actions) {
 	if r.Skipped != "" {
-		s.out.Skipped = r.Skipped
+		s.out.Skipped, s.out.Condition = r.Skipped, r.Condition
 		return
 	}
 	s.evaluated = true
@@ -206,7 +206,7 @@ func (m *mutator) Run(ctx context.Context, in *rule.Input) (rule.Outcome, error)
 			return failed(&result.Failures[0])
 		}
 		if result.Skipped != "" {
-			out.Skipped = result.Skipped
+			out.Skipped, out.Condition = result.Skipped, result.Condition
 			continue
 		}
 		evaluated = true

@@ -131,7 +131,7 @@ func together(t *testing.T, rules []rule.Rule, r *usher.Request) usher.Decision 
 
 // shop resolves namespaces.
 func shop(_ context.Context, of fact.Ref) (any, error) {
-	return map[string]any{"metadata": map[string]any{"name": of.Object.Name, "labels": map[string]any{"team": "shop"}}}, nil
+	return map[string]any{"metadata": map[string]any{"name": of.(*fact.Object).Name, "labels": map[string]any{"team": "shop"}}}, nil
 }
 
 // TestSharedValues decides requests by policies that have conditions, variables and selectors in common,

@@ -14,10 +14,10 @@ import (
 // ones.
 func (p *Params) Ref(kind *admissionv1.ParamKind) (fact.Ref, bool) {
 	if kind == nil || p == nil || p.name == "" && p.selector == nil {
-		return fact.Ref{}, false
+		return nil, false
 	}
 	o := p.object(kind, "")
-	return fact.Ref{Object: o}, o.Namespace != "" || !isNamespaced(kind)
+	return o, o.Namespace != "" || !isNamespaced(kind)
 }
 
 // Absent returns the problem that params do not exist, or cannot be read, given the value or error

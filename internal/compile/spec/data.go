@@ -37,7 +37,7 @@ type Data struct {
 
 // An Expected is a fact that a policy needs.
 type Expected struct {
-	Ref fact.Ref
+	Ref *fact.Object
 	// field is where the policy names it, of which expressions read name.
 	field, name string
 	// exact says that requests read this very object, which is required.
@@ -152,7 +152,7 @@ func (x *dataSource) object(field string, o *usherv1alpha1.DataObject) admission
 		if ref.Name == "" {
 			return orNull(nil, &fact.NotFound{Kind: o.Kind})
 		}
-		return orNull(in.Facts.Value(fact.Ref{Object: &ref}))
+		return orNull(in.Facts.Value(&ref))
 	}}
 }
 
@@ -187,7 +187,7 @@ func (x *dataSource) list(field string, l *usherv1alpha1.DataList) admission.Dat
 	orNull := x.orNull()
 	of := schema.FromAPIVersionAndKind(l.APIVersion, l.Kind)
 	return admission.Data{Kind: of, List: true, DependsOn: objectsIn(l.Namespace), Load: func(input *admission.Input, _ string) (any, error) {
-		return orNull(input.Facts.Value(fact.Ref{Object: in(input.Request.Namespace)}))
+		return orNull(input.Facts.Value(in(input.Request.Namespace)))
 	}}
 }
 
@@ -255,7 +255,7 @@ func (x *dataSource) inNamespace(namespace string) string {
 
 func (x *dataSource) expect(o *fact.Object, exact bool) {
 	x.Expected = append(x.Expected, Expected{
-		Ref: fact.Ref{Object: o}, field: x.field, name: x.source.Name,
+		Ref: o, field: x.field, name: x.source.Name,
 		exact: exact, required: x.source.OnMissing != usherv1alpha1.OnMissingNull,
 	})
 }
@@ -284,7 +284,7 @@ func (e *Expected) Absent(ignore bool, err error) (rule.Problem, bool) {
 		p.What = fmt.Sprintf("there is no %s: %s", e.Ref, effect)
 		p.Do = "create the object, or set onMissing: Null"
 	case misplaced:
-		p.What = fmt.Sprintf("objects of the kind %s are in no namespace: %s", e.Ref.Object.Kind, effect)
+		p.What = fmt.Sprintf("objects of the kind %s are in no namespace: %s", e.Ref.Kind, effect)
 		p.Do = "remove the namespace"
 	default:
 		p.What = fmt.Sprintf("data.%s cannot be read: %v: %s", e.name, err, effect)

@@ -107,7 +107,7 @@ func (p *Params) Collect(kind *admissionv1.ParamKind, namespace string, known *f
 	if o.Namespace == "" && isNamespaced(kind) {
 		return nil, errNoNamespace
 	}
-	value, err := known.Value(fact.Ref{Object: o})
+	value, err := known.Value(o)
 	if why := impossible(kind, err); why != nil {
 		return nil, why
 	}

@@ -59,9 +59,9 @@ func (s *structures) of(in *admission.Input) (*apply.Schema, error) {
 		return known, err
 	}
 	d := definition{in.Request.Resource.Resource + "." + kind.Group, kind.Version}
-	tree, err := in.Facts.Value(fact.Ref{Object: &fact.Object{
+	tree, err := in.Facts.Value(&fact.Object{
 		APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: d.name,
-	}})
+	})
 	if _, absent := errors.AsType[*fact.NotFound](err); absent {
 		return nil, admission.NotFound(kind)
 	}

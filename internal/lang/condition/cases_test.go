@@ -138,20 +138,21 @@ func (c *testCase) run(t testing.TB, program rule.Program, in *rule.Input) (rule
 }
 
 func (c *testCase) resolve(ref fact.Ref) (any, error) {
-	if ref.HTTP != nil {
-		return c.answer(ref.HTTP)
+	asked, ok := ref.(*fact.Object)
+	if !ok {
+		return c.answer(ref.(*fact.HTTP))
 	}
 	for _, object := range c.trees.objects {
 		tree, _ := object.(map[string]any)
 		o := unstructured.Unstructured{Object: tree}
-		if o.GetAPIVersion() != ref.Object.APIVersion || o.GetKind() != ref.Object.Kind {
+		if o.GetAPIVersion() != asked.APIVersion || o.GetKind() != asked.Kind {
 			continue
 		}
-		if ref.Object.Name != "" && o.GetName() == ref.Object.Name || ref.Object.Name == "" && ref.Object.Selector.Matches(tree) {
+		if asked.Name != "" && o.GetName() == asked.Name || asked.Name == "" && asked.Selector.Matches(tree) {
 			return tree, nil
 		}
 	}
-	if ref.Object.Name == "" {
+	if asked.Name == "" {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("get %s: not found", ref)

@@ -21,7 +21,7 @@ const (
 
 // fetch returns the response to the HTTP request of a source.
 func (p *Program) fetch(in *rule.Input, request *fact.HTTP) (map[string]any, error) {
-	answer, err := in.Facts.Value(fact.Ref{HTTP: request})
+	answer, err := in.Facts.Value(request)
 	if missing := (*fact.Missing)(nil); errors.As(err, &missing) {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (p *Program) fetch(in *rule.Input, request *fact.HTTP) (map[string]any, err
 	j := projection{limits: &p.evaluator.limits}
 	output, err := j.value(body, &need{whole: true}, 0)
 	if err != nil {
-		return nil, fmt.Errorf("evaluate cue: read the answer of %s: %w", fact.Ref{HTTP: request}, err)
+		return nil, fmt.Errorf("evaluate cue: read the answer of %s: %w", request, err)
 	}
 	object, _ := output.(map[string]any)
 	return object, nil

@@ -74,7 +74,7 @@ func TestHTTPRequest(t *testing.T) {
 				t.Fatalf("error is %v, not a missing fact", err)
 			}
 			tt.want.Timeout = 3 * time.Second
-			if diff := cmp.Diff(&tt.want, missing.Ref.HTTP); diff != "" {
+			if diff := cmp.Diff(fact.Ref(&tt.want), missing.Ref); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
 		})

@@ -101,7 +101,7 @@ func TestRunWithoutObject(t *testing.T) {
 
 func TestExtraParams(t *testing.T) {
 	t.Parallel()
-	missing := &fact.Missing{Ref: fact.Ref{HTTP: &fact.HTTP{Method: "GET", URL: "http://a.test/"}}}
+	missing := &fact.Missing{Ref: &fact.HTTP{Method: "GET", URL: "http://a.test/"}}
 	for _, tt := range []struct {
 		reason string
 		source string

@@ -98,11 +98,11 @@ func (s *httpSource) load(in *rule.Input) (any, error) {
 			return nil, err
 		}
 	}
-	value, err := resolve(in, fact.Ref{HTTP: request})
+	value, err := resolve(in, request)
 	var missing *fact.Missing
 	if err != nil && !errors.As(err, &missing) {
 		// The first word is that of kinitiras; its users search their logs for it.
-		return nil, fmt.Errorf("getHttpResponse %s: %w", fact.Ref{HTTP: request}, err)
+		return nil, fmt.Errorf("getHttpResponse %s: %w", request, err)
 	}
 	return value, err
 }

@@ -56,7 +56,7 @@ func TestHTTP(t *testing.T) {
 			continue
 		}
 		test.want.URL, test.want.Timeout = "http://svc/team", time.Second
-		if diff := cmp.Diff(&test.want, ref.HTTP); diff != "" {
+		if diff := cmp.Diff(fact.Ref(&test.want), ref); diff != "" {
 			t.Errorf("request (-want +got): %s\n%s", test.reason, diff)
 		}
 	}
@@ -98,8 +98,8 @@ func TestURL(t *testing.T) {
 		if !strings.Contains(text(err), test.err) || (err != nil) != (test.err != "") {
 			t.Errorf("%s with %v: error %q, want %q: %s", test.url, test.value, text(err), test.err, test.reason)
 		}
-		if err == nil && ref.HTTP.URL != test.want {
-			t.Errorf("%s with %v is %s, want %s: %s", test.url, test.value, ref.HTTP.URL, test.want, test.reason)
+		if err == nil && ref.(*fact.HTTP).URL != test.want {
+			t.Errorf("%s with %v is %s, want %s: %s", test.url, test.value, ref.(*fact.HTTP).URL, test.want, test.reason)
 		}
 	}
 }

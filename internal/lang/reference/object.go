@@ -35,7 +35,7 @@ func loadOwner(in *rule.Input) (any, error) {
 	if ref.Namespace, _ = metadata["namespace"].(string); ref.Namespace == "" && in.Request != nil {
 		ref.Namespace = in.Request.Namespace
 	}
-	return resolve(in, fact.Ref{Object: ref})
+	return resolve(in, ref)
 }
 
 // An objectSource is another object of the cluster, by name or by selector.
@@ -103,7 +103,7 @@ func (o *objectSource) load(in *rule.Input) (any, error) {
 			return nil, err
 		}
 	}
-	return resolve(in, fact.Ref{Object: ref})
+	return resolve(in, ref)
 }
 
 // selector returns nil if a placeholder found nothing.

@@ -26,11 +26,11 @@ func compile(t testing.TB, ref *v1alpha1.ResourceRefer) *reference.Reference {
 }
 
 // ask returns the fact that r needs for object, nil if it needs none.
-func ask(r *reference.Reference, object map[string]any) (*fact.Ref, any, error) {
+func ask(r *reference.Reference, object map[string]any) (fact.Ref, any, error) {
 	in := &rule.Input{Request: &usher.Request{Namespace: "shop"}, Object: object}
 	value, err := r.Root(in)
 	if missing, ok := errors.AsType[*fact.Missing](err); ok {
-		return &missing.Ref, nil, nil
+		return missing.Ref, nil, nil
 	}
 	return nil, value, err
 }
@@ -183,7 +183,7 @@ func TestSelectorMatches(t *testing.T) {
 		{map[string]any{"data": map[string]any{"zone": "eu"}}, false, "no metadata, no labels"},
 	}
 	for _, test := range tests {
-		if got := ref.Object.Selector.Matches(test.object); got != test.want {
+		if got := ref.(*fact.Object).Selector.Matches(test.object); got != test.want {
 			t.Errorf("Matches(%v) = %v, want %v: %s", test.object, got, test.want, test.reason)
 		}
 	}
@@ -342,9 +342,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func objectOf(ref *fact.Ref) *fact.Object {
-	if ref == nil {
-		return nil
-	}
-	return ref.Object
+func objectOf(ref fact.Ref) *fact.Object {
+	o, _ := ref.(*fact.Object)
+	return o
 }

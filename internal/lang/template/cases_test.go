@@ -176,19 +176,20 @@ func (c *testCase) decide(t testing.TB, program rule.Program) (usher.Patch, erro
 }
 
 func (c *testCase) resolve(ref fact.Ref) (any, error) {
-	if ref.HTTP != nil {
-		return c.answer(ref.HTTP)
+	asked, ok := ref.(*fact.Object)
+	if !ok {
+		return c.answer(ref.(*fact.HTTP))
 	}
 	for _, object := range c.Objects {
 		subject := rule.TargetOf(&usher.Request{}, object)
 		switch {
-		case subject.APIVersion != ref.Object.APIVersion || subject.Kind != ref.Object.Kind,
-			ref.Object.Namespace != "" && subject.Namespace != ref.Object.Namespace && (subject.Namespace != "" || !ref.Object.AnyScope):
-		case ref.Object.Name == subject.Name, ref.Object.Name == "" && ref.Object.Selector.Matches(object):
+		case subject.APIVersion != asked.APIVersion || subject.Kind != asked.Kind,
+			asked.Namespace != "" && subject.Namespace != asked.Namespace && (subject.Namespace != "" || !asked.AnyScope):
+		case asked.Name == subject.Name, asked.Name == "" && asked.Selector.Matches(object):
 			return object, nil
 		}
 	}
-	if ref.Object.Name == "" {
+	if asked.Name == "" {
 		return nil, nil
 	}
 	return nil, errors.New("not found")

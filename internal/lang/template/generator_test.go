@@ -251,7 +251,7 @@ func (g *generator) resolve(params func(*rule.Input) (map[string]any, error), in
 		switch {
 		case g.pick(5) == 0:
 			in.Facts.Set(missing.Ref, nil, errors.New("not there"))
-		case missing.Ref.HTTP != nil:
+		case missing.Ref.Sort() == fact.Requests:
 			in.Facts.Set(missing.Ref, answer, nil)
 		default:
 			in.Facts.Set(missing.Ref, one[any](g, object, nil), nil)

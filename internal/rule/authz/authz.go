@@ -106,6 +106,14 @@ type Predicate interface {
 	Holds(context.Context, *Query) (bool, error)
 }
 
+// An AbsentError is the error of a [Predicate] that reads a part which the request does not have.
+type AbsentError struct {
+	// What says what the request lacks, and Do what to do.
+	What, Do string
+}
+
+func (e *AbsentError) Error() string { return e.What + ": " + e.Do }
+
 // Matches reports whether the rule matches q, regardless of selectors, conditions and time. It
 // allocates nothing.
 func (r *Rule) Matches(q *Query) bool {

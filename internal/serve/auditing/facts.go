@@ -32,7 +32,7 @@ func newAwaited(next fact.Resolver, from *clusterfact.Resolver) *awaited {
 
 // Resolve implements [fact.Resolver].
 func (r *awaited) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
-	if o := ref.Object; o != nil {
+	if o, ok := ref.(*fact.Object); ok {
 		r.await(ctx, schema.FromAPIVersionAndKind(o.APIVersion, o.Kind))
 	}
 	return r.next.Resolve(ctx, ref)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,12 +46,8 @@ const mostKnown = 20_000
 // checked reports whether policies of its kind have expressions that are compiled here. CUE is checked
 // by workers of its own; other languages are not evaluated when they are compiled.
 func checked(object api.Object) bool {
-	switch object.(type) {
-	case *usherv1alpha1.ObjectPolicy, *usherv1alpha1.ClusterObjectPolicy, *usherv1alpha1.AuthorizationPolicy, *usherv1alpha1.ClusterAuthorizationPolicy,
-		*admissionv1.ValidatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicy:
-		return true
-	}
-	return false
+	kind, _ := api.KindOf(object)
+	return kind.ObjectPolicy || kind.Authorizes || kind.Foreign && kind.Exemptible
 }
 
 // recall returns what is known about a policy, if that answers the question.

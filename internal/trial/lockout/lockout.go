@@ -113,7 +113,7 @@ type checker struct {
 func newChecker(rules []rule.Rule, o Options) *checker {
 	c := &checker{options: o, coverage: rule.Cover(rules)}
 	facts := fact.ResolverFunc(func(_ context.Context, ref fact.Ref) (any, error) {
-		if o := ref.Object; o != nil && o.Kind == "Namespace" && o.APIVersion == "v1" && o.Name != "" {
+		if o, ok := ref.(*fact.Object); ok && o.Kind == "Namespace" && o.APIVersion == "v1" && o.Name != "" {
 			return namespace(o.Name), nil
 		}
 		c.asked = true

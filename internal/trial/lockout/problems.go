@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -88,14 +89,14 @@ func topics(findings []Finding) string {
 
 // remedy says how a policy of a kind leaves out requests.
 func remedy(p usher.PolicyRef) string {
-	switch p.Kind {
-	case "ObjectPolicy":
+	switch kind, _ := api.KindCalled(p.Kind); {
+	case kind.ObjectPolicy && kind.Namespaced:
 		return "exclude them with excludeSubjects, matchConstraints.objectSelector or matchConditions"
-	case "OverridePolicy":
+	case kind.Namespaced:
 		return "select fewer objects"
-	case "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy":
+	case kind.Foreign:
 		return "exclude them with matchConstraints.namespaceSelector, excludeResourceRules or matchConditions"
-	case "ClusterObjectPolicy":
+	case kind.ObjectPolicy:
 		return "exclude them with matchConstraints.namespaceSelector, excludeSubjects or a ClusterPolicyExemption"
 	}
 	return "select fewer objects, or exclude namespaces with --webhook-namespace-selector"

@@ -9,9 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/usher-dev/usher/cmd/usher/internal/policies"
+	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
+	clusterfact "github.com/usher-dev/usher/fact/cluster"
+	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/fact/object"
+	"github.com/usher-dev/usher/internal/clients"
 	"github.com/usher-dev/usher/internal/simulate/authz"
 )
 
@@ -39,7 +42,19 @@ func (f *Flags) Load() (*Store, fact.Resolver, error) {
 		return nil, nil, fmt.Errorf("--facts: %w", err)
 	}
 	store := &Store{objects: object.FromTrees(trees)}
-	return store, fact.Route(store, policies.HTTPFacts(f.AllowLocal), fact.Access(access)), nil
+	return store, f.From(store, access), nil
+}
+
+// From returns a resolver of all facts: objects, HTTP services, and what users may do.
+func (f *Flags) From(objects fact.Resolver, access usher.Decider) fact.Resolver {
+	remote := facthttp.New(facthttp.Options{AllowLocal: f.AllowLocal})
+	return fact.Resolvers{fact.Objects: objects, fact.Requests: remote, fact.Questions: fact.Access(access)}
+}
+
+// FromCluster returns a resolver of the facts of a cluster.
+func (f *Flags) FromCluster(c *clients.Set) fact.Resolver {
+	objects := clusterfact.New(c.Facts, c.Mapper, clusterfact.Options{})
+	return f.From(objects, clusterfact.Authorizer(c.Access.AuthorizationV1().SubjectAccessReviews()))
 }
 
 // A Store finds objects among those of --facts, and remembers which ones are missing. With a nil
@@ -68,8 +83,8 @@ func (s *Store) Assume(namespaces []string) {
 // Resolve implements [fact.Resolver].
 func (s *Store) Resolve(ctx context.Context, ref fact.Ref) (any, error) {
 	found, err := s.objects.Resolve(ctx, ref)
-	o := ref.Object
-	if o == nil {
+	o, ok := ref.(*fact.Object)
+	if !ok {
 		return found, err
 	}
 	name := ""

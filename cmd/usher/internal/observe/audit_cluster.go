@@ -20,11 +20,11 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/format"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cached"
-	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/audit/resources"
 	"github.com/usher-dev/usher/internal/audit/result"
@@ -65,7 +65,7 @@ func (f *auditFlags) auditCluster(cmd *cobra.Command, s cli.Streams) (*format.Re
 			return nil, err
 		}
 	}
-	sc, err := f.scan(cmd, s, set.Elsewhere(stored), factsOf(clients, f.facts.AllowLocal))
+	sc, err := f.scan(cmd, s, set.Elsewhere(stored), factsOf(clients, &f.facts))
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +93,8 @@ func connect(config *rest.Config) (*clients.Set, error) {
 }
 
 // factsOf returns the facts of a cluster, each as it was when it was first read.
-func factsOf(clients *clients.Set, allowLocal bool) fact.Resolver {
-	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
-	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	return fact.Remembered(cached.New(fact.Route(objects, policies.HTTPFacts(allowLocal), access), factTTL))
+func factsOf(clients *clients.Set, from *facts.Flags) fact.Resolver {
+	return fact.Remembered(cached.New(from.FromCluster(clients), factTTL))
 }
 
 // Cluster judges the objects of a cluster, or of one of its namespaces, by policies that are not in
@@ -106,7 +104,7 @@ func Cluster(cmd *cobra.Command, s cli.Streams, config *rest.Config, set policie
 	if err != nil {
 		return nil, err
 	}
-	sc := newScan(set, nil, judge.Options{Facts: factsOf(clients, false), Engine: engine.Options{FailurePolicy: usher.Fail}})
+	sc := newScan(set, nil, judge.Options{Facts: factsOf(clients, &facts.Flags{}), Engine: engine.Options{FailurePolicy: usher.Fail}})
 	r := reading{scan: sc, client: clients.Facts, namespace: namespace}
 	if err := r.run(cmd.Context(), s, clients.Kube.Discovery()); err != nil {
 		return nil, err

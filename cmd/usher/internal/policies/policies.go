@@ -13,7 +13,6 @@ import (
 	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/fact"
-	facthttp "github.com/usher-dev/usher/fact/http"
 	"github.com/usher-dev/usher/internal/compile"
 	"github.com/usher-dev/usher/internal/compile/guard"
 	"github.com/usher-dev/usher/internal/engine"
@@ -160,7 +159,3 @@ func (c Compiler) ruleTimeout() time.Duration {
 	}
 	return longestRule
 }
-
-// HTTPFacts returns a resolver that calls HTTP services; local includes those on loopback and
-// link-local addresses.
-func HTTPFacts(local bool) fact.Resolver { return facthttp.New(facthttp.Options{AllowLocal: local}) }

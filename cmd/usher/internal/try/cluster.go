@@ -12,7 +12,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/cluster"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
-	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/clients"
 )
 
@@ -76,7 +75,5 @@ func (f *decideFlags) loadedFromCluster(cmd *cobra.Command, s cli.Streams) (poli
 	if len(forbidden) > 0 {
 		cli.Notef(cmd, s, "warning", "%s: these are left out", policies.NoRight(forbidden))
 	}
-	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
-	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	return set, fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), nil
+	return set, f.facts.FromCluster(clients), nil
 }

@@ -154,7 +154,7 @@ func refusing(f *usher.Finding) []string {
 		}
 		all = append(all, c.Name)
 	}
-	if len(all) == 0 && f.Policy.Kind == "ClusterValidatePolicy" {
+	if kind, _ := api.KindCalled(f.Policy.Kind); len(all) == 0 && kind.IsValidation(f.Rule) {
 		all = append(all, f.Rule)
 	}
 	return all

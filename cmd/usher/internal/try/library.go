@@ -12,7 +12,6 @@ import (
 	"github.com/usher-dev/usher/cmd/usher/internal/packs"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
 	"github.com/usher-dev/usher/fact"
-	clusterfact "github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/internal/audit/judge"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/library"
@@ -149,9 +148,7 @@ func (f *libraryFlags) resolver() (fact.Resolver, *facts.Store, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	access := fact.Access(clusterfact.Authorizer(clients.Access.AuthorizationV1().SubjectAccessReviews()))
-	objects := clusterfact.New(clients.Facts, clients.Mapper, clusterfact.Options{})
-	return fact.Route(objects, policies.HTTPFacts(f.facts.AllowLocal), access), nil, nil
+	return f.facts.FromCluster(clients), nil, nil
 }
 
 // A libraryReport is what policies of packs say about objects.

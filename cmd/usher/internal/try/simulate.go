@@ -17,9 +17,9 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/cmd/internal/cli"
+	"github.com/usher-dev/usher/cmd/usher/internal/facts"
 	"github.com/usher-dev/usher/cmd/usher/internal/objects"
 	"github.com/usher-dev/usher/cmd/usher/internal/policies"
-	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/fact/cluster"
 	"github.com/usher-dev/usher/simulate"
 )
@@ -230,7 +230,8 @@ func (f *simulateFlags) knownCluster(cmd *cobra.Command, s cli.Streams, o *simul
 		return nil, err
 	}
 	objects := cluster.New(client, known.Mapper(), cluster.Options{})
-	o.Local = simulate.AnsweredBy(set.Decider(fact.Route(objects, policies.HTTPFacts(f.localFacts), fact.Access(known.Access()))))
+	from := facts.Flags{AllowLocal: f.localFacts}
+	o.Local = simulate.AnsweredBy(set.Decider(from.From(objects, known.Access())))
 	return known, nil
 }
 

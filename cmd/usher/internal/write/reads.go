@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	usher "github.com/usher-dev/usher"
-	usherv1alpha1 "github.com/usher-dev/usher/api/usher/v1alpha1"
 	"github.com/usher-dev/usher/cmd/internal/cli"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/compile"
@@ -127,18 +126,15 @@ func (f *finder) policy(c *compile.Compiled) {
 
 // http adds the addresses of spec.data.
 func (f *finder) http(c *compile.Compiled) {
-	var data []usherv1alpha1.DataSource
-	switch p := c.Policy.Object.(type) {
-	case *usherv1alpha1.ClusterObjectPolicy:
-		data = p.Spec.Data
-	case *usherv1alpha1.ObjectPolicy:
-		data = p.Spec.Data
+	spec := c.ObjectSpec()
+	if spec == nil {
+		return
 	}
-	for i := range data {
-		if h := data[i].HTTP; h != nil {
+	for i := range spec.Data {
+		if h := spec.Data[i].HTTP; h != nil {
 			// Without what may be secret.
 			address := (&fact.HTTP{Method: cmp.Or(h.Method, "GET"), URL: h.URL}).String()
-			f.add(read{Policy: c.Ref, As: "data." + data[i].Name, URL: address})
+			f.add(read{Policy: c.Ref, As: "data." + spec.Data[i].Name, URL: address})
 		}
 	}
 }

@@ -263,7 +263,7 @@ func NamespaceOf(r *usher.Request) string {
 
 // NamespaceFact returns the fact that a namespace is.
 func NamespaceFact(name string) fact.Ref {
-	return fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: name}}
+	return &fact.Object{APIVersion: "v1", Kind: "Namespace", Name: name}
 }
 
 // visibleMetadata are the fields of metadata that expressions see of a namespace.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/usher-dev/usher/internal/lang/cel"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -20,10 +19,6 @@ const AdviceForOptional = "write .orValue(…) behind the optional value"
 // advice says what to do about an error of the compiler in an expression.
 func (c *compilation) advice(text, what string) string {
 	switch {
-	case strings.Contains(what, cel.ErrTooLarge.Error()):
-		return "write less in one policy: see docs/cel.md for what expressions may take"
-	case strings.Contains(what, "not compiled in time"):
-		return "it is tried again"
 	case strings.Contains(what, "undeclared reference to 'params'"):
 		return "set spec.paramKind: without it there are no params"
 	case strings.Contains(what, "undeclared reference to 'data'"):

@@ -33,7 +33,7 @@ var errAsked = errors.New("the answer is not known yet")
 
 // Authorize implements [authorizer.Authorizer].
 func (a *activation) Authorize(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
-	value, err := a.in.Facts.Value(fact.Ref{Access: accessOf(q)})
+	value, err := a.in.Facts.Value(fact.Question{Request: accessOf(q)})
 	if _, missing := errors.AsType[*fact.Missing](err); missing {
 		a.end(err)
 		return authorizer.DecisionNoOpinion, "", errAsked

@@ -261,7 +261,7 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 			problems = []rule.Problem{{Severity: rule.Error, What: what}}
 		}
 		for _, p := range problems {
-			if p.Field, p.Do = field, c.advice(text, p.What); strings.HasSuffix(field, nameExpression) {
+			if p.Field, p.Do = field, cmp.Or(p.Do, c.advice(text, p.What)); strings.HasSuffix(field, nameExpression) {
 				p.Do = "use object, oldObject, request and namespaceObject: a nameExpression sees nothing else"
 			}
 			c.problems = append(c.problems, p)
@@ -278,11 +278,16 @@ func (c *compilation) compile(field, text string, outputs ...*celgo.Type) (expre
 	}
 	ast, issues, err := env.Check(c.budget, text)
 	if err != nil {
-		what := "compilation failed: " + err.Error()
+		p := rule.Problem{Severity: rule.Error, What: "compilation failed: " + err.Error()}
 		if c.budget.Done() != nil {
-			c.ended = what
+			c.ended = p.What
 		}
-		return failed(what, rule.Problem{Severity: rule.Error, What: what, Pending: !errors.Is(err, cel.ErrTooLarge) && c.ended != ""})
+		if errors.Is(err, cel.ErrTooLarge) {
+			p.Do = "write less in one policy: see docs/cel.md for what expressions may take"
+		} else if c.ended != "" {
+			p.Pending, p.Do = true, "it is tried again"
+		}
+		return failed(p.What, p)
 	}
 	if issues != nil {
 		return failed("compilation failed: "+issues.String(), cel.Problems(text, issues)...)

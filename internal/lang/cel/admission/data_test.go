@@ -20,7 +20,7 @@ func configMap(name, expression string) admission.Data {
 		if expression == "" {
 			of = name
 		}
-		return in.Facts.Value(fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: of}})
+		return in.Facts.Value(&fact.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: of})
 	}}
 }
 
@@ -233,7 +233,7 @@ func TestSizeOfData(t *testing.T) {
 	const loop = "data.all.all(x, data.all.all(y, x.name == y.name || size(x.name) >= 0))"
 	p, problems := admission.Compile(admission.Source{
 		Data: []admission.Data{{Name: "all", Load: func(in *admission.Input, _ string) (any, error) {
-			return in.Facts.Value(fact.Ref{Object: &fact.Object{APIVersion: "v1", Kind: "Pod", All: true}})
+			return in.Facts.Value(&fact.Object{APIVersion: "v1", Kind: "Pod", All: true})
 		}}},
 		Validations: []admission.Validation{{Expression: loop}},
 	})

@@ -19,14 +19,21 @@ import (
 
 // A Result is what a policy says about a request.
 type Result struct {
-	// Skipped, unless empty, says why the policy is not for the request.
-	Skipped string
+	Skipping
 	// Denials are the validations that deny the request, in order.
 	Denials []Denial
 	// Annotations are for the audit log; Refused are errors of annotations, each of which denies
 	// the request whatever the binding says.
 	Annotations []Published
 	Refused     []string
+}
+
+// A Skipping says why a policy is not for a request.
+type Skipping struct {
+	// Skipped is empty if the policy is for it.
+	Skipped string
+	// Condition names the match condition that is false, if that is why.
+	Condition string
 }
 
 // A Denial is what one validation says that denies a request.
@@ -52,12 +59,12 @@ func (p *Program) Evaluate(ctx context.Context, in *Input) (Result, error) {
 	in.context = ctx
 	a := in.activation(p, withAuthorizer|asConditions)
 	defer a.release()
-	if skipped, failure, err := a.match(ctx); err != nil {
+	if skipping, failure, err := a.match(ctx); err != nil {
 		return Result{}, err
 	} else if failure != "" {
 		return p.failed(failure), nil
-	} else if skipped != "" {
-		return Result{Skipped: skipped}, nil
+	} else if skipping.Skipped != "" {
+		return Result{Skipping: skipping}, nil
 	}
 	a.enter(withNamespace | withAuthorizer)
 	values, left, err := a.evaluateInto(ctx, a.few[:0], p.validations, celconfig.RuntimeCELCostBudget)
@@ -141,37 +148,38 @@ func (p *Program) failed(message string) Result {
 }
 
 // match evaluates the conditions. It returns why the policy is skipped, or what went wrong.
-func (a *activation) match(ctx context.Context) (skipped, failure string, err error) {
+func (a *activation) match(ctx context.Context) (skipping Skipping, failure string, err error) {
 	p := a.program
 	if len(p.conditions) == 0 {
-		return "", "", nil
+		return Skipping{}, "", nil
 	}
 	values, _, budget := a.evaluateInto(ctx, a.few[:0], p.conditions, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if a.stop == nil && budget == nil && hold(values) {
-		return "", "", nil
+		return Skipping{}, "", nil
 	}
 	if stop := interrupted(ctx, a); stop != nil {
-		return "", "", stop
+		return Skipping{}, "", stop
 	}
 	const noValue = "matchConditions have no value, and failurePolicy is Ignore"
 	if budget != nil {
 		if p.source.Ignore {
-			return noValue, "", nil
+			return Skipping{Skipped: noValue}, "", nil
 		}
-		return "", budget.Error(), nil
+		return Skipping{}, budget.Error(), nil
 	}
 	var errs []error
 	for i := range values {
 		if values[i].err != nil {
 			errs = append(errs, values[i].err)
 		} else if values[i].value == types.False {
-			return fmt.Sprintf("matchConditions[%s] is false", p.source.Conditions[i].Name), "", nil
+			name := p.source.Conditions[i].Name
+			return Skipping{fmt.Sprintf("matchConditions[%s] is false", name), name}, "", nil
 		}
 	}
 	if p.source.Ignore {
-		return noValue, "", nil
+		return Skipping{Skipped: noValue}, "", nil
 	}
-	return "", aggregate(errs), nil
+	return Skipping{}, aggregate(errs), nil
 }
 
 // aggregate is the text of an Aggregate of k8s.io/apimachinery/pkg/util/errors.

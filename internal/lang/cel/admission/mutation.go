@@ -85,8 +85,7 @@ type Structures func(in *Input) (*apply.Schema, error)
 
 // A Mutated is what a policy changes.
 type Mutated struct {
-	// Skipped, unless empty, says why the policy is not for the request.
-	Skipped string
+	Skipping
 	// Patch are the operations of all mutations that have succeeded, and Object is their result.
 	Patch  usher.Patch
 	Object map[string]any
@@ -130,15 +129,15 @@ func (p *Program) Mutate(ctx context.Context, in *Input, structures Structures) 
 	// The object may be another one than last time.
 	in.data = nil
 	if len(p.conditions) > 0 {
-		skipped, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
+		skipping, failure, err := in.activation(p, withAuthorizer|asConditions).match(ctx)
 		if err != nil {
 			return Mutated{}, err
 		}
 		if failure != "" {
 			return Mutated{Object: in.Object, Failures: []Failure{{Index: -1, Message: failure}}}, nil
 		}
-		if skipped != "" {
-			return Mutated{Skipped: skipped}, nil
+		if skipping.Skipped != "" {
+			return Mutated{Skipping: skipping}, nil
 		}
 	}
 	m := Mutated{Object: in.Object}

@@ -185,11 +185,12 @@ func (s *situation) ask(t testing.TB, in *admission.Input, evaluate func() (admi
 }
 
 func (s *situation) resolve(known *fact.Known, ref fact.Ref) {
-	if ref.Access == nil {
+	asked, ok := ref.(fact.Question)
+	if !ok {
 		known.Set(ref, s.namespaceTree, nil)
 		return
 	}
-	r := ref.Access
+	r := asked.Request
 	q := question{
 		User: r.User.Name, UID: r.User.UID, Groups: r.User.Groups, Extra: r.User.Extra, Verb: r.Access.Verb, Path: r.Access.Path, NonResource: r.Access.NonResource,
 		Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name, Labels: r.Access.Labels, Fields: r.Access.Fields,

@@ -1,7 +1,6 @@
 package authorization
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -146,9 +145,9 @@ func part(name string, kind *celgo.Type, set func(*request) bool, absent error) 
 }
 
 var (
-	errNoAccount     = errors.New("the user is no service account: ask has(request.serviceAccount) first")
-	errNoResource    = errors.New("the request is not for a resource: ask has(request.resourceAttributes) first")
-	errNoNonResource = errors.New("the request is for a resource: ask has(request.nonResourceAttributes) first")
+	errNoAccount     = &authz.AbsentError{What: "the user is no service account", Do: "ask has(request.serviceAccount) first"}
+	errNoResource    = &authz.AbsentError{What: "the request is not for a resource", Do: "ask has(request.resourceAttributes) first"}
+	errNoNonResource = &authz.AbsentError{What: "the request is for a resource", Do: "ask has(request.nonResourceAttributes) first"}
 )
 
 // The fields of each type. The tables never change.

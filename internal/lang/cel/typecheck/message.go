@@ -85,6 +85,22 @@ func nameOf(t *types.Type) string {
 // adviseComparison says how to compare values of two types. Written are those of the operands that
 // may be constants.
 func (c *classifier) adviseComparison(written []ast.Expr, of []*types.Type) string {
+	advice := c.adviseOperands(written, of)
+	switch {
+	case advice != "":
+		return advice
+	case isOptional(of[0]) || isOptional(of[1]):
+		return admission.AdviceForOptional
+	case of[0].Kind() == types.StructKind || of[1].Kind() == types.StructKind:
+		return "compare a field of the object"
+	case isList(of[0]) != isList(of[1]):
+		return "ask whether it is in the list: VALUE in LIST"
+	}
+	return "compare values of one type"
+}
+
+// adviseOperands says how to write one of two operands; empty if they are neither quantities nor constants.
+func (c *classifier) adviseOperands(written []ast.Expr, of []*types.Type) string {
 	for _, e := range written {
 		if c.isQuantity(e) {
 			return "compare quantities: quantity(" + c.text(e) + ")"
@@ -105,15 +121,7 @@ func (c *classifier) adviseComparison(written []ast.Expr, of []*types.Type) stri
 			}
 		}
 	}
-	switch {
-	case isOptional(of[0]) || isOptional(of[1]):
-		return admission.AdviceForOptional
-	case of[0].Kind() == types.StructKind || of[1].Kind() == types.StructKind:
-		return "compare a field of the object"
-	case isList(of[0]) != isList(of[1]):
-		return "ask whether it is in the list: VALUE in LIST"
-	}
-	return "compare values of one type"
+	return ""
 }
 
 func (c *classifier) adviseOperator(operator string, operands []ast.Expr, of []*types.Type) string {
@@ -130,10 +138,7 @@ func (c *classifier) adviseOperator(operator string, operands []ast.Expr, of []*
 		case operator == operators.Add && isText && (isNumber(a) || isNumber(b) || a.Kind() == types.BoolKind || b.Kind() == types.BoolKind):
 			return "write string(…) around what is no text"
 		case isText && (isNumber(a) || isNumber(b)):
-			if advice := c.adviseComparison(operands, of); strings.HasPrefix(advice, "write") || strings.HasPrefix(advice, "compare quantities") {
-				return advice
-			}
-			return "write int(…) around the text"
+			return cmp.Or(c.adviseOperands(operands, of), "write int(…) around the text")
 		}
 	}
 	return "convert the values, or compare parts of them"
