@@ -187,11 +187,13 @@ func say(t *testing.T, plan *judge.Plan, object map[string]any, some []usher.Pol
 	return said
 }
 
+// optionsOf are those for a case. A rule has time enough on a busy machine, too.
 func optionsOf(c *policytest.Case) engine.Options {
-	if c.Now == nil {
-		return engine.Options{}
+	o := engine.Options{RuleTimeout: time.Minute}
+	if c.Now != nil {
+		o.Now = func() time.Time { return *c.Now }
 	}
-	return engine.Options{Now: func() time.Time { return *c.Now }}
+	return o
 }
 
 // asAdmission compares what is said about an object with what admission decides if an ordinary user
