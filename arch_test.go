@@ -62,7 +62,7 @@ var mayImport = []struct {
 	// It writes expressions, and knows nothing of what evaluates them.
 	{"internal/lang/cel/hostile", nil},
 	// Types of expressions are checked against the schemas of kinds.
-	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind"}},
+	{"internal/lang/cel/typecheck", []string{"internal/rule", "internal/lang/cel", "internal/lang/cel/admission", "internal/lang/cel/meter", "internal/kind", "internal/printable"}},
 	// Each mutation sees the result of those before.
 	{"internal/lang/cel/admission", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/lang/cel/...", "internal/jsonpatch"}},
 	// Policies in files are checked against the CRDs.
@@ -87,11 +87,11 @@ var mayImport = []struct {
 	{"door/transport", []string{".", "internal/answer", "internal/jsonpatch"}},
 	{"internal/samples", []string{"."}},
 	{"observe/...", []string{".", "api", "fact", "internal/withhold"}},
-	{"internal/observe/recent", []string{"."}},
+	{"internal/observe/recent", []string{".", "internal/printable"}},
 	{"internal/observe/trace", []string{".", "internal/explain", "internal/rule"}},
 	{"internal/observe/failing", []string{".", "fact", "internal/printable", "internal/withhold", "internal/rule"}},
-	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule"}},
-	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline"}},
+	{"internal/report", []string{".", "api/...", "internal/deadline", "internal/replicas", "internal/rule", "internal/printable"}},
+	{"internal/report/openreports", []string{".", "internal/audit/result", "internal/deadline", "internal/printable"}},
 	// What is said about objects that exist.
 	{"internal/audit/result", []string{"."}},
 	// It reads bytes, not objects.
@@ -101,10 +101,10 @@ var mayImport = []struct {
 
 	// Assemblies: they connect stages.
 	// Stored objects as requests, and findings as results.
-	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/compile", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule"}},
+	{"internal/audit/judge", []string{".", "internal/audit/result", "internal/compile", "internal/engine", "fact", "internal/index", "internal/jsonpatch", "internal/overrun", "internal/withhold", "internal/rule", "internal/printable"}},
 	{"internal/audit/queue", nil},
 	// What is known of objects, and what has to be judged.
-	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact"}},
+	{"internal/audit/store", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "fact", "internal/printable"}},
 	// What judges objects, kept current; it is told what streams read.
 	{"internal/audit", []string{".", "internal/audit/judge", "internal/audit/queue", "internal/audit/result", "internal/audit/store", "internal/compile", "internal/jsontree"}},
 	// Which of the resources of an API server have objects to judge.
@@ -125,7 +125,7 @@ var mayImport = []struct {
 	// Explains a decision from its rules and findings; measuring them takes an engine.
 	{"internal/explain", []string{".", "fact", "internal/rule", "internal/rule/allowance", "internal/index", "internal/engine", "internal/jsonpatch", "internal/overrun", "internal/stall"}},
 	// It leaves conditions of CUE out, to see whether a case fails.
-	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall"}},
+	{"internal/policytest", []string{".", "api/...", "fact/...", "internal/rule/...", "internal/compile/...", "internal/index/...", "internal/engine/...", "internal/lang/cue", "internal/lang/cel/mutant", "internal/jsonpatch", "internal/manifest", "internal/stall", "internal/printable"}},
 	// What embedders use of them.
 	{"live", []string{".", "fact", "internal/compile", "internal/engine", "internal/lang/cue", "internal/lang/worker", "internal/live", "internal/rule", "internal/trial/isolated", "source"}},
 	{"policytest", []string{"internal/policytest"}},
@@ -174,6 +174,7 @@ var mayImport = []struct {
 	{"internal/stall", nil},
 	// Text of others, for terminals, responses and headers.
 	{"internal/printable", nil},
+	{"internal/printable/printabletest", nil},
 	{"internal/ratelog", nil},
 	// Both webhook doors read large JSON and need little of it.
 	{"internal/jsonscan", []string{"internal/jsontree"}},

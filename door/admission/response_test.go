@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +17,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/admission"
+	"github.com/usher-dev/usher/internal/printable/printabletest"
 )
 
 // answer returns the answer of a mutating webhook that comes to a decision.
@@ -205,7 +205,7 @@ func TestProblemsOfAWrittenPolicyAreCauses(t *testing.T) {
 // direction. Lines stay.
 func TestTextsOfOthers(t *testing.T) {
 	t.Parallel()
-	const hostile = "\x1b[31mno\x1b[0m \u202eyes\u2066 \u009b2J\u2028\r\x00\a\x7f bad\xff"
+	const hostile = printabletest.Hostile
 	policy := usher.PolicyRef{Kind: "ClusterValidatePolicy", Name: "require-team"}
 	got := answer(t, usher.Decision{
 		Verdict: usher.Deny, Code: 422, Reason: "Invalid", Message: hostile + "\n\tand more", Warnings: []string{hostile}, Audit: map[string]string{"said": hostile},
@@ -228,10 +228,8 @@ func TestTextsOfOthers(t *testing.T) {
 		t.Errorf("the message lost its lines: %q", got.Result.Message)
 	}
 	for _, text := range texts {
-		if bad := strings.IndexFunc(text, func(r rune) bool {
-			return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp))
-		}); bad >= 0 || !utf8.ValidString(text) {
-			t.Errorf("%q has characters that control terminals", text)
+		if bad := printabletest.Controls(text); len(bad) > 0 {
+			t.Errorf("%q has %q", text, bad)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/door/authorization"
+	"github.com/usher-dev/usher/internal/printable/printabletest"
 )
 
 const small = `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"jane","resourceAttributes":{"verb":"get"}}}`
@@ -234,6 +235,18 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // Requests at the same time do not mix, though their rooms are used again and again.
+// TestTextsOfOthers: what policies say of a request does not control the terminal of who reads it.
+func TestTextsOfOthers(t *testing.T) {
+	t.Parallel()
+	said := usher.DeciderFunc(func(context.Context, *usher.Request) (usher.Decision, error) {
+		return usher.Decision{Verdict: usher.Deny, Message: printabletest.Hostile}, nil
+	})
+	got := answer(t, "v1", post(authorization.Authorize(said, quiet()), spec(`{"user":"jane","nonResourceAttributes":{}}`)))
+	if bad := printabletest.Controls(got.Reason); len(bad) > 0 || !strings.Contains(got.Reason, "yes") {
+		t.Errorf("%q has %q", got.Reason, bad)
+	}
+}
+
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	echo := usher.DeciderFunc(func(_ context.Context, r *usher.Request) (usher.Decision, error) {

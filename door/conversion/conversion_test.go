@@ -23,6 +23,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/usher-dev/usher/door/conversion"
+	"github.com/usher-dev/usher/internal/printable/printabletest"
 )
 
 const (
@@ -209,6 +210,19 @@ func TestReasonIsBounded(t *testing.T) {
 	_, result := verify(t, body, post(conversion.Handler(converter, quiet()), body).Body.Bytes())
 	if n := len(result.Message); n > 16<<10+10 || n < 15<<10 || !strings.HasSuffix(result.Message, "…") {
 		t.Errorf("the reason has %d bytes", n)
+	}
+}
+
+// TestTextsOfOthers: what a converter says of an object does not control the terminal of who reads it.
+func TestTextsOfOthers(t *testing.T) {
+	t.Parallel()
+	converter := conversion.ConverterFunc(func(context.Context, *unstructured.Unstructured, string) error {
+		return errors.New(printabletest.Hostile)
+	})
+	body := reviewOf(v1, object("a", ""))
+	_, result := verify(t, body, post(conversion.Handler(converter, quiet()), body).Body.Bytes())
+	if bad := printabletest.Controls(result.Message); len(bad) > 0 || !strings.Contains(result.Message, "yes") {
+		t.Errorf("%q has %q", result.Message, bad)
 	}
 }
 

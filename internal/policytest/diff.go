@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // diffTrees lists the differences between got and want, one line each:
@@ -127,13 +129,10 @@ func place(path string) string {
 
 // text is a value as JSON, cut to a readable length.
 func text(value any) string {
-	const limit = 300
+	const limit = 303
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	if len(encoded) > limit {
-		return string(encoded[:limit]) + "…"
-	}
-	return string(encoded)
+	return printable.Cut(string(encoded), limit)
 }

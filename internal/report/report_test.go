@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/usher-dev/usher/internal/printable/printabletest"
 	"github.com/usher-dev/usher/internal/report"
 	"github.com/usher-dev/usher/internal/rule"
 )
@@ -165,6 +166,24 @@ func TestProblemsAreBounded(t *testing.T) {
 		}
 		if n := len(strings.Join(lines, "")); n > 30_000 {
 			t.Errorf("status has %d bytes", n)
+		}
+	})
+}
+
+// TestTextsOfOthers: what a policy says does not control the terminal of who reads its status.
+func TestTextsOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.create("a", "u", 1)
+		c.replica("one").Observe(report.Snapshot{Policies: []rule.State{{
+			Policy: ref("a"), UID: "u", Generation: 1,
+			Problems: []rule.Problem{{Severity: rule.Error, Field: "spec", What: printabletest.Hostile, Do: printabletest.Hostile}},
+		}}})
+		time.Sleep(time.Second)
+		lines := strings.Join(c.status("a"), "\n")
+		if bad := printabletest.Controls(lines); len(bad) > 0 || !strings.Contains(lines, "yes") {
+			t.Errorf("%q has %q", lines, bad)
 		}
 	})
 }

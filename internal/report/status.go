@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/usher-dev/usher/api/kcloudlabs/v1alpha1"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
@@ -306,17 +306,8 @@ func inOneLine(p rule.Problem) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// short returns text, cut to the length for a status.
-func short(text string) string {
-	if len(text) <= mostText {
-		return text
-	}
-	cut := mostText
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
+// short returns text as a status or an Event shows it: without control characters, cut to a length.
+func short(text string) string { return printable.Cut(printable.BlankLines(text), mostText) }
 
 func names(replicas []string) string {
 	if len(replicas) == 1 {

@@ -8,6 +8,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/jsonpatch"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // changes returns the fields that a patch changes in an object, in order, and the changed object. A
@@ -74,7 +75,7 @@ func writeName(b *strings.Builder, key string) {
 	})
 	switch {
 	case !plain:
-		b.WriteString("[" + strings.ToValidUTF8(key, "?") + "]")
+		b.WriteString("[" + printable.BlankLines(key) + "]")
 	case b.Len() > 0:
 		b.WriteString("." + key)
 	default:

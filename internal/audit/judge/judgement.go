@@ -11,6 +11,7 @@ import (
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/fact"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 	"github.com/usher-dev/usher/internal/withhold"
 )
@@ -226,9 +227,7 @@ func (c *collector) addResult(j *Judgement, f *usher.Finding, r *result.Result) 
 	if r.Exemption == nil && f.Outcome != usher.Changed && (f.Confidential || fact.Confidential(c.plan.kind.Kind)) {
 		r.Message = withhold.Secret
 	}
-	if len(r.Message) > maxMessage {
-		r.Message = strings.ToValidUTF8(r.Message[:maxMessage], "") + "…"
-	}
+	r.Message = printable.Cut(r.Message, maxMessage)
 	for i := range j.Results {
 		other := &j.Results[i]
 		if other.Rule == r.Rule && other.Message == r.Message && other.Field == r.Field && other.Exemption == nil && r.Exemption == nil {

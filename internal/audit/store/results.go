@@ -4,11 +4,11 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 	"unique"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -295,13 +295,5 @@ func split(actions string) []usher.Action {
 
 // clip returns a copy of a text, shortened to so many bytes.
 func clip(text string, most int) string {
-	if len(text) <= most {
-		return strings.Clone(text)
-	}
-	const more = "…"
-	end := most - len(more)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
+	return strings.Clone(printable.Cut(text, most))
 }

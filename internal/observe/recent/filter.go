@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 // An Outcome selects decisions by what came of the request.
@@ -76,7 +77,7 @@ func (f *Filter) Values() url.Values {
 func (f *Filter) selects(k *kept) bool {
 	return f == nil ||
 		(f.Namespace == "" || f.Namespace == string(k.field(namespace))) &&
-			(f.User == "" || cut(f.User, longest[userName]) == string(k.field(userName))) &&
+			(f.User == "" || printable.Cut(f.User, longest[userName]) == string(k.field(userName))) &&
 			(f.Kind == "" || strings.EqualFold(f.Kind, string(k.field(kind))) || strings.EqualFold(f.Kind, string(k.field(resource)))) &&
 			(f.Policy == "" || slices.ContainsFunc(k.rules, func(r keptRule) bool { return names(f.Policy, r.rule.Value().policy) })) &&
 			(len(f.Outcomes) == 0 || slices.ContainsFunc(f.Outcomes, k.has))

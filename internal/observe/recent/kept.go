@@ -2,10 +2,10 @@ package recent
 
 import (
 	"time"
-	"unicode/utf8"
 	"unique"
 
 	usher "github.com/usher-dev/usher"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -176,7 +176,7 @@ func copied(all *[texts]string) *kept {
 	total := 0
 	for i := range all {
 		if len(all[i]) > longest[i] {
-			all[i] = cut(all[i], longest[i])
+			all[i] = printable.Cut(all[i], longest[i])
 		}
 		total += len(all[i])
 	}
@@ -192,19 +192,6 @@ func copied(all *[texts]string) *kept {
 		k.ends[i] = uint16(len(k.text))
 	}
 	return k
-}
-
-// cut returns the beginning of a text that is too long, with a mark that no valid name has.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const mark = "…"
-	end := most - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + mark
 }
 
 // field returns one of the texts.
@@ -301,10 +288,7 @@ func (k *kept) addRule(f *usher.Finding) {
 
 // own bounds a name of a policy.
 func own(text string) string {
-	if len(text) <= longestName {
-		return text
-	}
-	return cut(text, longestName)
+	return printable.Cut(text, longestName)
 }
 
 // decision returns the decision for readers.

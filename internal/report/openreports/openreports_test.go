@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/printable/printabletest"
 	"github.com/usher-dev/usher/internal/report/openreports"
 )
 
@@ -308,6 +310,37 @@ func TestManyReportsDoNotDelayOthers(t *testing.T) {
 		for name, r := range c.snapshot() {
 			if len(r.Results) > 0 && strings.Contains(r.Results[0].Message, "message 0") {
 				t.Errorf("report %s was not written again", name)
+			}
+		}
+	})
+}
+
+// TestTextsOfOthers: what policies and objects say does not control the terminal of who reads a report.
+func TestTextsOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newCluster(), newAudit()
+		one := about("a", "Pod", "web", result.Fail, printabletest.Hostile)
+		one.Category, one.Field = printabletest.Hostile, printabletest.Hostile
+		a.set("a", 0, one)
+		run(t, c, a, openreports.Options{})
+		pass(time.Minute)
+		reports := c.snapshot()
+		if len(reports) != 1 {
+			t.Fatalf("%d reports", len(reports))
+		}
+		for _, r := range reports {
+			text, err := yaml.Marshal(r)
+			if err != nil || !strings.Contains(string(text), "yes") {
+				t.Fatalf("%v: %s", err, text)
+			}
+			var tree any
+			if err := yaml.Unmarshal(text, &tree); err != nil {
+				t.Fatal(err)
+			}
+			said := fmt.Sprint(tree)
+			if bad := printabletest.Controls(said); len(bad) > 0 {
+				t.Errorf("%q has %q", said, bad)
 			}
 		}
 	})

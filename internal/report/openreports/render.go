@@ -15,6 +15,7 @@ import (
 
 	usher "github.com/usher-dev/usher"
 	"github.com/usher-dev/usher/internal/audit/result"
+	"github.com/usher-dev/usher/internal/printable"
 )
 
 const (
@@ -96,10 +97,10 @@ func severityRank(s usher.Severity) int {
 	return len(severities())
 }
 
-// bounded returns s, or the beginning of s that has at most limit bytes as JSON.
+// bounded returns s without control characters, or the beginning of it that has at most limit bytes as JSON.
 func bounded(s string, limit int) string {
 	const ellipsis = "…"
-	s = strings.ToValidUTF8(s, "\ufffd")
+	s = printable.BlankLines(s)
 	size, end := 0, 0
 	for i, r := range s {
 		size += jsonSize(r)

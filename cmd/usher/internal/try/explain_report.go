@@ -141,7 +141,7 @@ func opText(op usher.PatchOp) string {
 }
 
 // maxValue is the length to which values are cut, so that large ones do not hide the rest.
-const maxValue = 200
+const maxValue = 201
 
 func valueText(value any, absent bool) string {
 	if absent {
@@ -151,8 +151,5 @@ func valueText(value any, absent bool) string {
 	if err != nil {
 		return err.Error()
 	}
-	if text := []rune(string(encoded)); len(text) > maxValue {
-		return string(text[:maxValue]) + "…"
-	}
-	return string(encoded)
+	return printable.CutRunes(string(encoded), maxValue)
 }

@@ -14,11 +14,12 @@ import (
 
 	"github.com/usher-dev/usher/internal/kind"
 	"github.com/usher-dev/usher/internal/lang/cel/admission"
+	"github.com/usher-dev/usher/internal/printable"
 	"github.com/usher-dev/usher/internal/rule"
 )
 
 // longest limits the length of a part of an expression in a message.
-const longest = 60
+const longest = 63
 
 // text returns a node as it is written.
 func (c *classifier) text(e ast.Expr) string {
@@ -26,11 +27,7 @@ func (c *classifier) text(e ast.Expr) string {
 	if err != nil {
 		return "the value"
 	}
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
-	}
-	return text
+	return printable.Cut(printable.Words(text), longest)
 }
 
 // isQuantity reports whether a value is a quantity of Kubernetes.
