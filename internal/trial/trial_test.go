@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -235,6 +236,28 @@ validateRules:
 	cancel()
 	if problems := tried(t).Problems(ctx, c); len(problems) != 0 {
 		t.Errorf("problems %v of a trial without time", problems)
+	}
+}
+
+// late is a context whose time is over, and which has not noticed.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// TestTrialsAfterPause: what fails when the time of the trial is over is not told as a failure of the policy.
+func TestTrialsAfterPause(t *testing.T) {
+	t.Parallel()
+	c := compile.Policy(mustPolicy(t, "validate", `
+resourceSelectors: [{apiVersion: v1, kind: Pod}]
+validateRules:
+- cue: |
+    object: _ @tag(object)
+    validate: {valid: object.metadata.labels.team != "", reason: "no"}`))
+	for ctx, want := range map[context.Context]bool{late{t.Context()}: false, t.Context(): true} {
+		told := slices.ContainsFunc(tried(t).Try(ctx, c).Problems, func(p rule.Problem) bool { return strings.Contains(p.What, "the rule fails") })
+		if told != want {
+			t.Errorf("told that the rule fails: %t, want %t", told, want)
+		}
 	}
 }
 
