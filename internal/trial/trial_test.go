@@ -193,6 +193,12 @@ validateRules:
       valid: *false | bool
       if object.metadata.labels.team != _|_ {valid: true}
     }`},
+		{"fields that users are told of exist, or may", "object", `
+matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments, deployments/scale]}]}
+validations:
+- {expression: "object.metadata.name != 'never-a'", message: "no", fieldPath: spec.replicas}
+- {expression: "object.metadata.name != 'never-b'", message: "no", fieldPath: metadata.labels.team}
+- {expression: "object.metadata.name != 'never-c'", message: "no", fieldPath: "spec.template.spec.containers[0].image"}`},
 		{"a template makes the map", "override", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 overrideRules:
