@@ -323,7 +323,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestWithTimeOfItsOwn: a trial that takes all of its time leaves that of the requests.
+// TestWithTimeOfItsOwn: samples that take all of their time leave the requests theirs.
 func TestWithTimeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	policy := decode(t, objectPolicy("{"+everything+"}"))
