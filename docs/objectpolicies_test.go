@@ -9,9 +9,38 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
+	"github.com/usher-dev/usher/api"
 	"github.com/usher-dev/usher/api/usher/v1alpha1"
+	"github.com/usher-dev/usher/internal/compile"
+	"github.com/usher-dev/usher/internal/trial"
 )
+
+// TestPolicyOfTenants: nothing is said of the policy that the page shows to those who write their first one.
+func TestPolicyOfTenants(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("object-policies/tenants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```yaml\n(apiVersion: usher.dev/.*?)```").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("no policy")
+	}
+	raw, err := yaml.YAMLToJSON(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := api.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compile.Policy(policy)
+	for _, p := range append(c.Problems, trial.New(trial.Options{}).Try(t.Context(), c).Problems...) {
+		t.Error(p)
+	}
+}
 
 // TestReferenceOfObjectPolicies compares the table of fields with the API types: each field has a
 // row, and there are no other rows.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -306,7 +307,8 @@ func (t *run) problem(what, do string) rule.Problem {
 func (t *run) failure(ctx context.Context, operation usher.Operation, object map[string]any) error {
 	t.world.begin()
 	decision, err := t.decider.Decide(ctx, t.request(operation, object))
-	if err != nil || ctx.Err() != nil {
+	// After a pause of the whole process the limit of the rule can be noticed before that of ctx.
+	if end, limited := ctx.Deadline(); err != nil || ctx.Err() != nil || limited && time.Now().After(end) {
 		return nil
 	}
 	t.tried++

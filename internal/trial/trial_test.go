@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,12 @@ validateRules:
       valid: *false | bool
       if object.metadata.labels.team != _|_ {valid: true}
     }`},
+		{"fields that users are told of exist, or may", "object", `
+matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments, deployments/scale]}]}
+validations:
+- {expression: "object.metadata.name != 'never-a'", message: "no", fieldPath: spec.replicas}
+- {expression: "object.metadata.name != 'never-b'", message: "no", fieldPath: metadata.labels.team}
+- {expression: "object.metadata.name != 'never-c'", message: "no", fieldPath: "spec.template.spec.containers[0].image"}`},
 		{"a template makes the map", "override", `
 resourceSelectors: [{apiVersion: v1, kind: Pod}]
 overrideRules:
@@ -235,6 +242,28 @@ validateRules:
 	cancel()
 	if problems := tried(t).Problems(ctx, c); len(problems) != 0 {
 		t.Errorf("problems %v of a trial without time", problems)
+	}
+}
+
+// late is a context whose time is over, and which has not noticed.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// TestTrialsAfterPause: what fails when the time of the trial is over is not told as a failure of the policy.
+func TestTrialsAfterPause(t *testing.T) {
+	t.Parallel()
+	c := compile.Policy(mustPolicy(t, "validate", `
+resourceSelectors: [{apiVersion: v1, kind: Pod}]
+validateRules:
+- cue: |
+    object: _ @tag(object)
+    validate: {valid: object.metadata.labels.team != "", reason: "no"}`))
+	for ctx, want := range map[context.Context]bool{late{t.Context()}: false, t.Context(): true} {
+		told := slices.ContainsFunc(tried(t).Try(ctx, c).Problems, func(p rule.Problem) bool { return strings.Contains(p.What, "the rule fails") })
+		if told != want {
+			t.Errorf("told that the rule fails: %t, want %t", told, want)
+		}
 	}
 }
 

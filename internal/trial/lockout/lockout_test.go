@@ -323,6 +323,19 @@ func TestWith(t *testing.T) {
 	}
 }
 
+// TestWithTimeOfItsOwn: samples that take all of their time leave the requests theirs.
+func TestWithTimeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	policy := decode(t, objectPolicy("{"+everything+"}"))
+	long := func(ctx context.Context, _ compile.Compiled) []rule.Problem { <-ctx.Done(); return nil }
+	problems := lockout.With(long, installed)(t.Context(), compile.Policy(policy))
+	if !slices.ContainsFunc(problems, func(p rule.Problem) bool {
+		return strings.Contains(p.What, "without which a cluster cannot recover:") && strings.Contains(p.What, "refuses")
+	}) {
+		t.Errorf("problems %v", problems)
+	}
+}
+
 // TestNamespaceOfUsher: the requests of Usher are for the namespace that it is in.
 func TestNamespaceOfUsher(t *testing.T) {
 	t.Parallel()

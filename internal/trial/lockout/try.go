@@ -10,18 +10,22 @@ import (
 	"github.com/usher-dev/usher/internal/rule"
 )
 
-// longestTry and longestTenantTry limit the time that the writer of a policy waits for the check. On a busy
-// machine it takes many times as long as on an idle one; policies of the cluster can keep it from recovering.
+// The writer of a policy waits for longestTrial while it is tried on samples, and then for longestTry or
+// longestTenantTry for the check. On a busy machine that takes many times as long as on an idle one; policies
+// of the cluster can keep it from recovering.
 const (
+	longestTrial     = 100 * time.Millisecond
 	longestTry       = 500 * time.Millisecond
 	longestTenantTry = 50 * time.Millisecond
 )
 
-// With returns a function that tries a policy that is written with next, and then on the requests. All
-// problems that it adds are warnings.
+// With returns a function that tries a policy that is written with next, and then on the requests. Each has
+// a time of its own. All problems that it adds are warnings.
 func With(next func(context.Context, compile.Compiled) []rule.Problem, o Options) func(context.Context, compile.Compiled) []rule.Problem {
 	return func(ctx context.Context, c compile.Compiled) []rule.Problem {
-		problems := next(ctx, c)
+		trying, done := context.WithTimeout(ctx, longestTrial)
+		defer done()
+		problems := next(trying, c)
 		limit := longestTry
 		if c.Ref.Namespace != "" {
 			limit = longestTenantTry

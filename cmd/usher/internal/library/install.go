@@ -100,8 +100,8 @@ func (f *installFlags) install(cmd *cobra.Command, s cli.Streams, chosen []libra
 		if err != nil {
 			return err
 		}
-		// As kubectl does, and each once: a policy may be written in two requests.
-		config.WarningHandler = rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})
+		// Each once: a policy may be written in two requests.
+		config.WarningHandlerWithContext = warnings{rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})}
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)

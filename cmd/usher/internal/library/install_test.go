@@ -17,7 +17,7 @@ import (
 	commands "github.com/usher-dev/usher/cmd/usher/internal/library"
 )
 
-// TestInstallPrintsWarnings: what an API server warns of is printed as kubectl prints it, each once.
+// TestInstallPrintsWarnings: what an API server warns of is printed as kubectl prints it, each once, with its policy.
 func TestInstallPrintsWarnings(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestInstallPrintsWarnings(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "applied service-types\n" || says.String() != "Warning: it would refuse 3 objects\n" {
+	if out.String() != "applied service-types\n" || says.String() != "Warning: service-types: it would refuse 3 objects\n" {
 		t.Errorf("printed %q and %q", out.String(), says.String())
 	}
 }
